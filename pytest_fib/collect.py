@@ -1,0 +1,81 @@
+"""From files to collectors to items."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_fib import session
+from pytest_fib._warnings import FibWarning
+from pytest_fib.items import BenchItem, CorrectnessItem
+from pytest_fib.options import SETTINGS
+from pytest_fib.report.failure import message_only
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_fib.data import LoadedDefinition
+    from pytest_fib.implementations import Implementation
+    from pytest_fib.items import KernelItem
+
+
+class DefinitionFile(pytest.File):
+    """A YAML file of one definition, or of a family of them."""
+
+    def collect(self) -> Iterable[KernelItem]:
+        """The items of every selected definition in the file. Raises CollectError."""
+        known = session.catalogue(self.config)
+        settings = self.config.stash[SETTINGS]
+        for sentence in session.strays(self.config):
+            self.warn(FibWarning(self._relative(sentence)))
+        if self.path in known.errors and settings.wants_definition(self.path.stem):
+            raise self.CollectError(self._relative(known.errors[self.path]))
+        for loaded in known.definitions.get(self.path, ()):
+            name = loaded.definition.name
+            if settings.wants_definition(name):
+                for implementation in known.implementations_of(name):
+                    if settings.wants_implementation(implementation.name):
+                        yield from self._items(loaded, implementation)
+
+    def _items(
+        self, loaded: LoadedDefinition, implementation: Implementation
+    ) -> Iterator[KernelItem]:
+        settings = self.config.stash[SETTINGS]
+        facts = {"loaded": loaded, "implementation": implementation}
+        yield CorrectnessItem.from_parent(self, label="correctness", **facts)
+        if settings.bench and implementation.problem is None:
+            from pytest_fib.workloads import bench_workloads
+
+            for label, workload in bench_workloads(loaded.definition).items():
+                label = f"bench-{label}"
+                yield BenchItem.from_parent(self, label=label, workload=workload, **facts)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+        """What is wrong with the file, and nothing of how it was found out."""
+        if isinstance(excinfo.value, self.CollectError):
+            return message_only(excinfo)
+        return super().repr_failure(excinfo)
+
+    def _relative(self, message: str) -> str:
+        return message.replace(f"{self.config.rootpath}/", "")
+
+
+class ImplementationFile(pytest.File):
+    """A Python file under an implementation directory: never a test module."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """Nothing; but an error that says what to do where the file was asked for by name."""
+        if self.session.isinitpath(self.path):
+            names = [
+                implementation.name
+                for implementation in session.catalogue(self.config).implementations
+                if implementation.path == self.path
+            ]
+            hint = " ".join(f"--fib-implementation {name}" for name in names)
+            raise self.CollectError(
+                f"{self.name} holds implementations; test them with: pytest {hint}"
+                if names
+                else f"{self.name} lies among the implementations but marks none with @implements"
+            )
+        return []

@@ -1,0 +1,311 @@
+"""The kinds of pytest item, and what each does."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from pytest_fib import _kept, session
+from pytest_fib.build import why_no_builder
+from pytest_fib.data import EvaluationStatus, Trace
+from pytest_fib.options import SETTINGS
+from pytest_fib.report.failure import (
+    message_only,
+    describe_definition_error,
+    describe_evaluation,
+    replay_command,
+)
+from pytest_fib.workloads import (
+    DEFAULT_BUDGETS,
+    complete,
+    read_workload,
+    why_not_generated,
+    workload_bytes,
+)
+
+if TYPE_CHECKING:
+    import os
+
+    from pytest_fib.data import Definition, Evaluation, LoadedDefinition, Workload
+    from pytest_fib.engine import DefinitionError
+    from pytest_fib.implementations import Implementation
+
+
+class KernelFailure(Exception):
+    """An implementation is wrong, or can't be tested; the text is what people see."""
+
+
+@dataclass
+class Outcome:
+    """What an item leaves behind for the report: its traces, and why it was skipped."""
+
+    traces: list[str] = field(default_factory=list)
+    reason: str = ""
+
+
+class KernelItem(pytest.Item):
+    """One implementation of one definition, under one kind of test."""
+
+    kind = ""
+
+    def __init__(
+        self,
+        *,
+        loaded: LoadedDefinition,
+        implementation: Implementation,
+        label: str,
+        parent: pytest.Collector,
+        **kwargs: Any,
+    ) -> None:
+        name = f"{loaded.definition.name}[{implementation.name}-{label}]"
+        super().__init__(name=name, parent=parent, **kwargs)
+        self.loaded = loaded
+        self.implementation = implementation
+        self.label = label
+        self.outcome = Outcome()
+        facts = self.facts
+        self.add_marker(pytest.mark.fib(**facts))
+        self.extra_keyword_matches.update(facts.values())
+
+    @property
+    def definition(self) -> Definition:
+        """What the implementation claims to compute."""
+        return self.loaded.definition
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the mark carries, and ``-k`` matches."""
+        return {
+            "definition": self.definition.name,
+            "implementation": self.implementation.name,
+            "op_type": self.definition.op_type,
+            "language": self.implementation.language,
+            "kind": self.kind,
+        }
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where the definition starts."""
+        return self.path, self.loaded.line - 1, self.name
+
+    def skip_reason(self) -> str | None:
+        """Why this can't run here, or None."""
+        if self.implementation.problem is not None:
+            return None  # it is seen to fail instead
+        return (
+            why_no_builder(self.implementation.language)
+            or _missing_dependency(self.implementation)
+            or why_not_generated(self.definition)
+            or _wrong_device(self.implementation, session.device(self.config))
+        )
+
+    def skip_if_unable(self) -> None:
+        """Mark this as skipped where it can't run here."""
+        if reason := self.skip_reason():
+            self.outcome.reason = reason
+            self.add_marker(pytest.mark.skip(reason=reason))
+
+    def runtest(self) -> None:
+        """Run the test. Raises KernelFailure with the text to show."""
+        if self.implementation.problem is not None:
+            raise KernelFailure(f"can't be tested: {self._relative(self.implementation.problem)}")
+        self.check()
+
+    def check(self) -> None:
+        """What the kind of item tests."""
+        raise NotImplementedError
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The failure's own text; the first line of it in pytest's short summary."""
+        if not isinstance(excinfo.value, KernelFailure):
+            return super().repr_failure(excinfo, style=style)
+        return message_only(excinfo)
+
+    def evaluate(self, workload: Workload, *, timing: bool = False) -> Evaluation:
+        """The outcome of the implementation on a workload. Raises DefinitionError."""
+        from pytest_fib.engine import EvaluationRequest, evaluate
+
+        directory = self.implementation.directory
+        request = EvaluationRequest(
+            definition=self.definition,
+            solution=self.implementation.solution(self.definition.name),
+            workload=workload,
+            directory=None if directory is None else str(directory),
+            timing=timing,
+            timeout=self.config.stash[SETTINGS].timeout,
+        )
+        return evaluate(request, session.judge(self.config))
+
+    def record(self, workload: Workload, evaluation: Evaluation) -> None:
+        """Keep the trace of an evaluation for the report."""
+        trace = Trace(
+            definition=self.definition.name,
+            solution=self.implementation.name,
+            workload=workload,
+            evaluation=evaluation,
+        )
+        self.outcome.traces.append(trace.to_json_line())
+
+    def attach_outcome(self, report: pytest.TestReport) -> None:
+        """Put facts and traces on the report that decides the item, as JSON.
+
+        xdist carries builtin types only, and only those attributes that are on a report.
+        """
+        if report.when == "call" or report.skipped:
+            facts = {**self.facts, "label": self.label, "path": str(self.path)}
+            report.fib = json.dumps({**facts, **vars(self.outcome)}, separators=(",", ":"))
+
+    def fail(
+        self, workload: Workload, outcome: Evaluation | DefinitionError, *, smallest: bool = False
+    ) -> NoReturn:
+        """Raise the KernelFailure that explains an outcome."""
+        # Every kind of failure is replayed by the correctness item, which takes --fib-workload.
+        node_id = self.nodeid.removesuffix(f"-{self.label}]") + "-correctness]"
+        replay = replay_command(node_id, workload, self.config.stash[SETTINGS].replay_options)
+        if isinstance(outcome, Exception):
+            place = f"{self._relative(str(self.path))}:{self.loaded.line}"
+            raise KernelFailure(describe_definition_error(str(outcome), workload, place, replay))
+        implementation = self.implementation
+        place = f"{implementation.name}  {implementation.path}:{implementation.line}"
+        raise KernelFailure(
+            describe_evaluation(
+                outcome, workload, self._relative(place), replay, smallest=smallest
+            )
+        )
+
+    def max_bytes(self) -> int:
+        """The memory budget of one workload."""
+        given = self.config.stash[SETTINGS].max_bytes
+        if given is not None:
+            return given
+        device = session.device(self.config)
+        interpreted = device == "cpu" and self.implementation.language == "triton"
+        return DEFAULT_BUDGETS["interpreter" if interpreted else device]
+
+    def _relative(self, text: str) -> str:
+        return text.replace(f"{self.config.rootpath}/", "")
+
+
+class CorrectnessItem(KernelItem):
+    """Searches for a workload on which the implementation is wrong."""
+
+    kind = "correctness"
+
+    def check(self) -> None:
+        """Search; record the smallest failing workload, or the one closest to its bound."""
+        only = self.config.stash[SETTINGS].workload
+        if only is None:
+            self._search()
+        else:
+            self._replay(only)
+
+    def _replay(self, text: str) -> None:
+        try:
+            workload = read_workload(self.definition, text)
+        except ValueError as error:
+            raise KernelFailure(str(error)) from None
+        self._conclude(workload, self._outcome(workload), smallest=False)
+
+    def _search(self) -> None:
+        from pytest_fib.workloads.search import search
+
+        settings = self.config.stash[SETTINGS]
+        kept = _kept.load(self)
+        found = search(
+            self.definition,
+            self._outcome,
+            failed=_failed,
+            closeness=_closeness,
+            first=[*kept, *self._examples()],
+            examples=settings.examples,
+            seed=settings.seed,
+            max_bytes=self.max_bytes(),
+        )
+        _kept.save(self, found.workload if found.failed else None)
+        self._conclude(found.workload, found.outcome, smallest=True)
+
+    def _outcome(self, workload: Workload) -> Evaluation | DefinitionError:
+        from pytest_fib.engine import DefinitionError
+
+        try:
+            return self.evaluate(workload)
+        except DefinitionError as error:
+            return error
+
+    def _examples(self) -> list[Workload]:
+        listed = self.definition.workloads.examples if self.definition.workloads else []
+        workloads = [complete(self.definition, axes) for axes in listed]
+        return [w for w in workloads if workload_bytes(self.definition, w.axes) <= self.max_bytes()]
+
+    def _conclude(
+        self, workload: Workload, outcome: Evaluation | DefinitionError, *, smallest: bool
+    ) -> None:
+        from pytest_fib.engine import DefinitionError
+
+        if not isinstance(outcome, DefinitionError):
+            self.record(workload, outcome)
+        if _failed(outcome):
+            self.fail(workload, outcome, smallest=smallest)
+
+
+class BenchItem(KernelItem):
+    """Checks one workload, then times it."""
+
+    kind = "bench"
+
+    def __init__(self, *, workload: Workload, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.workload = workload
+
+    def skip_reason(self) -> str | None:
+        """Besides the general reasons: what can't be timed, or does not fit."""
+        if reason := super().skip_reason():
+            return reason
+        if self.implementation.language == "triton" and session.device(self.config) == "cpu":
+            return "Triton's interpreter on the CPU can't be timed meaningfully"
+        needed, budget = workload_bytes(self.definition, self.workload.axes), self.max_bytes()
+        if needed > budget:
+            return f"needs {needed >> 20} MiB, the budget is {budget >> 20} MiB (--fib-max-bytes)"
+        return None
+
+    def check(self) -> None:
+        """Evaluate with timing."""
+        from pytest_fib.engine import DefinitionError
+
+        try:
+            outcome = self.evaluate(self.workload, timing=True)
+        except DefinitionError as error:
+            self.fail(self.workload, error)
+        self.record(self.workload, outcome)
+        if _failed(outcome):
+            self.fail(self.workload, outcome)
+
+
+def _failed(outcome: Evaluation | DefinitionError) -> bool:
+    return getattr(outcome, "status", None) is not EvaluationStatus.PASSED
+
+
+def _closeness(outcome: Evaluation | DefinitionError) -> float:
+    """How much of its bound a passing evaluation used."""
+    correctness = getattr(outcome, "correctness", None)
+    return float((correctness.extra or {}).get("bound_used", 0.0)) if correctness else 0.0
+
+
+def _missing_dependency(implementation: Implementation) -> str | None:
+    for name in implementation.dependencies:
+        if importlib.util.find_spec(name.replace("-", "_").split("==")[0]) is None:
+            extra = f"'pytest-fib[{name}]'" if name in ("tilelang", "cutedsl") else name
+            return f"needs {name}, which is not installed: pip install {extra}"
+    return None
+
+
+def _wrong_device(implementation: Implementation, device: str) -> str | None:
+    targets = {target.lower() for target in implementation.target_hardware}
+    if device == "cpu" and "cpu" not in targets and implementation.language != "triton":
+        return f"targets {', '.join(sorted(targets))}; this run is on the CPU"
+    if device == "cuda" and targets == {"cpu"}:
+        return "targets the CPU only; this run is on CUDA"
+    return None

@@ -1,0 +1,221 @@
+"""Command line options and ini values, and what they amount to."""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import ArgumentTypeError
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MARK = (
+    "fib(definition, implementation, op_type, language, kind): set on every kernel test by "
+    "pytest-fib; select with -m 'fib(kind=\"bench\")'"
+)
+DEFAULT_TRACES = "fib-traces.jsonl"
+_SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run's settings. Directories and files are absolute."""
+
+    rootdir: Path
+    definitions: tuple[str, ...]
+    implementations: tuple[str, ...]
+    bench: bool
+    definition_dirs: tuple[Path, ...]
+    definition_dirs_given: bool
+    implementation_dirs: tuple[Path, ...]
+    implementation_dirs_given: bool
+    traces: Path
+    traces_given: bool
+    device: str
+    examples: int
+    seed: int
+    max_bytes: int | None
+    timeout: float
+    workload: str | None
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything here for this plugin to do."""
+        return self.selective or any(folder.is_dir() for folder in self.definition_dirs)
+
+    @property
+    def selective(self) -> bool:
+        """Whether the command line names definitions or implementations."""
+        return bool(self.definitions or self.implementations)
+
+    def is_definition_file(self, path: Path) -> bool:
+        """Whether the file is YAML under a definition directory."""
+        return path.suffix in (".yaml", ".yml") and _under(path, self.definition_dirs)
+
+    def is_implementation_file(self, path: Path) -> bool:
+        """Whether the file is under an implementation directory."""
+        return _under(path, self.implementation_dirs)
+
+    def wants_definition(self, name: str) -> bool:
+        """Whether the command line selects that definition."""
+        return _matches(name, self.definitions)
+
+    def wants_implementation(self, name: str) -> bool:
+        """Whether the command line selects that implementation."""
+        return _matches(name, self.implementations)
+
+    @property
+    def replay_options(self) -> tuple[str, ...]:
+        """What a command needs to find the same kernels again."""
+        named = (
+            ("--fib-defs", self.definition_dirs if self.definition_dirs_given else ()),
+            ("--fib-impls", self.implementation_dirs if self.implementation_dirs_given else ()),
+        )
+        return tuple(
+            text for option, folders in named for folder in folders for text in (option, self.shown(folder))
+        )
+
+    def shown(self, path: Path) -> str:
+        """A path as messages show it: relative to the rootdir where it lies inside."""
+        inside = path.is_relative_to(self.rootdir)
+        return str(path.relative_to(self.rootdir) if inside else path)
+
+
+SETTINGS = pytest.StashKey[Settings]()
+
+
+def declare(parser: pytest.Parser) -> None:
+    """Add the options and ini values to pytest's."""
+    group = parser.getgroup("fib", "kernel tests (pytest-fib)")
+    many = {"action": "append", "default": []}
+    group.addoption(
+        "--fib-definition", metavar="GLOB", help="only these definitions; repeatable", **many
+    )
+    group.addoption(
+        "--fib-implementation", metavar="GLOB", help="only these implementations; repeatable", **many
+    )
+    group.addoption("--fib-bench", action="store_true", help="also time the implementations")
+    group.addoption(
+        "--fib-defs", metavar="DIR", help="where definitions are; repeatable, replaces fib_defs", **many
+    )
+    group.addoption(
+        "--fib-impls",
+        metavar="DIR",
+        help="where implementations are; repeatable, replaces fib_impls",
+        **many,
+    )
+    group.addoption(
+        "--fib-traces", metavar="FILE", help=f"where trace records go (default: {DEFAULT_TRACES})"
+    )
+    group.addoption(
+        "--fib-device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="where kernels run (default: auto, CUDA where there is a device)",
+    )
+    group.addoption(
+        "--fib-examples",
+        metavar="N",
+        type=_checked(int, 1),
+        default=25,
+        help="how many workloads a correctness test draws (default: 25)",
+    )
+    group.addoption(
+        "--fib-seed", metavar="N", type=int, default=0, help="which workloads it draws (default: 0)"
+    )
+    group.addoption(
+        "--fib-max-bytes",
+        metavar="SIZE",
+        type=size,
+        help="memory of one workload, as 512M or 4G (default: 256M on CPU, 4G on CUDA, "
+        "4M in Triton's interpreter)",
+    )
+    group.addoption(
+        "--fib-timeout",
+        metavar="SECONDS",
+        type=_checked(float, 0),
+        default=60.0,
+        help="the longest one call may take (default: 60)",
+    )
+    group.addoption(
+        "--fib-workload",
+        metavar="JSON",
+        help='test only this workload, as \'{"axes": {"batch": 7}, "seed": 3}\'',
+    )
+    for name, default in (("fib_defs", "kernel_defs"), ("fib_impls", "kernel_impls")):
+        what = "definitions" if name == "fib_defs" else "implementations"
+        parser.addini(
+            name,
+            f"directories of kernel {what}, relative to rootdir (default: {default})",
+            type="args",
+            default=[default],
+        )
+
+
+def read(config: pytest.Config) -> Settings:
+    """The settings of a run."""
+    option = config.option
+    start = config.invocation_params.dir
+    return Settings(
+        rootdir=config.rootpath,
+        definitions=tuple(option.fib_definition),
+        implementations=tuple(option.fib_implementation),
+        bench=option.fib_bench,
+        definition_dirs=_directories(config, option.fib_defs, "fib_defs"),
+        definition_dirs_given=bool(option.fib_defs),
+        implementation_dirs=_directories(config, option.fib_impls, "fib_impls"),
+        implementation_dirs_given=bool(option.fib_impls),
+        traces=_absolute(start, option.fib_traces or DEFAULT_TRACES),
+        traces_given=option.fib_traces is not None,
+        device=option.fib_device,
+        examples=option.fib_examples,
+        seed=option.fib_seed,
+        max_bytes=option.fib_max_bytes,
+        timeout=option.fib_timeout,
+        workload=option.fib_workload,
+    )
+
+
+def size(text: str) -> int:
+    """Bytes from ``4096``, ``512M``, ``4G`` or ``1.5GiB``."""
+    match = re.fullmatch(r"([\d.]+)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G")
+    return int(float(match.group(1)) * (1 << _SUFFIXES[match.group(2).upper()]))
+
+
+def _checked(kind: type[int] | type[float], least: int) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r} is not a number") from None
+        if not value >= least:
+            raise ArgumentTypeError(f"{text} is less than {least}")
+        return value
+
+    return number
+
+
+def _directories(config: pytest.Config, given: Sequence[str], ini: str) -> tuple[Path, ...]:
+    if given:
+        return tuple(_absolute(config.invocation_params.dir, text) for text in given)
+    return tuple(_absolute(config.rootpath, text) for text in config.getini(ini))
+
+
+def _absolute(start: Path, text: str) -> Path:
+    return Path(os.path.normpath(start / text))
+
+
+def _under(path: Path, directories: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(directory) for directory in directories)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return not globs or any(fnmatchcase(name, glob) for glob in globs)

@@ -1,0 +1,70 @@
+"""pytest's entry point. Loaded in every pytest run, so it imports nothing heavy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_fib import options
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options and ini values."""
+    options.declare(parser)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the options; where there are kernels to test, take part in the run."""
+    config.addinivalue_line("markers", options.MARK)
+    settings = options.read(config)
+    config.stash[options.SETTINGS] = settings
+    if settings.active:
+        from pytest_fib import session
+
+        session.join(config, settings)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the YAML files under the definition directories."""
+    settings = parent.config.stash[options.SETTINGS]
+    if not settings.active or not settings.is_definition_file(file_path):
+        return None
+    from pytest_fib.collect import DefinitionFile
+
+    return DefinitionFile.from_parent(parent, path=file_path)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
+    """Keep implementations from being collected as Python test modules."""
+    settings = parent.config.stash[options.SETTINGS]
+    if not settings.active or not settings.is_implementation_file(module_path):
+        return None
+    from pytest_fib.collect import ImplementationFile
+
+    return ImplementationFile.from_parent(parent, path=module_path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip kernels that can't run here, before pytest looks at the skip marks."""
+    if hasattr(item, "skip_if_unable"):
+        item.skip_if_unable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Send what a kernel test found along with its report."""
+    report = yield
+    if hasattr(item, "attach_outcome"):
+        item.attach_outcome(report)
+    return report

@@ -1,0 +1,92 @@
+"""The text of one failure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    from pytest_fib.data import Correctness, Evaluation, Workload
+
+
+def describe_evaluation(
+    evaluation: Evaluation, workload: Workload, place: str, replay: str, *, smallest: bool
+) -> str:
+    """Why an implementation failed: what, where, how much, and how to see it again.
+
+    ``place`` is where the implementation is; ``replay`` the command that runs just this again.
+    The first line says the most, since pytest's summary shows that alone.
+    """
+    summary, _, details = evaluation.log.partition("\n")
+    lines = [f"{evaluation.status.value}: {summary}", "", *_facts(workload, place, smallest=smallest)]
+    if evaluation.correctness is not None:
+        lines += _wrong(evaluation.correctness)
+    if details.strip():
+        lines += ["", *details.strip("\n").splitlines()]
+    return "\n".join([*lines, "", "replay:", f"  {replay}"])
+
+
+def describe_definition_error(
+    message: str, workload: Workload, place: str, replay: str
+) -> str:
+    """Why a definition can't be used; no implementation is blamed."""
+    summary, _, details = message.partition("\n")
+    lines = [f"DEFINITION ERROR: {summary}", "", *_facts(workload, place, smallest=True)]
+    if details.strip():
+        lines += ["", *details.strip("\n").splitlines()]
+    return "\n".join([*lines, "", "replay:", f"  {replay}"])
+
+
+def replay_command(node_id: str, workload: Workload, options: Sequence[str]) -> str:
+    """The shell command that tests just this workload."""
+    arguments = ["pytest", node_id, *options, "--fib-workload", workload_json(workload)]
+    return " ".join(shlex.quote(argument) for argument in arguments)
+
+
+def workload_json(workload: Workload) -> str:
+    """A workload as ``--fib-workload`` takes it: what its inputs follow from, no more."""
+    facts: dict[str, object] = {"axes": workload.axes}
+    if workload.seed:
+        facts["seed"] = workload.seed
+    if workload.regime:
+        facts["regime"] = workload.regime
+    return json.dumps(facts)
+
+
+def _facts(workload: Workload, place: str, *, smallest: bool) -> list[str]:
+    axes = ", ".join(f"{axis}={n}" for axis, n in workload.axes.items()) or "no var axes"
+    values = workload.regime.get("values", "normal")
+    note = "  (the smallest that fails)" if smallest else ""
+    return [
+        f"  implementation  {place}",
+        f"  workload        {axes}; {values} values, seed {workload.seed}{note}",
+    ]
+
+
+def _wrong(correctness: Correctness) -> list[str]:
+    extra = correctness.extra or {}
+    wrong, total = extra.get("elements_wrong", {}), extra.get("elements", {})
+    return [
+        f"  wrong           {wrong[name]} of {total[name]} elements of {name} "
+        f"({_share(wrong[name], total[name])})"
+        for name in wrong
+        if wrong[name]
+    ]
+
+
+def _share(part: int, whole: int) -> str:
+    share = 100 * part / whole
+    return f"{share:.3g} %" if share >= 0.001 else "under 0.001 %"  # noqa: PLR2004
+
+
+def message_only(excinfo: pytest.ExceptionInfo[BaseException]) -> object:
+    """An exception as pytest shows it: its text alone, whose first line goes in the summary."""
+    shown = excinfo.getrepr(style="value")
+    if shown.reprcrash is not None:
+        shown.reprcrash.message = str(excinfo.value).partition("\n")[0]
+    return shown

@@ -1,0 +1,48 @@
+"""One line of a table, from a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms."""
+
+    definition: str
+    implementation: str
+    language: str
+    kind: str
+    label: str
+    status: str
+    reason: str = ""
+    max_absolute_error: float | str | None = None
+    max_relative_error: float | str | None = None
+    latency_ms: float | None = None
+    reference_latency_ms: float | None = None
+    speedup_factor: float | None = None
+    gigabytes_per_second: float | None = None
+
+
+#: Reports without a record: what the status column then says.
+_WITHOUT_RECORD = {"skipped": "SKIPPED", "failed": "ERROR", "passed": "PASSED"}
+
+
+def row_of(facts: dict[str, str], outcome: str, trace: dict[str, Any] | None) -> Row:
+    """The row of an item: its facts, pytest's outcome, and its trace record if it left one."""
+    named = {k: facts[k] for k in ("definition", "implementation", "language", "kind", "label")}
+    if trace is None:
+        return Row(**named, status=_WITHOUT_RECORD[outcome], reason=facts.get("reason", ""))
+    evaluation = trace["evaluation"]
+    correctness = evaluation.get("correctness") or {}
+    performance = evaluation.get("performance") or {}
+    figures = ("latency_ms", "reference_latency_ms", "speedup_factor", "gigabytes_per_second")
+    return Row(
+        **named,
+        status=evaluation["status"],
+        reason=evaluation.get("log", "").partition("\n")[0],
+        max_absolute_error=correctness.get("max_absolute_error"),
+        max_relative_error=correctness.get("max_relative_error"),
+        **{name: performance.get(name) for name in figures},
+    )

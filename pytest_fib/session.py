@@ -1,0 +1,134 @@
+"""What one pytest run shares between its items, and the checks before it starts."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_fib import _devices
+from pytest_fib.artifacts import Recorder
+from pytest_fib.implementations import Catalogue, find_implementations, load_catalogue
+from pytest_fib.options import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_fib.engine import Judge
+    from pytest_fib.options import Settings
+
+_CATALOGUE = pytest.StashKey[Catalogue]()
+_WARNED = pytest.StashKey[bool]()
+_JUDGE = pytest.StashKey["Judge"]()
+
+
+def join(config: pytest.Config, settings: Settings) -> None:
+    """Check the settings, and register what reports and what binds workers to GPUs.
+
+    Raises pytest.UsageError before any test runs.
+    """
+    if is_worker(config):
+        return
+    if settings.device == "cuda" and _devices.count() == 0:
+        raise pytest.UsageError("--fib-device cuda: there is no CUDA device on this machine")
+    _narrow(config, settings)
+    if settings.selective:
+        _refuse_empty_selection(config, settings)
+    config.pluginmanager.register(Recorder(config, settings), "fib-recorder")
+    if config.pluginmanager.has_plugin("xdist") and settings.device != "cpu":
+        config.pluginmanager.register(_devices.Binding(), "fib-devices")
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")
+
+
+def catalogue(config: pytest.Config) -> Catalogue:
+    """The definitions and implementations of this run, read once per process."""
+    if _CATALOGUE not in config.stash:
+        settings = config.stash[SETTINGS]
+        loaded = load_catalogue(
+            list(_definition_files(settings.definition_dirs)),
+            find_implementations(settings.implementation_dirs),
+        )
+        config.stash[_CATALOGUE] = loaded
+    return config.stash[_CATALOGUE]
+
+
+def strays(config: pytest.Config) -> list[str]:
+    """Sentences on implementations of nothing; once in a run, by its first process."""
+    if config.stash.get(_WARNED, False) or (is_worker(config) and worker_id(config) != "gw0"):
+        return []
+    config.stash[_WARNED] = True
+    return catalogue(config).strays()
+
+
+def worker_id(config: pytest.Config) -> str:
+    """``gw0``, ``gw1``, ... in a worker of pytest-xdist."""
+    return str(config.workerinput["workerid"])  # type: ignore[attr-defined]
+
+
+def judge(config: pytest.Config) -> Judge:
+    """The judge of this process, opened on first use and closed with the run."""
+    if _JUDGE not in config.stash:
+        from pytest_fib.engine import Judge
+
+        config.stash[_JUDGE] = Judge(device(config))
+        config.add_cleanup(config.stash[_JUDGE].close)
+    return config.stash[_JUDGE]
+
+
+def device(config: pytest.Config) -> str:
+    """``cpu`` or ``cuda``: where kernels run in this process."""
+    asked = config.stash[SETTINGS].device
+    if asked == "auto":
+        return "cuda" if _devices.count() else "cpu"
+    return asked
+
+
+def _narrow(config: pytest.Config, settings: Settings) -> None:
+    """With no path on the command line, a selection of kernels collects kernels only."""
+    by_path = config.args_source is pytest.Config.ArgsSource.ARGS
+    if by_path or not (settings.selective or settings.definition_dirs_given):
+        return
+    existing = [str(folder) for folder in settings.definition_dirs if folder.is_dir()]
+    if not existing:
+        tried = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
+        where = "set fib_defs in the ini file or give --fib-defs DIR"
+        raise pytest.UsageError(f"no definition directory: {tried} does not exist; {where}")
+    config.args[:] = existing
+
+
+def _refuse_empty_selection(config: pytest.Config, settings: Settings) -> None:
+    known = catalogue(config)
+    broken = {path.stem for path in known.errors}
+    for glob in settings.definitions:
+        _refuse_unmatched("--fib-definition", glob, known.names, broken)
+    selected = [name for name in known.names if settings.wants_definition(name)]
+    names = {i.name for name in selected for i in known.implementations_of(name)}
+    for glob in settings.implementations:
+        _refuse_unmatched("--fib-implementation", glob, sorted(names), broken)
+
+
+def _refuse_unmatched(option: str, glob: str, names: Sequence[str], broken: set[str]) -> None:
+    from fnmatch import fnmatchcase
+
+    if any(fnmatchcase(name, glob) for name in (*names, *broken)):
+        return
+    near = difflib.get_close_matches(glob, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    listed = ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")  # noqa: PLR2004
+    raise pytest.UsageError(f"{option} {glob}: matches nothing; {hint}there are: {listed or 'none'}")
+
+
+def _definition_files(directories: Sequence[Path]) -> Iterator[Path]:
+    for directory in directories:
+        for folder, subfolders, names in os.walk(directory):
+            subfolders.sort()
+            for name in sorted(names):
+                if name.endswith((".yaml", ".yml")):
+                    yield type(directory)(folder, name)
