@@ -1,0 +1,154 @@
+"""What a kernel computes."""
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from ._base import CheckedRecord, Count, Finding, OptionalList, OptionalText, Raw, Record, Text
+from ._checks import definition_findings
+from ._workloads_section import Tolerance, WorkloadsSection
+
+
+class DType(StrEnum):
+    """Element types a tensor or scalar may have; values are torch's names."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E5M2 = "float8_e5m2"
+    FLOAT4_E2M1 = "float4_e2m1"
+    INT64 = "int64"
+    INT32 = "int32"
+    INT16 = "int16"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    BOOL = "bool"
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether values have a fraction."""
+        return "float" in self.value
+
+    @property
+    def itemsize_bits(self) -> int:
+        """Bits one element takes in memory."""
+        size = re.search(r"\d+", self.value)
+        return int(size.group()) if size else 8
+
+
+class AxisVar(Record):
+    """An axis whose size each workload gives."""
+
+    type: Literal["var"] = "var"
+    description: OptionalText = None
+
+
+class AxisConst(Record):
+    """An axis whose size the definition fixes."""
+
+    type: Literal["const"] = "const"
+    value: Count
+    description: OptionalText = None
+
+
+def _long_form(value: Raw) -> Raw:
+    if value == "var":
+        return {"type": "var"}
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"type": "const", "value": value}
+    if isinstance(value, (Mapping, AxisVar, AxisConst)):
+        return value
+    raise PydanticCustomError("fib_axis", "should be var, a size, or a mapping with a type")
+
+
+Axis = Annotated[AxisVar | AxisConst, Field(discriminator="type"), BeforeValidator(_long_form)]
+
+
+class TensorSpec(Record):
+    """Shape (axis names) and dtype of one input or output.
+
+    `shape` None is a Python scalar, an empty one a 0-D tensor.
+    """
+
+    shape: tuple[Text, ...] | None
+    dtype: DType
+    description: OptionalText = None
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether this is a Python scalar rather than a tensor."""
+        return self.shape is None
+
+    def shape_at(self, axes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape in elements for these axis sizes (const ones included); () for a scalar.
+
+        Raises KeyError where `axes` lacks one of the shape's.
+        """
+        return tuple(axes[axis] for axis in self.shape or ())
+
+
+class Definition(CheckedRecord):
+    """What a kernel computes: axes, inputs, outputs, and a reference that says how.
+
+    `workloads` and `tolerances` are pytest-fib's own; exported, they drop out.
+    """
+
+    name: Text
+    op_type: Text
+    description: OptionalText = None
+    tags: OptionalList = Field(default_factory=list)
+    axes: dict[str, Axis]
+    constraints: OptionalList = Field(default_factory=list)
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+    reference: Text
+    workloads: WorkloadsSection | None = None
+    tolerances: dict[str, Tolerance] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _usable_in_a_node_id(cls, name: str, info: ValidationInfo) -> str:
+        # pytest's -v misprints a node id with a dot; datasets that exist have dots all the same.
+        dots = "" if (info.context or {}).get("node_id") else "."
+        if re.fullmatch(rf"\w[\w{dots}\-]*", name, re.ASCII):
+            return name
+        allowed = "letters, digits, '_', '.' and '-'" if dots else "letters, digits, '_' and '-'"
+        raise ValueError(f"{name!r} should be {allowed}, not starting with '-'")
+
+    @classmethod
+    def _findings(cls, data: Mapping[str, Any]) -> Iterator[Finding]:
+        return definition_findings(data)
+
+    @property
+    def const_axes(self) -> dict[str, int]:
+        """Size of every const axis, by name."""
+        return {name: axis.value for name, axis in self.axes.items() if axis.type == "const"}
+
+    @property
+    def var_axes(self) -> tuple[str, ...]:
+        """Names of the axes that a workload sizes, in order."""
+        return tuple(name for name, axis in self.axes.items() if axis.type == "var")
+
+    def axis_values(self, workload_axes: Mapping[str, int]) -> dict[str, int]:
+        """Every axis's size: the const ones, and the workload's for the others.
+
+        Raises ValueError where the workload lacks a var axis or contradicts a const one.
+        """
+        const = self.const_axes
+        for name, value in const.items():
+            if workload_axes.get(name, value) != value:
+                raise ValueError(f"axis {name!r} is {value}, not {workload_axes[name]}")
+        missing = [name for name in self.var_axes if name not in workload_axes]
+        if missing:
+            raise ValueError(f"no value for axis {', '.join(map(repr, missing))}")
+        return {name: const.get(name, workload_axes.get(name, 0)) for name in self.axes}
+
+    def to_flashinfer(self) -> dict[str, Any]:
+        """The definition as FlashInfer Trace has it: without `workloads` and `tolerances`."""
+        exported = super().to_flashinfer()
+        return {key: exported[key] for key in exported if key not in ("workloads", "tolerances")}

@@ -1,0 +1,172 @@
+"""Definitions, solutions and traces from files."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from ._base import Loc, Raw, Record
+from ._definition import Definition
+from ._errors import DataError, Problem, problems_of
+from ._solution import Solution, unsafe_path
+from ._trace import Trace
+from ._yaml import Document, compose, compose_family
+
+_R = TypeVar("_R", bound=Record)
+_YAML = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class LoadedDefinition:
+    """A definition, its file, and the line of its name there (from 1)."""
+
+    definition: Definition
+    path: Path
+    line: int
+
+
+def load_definition_file(path: str | os.PathLike[str]) -> tuple[LoadedDefinition, ...]:
+    """The definitions in a YAML file (several where it is a family) or a dataset's JSON file.
+
+    Unknown keys are errors in YAML and ignored in JSON. Raises DataError with every problem in
+    the file, and OSError where it can't be read.
+    """
+    name = os.fspath(path)
+    text = _read(name)
+    if not name.endswith(_YAML):
+        return (LoadedDefinition(_from_json(Definition, name, text), Path(path), 1),)
+    documents = compose_family(name, text)
+    loaded: list[LoadedDefinition] = []
+    problems: list[Problem] = []
+    names: set[str] = set()
+    for document in documents:
+        data, found = document.data()
+        if document.variables and isinstance(data, dict):
+            del data["family"]
+            found += _same_name(document, data.get("name"), names)
+        definition, more = _validated(Definition, document, data, data)
+        problems += found + more
+        if definition is not None:
+            loaded.append(LoadedDefinition(definition, Path(path), document.line(("name",))))
+    if problems:
+        raise DataError(problems)
+    return tuple(loaded)
+
+
+def load_solution_file(path: str | os.PathLike[str]) -> Solution:
+    """A Solution from JSON, or from a ``solution.yaml`` whose `sources` name files beside it.
+
+    Raises DataError with every problem in the file, and OSError where it can't be read.
+    """
+    name = os.fspath(path)
+    text = _read(name)
+    if not name.endswith(_YAML):
+        return _from_json(Solution, name, text)
+    document = compose(name, text)
+    data, problems = document.data()
+    record = data
+    if isinstance(data, dict) and isinstance(data.get("sources"), list):
+        sources = [
+            _with_content(document, source, ("sources", i), problems)
+            for i, source in enumerate(data["sources"])
+        ]
+        record = {**data, "sources": sources}
+    solution, more = _validated(Solution, document, data, record)
+    if solution is None or problems:
+        raise DataError(problems + more)
+    return solution
+
+
+def read_traces(path: str | os.PathLike[str]) -> Iterator[Trace]:
+    """The traces in a JSONL file, one at a time.
+
+    A last line that was cut off, as by a run that died, is skipped. Raises DataError at the first
+    line that is broken otherwise.
+    """
+    name = os.fspath(path)
+    with Path(path).open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                trace = Trace.from_json(line) if line.strip() else None
+            except ValidationError as error:
+                bad_json = error.errors()[0]["type"] == "json_invalid"
+                if bad_json and not line.endswith(b"\n"):
+                    return
+                data = None if bad_json else json.loads(line)
+                raise DataError(_on_line(error, data, name, number)) from None
+            if trace is not None:
+                yield trace
+
+
+def _on_line(error: ValidationError, data: Raw, path: str, number: int) -> list[Problem]:
+    return problems_of(error, Trace, data, path, lambda loc, within: number)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise DataError([Problem(path, line, "not UTF-8 text")]) from None
+
+
+def _validated(
+    model: type[_R], document: Document, data: Raw, record: Raw
+) -> tuple[_R | None, list[Problem]]:
+    """The model of `record`, which is the document's `data` with what it stands for filled in."""
+    try:
+        return model.model_validate(record, extra="forbid", context={"node_id": True}), []
+    except ValidationError as error:
+        return None, problems_of(error, model, data, document.path, document.line)
+
+
+def _from_json(model: type[_R], path: str, text: str) -> _R:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError([Problem(path, error.lineno, f"bad JSON: {error.msg}")]) from None
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = problems_of(error, model, data, path, lambda loc, _: _json_line(text, loc))
+        raise DataError(problems) from None
+
+
+def _json_line(text: str, loc: Loc) -> int:
+    # JSON is YAML but for rare escapes, and only errors need lines.
+    try:
+        return compose("", text).line(loc)
+    except DataError:
+        return 1
+
+
+def _same_name(document: Document, name: object, names: set[str]) -> list[Problem]:
+    if not isinstance(name, str) or name not in names:
+        names.add(str(name))
+        return []
+    needed = " and ".join(f"${{{variable}}}" for variable in document.variables)
+    message = f"name: {name!r} is that of several family members; write {needed} in it"
+    return [Problem(document.path, document.line(("name",)), message)]
+
+
+def _with_content(document: Document, source: Raw, loc: Loc, problems: list[Problem]) -> Raw:
+    """`source` with the content of the file it names, where it names one without giving it."""
+    source = {"path": source} if isinstance(source, str) else source
+    if not isinstance(source, dict) or "content" in source:
+        return source
+    path = source.get("path")
+    if not isinstance(path, str) or not path or unsafe_path(path):
+        return {**source, "content": ""}
+    try:
+        content = (Path(document.path).parent / path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "is not UTF-8 text" if isinstance(error, ValueError) else "can't be read"
+        reason = "does not exist" if isinstance(error, FileNotFoundError) else reason
+        message = f"sources[{loc[-1]}]: file {path!r} {reason}"
+        problems.append(Problem(document.path, document.line(loc), message))
+        content = ""
+    return {**source, "content": content}

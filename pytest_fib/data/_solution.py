@@ -1,0 +1,127 @@
+"""Code that claims to compute a definition."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from ._base import CheckedRecord, Finding, OptionalText, Raw, Record, Text, hint, is_none, part
+
+
+class SupportedLanguages(StrEnum):
+    """What an implementation can be written in."""
+
+    PYTHON = "python"
+    TRITON = "triton"
+    CPP = "cpp"
+    CUDA = "cuda"
+    TILELANG = "tilelang"
+    CUTEDSL = "cutedsl"
+
+
+def _same_file(path: str) -> str:
+    return str(PurePosixPath(path))
+
+
+def unsafe_path(path: str) -> str | None:
+    """Why a source path may leave its folder, or None where it can't."""
+    if PurePosixPath(path).is_absolute() or PureWindowsPath(path).anchor:
+        return f"{path!r} should be a relative path"
+    if ".." in PureWindowsPath(path).parts:
+        return f"{path!r} should have no '..'"
+    return None
+
+
+class SourceFile(Record):
+    """One file of an implementation; `path` is relative, with forward slashes."""
+
+    path: Text
+    content: str
+
+    @field_validator("path")
+    @classmethod
+    def _stays_inside(cls, path: str) -> str:
+        if complaint := unsafe_path(path):
+            raise ValueError(complaint)
+        return path
+
+
+class BuildSpec(Record):
+    """How to turn an implementation's sources into something callable.
+
+    `calling` is how it is called: ``value`` returns its outputs, ``destination`` takes them as its
+    last arguments, ``tuple`` takes one tuple of inputs then outputs. Not given, it follows from
+    `destination_passing_style`; given, it decides that. `binding` None is the language's default.
+    """
+
+    language: SupportedLanguages
+    target_hardware: Annotated[list[Text], Field(min_length=1)]
+    entry_point: Text
+    dependencies: list[Text] = Field(default_factory=list)
+    destination_passing_style: Annotated[bool, Field(strict=True)] = True
+    binding: Annotated[Literal["tvm-ffi", "torch"] | None, Field(exclude_if=is_none)] = None
+    # The schema's own flag says all but "tuple".
+    calling: Annotated[
+        Literal["value", "destination", "tuple"] | None,
+        Field(validate_default=True, exclude_if=lambda calling: calling != "tuple"),
+    ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _calling_decides(cls, data: Raw) -> Raw:
+        if not isinstance(data, Mapping) or data.get("calling") is None:
+            return data
+        return {**data, "destination_passing_style": data["calling"] == "destination"}
+
+    @field_validator("calling")
+    @classmethod
+    def _resolve(cls, calling: str | None, info: ValidationInfo) -> str:
+        in_place = info.data.get("destination_passing_style", True)
+        return calling or ("destination" if in_place else "value")
+
+    @field_validator("entry_point")
+    @classmethod
+    def _names_file_and_symbol(cls, entry_point: str) -> str:
+        if len(parts := entry_point.split("::")) == 2 and all(parts):
+            return entry_point
+        raise ValueError(f"{entry_point!r} should read file::symbol")
+
+
+class Solution(CheckedRecord):
+    """An implementation as a record, sources included."""
+
+    name: Text
+    definition: Text
+    author: Text
+    spec: BuildSpec
+    sources: list[SourceFile]
+    description: OptionalText = None
+
+    @property
+    def entry_file(self) -> str:
+        """The file of the entry point, as `sources` spells it."""
+        entry = _same_file(self.spec.entry_point.split("::")[0])
+        return next(file.path for file in self.sources if _same_file(file.path) == entry)
+
+    @property
+    def entry_symbol(self) -> str:
+        """The function of the entry point."""
+        return self.spec.entry_point.split("::")[1]
+
+    @classmethod
+    def _findings(cls, data: Mapping[str, Any]) -> Iterator[Finding]:
+        sources = part(data, "sources")
+        if not isinstance(sources, (list, tuple)):
+            return
+        paths = [part(file, "path") for file in sources]
+        files = [_same_file(path) if isinstance(path, str) else None for path in paths]
+        for i, file in enumerate(files):
+            if file is not None and file in files[:i]:
+                yield Finding(("sources", i), f"{paths[i]!r} is given twice")
+        entry = part(part(data, "spec"), "entry_point")
+        named = entry.partition("::")[0] if isinstance(entry, str) and "::" in entry else ""
+        if named and _same_file(named) not in files:
+            near = hint(named, [name for name in files if name])
+            yield Finding(("spec", "entry_point"), f"no file {named!r} among the sources{near}")

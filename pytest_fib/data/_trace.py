@@ -1,0 +1,187 @@
+"""What came of one implementation on one workload."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from ._base import Loose, Raw, Record, Text, is_none
+from ._workload import Workload
+
+
+class EvaluationStatus(StrEnum):
+    """How an evaluation ended."""
+
+    PASSED = "PASSED"
+    INCORRECT_SHAPE = "INCORRECT_SHAPE"
+    INCORRECT_NUMERICAL = "INCORRECT_NUMERICAL"
+    INCORRECT_DTYPE = "INCORRECT_DTYPE"
+    RUNTIME_ERROR = "RUNTIME_ERROR"
+    COMPILE_ERROR = "COMPILE_ERROR"
+    TIMEOUT = "TIMEOUT"
+
+
+class Correctness(Record):
+    """How far the outputs were from the expected values; None is not known."""
+
+    max_relative_error: float | None = None
+    max_absolute_error: float | None = None
+    extra: Annotated[dict[str, Loose] | None, Field(exclude_if=is_none)] = None
+
+
+class Performance(Record):
+    """Milliseconds per call, the reference's, and their quotient. Further keys are kept."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Loose]
+
+    latency_ms: float | None = None
+    reference_latency_ms: float | None = None
+    speedup_factor: float | None = None
+
+
+class Environment(Record):
+    """The device and the library versions of an evaluation."""
+
+    hardware: str
+    libs: dict[str, str] = Field(default_factory=dict)
+
+
+_FLAT = {
+    "correctness": ("max_relative_error", "max_absolute_error"),
+    "performance": ("latency_ms", "reference_latency_ms", "speedup_factor"),
+    "environment": ("hardware", "libs"),
+}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+class Evaluation(Record):
+    """The outcome of one implementation on one workload.
+
+    Older records have the facts of correctness, performance and environment directly on the
+    evaluation: both forms are accepted, and both can be read, None where absent.
+    """
+
+    status: EvaluationStatus
+    environment: Environment | None = None
+    timestamp: str = Field(default_factory=_now)
+    log: str = ""
+    correctness: Correctness | None = None
+    performance: Performance | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nest(cls, data: Raw) -> Raw:
+        if not isinstance(data, Mapping):
+            return data
+        nested = dict(data)
+        for section, keys in _FLAT.items():
+            found = {key: data[key] for key in keys if data.get(key) is not None}
+            if found and data.get(section) is None:
+                nested[section] = found
+        return nested
+
+    @model_validator(mode="after")
+    def _status_allows(self) -> Self:
+        wrong = self.status is EvaluationStatus.INCORRECT_NUMERICAL
+        passed = self.status is EvaluationStatus.PASSED
+        if wrong and self.correctness is None:
+            raise ValueError(f"{self.status} needs correctness")
+        if self.correctness and not (wrong or passed):
+            raise ValueError(f"{self.status} takes no correctness")
+        if self.performance and not passed:
+            raise ValueError(f"{self.status} takes no performance")
+        return self
+
+    @property
+    def max_relative_error(self) -> float | None:
+        """The correctness's; None where absent."""
+        return self.correctness.max_relative_error if self.correctness else None
+
+    @property
+    def max_absolute_error(self) -> float | None:
+        """The correctness's; None where absent."""
+        return self.correctness.max_absolute_error if self.correctness else None
+
+    @property
+    def latency_ms(self) -> float | None:
+        """Milliseconds per call; None where untimed."""
+        return self.performance.latency_ms if self.performance else None
+
+    @property
+    def reference_latency_ms(self) -> float | None:
+        """Milliseconds per call of the reference; None where untimed."""
+        return self.performance.reference_latency_ms if self.performance else None
+
+    @property
+    def speedup_factor(self) -> float | None:
+        """The reference's time over the implementation's; None where untimed."""
+        return self.performance.speedup_factor if self.performance else None
+
+    @property
+    def hardware(self) -> str | None:
+        """The device's name; None where not known."""
+        return self.environment.hardware if self.environment else None
+
+    @property
+    def libs(self) -> dict[str, str] | None:
+        """Library versions; None where not known."""
+        return self.environment.libs if self.environment else None
+
+
+class Trace(Record):
+    """Definition + workload + solution + evaluation; without the last two, a recorded workload."""
+
+    definition: Text
+    workload: Workload
+    solution: str | None = None
+    evaluation: Evaluation | None = None
+
+    def to_json_line(self) -> str:
+        """This trace as one line of strict JSON, without a newline."""
+        return json.dumps(self.to_flashinfer(), separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The trace in a line of JSON. Raises pydantic's ValidationError, a ValueError."""
+        return cls.model_validate_json(text)
+
+
+def validate_flashinfer(trace: Trace) -> list[str]:
+    """What FlashInfer Trace's strict readers would refuse in `trace`; [] where they take it."""
+    return list(_complaints(trace))
+
+
+def _complaints(trace: Trace) -> Iterator[str]:
+    if (trace.solution is None) != (trace.evaluation is None):
+        yield "solution and evaluation are both given or both null"
+    if trace.evaluation is not None:
+        yield from _evaluation_complaints(trace.evaluation)
+
+
+def _evaluation_complaints(evaluation: Evaluation) -> Iterator[str]:
+    if evaluation.environment is None:
+        yield "evaluation.environment is required"
+    elif not evaluation.environment.hardware:
+        yield "evaluation.environment.hardware is empty"
+    for section in ("correctness", "performance"):
+        if getattr(evaluation, section) is not None:
+            yield from _number_complaints(evaluation, section)
+        elif evaluation.status is EvaluationStatus.PASSED:
+            yield f"evaluation.{section} is required with PASSED"
+
+
+def _number_complaints(evaluation: Evaluation, section: str) -> Iterator[str]:
+    for key in _FLAT[section]:
+        value = getattr(evaluation, key)
+        # An error may be NaN or infinite, a time may not.
+        wild = value is not None and section == "performance" and not math.isfinite(value)
+        if value is None or value < 0 or wild:
+            yield f"evaluation.{section}.{key} should be a number, at least 0, not {value}"

@@ -1,0 +1,68 @@
+"""One test case of a definition."""
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from ._base import Count, Raw, Record, Scalar, Text, plain
+
+
+class RandomInput(Record):
+    """An input the generators fill."""
+
+    type: Literal["random"] = "random"
+    # Older records repeat the definition's dtype here; it says nothing new.
+    dtype: Annotated[str | None, Field(exclude=True)] = None
+
+
+class ScalarInput(Record):
+    """A Python scalar input."""
+
+    type: Literal["scalar"] = "scalar"
+    value: Scalar
+
+
+class SafetensorsInput(Record):
+    """An input recorded in a safetensors file; `path` is relative to the dataset's root."""
+
+    type: Literal["safetensors"] = "safetensors"
+    path: Text
+    tensor_key: Text
+
+
+InputSpec = Annotated[RandomInput | ScalarInput | SafetensorsInput, Field(discriminator="type")]
+
+
+class Workload(Record):
+    """Values for a definition's var axes and a spec for its inputs.
+
+    `seed` and `regime` are pytest-fib's own: they say which random values, and of what kind.
+    `uuid`, not given, follows from all the rest: the same case has the same id everywhere.
+    """
+
+    axes: dict[str, Count]
+    inputs: dict[str, InputSpec] = Field(default_factory=dict)
+    seed: Annotated[int, Field(strict=True, exclude_if=lambda seed: seed == 0)] = 0
+    regime: Annotated[dict[str, str], Field(exclude_if=lambda regime: not regime)] = Field(
+        default_factory=dict
+    )
+    uuid: Annotated[str, Field(validate_default=True)] = ""
+
+    @field_validator("uuid", mode="before")
+    @classmethod
+    def _from_content(cls, uuid: Raw, info: ValidationInfo) -> Raw:
+        return uuid or _content_id(info.data)
+
+    def to_json(self) -> str:
+        """This workload as one line of strict JSON."""
+        return json.dumps(self.to_flashinfer(), separators=(",", ":"), allow_nan=False)
+
+
+def _content_id(fields: dict[str, Any]) -> str:
+    content = {name: fields.get(name) for name in ("axes", "seed", "regime")}
+    content["inputs"] = {k: v.model_dump() for k, v in fields.get("inputs", {}).items()}
+    text = json.dumps(plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return str(UUID(bytes=hashlib.sha256(text.encode()).digest()[:16]))

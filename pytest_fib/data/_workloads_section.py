@@ -1,0 +1,78 @@
+"""pytest-fib's own sections of a definition: how test cases are made, how close is close."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from ._base import Count, Raw, Record, Scalar
+
+
+class AxisDomain(Record):
+    """The sizes a var axis may take: a range, or a list of values."""
+
+    min: Count = 1
+    max: Count | None = None
+    multiple_of: Annotated[int, Field(ge=1, strict=True)] = 1
+    values: Annotated[list[Count], Field(min_length=1)] | None = None
+
+    @field_validator("max")
+    @classmethod
+    def _not_below_min(cls, value: int | None, info: ValidationInfo) -> int | None:
+        low = info.data.get("min", 0)
+        if value is not None and value < low:
+            raise ValueError(f"{value} is below min, {low}")
+        return value
+
+    @field_validator("multiple_of")
+    @classmethod
+    def _has_a_member(cls, step: int, info: ValidationInfo) -> int:
+        low, high = info.data.get("min", 0), info.data.get("max")
+        if high is not None and -(-low // step) * step > high:
+            raise ValueError(f"no multiple of {step} between {low} and {high}")
+        return step
+
+
+class InputRule(Record):
+    """How an input's values are made: a fixed `value`, or a generator's `kind` and parameters."""
+
+    kind: str | None = None
+    value: Scalar | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_params(cls, data: Raw) -> Raw:
+        if not isinstance(data, Mapping):
+            return data
+        params = {k: v for k, v in data.items() if k not in ("kind", "value", "params")}
+        own = {key: data[key] for key in ("kind", "value") if key in data}
+        given = data.get("params", {})
+        return {**own, "params": {**given, **params} if isinstance(given, Mapping) else given}
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.kind is None) == (self.value is None):
+            raise ValueError("needs either a kind or a value")
+        if self.kind is None and self.params:
+            raise ValueError(f"a value takes no parameters: {', '.join(self.params)}")
+        return self
+
+
+class WorkloadsSection(Record):
+    """How the test cases of a definition are made."""
+
+    axes: dict[str, AxisDomain] = Field(default_factory=dict)
+    inputs: dict[str, InputRule] = Field(default_factory=dict)
+    examples: list[dict[str, Count]] = Field(default_factory=list)
+    bench: list[dict[str, Count]] = Field(default_factory=list)
+
+
+class Tolerance(Record):
+    """Allowed relative and absolute error of one output; None leaves the dtype's own."""
+
+    # A misspelt tolerance that is ignored would let wrong results pass.
+    model_config = ConfigDict(extra="forbid")
+
+    rtol: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    atol: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None

@@ -1,0 +1,88 @@
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from pytest_fib.data import AxisDomain, InputRule, Tolerance, WorkloadsSection
+
+
+def test_a_domain_is_everything_from_one_by_default():
+    assert AxisDomain() == AxisDomain(min=1, max=None, multiple_of=1, values=None)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        {"min": -1},
+        {"min": 4, "max": 3},
+        {"multiple_of": 0},
+        {"min": 1, "max": 127, "multiple_of": 128},
+        {"min": 129, "max": 255, "multiple_of": 128},
+        {"values": []},
+        {"values": [-1]},
+        {"min": True},
+        {"max": "4"},
+        {"max": 4.0},
+    ],
+)
+def test_a_domain_without_members_or_of_other_types_is_refused(domain):
+    with pytest.raises(ValidationError):
+        AxisDomain(**domain)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [{"min": 4, "max": 4}, {"min": 0, "max": 0}, {"min": 128, "max": 128, "multiple_of": 128}],
+)
+def test_a_domain_with_one_member_is_fine(domain):
+    assert AxisDomain(**domain).max == domain["max"]
+
+
+def test_a_rule_keeps_its_generators_parameters():
+    rule = InputRule(kind="indices", below="num_pages", unique=True)
+    assert (rule.kind, rule.value) == ("indices", None)
+    assert rule.params == {"below": "num_pages", "unique": True}
+
+
+@pytest.mark.parametrize("value", [True, False, 0, 3, 0.5])
+def test_a_rule_keeps_the_type_of_a_fixed_value(value):
+    assert InputRule(value=value).value is value
+
+
+def test_a_rule_can_fix_a_value_that_json_has_no_number_for():
+    assert math.isinf(InputRule(value="-Infinity").value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({}, "needs either a kind or a value"),
+        ({"below": 3}, "needs either a kind or a value"),
+        ({"kind": "indptr", "value": 3}, "needs either a kind or a value"),
+        ({"value": 3, "below": 4}, "a value takes no parameters: below"),
+        ({"value": "three"}, "should be a number, true or false"),
+        ({"kind": "a", "params": 3}, "valid dictionary"),
+    ],
+)
+def test_a_rule_has_a_kind_or_a_value(rule, message):
+    with pytest.raises(ValidationError, match=message):
+        InputRule.model_validate(rule)
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, True, "1"])
+def test_examples_and_bench_have_sizes(size):
+    for section in ("examples", "bench"):
+        with pytest.raises(ValidationError):
+            WorkloadsSection.model_validate({section: [{"batch": size}]})
+
+
+def test_tolerances_default_to_the_dtypes_own():
+    assert Tolerance() == Tolerance(rtol=None, atol=None)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rtol": -1}, {"atol": math.nan}, {"atol": math.inf}, {"tol": 1}]
+)
+def test_tolerances_are_finite_and_have_no_other_keys(wrong):
+    with pytest.raises(ValidationError):
+        Tolerance(**wrong)
