@@ -9,13 +9,15 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pytest_fib.engine._messages import FailedStatus
+
 Invoke: TypeAlias = "Callable[[], Any]"
 
 
 class WrongOutput(Exception):
     """What came back can't be the outputs. ``status`` is an EvaluationStatus."""
 
-    def __init__(self, status: str, message: str) -> None:
+    def __init__(self, status: FailedStatus, message: str) -> None:
         super().__init__(message)
         self.status = status
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
+
+import torch
 
 from pytest_fib.build import program_of, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus, Performance
@@ -18,8 +21,8 @@ from pytest_fib.timing import least_bytes, measure
 from pytest_fib.workloads import fill_input, scalar_inputs, torch_dtype
 
 if TYPE_CHECKING:
-    import torch
-
+    from pytest_fib.data import Correctness, Workload
+    from pytest_fib.engine._lease import Lease
     from pytest_fib.engine._memory import Layout
     from pytest_fib.engine._messages import Argument, Reply
     from pytest_fib.engine._request import EvaluationRequest
@@ -27,8 +30,14 @@ if TYPE_CHECKING:
     from pytest_fib.engine._verdict import Verdict
     from pytest_fib.timing import Timing
 
-#: What an unwritten output holds, byte by byte: NaN in every floating dtype up to float64.
-POISON = 0xFF
+#: What outputs hold before each of the two calls, byte by byte. The first is NaN in the floating
+#: dtypes; the second is a finite number, so that neither passes where the other would.
+POISONS = (0xFF, 0x55)
+#: Up to this size an implementation is called a second time, with other values.
+SECOND_CALL_BYTES = 8 << 20
+SECOND_CALL = "right on a first call, wrong on a second of the same shapes with other values"
+#: Makes another seed of a seed.
+OTHER_SEED = 0x5EED0
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,7 @@ class _Places:
 
     inputs: dict[str, Argument]
     outputs: dict[str, TensorRef]
+    size: int
 
     def tensors(self) -> dict[str, TensorRef]:
         return {n: ref for n, ref in self.inputs.items() if isinstance(ref, TensorRef)}
@@ -64,58 +74,102 @@ class _Stop(Exception):
         self.failed = failed
 
 
+class OrphanedError(Exception):
+    """The sandboxes died with the process they come from, by this candidate's hand or another's."""
+
+
 class Case:
     """Takes one request through its steps; used once."""
 
-    def __init__(self, candidate: Side, reference: Side, request: EvaluationRequest) -> None:
+    def __init__(
+        self, candidate: Side, reference: Side, lease: Lease, request: EvaluationRequest
+    ) -> None:
         self._candidate = candidate
         self._reference = reference
+        self._lease = lease
         self._request = request
         self._definition = request.definition
         self._axes = request.definition.axis_values(request.workload.axes)
+        self._deadline = 0.0  # set when the candidate is about to be loaded
         self._log = ""
 
-    def evaluation(self) -> Evaluation:
-        """The outcome. Raises DefinitionError where the definition is at fault."""
+    def evaluation(self, *, last_attempt: bool = True) -> Evaluation:
+        """The outcome. Raises DefinitionError where the definition is at fault.
+
+        Unless it is the ``last_attempt``, raises OrphanedError rather than blame the candidate.
+        """
         try:
-            return self._compared()
+            verdict, performance = self._outcome()
         except _Stop as stop:
             failed = stop.failed
-            log = f"{failed.summary}\n{failed.log}".strip()
-            return Evaluation(
-                status=EvaluationStatus(failed.status),
-                log=log,
-                environment=environment(self._candidate.layout.device),
-            )
+            if failed.orphaned and not last_attempt:
+                raise OrphanedError from stop
+            return self._evaluation(failed.status, f"{failed.summary}\n{failed.log}")
+        log = f"{verdict.summary}\n{self._log}"
+        return self._evaluation(verdict.status, log, verdict.correctness, performance)
 
-    def _compared(self) -> Evaluation:
-        self._load_candidate()
-        mine, theirs = self._places(self._candidate), self._places(self._reference)
-        self._make_inputs(mine, theirs)
-        self._poison(self._candidate, mine)
-        self._run_candidate(mine.call())
-        self._refuse_changed_inputs(mine, theirs)
-        self._run_reference(theirs)
-        verdict = self._verdict(mine, theirs)
-        performance = None
-        if self._request.timing and verdict.status is EvaluationStatus.PASSED:
-            self._poison(self._candidate, mine)
-            performance = self._timed(mine, theirs)
-            verdict = self._verdict(mine, theirs)
-            if verdict.status is not EvaluationStatus.PASSED:
-                performance = None
+    def _evaluation(
+        self,
+        status: str,
+        log: str,
+        correctness: Correctness | None = None,
+        performance: Performance | None = None,
+    ) -> Evaluation:
         return Evaluation(
-            status=verdict.status,
-            log=f"{verdict.summary}\n{self._log}".strip(),
-            correctness=verdict.correctness,
+            status=EvaluationStatus(status),
+            log=log.strip(),
+            correctness=correctness,
             performance=performance,
             environment=environment(self._candidate.layout.device),
         )
 
+    def _outcome(self) -> tuple[Verdict, Performance | None]:
+        with self._lease.shared():
+            self._load_candidate()
+            mine, theirs = self._places(self._candidate), self._places(self._reference)
+            verdict = self._checked(mine, theirs)
+        if not self._request.timing or not verdict.passed:
+            return verdict, None
+        with self._lease.exclusive():
+            return self._timed(mine, theirs)
+
+    def _checked(self, mine: _Places, theirs: _Places) -> Verdict:
+        """The verdict of a call and, where that is cheap, of another with other values.
+
+        The second finds everything where the first did: whoever goes by pointer, object or shape
+        answers it with what was right before.
+        """
+        verdict = self._round(mine, theirs, self._request.workload, POISONS[0])
+        if not verdict.passed or not (self._request.timing or mine.size <= SECOND_CALL_BYTES):
+            return verdict
+        other = self._request.workload.model_copy(
+            update={"seed": self._request.workload.seed ^ OTHER_SEED}
+        )
+        second = self._round(mine, theirs, other, POISONS[1])
+        if second.passed:
+            return verdict
+        return replace(second, summary=f"{second.summary} ({SECOND_CALL})")
+
+    def _round(self, mine: _Places, theirs: _Places, workload: Workload, poison: int) -> Verdict:
+        self._make_inputs(mine, theirs, workload)
+        self._poison(mine, poison)
+        self._run_candidate(mine.call())
+        self._refuse_changed_inputs(mine, theirs)
+        self._run_reference(theirs)
+        return self._verdict(mine, theirs)
+
     def _load_candidate(self) -> None:
         directory = None if self._request.directory is None else Path(self._request.directory)
         program = program_of(self._request.solution, self._definition, directory)
-        self._answered(self._candidate.sandbox.ask(Load(program), self._request.timeout))
+        if not self._candidate.sandbox.holds(program):
+            # The outputs of another implementation may be the right answers of this one.
+            self._candidate.layout.wipe()
+        self._candidate.sandbox.open(program)
+        self._deadline = monotonic() + self._request.timeout
+        self._answered(self._candidate.sandbox.ask(Load(program), self._remaining()))
+
+    def _remaining(self) -> float:
+        return max(self._deadline - monotonic(), 0.001)
 
     def _places(self, side: Side) -> _Places:
         specs = self._definition.inputs | self._definition.outputs
@@ -124,26 +178,36 @@ class Case:
             for name, spec in specs.items()
             if not (spec.is_scalar and name in self._definition.inputs)
         }
-        side.layout.begin(sum(aligned(nbytes(*tensor)) for tensor in shapes.values()))
+        size = sum(aligned(nbytes(*tensor)) for tensor in shapes.values())
+        side.layout.begin(size)
         scalars = scalar_inputs(self._definition, self._request.workload)
         places = {name: side.layout.place(*tensor) for name, tensor in shapes.items()}
         return _Places(
             inputs={n: places[n] if n in places else scalars[n] for n in self._definition.inputs},
             outputs={name: places[name] for name in self._definition.outputs},
+            size=size,
         )
 
-    def _make_inputs(self, mine: _Places, theirs: _Places) -> None:
+    def _make_inputs(self, mine: _Places, theirs: _Places, workload: Workload) -> None:
+        pristine = theirs.tensors()
         for name, ref in mine.tensors().items():
             tensor = self._candidate.layout.tensor(ref)
-            fill_input(tensor, name, self._definition, self._request.workload)
-            self._reference.layout.tensor(theirs.tensors()[name]).copy_(tensor)
+            fill_input(tensor, name, self._definition, workload)
+            self._reference.layout.tensor(pristine[name]).copy_(tensor)
+        self._synchronize()
 
-    def _poison(self, side: Side, places: _Places) -> None:
+    def _poison(self, places: _Places, pattern: int) -> None:
         for ref in places.outputs.values():
-            side.layout.bytes(ref).fill_(POISON)
+            self._candidate.layout.bytes(ref).fill_(pattern)
+        self._synchronize()
+
+    def _synchronize(self) -> None:
+        """Sandboxes are other CUDA contexts: what they read must have been written by then."""
+        if self._candidate.layout.device != "cpu":
+            torch.cuda.synchronize()
 
     def _run_candidate(self, call: Call) -> None:
-        self._answered(self._candidate.sandbox.ask(call, self._request.timeout))
+        self._answered(self._candidate.sandbox.ask(call, self._remaining()))
 
     def _answered(self, reply: Reply) -> Done:
         if isinstance(reply, Failed):
@@ -159,9 +223,13 @@ class Case:
 
     def _run_reference(self, theirs: _Places) -> None:
         sandbox, timeout = self._reference.sandbox, self._request.timeout
-        for request in (Load(reference_program(self._definition)), theirs.call()):
+        program = reference_program(self._definition)
+        sandbox.open(program)
+        for request in (Load(program), theirs.call()):
             reply = sandbox.ask(request, timeout)
             if isinstance(reply, Failed):
+                if reply.orphaned:
+                    raise _Stop(reply)
                 where = f"the reference of {self._definition.name} failed at axes {self._axes}"
                 raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
 
@@ -172,11 +240,17 @@ class Case:
             _read(self._reference, theirs.outputs),
         )
 
-    def _timed(self, mine: _Places, theirs: _Places) -> Performance:
+    def _timed(self, mine: _Places, theirs: _Places) -> tuple[Verdict, Performance | None]:
+        """Time both sides; the outputs of the timed calls must be right too."""
         device = self._candidate.layout.device
+        self._make_inputs(mine, theirs, self._request.workload)
+        self._poison(mine, POISONS[0])
         latency = measure(partial(self._block, self._candidate, mine), device)
         reference = measure(partial(self._block, self._reference, theirs), device)
-        return self._performance(latency, reference)
+        verdict = self._verdict(mine, theirs)
+        if not verdict.passed:
+            return replace(verdict, summary=f"{verdict.summary} (while it was timed)"), None
+        return verdict, self._performance(latency, reference)
 
     def _block(self, side: Side, places: _Places, calls: int) -> tuple[float, ...]:
         reply = side.sandbox.ask(places.block(calls), self._request.timeout)
@@ -186,14 +260,16 @@ class Case:
 
     def _performance(self, latency: Timing, reference: Timing) -> Performance:
         moved = least_bytes(self._definition, self._request.workload.axes)
-        return Performance(
-            latency_ms=latency.median_ms,
-            reference_latency_ms=reference.median_ms,
-            speedup_factor=reference.median_ms / latency.median_ms,
-            method=latency.method,
-            samples=len(latency.samples_ns),
-            least_bytes=moved,
-            gigabytes_per_second=moved / latency.median_ms / 1e6,
+        return Performance.model_validate(
+            {
+                "latency_ms": latency.median_ms,
+                "reference_latency_ms": reference.median_ms,
+                "speedup_factor": reference.median_ms / latency.median_ms,
+                "method": latency.method,
+                "samples": len(latency.samples_ns),
+                "least_bytes": moved,
+                "gigabytes_per_second": moved / latency.median_ms / 1e6,
+            }
         )
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import mmap
 import os
-from itertools import count
+import weakref
 from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_fib.engine import _cuda
 from pytest_fib.engine._messages import TensorRef
 
 if TYPE_CHECKING:
@@ -20,16 +21,31 @@ if TYPE_CHECKING:
 
 #: Tensors start at multiples of this many bytes, as fresh allocations of CUDA's do.
 ALIGNMENT = 256
-_NUMBERS = count(1)
 
 
 class Arena:
-    """``size`` bytes on one device, and views of them as tensors."""
+    """``size`` bytes on one device, which another process can map."""
 
     def __init__(self, size: int, device: str) -> None:
-        self.number = next(_NUMBERS)
         self.size = size
-        self.base = _shared_bytes(size) if device == "cpu" else _device_bytes(size, device)
+        self._device = device
+        self._descriptor: int | None = None
+        if device == "cpu":
+            # A memfd rather than /dev/shm, which containers limit to 64 MiB.
+            self._descriptor = os.memfd_create("pytest-fib arena")
+            weakref.finalize(self, os.close, self._descriptor)
+            os.ftruncate(self._descriptor, size)
+            self.base = torch.frombuffer(mmap.mmap(self._descriptor, size), dtype=torch.uint8)
+        else:
+            self.base = _cuda.allocate(size)
+
+    def handle(self) -> str:
+        """What another process needs to map this; empty where a descriptor does."""
+        return "" if self._device == "cpu" else _cuda.handle(self.base).hex()
+
+    def descriptors(self) -> tuple[int, ...]:
+        """The file descriptors to send along."""
+        return () if self._descriptor is None else (self._descriptor,)
 
     def tensor(self, ref: TensorRef) -> torch.Tensor:
         """The tensor at a place; shares the arena's memory."""
@@ -71,18 +87,25 @@ class Layout:
         self.slack = slack
         self.arena = Arena(1 << 20, device)
         self._next = 0
-        self._end = 0
+        self._used = 0
 
     def begin(self, size: int) -> None:
         """Forget every place given before, and make room for ``size`` bytes."""
         if size + self.slack > self.arena.size:
             self.arena = Arena(1 << (size + self.slack).bit_length(), self.device)
+            self._used = 0
+        self._used = max(self._used, size + self.slack)
         start = int.from_bytes(os.urandom(4)) % (self.slack // ALIGNMENT)
         self._next = start * ALIGNMENT
 
+    def wipe(self) -> None:
+        """Clear what was left in memory, such as the outputs of another implementation."""
+        self.arena.base[: self._used].zero_()
+        self._used = 0
+
     def place(self, shape: Sequence[int], dtype: str) -> TensorRef:
         """The next place for a contiguous tensor of that shape and torch dtype name."""
-        ref = TensorRef(self.arena.number, self._next, tuple(shape), contiguous(shape), dtype)
+        ref = TensorRef(self._next, tuple(shape), contiguous(shape), dtype)
         self._next += aligned(nbytes(shape, dtype))
         return ref
 
@@ -106,16 +129,3 @@ def nbytes(shape: Sequence[int], dtype: str) -> int:
 def aligned(size: int) -> int:
     """``size`` rounded up to ALIGNMENT."""
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _shared_bytes(size: int) -> torch.Tensor:
-    # A memfd rather than /dev/shm, which containers limit to 64 MiB.
-    descriptor = os.memfd_create("pytest-fib")
-    os.ftruncate(descriptor, size)
-    memory = mmap.mmap(descriptor, size)
-    os.close(descriptor)
-    return torch.frombuffer(memory, dtype=torch.uint8)
-
-
-def _device_bytes(size: int, device: str) -> torch.Tensor:
-    return torch.empty(size, dtype=torch.uint8, device=device)

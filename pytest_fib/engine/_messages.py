@@ -1,9 +1,15 @@
-"""What the judge asks of a sandbox, and what it may answer: plain data only."""
+"""What the judge asks of a sandbox, and what it may answer: plain data, carried as JSON.
+
+JSON rather than pickle, since reading a pickle runs code of the sender's choice in the reader.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cache
+from typing import Literal, TypeAlias
+
+from pydantic import TypeAdapter
 
 from pytest_fib.build import Program  # noqa: TC001  (messages are decoded by their annotations)
 
@@ -12,14 +18,29 @@ from pytest_fib.build import Program  # noqa: TC001  (messages are decoded by th
 class TensorRef:
     """A tensor's place in an arena. ``offset`` is in bytes, ``stride`` in elements."""
 
-    arena: int
     offset: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: str
 
 
-Argument: TypeAlias = TensorRef | int | float | bool
+#: The statuses that a sandbox can end a request with; whether outputs are right is not its to say.
+FailedStatus: TypeAlias = Literal[
+    "INCORRECT_SHAPE", "INCORRECT_DTYPE", "RUNTIME_ERROR", "COMPILE_ERROR", "TIMEOUT"
+]
+Argument: TypeAlias = TensorRef | bool | int | float
+
+
+@dataclass(frozen=True)
+class Map:
+    """From now on tensors lie in this arena of ``size`` bytes, and in no other.
+
+    ``handle`` is a CUDA IPC handle in hex; on the CPU a file descriptor travels beside the message.
+    """
+
+    size: int
+    handle: str = ""
+    kind: Literal["map"] = "map"
 
 
 @dataclass(frozen=True)
@@ -27,6 +48,7 @@ class Load:
     """Make the program callable. A sandbox holds one program at a time."""
 
     program: Program
+    kind: Literal["load"] = "load"
 
 
 @dataclass(frozen=True)
@@ -35,6 +57,7 @@ class Call:
 
     inputs: tuple[Argument, ...]
     outputs: tuple[TensorRef, ...]
+    kind: Literal["call"] = "call"
 
 
 @dataclass(frozen=True)
@@ -44,9 +67,10 @@ class Block:
     inputs: tuple[Argument, ...]
     outputs: tuple[TensorRef, ...]
     calls: int
+    kind: Literal["block"] = "block"
 
 
-Request: TypeAlias = Load | Call | Block
+Request: TypeAlias = Map | Load | Call | Block
 
 
 @dataclass(frozen=True)
@@ -55,15 +79,35 @@ class Done:
 
     log: str = ""
     samples_ns: tuple[float, ...] = ()
+    kind: Literal["done"] = "done"
 
 
 @dataclass(frozen=True)
 class Failed:
-    """It did not. ``status`` is an EvaluationStatus; ``summary`` is one line for people."""
+    """It did not. ``summary`` is one line for people.
 
-    status: str
+    ``broken`` says that the process can't be used any more, as after an illegal memory access;
+    ``orphaned``, that it went down with the process that all sandboxes are forked from.
+    """
+
+    status: FailedStatus
     summary: str
     log: str = ""
+    broken: bool = False
+    orphaned: bool = False
+    kind: Literal["failed"] = "failed"
 
 
 Reply: TypeAlias = Done | Failed
+
+
+@cache
+def requests() -> TypeAdapter[Request]:
+    """Reads and writes requests."""
+    return TypeAdapter(Request)
+
+
+@cache
+def replies() -> TypeAdapter[Reply]:
+    """Reads and writes replies; refuses what is not one."""
+    return TypeAdapter(Reply)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,10 @@ from pytest_fib.timing import time_calls
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_fib.engine._messages import Reply, Request
+    from pytest_fib.engine._messages import FailedStatus, Reply
+
+# Bound before any program is loaded, which might replace it.
+_synchronize = torch.cuda.synchronize
 
 #: How much of a program's output and traceback is kept, in characters.
 LOG_LIMIT = 16_384
@@ -29,18 +30,12 @@ class Runner:
     def __init__(self, device: str, tensor: Callable[[TensorRef], torch.Tensor]) -> None:
         self._device = device
         self._tensor = tensor
-        self._program: Program | None = None
+        self.program: Program | None = None
         self._function: Callable[..., Any] | None = None
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: Load | Call | Block) -> Reply:
         """Do what is asked. Whatever the program raises becomes a Failed."""
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            reply = self._guarded(request)
-        return _with_output(reply, printed.getvalue())
-
-    def _guarded(self, request: Request) -> Reply:
-        status = "COMPILE_ERROR" if isinstance(request, Load) else "RUNTIME_ERROR"
+        status: FailedStatus = "COMPILE_ERROR" if isinstance(request, Load) else "RUNTIME_ERROR"
         try:
             return self._load(request.program) if isinstance(request, Load) else self._run(request)
         except WrongOutput as error:
@@ -51,47 +46,49 @@ class Runner:
             raise
         # Foreign code may raise anything, SystemExit and pytest's own outcomes included.
         except BaseException as error:  # noqa: BLE001
-            return Failed(status, _one_line(error), _own_traceback(error))
+            return Failed(status, _one_line(error), _own_traceback(error), broken=self._is_broken())
+
+    def _is_broken(self) -> bool:
+        """Whether the CUDA context is beyond use, as it is after an illegal memory access."""
+        if self._device == "cpu":
+            return False
+        try:
+            _synchronize()
+        except RuntimeError:
+            return True
+        return False
 
     def _load(self, program: Program) -> Reply:
-        if program != self._program:
-            self._program = self._function = None
+        if program != self.program:
+            self.program = self._function = None
             self._function = load(program)
-            self._program = program
+            self.program = program
         return Done()
 
     def _run(self, request: Call | Block) -> Reply:
-        assert self._program is not None, "a program is loaded before it is called"
+        assert self.program is not None, "a program is loaded before it is called"
         outputs = [self._tensor(ref) for ref in request.outputs]
         invoke = self._bound(request.inputs, outputs)
         if isinstance(request, Block):
             result, samples = time_calls(invoke, request.calls, self._device)
         else:
             result, samples = invoke(), ()
-        store(result, self._program.calling, self._program.outputs, outputs)
+        store(result, self.program.calling, self.program.outputs, outputs)
         if self._device != "cpu":
-            torch.cuda.synchronize()
+            _synchronize()  # all streams of the device, not only the current one
         return Done(samples_ns=samples)
 
     def _bound(self, inputs: tuple[Argument, ...], outputs: list[torch.Tensor]) -> Invoke:
-        assert self._program is not None
+        assert self.program is not None
         assert self._function is not None
         values = [self._tensor(v) if isinstance(v, TensorRef) else v for v in inputs]
-        return bind(self._function, self._program.calling, values, outputs)
-
-
-def _with_output(reply: Reply, printed: str) -> Reply:
-    if not printed:
-        return reply
-    log = f"{reply.log}\n--- output ---\n{printed}".lstrip()[-LOG_LIMIT:]
-    if isinstance(reply, Done):
-        return Done(log, reply.samples_ns)
-    return Failed(reply.status, reply.summary, log)
+        return bind(self._function, self.program.calling, values, outputs)
 
 
 def _one_line(error: BaseException) -> str:
-    text = "".join(traceback.format_exception_only(error)).strip()
-    return text.splitlines()[-1] if text else type(error).__name__
+    """``ValueError: the first line of its message``."""
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def _own_traceback(error: BaseException) -> str:

@@ -25,6 +25,11 @@ class Verdict:
     correctness: Correctness
     summary: str = ""
 
+    @property
+    def passed(self) -> bool:
+        """Whether the outputs are right."""
+        return self.status is EvaluationStatus.PASSED
+
 
 @dataclass(frozen=True)
 class _Comparison:

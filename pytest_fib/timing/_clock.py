@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 _Event = torch.cuda.Event
 
 
-def time_calls(
-    call: Callable[[], Any], calls: int, device: str
-) -> tuple[Any, tuple[float, ...]]:
+def time_calls(call: Callable[[], Any], calls: int, device: str) -> tuple[Any, tuple[float, ...]]:
     """Call ``calls`` times; the last result, and durations of one call in nanoseconds.
 
     On CUDA a duration for each call, taken by events around it, with the L2 cache flushed before.

@@ -44,7 +44,9 @@ def measure(
         spent += sum(durations) * (calls / len(durations))
         if spent > budget_ns:
             break
-    return Timing(tuple(samples), "cpu perf_counter, warm" if device == "cpu" else "events, cold L2")
+    return Timing(
+        tuple(samples), "cpu perf_counter, warm" if device == "cpu" else "events, cold L2"
+    )
 
 
 def _calls_per_block(block: Callable[[int], tuple[float, ...]], duration: float) -> int:
