@@ -12,10 +12,23 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_fib.data import Correctness, Evaluation, Workload
+    from pytest_fib.workloads.search import Origin
+
+
+#: What is said of a failing workload, by where it comes from.
+_NOTES = {
+    "shrunk": "  (the smallest that fails)",
+    "kept": "  (failed before, so it was tried first)",
+    "listed": "  (listed in the definition)",
+}
 
 
 def describe_evaluation(
-    evaluation: Evaluation, workload: Workload, place: str, replay: str, *, smallest: bool
+    evaluation: Evaluation,
+    workload: Workload,
+    place: str,
+    replay: str,
+    origin: Origin | None = None,
 ) -> str:
     """Why an implementation failed: what, where, how much, and how to see it again.
 
@@ -23,7 +36,8 @@ def describe_evaluation(
     The first line says the most, since pytest's summary shows that alone.
     """
     summary, _, details = evaluation.log.partition("\n")
-    lines = [f"{evaluation.status.value}: {summary}", "", *_facts(workload, place, smallest=smallest)]
+    facts = _facts("implementation", place, workload, origin)
+    lines = [f"{evaluation.status.value}: {summary}", "", *facts]
     if evaluation.correctness is not None:
         lines += _wrong(evaluation.correctness)
     if details.strip():
@@ -32,11 +46,12 @@ def describe_evaluation(
 
 
 def describe_definition_error(
-    message: str, workload: Workload, place: str, replay: str
+    message: str, workload: Workload, place: str, replay: str, origin: Origin | None = None
 ) -> str:
     """Why a definition can't be used; no implementation is blamed."""
     summary, _, details = message.partition("\n")
-    lines = [f"DEFINITION ERROR: {summary}", "", *_facts(workload, place, smallest=True)]
+    facts = _facts("definition", place, workload, origin)
+    lines = [f"DEFINITION ERROR: {summary}", "", *facts]
     if details.strip():
         lines += ["", *details.strip("\n").splitlines()]
     return "\n".join([*lines, "", "replay:", f"  {replay}"])
@@ -58,12 +73,18 @@ def workload_json(workload: Workload) -> str:
     return json.dumps(facts)
 
 
-def _facts(workload: Workload, place: str, *, smallest: bool) -> list[str]:
+def shown_size(size: int) -> str:
+    """Bytes as people say them: ``24 B``, ``1.5 GiB``."""
+    exponent = min(max(size.bit_length() - 1, 0) // 10, 3)
+    return f"{size / (1 << 10 * exponent):.4g} {('B', 'KiB', 'MiB', 'GiB')[exponent]}"
+
+
+def _facts(blamed: str, place: str, workload: Workload, origin: Origin | None) -> list[str]:
     axes = ", ".join(f"{axis}={n}" for axis, n in workload.axes.items()) or "no var axes"
     values = workload.regime.get("values", "normal")
-    note = "  (the smallest that fails)" if smallest else ""
+    note = _NOTES[origin] if origin else ""
     return [
-        f"  implementation  {place}",
+        f"  {blamed:<16}{place}",
         f"  workload        {axes}; {values} values, seed {workload.seed}{note}",
     ]
 
@@ -81,12 +102,17 @@ def _wrong(correctness: Correctness) -> list[str]:
 
 def _share(part: int, whole: int) -> str:
     share = 100 * part / whole
-    return f"{share:.3g} %" if share >= 0.001 else "under 0.001 %"  # noqa: PLR2004
+    return f"{share:.3g} %" if share >= 0.001 else "under 0.001 %"
 
 
-def message_only(excinfo: pytest.ExceptionInfo[BaseException]) -> object:
-    """An exception as pytest shows it: its text alone, whose first line goes in the summary."""
+def message_only(excinfo: pytest.ExceptionInfo[BaseException], known: str = "") -> object:
+    """An exception as pytest shows it: its text alone, whose first line goes in the summary.
+
+    ``known`` is a beginning that the summary leaves out.
+    """
     shown = excinfo.getrepr(style="value")
     if shown.reprcrash is not None:
-        shown.reprcrash.message = str(excinfo.value).partition("\n")[0]
+        first = str(excinfo.value).partition("\n")[0]
+        shortened = first.removeprefix(known)
+        shown.reprcrash.message = f"line {shortened}" if shortened != first else first
     return shown

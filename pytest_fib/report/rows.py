@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -31,18 +31,30 @@ _WITHOUT_RECORD = {"skipped": "SKIPPED", "failed": "ERROR", "passed": "PASSED"}
 
 def row_of(facts: dict[str, str], outcome: str, trace: dict[str, Any] | None) -> Row:
     """The row of an item: its facts, pytest's outcome, and its trace record if it left one."""
-    named = {k: facts[k] for k in ("definition", "implementation", "language", "kind", "label")}
-    if trace is None:
-        return Row(**named, status=_WITHOUT_RECORD[outcome], reason=facts.get("reason", ""))
+    row = Row(
+        definition=facts["definition"],
+        implementation=facts["implementation"],
+        language=facts["language"],
+        kind=facts["kind"],
+        label=facts["label"],
+        status=_WITHOUT_RECORD[outcome],
+        reason=facts.get("reason", ""),
+    )
+    return row if trace is None else _recorded(row, trace)
+
+
+def _recorded(row: Row, trace: dict[str, Any]) -> Row:
     evaluation = trace["evaluation"]
     correctness = evaluation.get("correctness") or {}
     performance = evaluation.get("performance") or {}
-    figures = ("latency_ms", "reference_latency_ms", "speedup_factor", "gigabytes_per_second")
-    return Row(
-        **named,
+    return replace(
+        row,
         status=evaluation["status"],
         reason=evaluation.get("log", "").partition("\n")[0],
         max_absolute_error=correctness.get("max_absolute_error"),
         max_relative_error=correctness.get("max_relative_error"),
-        **{name: performance.get(name) for name in figures},
+        latency_ms=performance.get("latency_ms"),
+        reference_latency_ms=performance.get("reference_latency_ms"),
+        speedup_factor=performance.get("speedup_factor"),
+        gigabytes_per_second=performance.get("gigabytes_per_second"),
     )

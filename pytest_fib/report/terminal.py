@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,9 @@ def header(config: pytest.Config, settings: Settings) -> list[str]:
     """``fib: device cpu, definitions in kernel_defs, traces to fib-traces.jsonl``."""
     from pytest_fib import session
 
-    where = session.device(config)
     folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
-    return [f"fib: device {where}, definitions in {folders}, traces to {settings.shown(settings.traces)}"]
+    places = f"definitions in {folders}, traces to {settings.shown(settings.traces)}"
+    return [f"fib: device {session.device(config)}, {places}"]
 
 
 def write_tables(terminal: pytest.TerminalReporter, rows: Iterable[Row]) -> None:
@@ -37,7 +38,7 @@ def write_tables(terminal: pytest.TerminalReporter, rows: Iterable[Row]) -> None
     ordered = sorted(rows, key=lambda row: row.definition)
     for definition, group in groupby(ordered, key=lambda row: row.definition):
         terminal.section(definition, sep="-")
-        for line in table(sorted(group, key=lambda row: row.implementation)):
+        for line in table(sorted(group, key=_place)):
             for text, markup in line:
                 terminal.write(text, **markup)
             terminal.line("")
@@ -45,8 +46,12 @@ def write_tables(terminal: pytest.TerminalReporter, rows: Iterable[Row]) -> None
 
 def table(rows: Sequence[Row]) -> list[Line]:
     """The lines of one definition's table."""
-    lines: list[Line] = [[(_columns("implementation", "language", "status"), _PLAIN),
-                          (f"{'max abs':>10}{'max rel':>10}", _PLAIN)]]
+    lines: list[Line] = [
+        [
+            (_columns("implementation", "language", "status"), _PLAIN),
+            (f"{'max abs':>10}{'max rel':>10}", _PLAIN),
+        ]
+    ]
     lines += [_correctness(_deciding(list(group))) for _, group in _by_implementation(rows)]
     timed = [row for row in rows if row.kind == "bench"]
     if timed:
@@ -54,6 +59,12 @@ def table(rows: Sequence[Row]) -> list[Line]:
         lines += [[], [(f"{'implementation':<{_NAME}}{'workload':<18}{titles}", _PLAIN)]]
         lines += [_timing(row) for row in timed]
     return lines
+
+
+def _place(row: Row) -> tuple[str, list[tuple[str, int]]]:
+    """Rows arrive as workers finish; ``batch=8`` comes before ``batch=32`` all the same."""
+    parts = re.findall(r"(\D*)(\d*)", row.label)
+    return row.implementation, [(text, int(number or 0)) for text, number in parts]
 
 
 def _by_implementation(rows: Sequence[Row]) -> Iterable[tuple[str, Iterable[Row]]]:
@@ -86,7 +97,7 @@ def _timing(row: Row) -> Line:
         reason = f"  {_end(row.reason, 29)}" if row.status == "SKIPPED" else ""
         return [(columns, _PLAIN), (row.status, markup), (reason, _PLAIN)]
     times = f"{duration(row.latency_ms):>11}{duration(row.reference_latency_ms):>11}"
-    rates = f"{row.speedup_factor:>9.2f}x{row.gigabytes_per_second or 0:>8.3g}"
+    rates = f"{row.speedup_factor:>9.2f}x{_rate(row.gigabytes_per_second):>8}"
     return [(columns + times + rates, _PLAIN)]
 
 
@@ -98,8 +109,12 @@ def duration(milliseconds: float) -> str:
     return f"{_three_digits(milliseconds / 1e3)} s"
 
 
+def _rate(gigabytes: float | None) -> str:
+    return "-" if gigabytes is None else _three_digits(gigabytes)
+
+
 def _three_digits(number: float) -> str:
-    decimals = 2 if number < 10 else 1 if number < 100 else 0  # noqa: PLR2004
+    decimals = 2 if number < 10 else 1 if number < 100 else 0
     return f"{number:.{decimals}f}"
 
 
