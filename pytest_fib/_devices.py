@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import os
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,10 +16,23 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def count() -> int:
-    """How many CUDA devices this process may use, by the driver; 0 without a driver.
+    """How many CUDA devices this process may use; 0 without a driver or a torch that uses it."""
+    return 0 if (number := _on_the_driver()) and _torch_without_cuda() else number
 
-    Asks libcuda, which honours CUDA_VISIBLE_DEVICES and costs no context on a device.
-    """
+
+def why_none() -> str:
+    """Why there is no device to use."""
+    if _on_the_driver():
+        return "torch is built without CUDA"
+    return "there is no CUDA device on this machine"
+
+
+def _torch_without_cuda() -> bool:
+    return importlib.metadata.version("torch").endswith("+cpu")
+
+
+def _on_the_driver() -> int:
+    """How many devices libcuda has; it honours CUDA_VISIBLE_DEVICES and makes no context."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

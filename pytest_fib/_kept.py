@@ -8,34 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_fib.data import Workload
 
-
-def load(item: pytest.Item) -> list[Workload]:
-    """The workload on which the item failed last, if it did."""
-    from pydantic import ValidationError
-
-    from pytest_fib.data import Workload
-
+def load(item: pytest.Item) -> str | None:
+    """The workload on which the item failed last, as ``--fib-workload`` takes it; else None."""
     cache = getattr(item.config, "cache", None)  # absent with -p no:cacheprovider
     kept = None if cache is None else cache.get(_key(item), None)
-    if kept is None:
-        return []
-    try:
-        return [Workload.model_validate(kept)]
-    except ValidationError:  # written by another version
-        return []
+    return kept if isinstance(kept, str) else None
 
 
-def save(item: pytest.Item, workload: Workload | None) -> None:
+def save(item: pytest.Item, workload: str | None) -> None:
     """Keep the workload on which the item failed; None where it passed."""
     cache = getattr(item.config, "cache", None)  # absent with -p no:cacheprovider
-    if cache is None:
-        return
-    if workload is not None:
-        cache.set(_key(item), workload.to_flashinfer())
-    elif cache.get(_key(item), None) is not None:
-        cache.set(_key(item), None)
+    if cache is not None and cache.get(_key(item), None) != workload:
+        cache.set(_key(item), workload)
 
 
 def _key(item: pytest.Item) -> str:

@@ -27,7 +27,7 @@ class Recorder:
         self.written = 0
         _refuse_unwritable(settings.traces)
         if settings.traces_given:
-            self._file = _opened(settings.traces)
+            self._file = _opened_first(settings.traces)
 
     def pytest_report_header(self) -> list[str]:
         """One line: where kernels run and what is recorded."""
@@ -59,7 +59,8 @@ class Recorder:
             write_tables(terminalreporter, self.rows)
             if self.written:
                 where = self._settings.shown(self._settings.traces)
-                terminalreporter.write_line(f"{self.written} trace records in {where}")
+                records = "trace record" if self.written == 1 else "trace records"
+                terminalreporter.write_line(f"{self.written} {records} in {where}")
 
     def pytest_unconfigure(self) -> None:
         """Close the file."""
@@ -79,6 +80,14 @@ def _refuse_unwritable(path: Path) -> None:
     else:
         return
     raise pytest.UsageError(f"--fib-traces {path}: {problem}")
+
+
+def _opened_first(path: Path) -> TextIO:
+    """As _opened, before any test ran. Some refusals show only in the attempt."""
+    try:
+        return _opened(path)
+    except OSError as error:
+        raise pytest.UsageError(f"--fib-traces {path}: can't be written: {error}") from None
 
 
 def _opened(path: Path) -> TextIO:

@@ -29,7 +29,7 @@ class DefinitionFile(pytest.File):
         settings = self.config.stash[SETTINGS]
         for sentence in session.strays(self.config):
             self.warn(FibWarning(self._relative(sentence)))
-        if self.path in known.errors and settings.wants_definition(self.path.stem):
+        if self.path in known.errors and settings.may_want_definition(known.broken[self.path]):
             raise self.CollectError(self._relative(known.errors[self.path]))
         for loaded in known.definitions.get(self.path, ()):
             name = loaded.definition.name
@@ -47,14 +47,17 @@ class DefinitionFile(pytest.File):
         if settings.bench and implementation.problem is None:
             from pytest_fib.workloads import bench_workloads
 
-            for label, workload in bench_workloads(loaded.definition).items():
-                label = f"bench-{label}"
+            for size, workload in bench_workloads(loaded.definition).items():
+                label = f"bench-{size}"
                 yield BenchItem.from_parent(self, label=label, workload=workload, **facts)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+    def repr_failure(  # type: ignore[override]  # as that of pytest.Collector
+        self, excinfo: pytest.ExceptionInfo[BaseException]
+    ) -> Any:
         """What is wrong with the file, and nothing of how it was found out."""
         if isinstance(excinfo.value, self.CollectError):
-            return message_only(excinfo)
+            # pytest's summary gives the file already, and has little room.
+            return message_only(excinfo, known=f"{self._relative(str(self.path))}:")
         return super().repr_failure(excinfo)
 
     def _relative(self, message: str) -> str:

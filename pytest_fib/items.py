@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
+import re
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,25 +17,31 @@ from pytest_fib.build import why_no_builder
 from pytest_fib.data import EvaluationStatus, Trace
 from pytest_fib.options import SETTINGS
 from pytest_fib.report.failure import (
-    message_only,
     describe_definition_error,
     describe_evaluation,
+    message_only,
     replay_command,
+    shown_size,
+    workload_json,
 )
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
     complete,
+    in_domain,
     read_workload,
+    smallest_axes,
     why_not_generated,
     workload_bytes,
 )
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable, Mapping
 
     from pytest_fib.data import Definition, Evaluation, LoadedDefinition, Workload
     from pytest_fib.engine import DefinitionError
     from pytest_fib.implementations import Implementation
+    from pytest_fib.workloads.search import Origin
 
 
 class KernelFailure(Exception):
@@ -62,7 +71,9 @@ class KernelItem(pytest.Item):
         **kwargs: Any,
     ) -> None:
         name = f"{loaded.definition.name}[{implementation.name}-{label}]"
-        super().__init__(name=name, parent=parent, **kwargs)
+        # Given as text, so that pytest >= 9.2 sees the bracket: --lf compares ids by their parts.
+        nodeid = f"{parent.nodeid}::{name}"
+        super().__init__(name=name, parent=parent, nodeid=nodeid, **kwargs)
         self.loaded = loaded
         self.implementation = implementation
         self.label = label
@@ -139,7 +150,19 @@ class KernelItem(pytest.Item):
         )
         return evaluate(request, session.judge(self.config))
 
-    def record(self, workload: Workload, evaluation: Evaluation) -> None:
+    def conclude(
+        self,
+        workload: Workload,
+        outcome: Evaluation | DefinitionError,
+        origin: Origin | None = None,
+    ) -> None:
+        """Record an evaluation; raise the KernelFailure that explains what went wrong."""
+        if not isinstance(outcome, Exception):
+            self._record(workload, outcome)
+        if _failed(outcome):
+            self._fail(workload, outcome, origin)
+
+    def _record(self, workload: Workload, evaluation: Evaluation) -> None:
         """Keep the trace of an evaluation for the report."""
         trace = Trace(
             definition=self.definition.name,
@@ -156,10 +179,11 @@ class KernelItem(pytest.Item):
         """
         if report.when == "call" or report.skipped:
             facts = {**self.facts, "label": self.label, "path": str(self.path)}
-            report.fib = json.dumps({**facts, **vars(self.outcome)}, separators=(",", ":"))
+            outcome = json.dumps({**facts, **vars(self.outcome)}, separators=(",", ":"))
+            report.fib = outcome  # type: ignore[attr-defined]
 
-    def fail(
-        self, workload: Workload, outcome: Evaluation | DefinitionError, *, smallest: bool = False
+    def _fail(
+        self, workload: Workload, outcome: Evaluation | DefinitionError, origin: Origin | None
     ) -> NoReturn:
         """Raise the KernelFailure that explains an outcome."""
         # Every kind of failure is replayed by the correctness item, which takes --fib-workload.
@@ -167,13 +191,13 @@ class KernelItem(pytest.Item):
         replay = replay_command(node_id, workload, self.config.stash[SETTINGS].replay_options)
         if isinstance(outcome, Exception):
             place = f"{self._relative(str(self.path))}:{self.loaded.line}"
-            raise KernelFailure(describe_definition_error(str(outcome), workload, place, replay))
+            raise KernelFailure(
+                describe_definition_error(str(outcome), workload, place, replay, origin)
+            )
         implementation = self.implementation
         place = f"{implementation.name}  {implementation.path}:{implementation.line}"
         raise KernelFailure(
-            describe_evaluation(
-                outcome, workload, self._relative(place), replay, smallest=smallest
-            )
+            describe_evaluation(outcome, workload, self._relative(place), replay, origin)
         )
 
     def max_bytes(self) -> int:
@@ -185,6 +209,14 @@ class KernelItem(pytest.Item):
         interpreted = device == "cpu" and self.implementation.language == "triton"
         return DEFAULT_BUDGETS["interpreter" if interpreted else device]
 
+    def over_budget(self, axes: Mapping[str, int]) -> str | None:
+        """That a workload of these axes takes more memory than there is for it, or None."""
+        needed, budget = workload_bytes(self.definition, axes), self.max_bytes()
+        if needed <= budget:
+            return None
+        sides = f"needs {shown_size(needed)}, the budget is {shown_size(budget)}"
+        return f"{sides} (--fib-max-bytes)"
+
     def _relative(self, text: str) -> str:
         return text.replace(f"{self.config.rootpath}/", "")
 
@@ -193,6 +225,14 @@ class CorrectnessItem(KernelItem):
     """Searches for a workload on which the implementation is wrong."""
 
     kind = "correctness"
+
+    def skip_reason(self) -> str | None:
+        """Besides the general reasons: a budget that no workload fits in."""
+        if reason := super().skip_reason():
+            return reason
+        if self.implementation.problem or self.config.stash[SETTINGS].workload:
+            return None
+        return self.over_budget(smallest_axes(self.definition))
 
     def check(self) -> None:
         """Search; record the smallest failing workload, or the one closest to its bound."""
@@ -206,26 +246,28 @@ class CorrectnessItem(KernelItem):
         try:
             workload = read_workload(self.definition, text)
         except ValueError as error:
-            raise KernelFailure(str(error)) from None
-        self._conclude(workload, self._outcome(workload), smallest=False)
+            raise KernelFailure(
+                f"--fib-workload does not fit {self.definition.name}: {error}"
+            ) from None
+        self.conclude(workload, self._outcome(workload))
 
     def _search(self) -> None:
         from pytest_fib.workloads.search import search
 
         settings = self.config.stash[SETTINGS]
-        kept = _kept.load(self)
         found = search(
             self.definition,
             self._outcome,
             failed=_failed,
             closeness=_closeness,
-            first=[*kept, *self._examples()],
+            kept=self._affordable(self._kept()),
+            listed=self._affordable(self._examples()),
             examples=settings.examples,
             seed=settings.seed,
             max_bytes=self.max_bytes(),
         )
-        _kept.save(self, found.workload if found.failed else None)
-        self._conclude(found.workload, found.outcome, smallest=True)
+        _kept.save(self, workload_json(found.workload) if found.origin else None)
+        self.conclude(found.workload, found.outcome, found.origin)
 
     def _outcome(self, workload: Workload) -> Evaluation | DefinitionError:
         from pytest_fib.engine import DefinitionError
@@ -237,18 +279,18 @@ class CorrectnessItem(KernelItem):
 
     def _examples(self) -> list[Workload]:
         listed = self.definition.workloads.examples if self.definition.workloads else []
-        workloads = [complete(self.definition, axes) for axes in listed]
-        return [w for w in workloads if workload_bytes(self.definition, w.axes) <= self.max_bytes()]
+        return [complete(self.definition, axes) for axes in listed]
 
-    def _conclude(
-        self, workload: Workload, outcome: Evaluation | DefinitionError, *, smallest: bool
-    ) -> None:
-        from pytest_fib.engine import DefinitionError
+    def _kept(self) -> list[Workload]:
+        """The workload on which this failed last; none where the definition has moved on."""
+        try:
+            workload = read_workload(self.definition, _kept.load(self) or "")
+        except ValueError:
+            return []
+        return [workload] if in_domain(self.definition, workload.axes) else []
 
-        if not isinstance(outcome, DefinitionError):
-            self.record(workload, outcome)
-        if _failed(outcome):
-            self.fail(workload, outcome, smallest=smallest)
+    def _affordable(self, workloads: Iterable[Workload]) -> list[Workload]:
+        return [workload for workload in workloads if self.over_budget(workload.axes) is None]
 
 
 class BenchItem(KernelItem):
@@ -266,22 +308,17 @@ class BenchItem(KernelItem):
             return reason
         if self.implementation.language == "triton" and session.device(self.config) == "cpu":
             return "Triton's interpreter on the CPU can't be timed meaningfully"
-        needed, budget = workload_bytes(self.definition, self.workload.axes), self.max_bytes()
-        if needed > budget:
-            return f"needs {needed >> 20} MiB, the budget is {budget >> 20} MiB (--fib-max-bytes)"
-        return None
+        return self.over_budget(self.workload.axes)
 
     def check(self) -> None:
         """Evaluate with timing."""
         from pytest_fib.engine import DefinitionError
 
         try:
-            outcome = self.evaluate(self.workload, timing=True)
+            outcome: Evaluation | DefinitionError = self.evaluate(self.workload, timing=True)
         except DefinitionError as error:
-            self.fail(self.workload, error)
-        self.record(self.workload, outcome)
-        if _failed(outcome):
-            self.fail(self.workload, outcome)
+            outcome = error
+        self.conclude(self.workload, outcome)
 
 
 def _failed(outcome: Evaluation | DefinitionError) -> bool:
@@ -295,11 +332,21 @@ def _closeness(outcome: Evaluation | DefinitionError) -> float:
 
 
 def _missing_dependency(implementation: Implementation) -> str | None:
-    for name in implementation.dependencies:
-        if importlib.util.find_spec(name.replace("-", "_").split("==")[0]) is None:
-            extra = f"'pytest-fib[{name}]'" if name in ("tilelang", "cutedsl") else name
-            return f"needs {name}, which is not installed: pip install {extra}"
+    for requirement in implementation.dependencies:
+        name = re.split(r"[^\w.\-]", requirement, maxsplit=1)[0]
+        if not _installed(name):
+            extra = f"pytest-fib[{name}]" if name in ("tilelang", "cutedsl") else requirement
+            return f"needs {name}, which is not installed: pip install {shlex.quote(extra)}"
     return None
+
+
+def _installed(name: str) -> bool:
+    """Whether there is a distribution or a module of that name: people write either."""
+    try:
+        importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return importlib.util.find_spec(name.partition(".")[0].replace("-", "_")) is not None
+    return True
 
 
 def _wrong_device(implementation: Implementation, device: str) -> str | None:

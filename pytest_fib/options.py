@@ -8,7 +8,7 @@ from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -42,12 +42,14 @@ class Settings:
     seed: int
     max_bytes: int | None
     timeout: float
+    isolation: Literal["process", "none"]
     workload: str | None
 
     @property
     def active(self) -> bool:
         """Whether there is anything here for this plugin to do."""
-        return self.selective or any(folder.is_dir() for folder in self.definition_dirs)
+        asked = self.selective or self.definition_dirs_given
+        return asked or any(folder.is_dir() for folder in self.definition_dirs)
 
     @property
     def selective(self) -> bool:
@@ -66,6 +68,10 @@ class Settings:
         """Whether the command line selects that definition."""
         return _matches(name, self.definitions)
 
+    def may_want_definition(self, pattern: str) -> bool:
+        """Whether it may select one of the definitions that a glob stands for."""
+        return not self.definitions or any(_meet(glob, pattern) for glob in self.definitions)
+
     def wants_implementation(self, name: str) -> bool:
         """Whether the command line selects that implementation."""
         return _matches(name, self.implementations)
@@ -78,7 +84,10 @@ class Settings:
             ("--fib-impls", self.implementation_dirs if self.implementation_dirs_given else ()),
         )
         return tuple(
-            text for option, folders in named for folder in folders for text in (option, self.shown(folder))
+            text
+            for option, folders in named
+            for folder in folders
+            for text in (option, self.shown(folder))
         )
 
     def shown(self, path: Path) -> str:
@@ -98,11 +107,17 @@ def declare(parser: pytest.Parser) -> None:
         "--fib-definition", metavar="GLOB", help="only these definitions; repeatable", **many
     )
     group.addoption(
-        "--fib-implementation", metavar="GLOB", help="only these implementations; repeatable", **many
+        "--fib-implementation",
+        metavar="GLOB",
+        help="only these implementations; repeatable",
+        **many,
     )
     group.addoption("--fib-bench", action="store_true", help="also time the implementations")
     group.addoption(
-        "--fib-defs", metavar="DIR", help="where definitions are; repeatable, replaces fib_defs", **many
+        "--fib-defs",
+        metavar="DIR",
+        help="where definitions are; repeatable, replaces fib_defs",
+        **many,
     )
     group.addoption(
         "--fib-impls",
@@ -144,6 +159,12 @@ def declare(parser: pytest.Parser) -> None:
         help="the longest one call may take (default: 60)",
     )
     group.addoption(
+        "--fib-isolation",
+        choices=("process", "none"),
+        default="process",
+        help="run kernels in child processes, or in this one for --pdb (default: process)",
+    )
+    group.addoption(
         "--fib-workload",
         metavar="JSON",
         help='test only this workload, as \'{"axes": {"batch": 7}, "seed": 3}\'',
@@ -178,13 +199,14 @@ def read(config: pytest.Config) -> Settings:
         seed=option.fib_seed,
         max_bytes=option.fib_max_bytes,
         timeout=option.fib_timeout,
+        isolation="none" if option.usepdb else option.fib_isolation,
         workload=option.fib_workload,
     )
 
 
 def size(text: str) -> int:
     """Bytes from ``4096``, ``512M``, ``4G`` or ``1.5GiB``."""
-    match = re.fullmatch(r"([\d.]+)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G")
     return int(float(match.group(1)) * (1 << _SUFFIXES[match.group(2).upper()]))
@@ -215,6 +237,16 @@ def _absolute(start: Path, text: str) -> Path:
 
 def _under(path: Path, directories: Sequence[Path]) -> bool:
     return any(path.is_relative_to(directory) for directory in directories)
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether a name may match both globs; where both vary, their beginnings are compared."""
+    if fnmatchcase(one, other) or fnmatchcase(other, one):
+        return True
+    start, *varies = re.split(r"[*?\[]", one, maxsplit=1)
+    beginning, *differs = re.split(r"[*?\[]", other, maxsplit=1)
+    alike = start.startswith(beginning) or beginning.startswith(start)
+    return alike and bool(varies) and bool(differs)
 
 
 def _matches(name: str, globs: Sequence[str]) -> bool:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
+from contextlib import nullcontext
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +18,7 @@ from pytest_fib.implementations import Catalogue, find_implementations, load_cat
 from pytest_fib.options import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_fib.engine import Judge
@@ -33,7 +37,9 @@ def join(config: pytest.Config, settings: Settings) -> None:
     if is_worker(config):
         return
     if settings.device == "cuda" and _devices.count() == 0:
-        raise pytest.UsageError("--fib-device cuda: there is no CUDA device on this machine")
+        raise pytest.UsageError(f"--fib-device cuda: {_devices.why_none()}")
+    _refuse_bad_paths(settings)
+    _refuse_bad_workload(settings)
     _narrow(config, settings)
     if settings.selective:
         _refuse_empty_selection(config, settings)
@@ -77,7 +83,9 @@ def judge(config: pytest.Config) -> Judge:
     if _JUDGE not in config.stash:
         from pytest_fib.engine import Judge
 
-        config.stash[_JUDGE] = Judge(device(config))
+        settings = config.stash[SETTINGS]
+        announce = partial(_announce, config)
+        config.stash[_JUDGE] = Judge(device(config), settings.isolation, announce)
         config.add_cleanup(config.stash[_JUDGE].close)
     return config.stash[_JUDGE]
 
@@ -103,26 +111,55 @@ def _narrow(config: pytest.Config, settings: Settings) -> None:
     config.args[:] = existing
 
 
+def _refuse_bad_paths(settings: Settings) -> None:
+    """A directory that the command line names and that is not there is a slip of the pen."""
+    for option, given, folders in (
+        ("--fib-defs", settings.definition_dirs_given, settings.definition_dirs),
+        ("--fib-impls", settings.implementation_dirs_given, settings.implementation_dirs),
+    ):
+        for folder in folders if given else ():
+            if not folder.is_dir():
+                raise pytest.UsageError(f"{option} {settings.shown(folder)}: no such directory")
+
+
+def _refuse_bad_workload(settings: Settings) -> None:
+    if settings.workload is None:
+        return
+    from pytest_fib.workloads import parse_workload
+
+    try:
+        parse_workload(settings.workload)
+    except ValueError as error:
+        raise pytest.UsageError(f"--fib-workload: {error}") from None
+
+
 def _refuse_empty_selection(config: pytest.Config, settings: Settings) -> None:
     known = catalogue(config)
-    broken = {path.stem for path in known.errors}
+    if any(settings.may_want_definition(pattern) for pattern in known.broken.values()):
+        return  # what is wrong with those files is shown when they are collected
     for glob in settings.definitions:
-        _refuse_unmatched("--fib-definition", glob, known.names, broken)
+        _refuse_unmatched("--fib-definition", glob, known.names)
     selected = [name for name in known.names if settings.wants_definition(name)]
-    names = {i.name for name in selected for i in known.implementations_of(name)}
+    names = sorted({i.name for name in selected for i in known.implementations_of(name)})
     for glob in settings.implementations:
-        _refuse_unmatched("--fib-implementation", glob, sorted(names), broken)
+        _refuse_unmatched("--fib-implementation", glob, names)
+    if not names:
+        folders = ", ".join(settings.shown(folder) for folder in settings.implementation_dirs)
+        shown = _shortened(selected) or "anything"
+        raise pytest.UsageError(f"nothing under {folders} implements {shown}")
 
 
-def _refuse_unmatched(option: str, glob: str, names: Sequence[str], broken: set[str]) -> None:
-    from fnmatch import fnmatchcase
-
-    if any(fnmatchcase(name, glob) for name in (*names, *broken)):
+def _refuse_unmatched(option: str, glob: str, names: Sequence[str]) -> None:
+    if any(fnmatchcase(name, glob) for name in names):
         return
-    near = difflib.get_close_matches(glob, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(glob, names, n=3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    listed = ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")  # noqa: PLR2004
-    raise pytest.UsageError(f"{option} {glob}: matches nothing; {hint}there are: {listed or 'none'}")
+    listed = _shortened(names) or "none"
+    raise pytest.UsageError(f"{option} {glob}: matches nothing; {hint}there are: {listed}")
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
 
 
 def _definition_files(directories: Sequence[Path]) -> Iterator[Path]:
@@ -132,3 +169,10 @@ def _definition_files(directories: Sequence[Path]) -> Iterator[Path]:
             for name in sorted(names):
                 if name.endswith((".yaml", ".yml")):
                     yield type(directory)(folder, name)
+
+
+def _announce(config: pytest.Config, message: str) -> None:
+    """Say something at once, past pytest's capture; workers share the controller's stderr."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        print(f"\nfib: {message}", file=sys.__stderr__, flush=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,25 +18,36 @@ if TYPE_CHECKING:
     from pytest_fib.implementations._found import Implementation
 
 _GLOB = re.compile(r"[*?\[]")
+#: How many implementations of nothing are named one by one; what follows is one sentence.
+STRAYS = 20
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What there is to test. ``errors`` holds what is wrong with a definition file, by its path."""
+    """What there is to test.
+
+    ``errors`` holds what is wrong with a definition file, by its path; ``broken`` a glob of the
+    names that such a file seems to define.
+    """
 
     definitions: dict[Path, tuple[LoadedDefinition, ...]]
     errors: dict[Path, str]
+    broken: dict[Path, str]
     implementations: tuple[Implementation, ...]
-    # Split once, so that matching costs what the matches cost: only globs are tried one by one.
-    _plain: dict[str, list[Implementation]] = field(default_factory=lambda: defaultdict(list))
-    _globs: list[Implementation] = field(default_factory=list)
+    # Matched once: trying every glob for every definition would cost the product of the two.
+    _by_name: dict[str, list[Implementation]] = field(default_factory=lambda: defaultdict(list))
+    _strays: list[Implementation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        names, known = self.names, {}
         for implementation in self.implementations:
-            if _GLOB.search(implementation.definition):
-                self._globs.append(implementation)
-            else:
-                self._plain[implementation.definition].append(implementation)
+            glob = implementation.definition
+            if glob not in known:
+                known[glob] = _matching(glob, names)
+            for name in known[glob]:
+                self._by_name[name].append(implementation)
+            if not known[glob]:
+                self._strays.append(implementation)
 
     @property
     def names(self) -> list[str]:
@@ -43,8 +56,7 @@ class Catalogue:
 
     def implementations_of(self, definition: str) -> list[Implementation]:
         """The implementations of a definition, by name; two of one name become one problem."""
-        globs = [i for i in self._globs if i.is_for(definition)]
-        return _distinct(self._plain.get(definition, []) + globs)
+        return _distinct(self._by_name.get(definition, []))
 
     def strays(self) -> list[str]:
         """A sentence for each implementation that implements no definition there is.
@@ -53,10 +65,22 @@ class Catalogue:
         """
         if self.errors:
             return []
-        names = self.names
-        strays = [i for name in self._plain.keys() - set(names) for i in self._plain[name]]
-        strays += [i for i in self._globs if not any(i.is_for(name) for name in names)]
-        return [_stray(i, names) for i in sorted(strays, key=lambda i: (i.path, i.line))]
+        strays = sorted(self._strays, key=lambda i: (i.path, i.line))
+        broken = [i.problem for i in strays if i.problem is not None]
+        aimless = [i for i in strays if i.problem is None]
+        sentences = [_stray(i, self.names) for i in aimless[:STRAYS]]
+        if more := len(aimless) - len(sentences):
+            sentences.append(f"{more} more implementations are of definitions that no file has")
+        return broken + sentences
+
+
+def _matching(glob: str, names: Sequence[str]) -> list[str]:
+    """Those of the sorted names that match: only the ones that begin as the glob does are tried."""
+    prefix = _GLOB.split(glob, maxsplit=1)[0]
+    start, end = bisect_left(names, prefix), bisect_left(names, f"{prefix}{chr(0x10FFFF)}")
+    if prefix == glob:
+        return [glob] if start < end and names[start] == glob else []
+    return [name for name in names[start:end] if fnmatchcase(name, glob)]
 
 
 def load_catalogue(
@@ -73,13 +97,20 @@ def load_catalogue(
         except DataError as error:
             errors[path] = str(error)
     _refuse_duplicates(loaded, errors)
-    return Catalogue(loaded, errors, tuple(implementations))
+    broken = {path: _likely_name(path) for path in errors}
+    return Catalogue(loaded, errors, broken, tuple(implementations))
+
+
+def _likely_name(path: Path) -> str:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    match = re.search(r"""^name\s*:\s*["']?([\w\-${}]+)""", text, re.MULTILINE)
+    return re.sub(r"\$\{\w+\}", "*", match.group(1)) if match else path.stem
 
 
 def _refuse_duplicates(
     loaded: dict[Path, tuple[LoadedDefinition, ...]], errors: dict[Path, str]
 ) -> None:
-    """Two definitions of one name: an error of every file that has one of them."""
+    """Two definitions of one name: an error of every file that has one of them but the first."""
     homes = defaultdict(list)
     for definitions in loaded.values():
         for entry in definitions:
@@ -105,8 +136,6 @@ def _distinct(implementations: list[Implementation]) -> list[Implementation]:
 
 
 def _stray(implementation: Implementation, names: list[str]) -> str:
-    if implementation.problem is not None:
-        return implementation.problem
     near = difflib.get_close_matches(implementation.definition, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     place = f"{implementation.path}:{implementation.line}"

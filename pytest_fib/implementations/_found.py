@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,15 +27,11 @@ class Implementation:
     language: str = "python"
     target_hardware: tuple[str, ...] = ("cpu", "cuda")
     dependencies: tuple[str, ...] = ()
-    calling: str = "value"
+    calling: Literal["value", "destination", "tuple"] = "value"
     author: str = ""
     description: str = ""
     record: Path | None = None
     problem: str | None = None
-
-    def is_for(self, definition: str) -> bool:
-        """Whether this implements the definition of that name."""
-        return fnmatchcase(definition, self.definition)
 
     @property
     def directory(self) -> Path | None:
@@ -50,7 +45,13 @@ class Implementation:
 
         Raises ``pytest_fib.data.DataError`` where a Solution file is malformed.
         """
-        from pytest_fib.data import BuildSpec, Solution, SourceFile, load_solution_file
+        from pytest_fib.data import (
+            BuildSpec,
+            Solution,
+            SourceFile,
+            SupportedLanguages,
+            load_solution_file,
+        )
 
         if self.record is not None:
             return load_solution_file(self.record)
@@ -60,7 +61,7 @@ class Implementation:
             author=self.author or "unknown",
             description=self.description or None,
             spec=BuildSpec(
-                language=self.language,
+                language=SupportedLanguages(self.language),
                 target_hardware=list(self.target_hardware),
                 entry_point=f"{self.path.name}::{self.symbol}",
                 dependencies=list(self.dependencies),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_fib.implementations._found import Implementation
 from pytest_fib.implementations.marker import ARGUMENTS, CALLINGS
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
+# Other JSON may lie beside implementations, as tables of tuned parameters do.
+_SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
+Markable: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _LANGUAGES = ("python", "triton", "cpp", "cuda", "tilelang", "cutedsl")
 
 
@@ -35,7 +39,7 @@ def find_implementations(directories: Iterable[Path]) -> tuple[Implementation, .
     for path in sorted(_source_files(directories)):
         if path.suffix == ".py":
             found += _in_module(path)
-        else:
+        elif path.suffix != ".json" or _SOLUTION.search(_text(path)):
             found.append(_in_record(path))
     return tuple(found)
 
@@ -61,18 +65,43 @@ def _in_module(path: Path) -> list[Implementation]:
         problem = f"syntax error: {error.msg}"
         names = dict.fromkeys(_NAMED_DEFINITION.findall(text)) or {"": None}
         return [_broken(path, path.stem, name, error.lineno or 1, problem) for name in names]
-    return [
-        _marked(path, function, mark)
-        for function in tree.body
-        if isinstance(function, ast.FunctionDef)
-        for mark in function.decorator_list
-        if _is_mark(mark)
-    ]
+    return _all_marked(path, list(_top_level(tree.body)))
+
+
+def _all_marked(path: Path, statements: list[Markable]) -> list[Implementation]:
+    """What is marked; of alternatives (as in if and else) the last."""
+    last = {statement.name: statement.lineno for statement in statements}
+    found: dict[tuple[str, str], Implementation] = {}
+    for statement in statements:
+        for mark in filter(_is_mark, statement.decorator_list):
+            marked = _marked(path, statement, mark)
+            if (line := last[statement.name]) != statement.lineno:
+                hides = f"{statement.name!r} is defined again on line {line}, which hides this one"
+                marked = replace(marked, problem=f"{path}:{statement.lineno}: {hides}")
+            found[statement.name, marked.definition] = marked
+    return list(found.values())
+
+
+def _top_level(body: Iterable[ast.stmt]) -> Iterator[Markable]:
+    """What a module defines, also under an ``if``, ``try`` or ``with``."""
+    for statement in body:
+        if isinstance(statement, Markable):
+            yield statement
+        elif isinstance(statement, (ast.If, ast.Try, ast.With)):
+            for part in ("body", "handlers", "orelse", "finalbody"):
+                yield from _top_level(getattr(statement, part, ()))
+        elif isinstance(statement, ast.ExceptHandler):
+            yield from _top_level(statement.body)
 
 
 def _broken(path: Path, name: str, definition: str, line: int, problem: str) -> Implementation:
     return Implementation(
-        name=name, definition=definition, path=path, line=line, problem=f"{path}:{line}: {problem}"
+        name=name,
+        # By custom an implementation lies in a folder named after what it implements.
+        definition=definition or path.parent.name,
+        path=path,
+        line=line,
+        problem=f"{path}:{line}: {problem}",
     )
 
 
@@ -82,10 +111,13 @@ def _is_mark(node: ast.expr) -> bool:
     return name == "implements"
 
 
-def _marked(path: Path, function: ast.FunctionDef, mark: ast.expr) -> Implementation:
+def _marked(path: Path, function: Markable, mark: ast.expr) -> Implementation:
     name = path.stem if function.name == "run" else f"{path.stem}_{function.name}"
     definition = ""
     try:
+        if not isinstance(function, ast.FunctionDef):
+            kind = "a class" if isinstance(function, ast.ClassDef) else "an async function"
+            raise _Mistake(function.lineno, f"marks {kind}; it goes on a plain function")
         definition, facts = _arguments(mark)
     except _Mistake as mistake:
         known = _first_literal(mark)
@@ -176,6 +208,9 @@ def _in_record(path: Path) -> Implementation:
 
 def _quoted_definition(path: Path) -> str:
     """The definition that a malformed record seems to name, so that its failure lands there."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    match = re.search(r"""["']?definition["']?\s*:\s*["']?([\w\-.*\[\]?]+)""", text)
+    match = re.search(r"""["']?definition["']?\s*:\s*["']?([\w\-.*\[\]?]+)""", _text(path))
     return match.group(1) if match else ""
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

@@ -32,6 +32,11 @@ class Domain:
         """The index-th value, in ascending order."""
         return self.values[index] if self.values else self.low + index * self.step
 
+    def __contains__(self, n: int) -> bool:
+        if self.values:
+            return n in self.values
+        return self.low <= n <= self.high and (n - self.low) % self.step == 0
+
     def nearest(self, n: int) -> int:
         """The largest value up to ``n``, or the smallest there is."""
         if self.values:
@@ -51,14 +56,24 @@ def domain(definition: Definition, axis: str) -> Domain:
     return Domain(low, max(high, low), step, tuple(sorted(listed.values or ())))
 
 
+def smallest_axes(definition: Definition) -> dict[str, int]:
+    """The least value of every var axis."""
+    return {axis: domain(definition, axis)[0] for axis in definition.var_axes}
+
+
+def in_domain(definition: Definition, axes: Mapping[str, int]) -> bool:
+    """Whether these are values of the definition's var axes that a workload may take."""
+    return set(axes) == set(definition.var_axes) and all(
+        n in domain(definition, axis) for axis, n in axes.items()
+    )
+
+
 def fits(definition: Definition, axes: Mapping[str, int], max_bytes: int) -> bool:
     """Whether a workload of these axes stays within the memory budget."""
     return workload_bytes(definition, axes) <= max_bytes
 
 
-def affordable(
-    definition: Definition, axis: str, others: Mapping[str, int], max_bytes: int
-) -> int:
+def affordable(definition: Definition, axis: str, others: Mapping[str, int], max_bytes: int) -> int:
     """How many of the axis' values, counted from its smallest, fit beside the other axes.
 
     Bytes grow with every axis, so a bisection finds it. At least one: a definition whose smallest

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from pytest_fib.data import RandomInput, ScalarInput, Workload
 from pytest_fib.workloads._generators import scalar_inputs
 from pytest_fib.workloads._regimes import VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from pytest_fib.data import Definition
+    from pytest_fib.data import Definition, InputSpec
 
 
 def complete(
@@ -24,7 +26,7 @@ def complete(
     """The Workload of these axes: scalars get their values, tensors are made from the seed."""
     bare = Workload(axes=dict(axes), inputs={}, seed=seed, regime=dict(regime or {}))
     scalars = scalar_inputs(definition, bare)
-    inputs = {
+    inputs: dict[str, InputSpec] = {
         name: ScalarInput(value=scalars[name]) if name in scalars else RandomInput()
         for name in definition.inputs
     }
@@ -32,28 +34,43 @@ def complete(
 
 
 def read_workload(definition: Definition, text: str) -> Workload:
-    """A workload as ``--fib-workload`` takes it: JSON with axes, and any of seed, regime, inputs.
+    """A workload of this definition, as ``--fib-workload`` takes it.
 
     Raises ValueError, with one line that says what is wrong.
     """
-    given = _as_mapping(text)
-    axes = given.get("axes", {})
-    if missing := [axis for axis in definition.var_axes if axis not in axes]:
-        raise ValueError(f"--fib-workload: axes lacks {', '.join(missing)}")
-    regime = given.get("regime", {})
-    if regime.get("values", "normal") not in VALUES:
-        known = ", ".join(VALUES)
-        raise ValueError(f"--fib-workload: regime.values is none of {known}")
-    made = complete(definition, axes, given.get("seed", 0), regime)
-    inputs = {**made.inputs, **Workload(axes={}, inputs=given.get("inputs", {})).inputs}
+    given = parse_workload(text)
+    _refuse_unknown("axes", given.axes, definition.axes)
+    _refuse_unknown("inputs", given.inputs, definition.inputs)
+    definition.axis_values(given.axes)
+    axes = {axis: given.axes[axis] for axis in definition.var_axes}
+    made = complete(definition, axes, given.seed, given.regime)
+    inputs = {**made.inputs, **given.inputs}
     return Workload(axes=made.axes, inputs=inputs, seed=made.seed, regime=made.regime)
 
 
-def _as_mapping(text: str) -> dict[str, Any]:
+def parse_workload(text: str) -> Workload:
+    """What a JSON text gives of a workload: axes, and any of seed, regime and inputs.
+
+    Raises ValueError, with one line that says what is wrong.
+    """
     try:
         given = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"--fib-workload is not JSON: {error}") from None
+        raise ValueError(f"not JSON: {error}") from None
     if not isinstance(given, dict):
-        raise ValueError('--fib-workload is not a mapping such as {"axes": {"batch": 7}}')
-    return given
+        raise ValueError('not a mapping such as {"axes": {"batch": 7}}')
+    _refuse_unknown("a workload", given, ("axes", "seed", "regime", "inputs"))
+    try:
+        workload = Workload.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    _refuse_unknown("regime", workload.regime, ("values",))
+    _refuse_unknown("regime.values", [workload.regime.get("values", "normal")], VALUES)
+    return workload
+
+
+def _refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{what}: {name!r} is not one of {', '.join(known)}")

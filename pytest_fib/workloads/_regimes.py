@@ -39,7 +39,7 @@ def _outlier(tensor: torch.Tensor, generator: torch.Generator) -> None:
     tensor.normal_(generator=generator)
     if tensor.dim() and tensor.numel():
         rows = tensor.reshape(-1, tensor.shape[-1])
-        at = rows.new_empty((), dtype=None).uniform_(0, rows.shape[1], generator=generator)
+        at = rows.new_empty(()).long().random_(0, rows.shape[1], generator=generator)
         rows[:, int(at)].mul_(100)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from pytest_fib.workloads._axes import affordable, domain
+from pytest_fib.workloads._axes import affordable, domain, smallest_axes
 from pytest_fib.workloads._complete import complete
 from pytest_fib.workloads._regimes import VALUES
 
@@ -19,13 +19,15 @@ SEEDS = 1 << 16
 
 
 def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload]:
-    """Axes within the budget, a regime and a seed; never tensor contents, which follow from them."""
+    """Axes within the budget, a regime and a seed; tensor contents follow from them."""
 
     @st.composite
     def draw_workload(draw: DrawFn) -> Workload:
-        axes = {axis: domain(definition, axis)[0] for axis in definition.var_axes}
+        axes = smallest_axes(definition)
         for axis in definition.var_axes:
-            axes[axis] = draw(_axis(definition, axis, affordable(definition, axis, axes, max_bytes)))
+            axes[axis] = draw(
+                _axis(definition, axis, affordable(definition, axis, axes, max_bytes))
+            )
         values = draw(st.sampled_from(list(VALUES)))
         regime = {} if values == "normal" else {"values": values}
         return complete(definition, axes, draw(st.integers(0, SEEDS - 1)), regime)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 
+from pytest_fib.workloads._axes import smallest_axes
 from pytest_fib.workloads._provider import BACKEND, seeded
 from pytest_fib.workloads._strategy import workloads
 
@@ -17,16 +18,21 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
 
 Outcome = TypeVar("Outcome")
+Origin: TypeAlias = Literal["kept", "listed", "shrunk"]
 
 
 @dataclass(frozen=True)
 class Search(Generic[Outcome]):
-    """What a search saw: the smallest failing case or, of those that passed, the closest call."""
+    """What a search saw: a failing case or, of those that passed, the closest call.
+
+    ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
+    smallest of its kind; ``kept`` and ``listed`` ones are as they were given.
+    """
 
     tried: int
     workload: Workload
     outcome: Outcome
-    failed: bool
+    origin: Origin | None
 
 
 class _Fails(Exception):
@@ -37,7 +43,10 @@ class _Memory(Generic[Outcome]):
     """Outcomes by workload, since shrinking asks for the same one again and again."""
 
     def __init__(
-        self, check: Callable[[Workload], Outcome], failed: Callable[[Outcome], bool], patience: float
+        self,
+        check: Callable[[Workload], Outcome],
+        failed: Callable[[Outcome], bool],
+        patience: float,
     ) -> None:
         self.seen: dict[str, tuple[Workload, Outcome]] = {}
         self.last_failing: tuple[Workload, Outcome] | None = None
@@ -65,29 +74,39 @@ def search(
     *,
     failed: Callable[[Outcome], bool],
     closeness: Callable[[Outcome], float],
-    first: Iterable[Workload] = (),
+    kept: Iterable[Workload] = (),
+    listed: Iterable[Workload] = (),
     examples: int = 25,
     seed: int = 0,
     max_bytes: int = 1 << 28,
     shrink_seconds: float = 20.0,
 ) -> Search[Outcome]:
-    """Check the ``first`` workloads, then ``examples`` drawn ones; shrink the first failure.
+    """Check the ``kept`` and the ``listed`` workloads, then ``examples`` drawn ones.
 
-    The same ``seed`` draws the same workloads in every process. ``closeness`` ranks outcomes that
-    passed: the highest came closest to failing.
+    A kept one that fails is the answer, since it was shrunk when it failed first. After any other
+    failure the search goes on for a smaller one, unless there is none. The same ``seed`` draws the
+    same workloads in every process. ``closeness`` ranks outcomes that passed: the highest came
+    closest to failing.
     """
     memory = _Memory(check, failed, shrink_seconds)
-    if not any(memory.fails(workload) for workload in first):
-        _draw(definition, memory, examples, seed, max_bytes)
+    origin: Origin | None = None
+    if any(memory.fails(workload) for workload in kept):
+        origin = "kept"
+    elif (example := next(filter(memory.fails, listed), None)) is not None:
+        origin = "shrunk" if example.axes == smallest_axes(definition) else "listed"
+    if origin in (None, "listed") and _draw(definition, memory, examples, seed, max_bytes):
+        origin = "shrunk"
     if memory.last_failing is not None:
-        return Search(len(memory.seen), *memory.last_failing, failed=True)
+        return Search(len(memory.seen), *memory.last_failing, origin)
     closest = max(memory.seen.values(), key=lambda case: closeness(case[1]))
-    return Search(len(memory.seen), *closest, failed=False)
+    return Search(len(memory.seen), *closest, None)
 
 
 def _draw(
     definition: Definition, memory: _Memory[Outcome], examples: int, seed: int, max_bytes: int
-) -> None:
+) -> bool:
+    """Whether a drawn workload fails; the memory's last failing one is then the smallest."""
+
     @settings(
         backend=BACKEND,
         max_examples=examples,
@@ -107,4 +126,5 @@ def _draw(
         try:
             passes()
         except _Fails:
-            return
+            return True
+    return False

@@ -19,7 +19,9 @@ def _rmsnorm(x, weight, out, n, eps, BLOCK: tl.constexpr):
     tl.store(out + row * n + columns, result.to(out.dtype.element_ty), mask=mask)
 
 
-@implements("rmsnorm_d4096", language="triton", target_hardware=["cuda"], description="One row per program.")
+@implements(
+    "rmsnorm_d4096", language="triton", target_hardware=["cuda"], description="One row per program."
+)
 def run(x, weight, eps):
     out = torch.empty_like(x)
     batch, n = x.shape

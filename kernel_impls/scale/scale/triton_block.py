@@ -17,7 +17,9 @@ def _scale(x, out, n, factor, BLOCK: tl.constexpr):
     tl.store(out + at, (values * factor).to(out.dtype.element_ty), mask=mask)
 
 
-@implements("scale_*", language="triton", target_hardware=["cuda"], description="One block per program.")
+@implements(
+    "scale_*", language="triton", target_hardware=["cuda"], description="One block per program."
+)
 def run(x, factor):
     out = torch.empty_like(x)
     _scale[(triton.cdiv(x.numel(), BLOCK),)](x, out, x.numel(), factor, BLOCK=BLOCK)

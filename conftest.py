@@ -1,0 +1,3 @@
+"""pytest allows this in the topmost conftest only."""
+
+pytest_plugins = ["pytester"]

@@ -1,0 +1,143 @@
+"""A small project of kernels, laid out in pytester's directory, and ways to run pytest there."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+# pytester forgets the modules that a run inside this process imported. torch can't be imported a
+# second time, so all that such a run needs is here before it.
+import pytest_fib.collect
+import pytest_fib.engine
+import pytest_fib.report.terminal
+import pytest_fib.workloads.search  # noqa: F401
+
+# A definition with one var axis of up to 256 elements and a scalar.
+SCALE = """\
+name: scale
+op_type: elementwise
+axes:
+  n: var
+inputs:
+  x:      {shape: [n], dtype: float32}
+  factor: {shape: null, dtype: float32}
+outputs:
+  y: {shape: [n], dtype: float32}
+reference: |
+  def run(x, factor):
+      return x * factor
+
+workloads:
+  axes:   {n: {min: 1, max: 256}}
+  inputs: {factor: {value: 3.0}}
+  bench:  [{n: 8}, {n: 64}]
+"""
+
+# Two outputs, and a const axis.
+SPLIT = """\
+name: split
+op_type: elementwise
+axes:
+  n: var
+  width: 4
+inputs:
+  x: {shape: [n, width], dtype: float16}
+outputs:
+  double:   {shape: [n, width], dtype: float16}
+  negative: {shape: [n, width], dtype: float16}
+reference: |
+  def run(x):
+      return x + x, -x
+
+workloads:
+  axes:  {n: {max: 64}}
+  bench: [{n: 8}]
+"""
+
+
+class Project:
+    """A tree of kernel definitions and implementations to run pytest on."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.path = pytester.path
+        # In this process, kernels cost milliseconds; what needs sandboxes asks for them.
+        pytester.makeini(
+            """\
+            [pytest]
+            addopts = --fib-examples=8 --fib-isolation=none
+            filterwarnings = default::pytest_fib.FibWarning
+            """
+        )
+
+    def define(self, text: str, path: str = "kernel_defs/toy/scale.yaml") -> Path:
+        """Write a definition file."""
+        return self.write(path, text)
+
+    def implement(self, name: str, body: str, definition: str = "scale", more: str = "") -> Path:
+        """Write a module with one implementation whose ``run`` has these arguments and lines."""
+        arguments, *lines = dedent(body).strip().splitlines()
+        code = "\n".join(f"    {line}" for line in lines)
+        text = f'@implements("{definition}"{more})\ndef run({arguments}):\n{code}\n'
+        return self.write(
+            f"kernel_impls/toy/{name}.py", f"from pytest_fib import implements\n\n{text}"
+        )
+
+    def write(self, path: str, text: str) -> Path:
+        """Write any file."""
+        target = self.path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(dedent(text), encoding="utf-8")
+        return target
+
+    def run(self, *arguments: str) -> pytest.RunResult:
+        """Run pytest in this process."""
+        return self.pytester.runpytest_inprocess(*arguments)
+
+    def run_apart(self, *arguments: str) -> pytest.RunResult:
+        """Run pytest in a process of its own."""
+        return self.pytester.runpytest_subprocess(*arguments, timeout=120)
+
+    def ids(self, *arguments: str) -> list[str]:
+        """The node ids that are collected."""
+        result = self.run("--collect-only", "-q", *arguments)
+        return [line for line in result.outlines if "::" in line]
+
+    def traces(self, path: str = "fib-traces.jsonl") -> list[dict]:
+        """The trace records on disk."""
+        text = (self.path / path).read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> Project:
+    """Nothing yet; a directory to write in."""
+    return Project(pytester)
+
+
+@pytest.fixture
+def toys(project: Project) -> Project:
+    """Two definitions, each with a right and a wrong implementation."""
+    project.define(SCALE)
+    project.define(SPLIT, "kernel_defs/toy/split.yaml")
+    project.implement("good", "x, factor\nreturn x * factor")
+    # The block size is 64, and what is beyond the first block is forgotten.
+    project.implement("tail", "x, factor\ny = x * factor\ny[64:] = 0\nreturn y")
+    project.implement("pair", "x\nreturn x * 2, -x", "split")
+    project.implement("swapped", "x\nreturn -x, x * 2", "split")
+    return project
+
+
+@pytest.fixture
+def scale(project: Project) -> Project:
+    """One definition with one right implementation."""
+    project.define(SCALE)
+    project.implement("good", "x, factor\nreturn x * factor")
+    return project
+
+
+@pytest.fixture
+def scale_yaml() -> str:
+    """The text of a definition, to bend."""
+    return SCALE

@@ -1,0 +1,101 @@
+"""The job summary: what of a run a pull request shows."""
+
+import subprocess
+import sys
+
+import pytest
+
+from pytest_fib.data import Correctness, Environment, Evaluation, Performance, Trace, Workload
+from pytest_fib.report.github import MOST_ROWS, MOST_TEXT, main, summary
+
+H200 = Environment(hardware="NVIDIA H200", libs={"torch": "2.13.0", "cuda": "13.0"})
+CLOSE = Correctness(max_relative_error=2.5e-3, max_absolute_error=1e-4)
+FAST = Performance(
+    latency_ms=0.0123, reference_latency_ms=0.0369, speedup_factor=3.0, gigabytes_per_second=1350.0
+)
+
+
+def trace(status="PASSED", batch=8, solution="triton_row", **fields):
+    correctness = CLOSE if status in ("PASSED", "INCORRECT_NUMERICAL") else None
+    return Trace(
+        definition="rmsnorm_d4096",
+        solution=solution,
+        workload=Workload(axes={"batch": batch}),
+        evaluation=Evaluation(status=status, environment=H200, correctness=correctness, **fields),
+    )
+
+
+def rows(text, title):
+    """The cells of one table's rows."""
+    _, found, rest = text.partition(f"### {title}\n\n")
+    assert found, f"no table {title!r} in:\n{text}"
+    lines = rest.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_it_says_how_many_passed_and_on_what():
+    text = summary([trace(performance=FAST), trace("TIMEOUT")])
+    assert "**1 of 2 evaluations passed** on NVIDIA H200 (cuda 13.0, torch 2.13.0)." in text
+
+
+def test_a_timed_trace_is_a_row_of_times():
+    assert rows(summary([trace(performance=FAST)]), "Times") == [
+        [r"rmsnorm\_d4096", r"triton\_row", "batch=8", "12.3 µs", "36.9 µs", "3.00x", "1.35e+03"]
+    ]
+
+
+def test_a_time_without_a_reference_or_traffic_is_shown_all_the_same():
+    bare = trace(performance=Performance(latency_ms=2.0))
+    assert rows(summary([bare]), "Times")[0][3:] == ["2.00 ms", "-", "-", "-"]
+
+
+def test_an_untimed_trace_is_a_row_of_correctness():
+    assert rows(summary([trace()]), "Correctness")[0][2:] == ["batch=8", "1.0e-04", "2.5e-03"]
+
+
+def test_a_failure_is_shown_with_the_first_line_of_its_log():
+    text = summary([trace("RUNTIME_ERROR", log="ValueError: no\nTraceback ..."), trace()])
+    assert rows(text, ":x: Failures")[0][2:] == ["batch=8", r"RUNTIME\_ERROR", "ValueError: no"]
+
+
+def test_workloads_are_sorted_as_numbers():
+    text = summary([trace(batch=n, performance=FAST) for n in (32, 4096, 8)])
+    assert [row[2] for row in rows(text, "Times")] == ["batch=8", "batch=32", "batch=4096"]
+
+
+def test_what_a_program_prints_cannot_leave_its_cell():
+    text = summary([trace("RUNTIME_ERROR", log="a | b <img src=x> `c`" + "d" * 2 * MOST_TEXT)])
+    (row,) = rows(text, ":x: Failures")
+    assert row[4].startswith(r"a \| b \<img src=x\> \`c\`d")
+    assert len(row[4]) < MOST_TEXT + 20
+
+
+def test_a_long_table_is_cut_and_says_so():
+    text = summary([trace(batch=n) for n in range(MOST_ROWS + 3)])
+    assert len(rows(text, "Correctness")) == MOST_ROWS
+    assert text.endswith("… and 3 more.\n")
+
+
+def test_recorded_workloads_are_no_evaluations():
+    recorded = Trace(definition="rmsnorm_d4096", workload=Workload(axes={"batch": 1}))
+    assert summary([recorded]) == "## Kernels\n\nNo evaluations.\n"
+
+
+def test_the_command_prints_the_summary_of_all_files(tmp_path, capsys):
+    for name, batch in (("a.jsonl", 1), ("b.jsonl", 2)):
+        line = trace(batch=batch).to_json_line()
+        (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
+    main([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
+    assert "2 of 2 evaluations passed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [None, "{}\n"], ids=["missing", "no trace"])
+def test_a_file_that_cannot_be_read_is_one_line_and_a_failure(tmp_path, content):
+    path = tmp_path / "traces.jsonl"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest_fib.report.github", str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "traces.jsonl" in run.stderr
+    assert "Traceback" not in run.stderr

@@ -1,0 +1,215 @@
+"""Axes, budgets, bench workloads, generators and reading workloads."""
+
+import re
+from fnmatch import fnmatchcase
+
+import pytest
+import torch
+
+from pytest_fib.data import ScalarInput, Workload
+from pytest_fib.workloads import (
+    VALUES,
+    bench_workloads,
+    complete,
+    fill_input,
+    in_domain,
+    parse_workload,
+    read_workload,
+    scalar_inputs,
+    smallest_axes,
+    torch_dtype,
+    why_not_generated,
+    workload_bytes,
+)
+
+MATRIX = {"m": "var", "n": 4}
+
+
+def test_the_smallest_axes_are_the_least_of_each_domain(define):
+    domains = {"m": {"min": 3, "max": 9, "multiple_of": 4}, "k": {"values": [8, 5]}}
+    assert smallest_axes(define({"m": "var", "k": "var"}, domains=domains)) == {"m": 4, "k": 5}
+
+
+@pytest.mark.parametrize(
+    ("axes", "expected"),
+    [
+        ({"m": 4}, True),
+        ({"m": 6}, False),
+        ({"m": 12}, False),
+        ({}, False),
+        ({"m": 4, "k": 1}, False),
+    ],
+)
+def test_a_domain_has_its_multiples_between_its_bounds(define, axes, expected):
+    definition = define(MATRIX, domains={"m": {"min": 3, "max": 9, "multiple_of": 4}})
+    assert in_domain(definition, axes) is expected
+
+
+def test_bytes_count_tensors_and_a_float64_copy_of_the_floating_ones(define):
+    inputs = {
+        "x": {"shape": ["m", "n"], "dtype": "float16"},
+        "i": {"shape": ["m"], "dtype": "int32"},
+        "s": {"shape": None, "dtype": "float32"},
+    }
+    rows = 10
+    x, i, y = rows * 4 * (2 + 8), rows * 4, rows * 4 * (4 + 8)
+    assert workload_bytes(define(MATRIX, inputs), {"m": rows}) == x + i + y
+
+
+def test_listed_bench_workloads_are_taken_as_they_are(define):
+    assert list(bench_workloads(define(MATRIX, bench=[{"m": 5}, {"m": 3}]))) == ["m=5", "m=3"]
+
+
+def test_without_a_list_a_ladder_within_the_domain_is_timed(define):
+    assert list(bench_workloads(define())) == ["n=1", "n=8", "n=64", "n=512", "n=4096"]
+    assert list(bench_workloads(define(domains={"n": {"max": 100}}))) == [
+        "n=1",
+        "n=8",
+        "n=64",
+        "n=100",
+    ]
+
+
+def test_without_var_axes_there_is_one_bench_workload(define):
+    assert list(bench_workloads(define({"n": 8}))) == ["fixed"]
+
+
+@pytest.mark.parametrize("values", list(VALUES))
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_the_same_workload_gives_the_same_finite_bits(define, values, dtype):
+    definition = define(inputs={"x": {"shape": ["n"], "dtype": dtype}})
+    workload = complete(definition, {"n": 1000}, seed=3, regime={"values": values})
+    first, second = (torch.empty(1000, dtype=getattr(torch, dtype)) for _ in range(2))
+    fill_input(first, "x", definition, workload)
+    fill_input(second, "x", definition, workload)
+    assert first.isfinite().all()
+    assert torch.equal(first, second)
+
+
+def test_two_inputs_of_one_workload_differ(define):
+    inputs = {name: {"shape": ["n"], "dtype": "float32"} for name in "ab"}
+    definition = define(inputs=inputs)
+    workload = complete(definition, {"n": 100})
+    a, b = torch.empty(100), torch.empty(100)
+    fill_input(a, "a", definition, workload)
+    fill_input(b, "b", definition, workload)
+    assert not torch.equal(a, b)
+
+
+def test_an_outlier_is_far_from_the_rest(define):
+    definition = define({"m": "var", "n": "var"})
+    x = torch.empty(8, 64)
+    fill_input(
+        x, "x", definition, complete(definition, {"m": 8, "n": 64}, regime={"values": "outlier"})
+    )
+    largest, typical = x.abs().amax(-1), x.abs().median(-1).values
+    assert (largest > 10 * typical).all()
+
+
+@pytest.mark.parametrize(
+    ("rule", "low", "high"),
+    [
+        ({"value": 3}, 3, 3),
+        ({"kind": "integers", "min": -2, "max": 2}, -2, 2),
+        ({"kind": "uniform", "min": 1.0, "max": 2.0}, 1, 2),
+    ],
+)
+def test_a_rule_decides_what_an_input_holds(define, rule, low, high):
+    dtype = "float32" if rule.get("kind") == "uniform" else "int32"
+    definition = define(inputs={"x": {"shape": ["n"], "dtype": dtype}}, rules={"x": rule})
+    x = torch.empty(500, dtype=getattr(torch, dtype))
+    fill_input(x, "x", definition, complete(definition, {"n": 500}))
+    assert low <= x.min() <= low + 0.1
+    assert high - 0.1 <= x.max() <= high
+
+
+@pytest.mark.parametrize(
+    ("rule", "dtype", "kind"),
+    [
+        ({"kind": "uniform", "min": 2.0, "max": 3.0}, "float32", float),
+        ({"kind": "integers", "min": 2, "max": 3}, "int32", int),
+    ],
+)
+def test_a_scalar_follows_from_its_rule_and_the_seed(define, rule, dtype, kind):
+    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": dtype}}
+    definition = define(inputs=inputs, rules={"s": rule})
+    values = [complete(definition, {"n": 1}, seed).inputs["s"].value for seed in (*range(20), 0)]
+    assert {type(value) for value in values} == {kind}
+    assert 2 <= min(values) < max(values) <= 3
+    assert values[0] == values[-1]
+
+
+def test_a_recorded_scalar_is_taken_as_it_is(define):
+    definition = define(
+        inputs={"s": {"shape": None, "dtype": "float32"}}, rules={"s": {"value": 1.0}}
+    )
+    workload = Workload(axes={"n": 1}, inputs={"s": ScalarInput(value=0.5)})
+    assert scalar_inputs(definition, workload) == {"s": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, None),
+        (
+            {"rules": {"x": {"kind": "spiral"}}},
+            "input 'x': no generator 'spiral' (there are: normal, *)",
+        ),
+        (
+            {"inputs": {"x": {"shape": ["n"], "dtype": "int32"}}},
+            "input 'x': int32 needs a rule under workloads.inputs",
+        ),
+    ],
+)
+def test_inputs_that_can_not_be_made_are_told_beforehand(define, arguments, reason):
+    told = why_not_generated(define(**arguments))
+    assert told == reason or fnmatchcase(told, reason)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [("bfloat16", "bfloat16"), ("float4_e2m1", "float4_e2m1fn_x2")]
+)
+def test_a_schema_dtype_has_a_name_in_torch(define, dtype, expected):
+    definition = define(inputs={"x": {"shape": ["n"], "dtype": dtype}})
+    assert torch_dtype(definition.inputs["x"].dtype) == expected
+
+
+def test_a_workload_is_read_from_json(define):
+    definition = define(MATRIX)
+    text = '{"axes": {"m": 7, "n": 4}, "seed": 3, "regime": {"values": "ones"}}'
+    read = read_workload(definition, text)
+    assert read == complete(definition, {"m": 7}, 3, {"values": "ones"})
+    assert read.uuid == complete(definition, {"m": 7}, 3, {"values": "ones"}).uuid
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"axes": {}}', "no value for axis 'm'"),
+        ('{"axes": {"m": 1, "n": 5}}', "axis 'n' is 4, not 5"),
+        ('{"axes": {"m": 1, "k": 5}}', "axes: 'k' is not one of m, n"),
+        (
+            '{"axes": {"m": 1}, "inputs": {"z": {"type": "random"}}}',
+            "inputs: 'z' is not one of x",
+        ),
+    ],
+)
+def test_a_workload_that_does_not_fit_is_refused(define, text, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        read_workload(define(MATRIX), text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", 'not a mapping such as {"axes": {"batch": 7}}'),
+        ('{"axes": {"m": -1}}', "axes.m: Input should be greater than or equal to 0"),
+        ('{"axes": {}, "seed": "x"}', "seed: Input should be a valid integer"),
+        ('{"axes": {}, "sead": 1}', "a workload: 'sead' is not one of axes, seed, regime, inputs"),
+        ('{"axes": {}, "regime": {"shape": "x"}}', "regime: 'shape' is not one of values"),
+        ("{}", "axes: Field required"),
+    ],
+)
+def test_what_is_no_workload_is_refused(text, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        parse_workload(text)
