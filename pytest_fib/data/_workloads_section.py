@@ -60,12 +60,18 @@ class InputRule(Record):
 
 
 class WorkloadsSection(Record):
-    """How the test cases of a definition are made."""
+    """How the test cases of a definition are made.
+
+    `values` names the regimes of values that are drawn, in place of the usual ones; `layouts`, the
+    memory layouts that are drawn besides contiguous ones.
+    """
 
     axes: dict[str, AxisDomain] = Field(default_factory=dict)
     inputs: dict[str, InputRule] = Field(default_factory=dict)
     examples: list[dict[str, Count]] = Field(default_factory=list)
     bench: list[dict[str, Count]] = Field(default_factory=list)
+    values: list[str] = Field(default_factory=list)
+    layouts: list[str] = Field(default_factory=list)
 
 
 class Tolerance(Record):

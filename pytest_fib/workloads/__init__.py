@@ -4,27 +4,36 @@
 imports torch before tensors are made: collecting tests does not need it.
 """
 
-from pytest_fib.workloads._axes import in_domain, smallest_axes
-from pytest_fib.workloads._bench import bench_workloads
+from pytest_fib.workloads._bench import bench_workloads, example_workloads
 from pytest_fib.workloads._budget import DEFAULT_BUDGETS, tensor_bytes, workload_bytes
 from pytest_fib.workloads._complete import complete, parse_workload, read_workload
-from pytest_fib.workloads._generators import fill_input, scalar_inputs, why_not_generated
+from pytest_fib.workloads._generators import BrokenConstraintError, fill_inputs, scalar_inputs
+from pytest_fib.workloads._layouts import TensorLayout, layouts
+from pytest_fib.workloads._plan import in_domain, plan, smallest_axes, why_not_generated
+from pytest_fib.workloads._recorded import RecordedError, missing
 from pytest_fib.workloads._regimes import VALUES
-from pytest_fib.workloads._tensors import torch_dtype
+from pytest_fib.workloads._tensors import bits
 
 __all__ = [
     "DEFAULT_BUDGETS",
     "VALUES",
+    "BrokenConstraintError",
+    "RecordedError",
+    "TensorLayout",
     "bench_workloads",
+    "bits",
     "complete",
-    "fill_input",
+    "example_workloads",
+    "fill_inputs",
     "in_domain",
+    "layouts",
+    "missing",
     "parse_workload",
+    "plan",
     "read_workload",
     "scalar_inputs",
     "smallest_axes",
     "tensor_bytes",
-    "torch_dtype",
     "why_not_generated",
     "workload_bytes",
 ]

@@ -1,17 +1,21 @@
-"""Which workloads are timed."""
+"""Which workloads are timed, and which are always tested."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_fib.workloads._axes import domain, fits
+from pytest_fib.workloads._budget import workload_bytes
 from pytest_fib.workloads._complete import complete
+from pytest_fib.workloads._plan import InfeasibleError, plan
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
+    from pytest_fib.workloads._plan import Plan
 
 #: Sizes of every var axis where a definition names no bench workloads.
 LADDER = (1, 8, 64, 512, 4096)
+#: The ladder ends before a workload takes this much.
+LADDER_BYTES = 4 << 30
 
 
 def bench_workloads(definition: Definition) -> dict[str, Workload]:
@@ -19,21 +23,34 @@ def bench_workloads(definition: Definition) -> dict[str, Workload]:
 
     Independent of device and budget, since the labels are part of node ids.
     """
+    made = plan(definition)
+    if made.problem is not None:
+        return {}
     listed = definition.workloads.bench if definition.workloads else []
     return {
-        ",".join(f"{axis}={n}" for axis, n in axes.items()) or "fixed": complete(definition, axes)
-        for axes in listed or _ladder(definition)
+        ",".join(f"{axis}={n}" for axis, n in axes.items()) or "fixed": complete(
+            definition, made.completed(axes)
+        )
+        for axes in listed or _ladder(made)
     }
 
 
-def _ladder(definition: Definition) -> list[dict[str, int]]:
-    steps = [
-        {axis: domain(definition, axis).nearest(n) for axis in definition.var_axes} for n in LADDER
-    ]
-    largest = DEFAULT_LADDER_BYTES
-    kept = [axes for axes in steps if fits(definition, axes, largest)]
-    return [axes for i, axes in enumerate(kept) if axes not in kept[:i]]
+def example_workloads(definition: Definition) -> list[Workload]:
+    """The workloads that the definition wants tested always."""
+    listed = definition.workloads.examples if definition.workloads else []
+    return [complete(definition, plan(definition).completed(axes)) for axes in listed]
 
 
-#: The ladder ends before a workload takes this much.
-DEFAULT_LADDER_BYTES = 4 << 30
+def _ladder(made: Plan) -> list[dict[str, int]]:
+    rungs: list[dict[str, int]] = []
+    for n in LADDER:
+        axes: dict[str, int] = {}
+        try:
+            for axis in made.order:
+                axes[axis] = made.domain(axis, axes).nearest(n)
+        except InfeasibleError:
+            continue
+        fits = workload_bytes(made.definition, axes) <= LADDER_BYTES
+        if fits and axes not in rungs and made.broken(axes) is None:
+            rungs.append(axes)
+    return rungs

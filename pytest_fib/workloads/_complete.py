@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from pytest_fib.data import RandomInput, ScalarInput, Workload
 from pytest_fib.workloads._generators import scalar_inputs
-from pytest_fib.workloads._regimes import VALUES
+from pytest_fib.workloads._plan import plan
+from pytest_fib.workloads._regimes import REGIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,8 +42,12 @@ def read_workload(definition: Definition, text: str) -> Workload:
     given = parse_workload(text)
     _refuse_unknown("axes", given.axes, definition.axes)
     _refuse_unknown("inputs", given.inputs, definition.inputs)
-    definition.axis_values(given.axes)
-    axes = {axis: given.axes[axis] for axis in definition.var_axes}
+    axes = plan(definition).completed(
+        {axis: n for axis, n in given.axes.items() if axis in definition.var_axes}
+    )
+    definition.axis_values({**axes, **given.axes})
+    if (broken := plan(definition).broken(axes)) is not None:
+        raise ValueError(f"axes: {axes} break the constraint {broken!r}")
     made = complete(definition, axes, given.seed, given.regime)
     inputs = {**made.inputs, **given.inputs}
     return Workload(axes=made.axes, inputs=inputs, seed=made.seed, regime=made.regime)
@@ -65,8 +70,9 @@ def parse_workload(text: str) -> Workload:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    _refuse_unknown("regime", workload.regime, ("values",))
-    _refuse_unknown("regime.values", [workload.regime.get("values", "normal")], VALUES)
+    _refuse_unknown("regime", workload.regime, REGIMES)
+    for what, name in workload.regime.items():
+        _refuse_unknown(f"regime.{what}", [name], REGIMES[what])
     return workload
 
 

@@ -1,41 +1,96 @@
-"""Input generators: what a definition's ``workloads.inputs`` may ask for, by ``kind``."""
+"""From a Workload to the values of its inputs."""
 
 from __future__ import annotations
 
 import hashlib
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import ScalarInput
-from pytest_fib.workloads._regimes import VALUES
+from pytest_fib.data import SafetensorsInput, ScalarInput
+from pytest_fib.workloads._constraints import parse_expression
+from pytest_fib.workloads._kinds import KINDS, Making
+from pytest_fib.workloads._plan import plan
+from pytest_fib.workloads._recorded import read_tensor
+from pytest_fib.workloads._tensors import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
 
     import torch
 
-    from pytest_fib.data import Definition, InputRule, Workload
+    from pytest_fib.data import Definition, Workload
 
-    Parameters = Mapping[str, float]
     Scalar = int | float | bool
 
 
-def fill_input(tensor: torch.Tensor, name: str, definition: Definition, workload: Workload) -> None:
-    """Fill one input in place, from the workload's seed.
+class BrokenConstraintError(RuntimeError):
+    """A workload was made that breaks a constraint of its definition."""
 
-    The same workload gives the same bits in every process on the same kind of device; CPU and
-    CUDA have different random generators.
+
+def fill_inputs(
+    tensors: Mapping[str, torch.Tensor],
+    definition: Definition,
+    workload: Workload,
+    root: Path | None = None,
+) -> None:
+    """Fill the input tensors in place, from the workload's seed or the files that it names.
+
+    The same workload gives the same bits in every process on the same kind of device. Structure is
+    the same on every device; bulk values are not, since CPU and CUDA have different generators.
+    ``root`` is what paths in the workload are relative to. Raises RecordedError for their files,
+    and BrokenConstraintError where the result breaks a constraint.
     """
+    axes = definition.axis_values(workload.axes)
+    for name in plan(definition).fill:
+        if name not in tensors:
+            continue
+        given = workload.inputs.get(name)
+        if isinstance(given, SafetensorsInput):
+            tensors[name].copy_(read_tensor(given, root, tensors[name]))
+        else:
+            with filled(tensors[name]) as compact:
+                _fill(compact, name, definition, workload, axes, tensors)
+    _refuse_broken(definition, workload, tensors)
+
+
+def _fill(
+    tensor: torch.Tensor,
+    name: str,
+    definition: Definition,
+    workload: Workload,
+    axes: Mapping[str, int],
+    made: Mapping[str, torch.Tensor],
+) -> None:
     import torch
 
-    generator = torch.Generator(tensor.device).manual_seed(_seed(workload.seed, name))
-    rule = _rule(definition, name)
-    if rule is None:
-        VALUES[workload.regime.get("values", "normal")](tensor, generator)
-    elif rule.value is not None:
-        tensor.fill_(rule.value)
-    else:
-        KINDS[str(rule.kind)](tensor, generator, rule.params)
+    rule = plan(definition).rules[name]
+    if "value" in rule:
+        tensor.fill_(rule["value"])
+        return
+    seed = _seed(workload.seed, name)
+    making = Making(
+        inputs=made,
+        params=rule,
+        numbers=_numbers(rule, definition, axes),
+        regime=workload.regime,
+        host=torch.Generator().manual_seed(seed),
+        generator=torch.Generator(tensor.device).manual_seed(seed),
+    )
+    KINDS[rule["kind"]].fill(tensor, making)
+
+
+def _refuse_broken(
+    definition: Definition, workload: Workload, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Check every constraint on the finished workload, whatever was done to meet it."""
+    scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
+    broken = plan(definition).broken(
+        definition.axis_values(workload.axes), {**scalars, **tensors}
+    )
+    if broken is not None:
+        made = f"a workload of {definition.name} was made that breaks {broken!r}"
+        raise BrokenConstraintError(f"{made}: axes {workload.axes}, seed {workload.seed}")
 
 
 def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scalar]:
@@ -47,62 +102,35 @@ def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scala
     }
 
 
-def why_not_generated(definition: Definition) -> str | None:
-    """Why inputs of a definition can't be made yet, or None where they can."""
-    if definition.constraints:
-        return f"constraint {definition.constraints[0]!r} is not supported yet"
-    for name, spec in definition.inputs.items():
-        rule = _rule(definition, name)
-        if rule is not None and rule.kind is not None and rule.kind not in KINDS:
-            return f"input {name!r}: no generator {rule.kind!r} (there are: {', '.join(KINDS)})"
-        if rule is None and not spec.dtype.is_floating:
-            return f"input {name!r}: {spec.dtype.value} needs a rule under workloads.inputs"
-    return None
-
-
 def _scalar(definition: Definition, name: str, workload: Workload) -> Scalar:
     given = workload.inputs.get(name)
     if isinstance(given, ScalarInput):
         return given.value
-    rule = _rule(definition, name)
-    if rule is not None and rule.value is not None:
-        return rule.value
+    rule = plan(definition).rules[name]
+    if "value" in rule:
+        value: Scalar = rule["value"]
+        return value
+    numbers = _numbers(rule, definition, definition.axis_values(workload.axes))
     source = random.Random(_seed(workload.seed, name))
-    params = rule.params if rule else {}
-    low, high = params.get("min", 0.0), params.get("max", 1.0)
+    if rule["kind"] == "boolean":
+        return source.random() < numbers.get("p", 0.5)
+    low, high = numbers.get("min", 0.0), numbers.get("max", 1.0)
     if definition.inputs[name].dtype.is_floating:
         return source.uniform(low, high)
     return source.randint(int(low), int(high))
 
 
-def _rule(definition: Definition, name: str) -> InputRule | None:
-    return definition.workloads.inputs.get(name) if definition.workloads else None
+def _numbers(
+    rule: Mapping[str, Any], definition: Definition, axes: Mapping[str, int]
+) -> dict[str, float]:
+    """The parameters that are numbers; expressions of axes are computed."""
+    return {
+        name: parse_expression(value, definition)(axes) if isinstance(value, str) else value
+        for name in KINDS[rule["kind"]].numbers
+        if (value := rule.get(name)) is not None
+    }
 
 
 def _seed(seed: int, name: str) -> int:
     """A seed of its own for each input, the same in every process."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]) >> 1
-
-
-def _normal(tensor: torch.Tensor, generator: torch.Generator, parameters: Parameters) -> None:
-    """``mean`` (0) and ``std`` (1); floating dtypes."""
-    tensor.normal_(parameters.get("mean", 0.0), parameters.get("std", 1.0), generator=generator)
-
-
-def _uniform(tensor: torch.Tensor, generator: torch.Generator, parameters: Parameters) -> None:
-    """From ``min`` (0) to ``max`` (1); floating dtypes."""
-    tensor.uniform_(parameters.get("min", 0.0), parameters.get("max", 1.0), generator=generator)
-
-
-def _integers(tensor: torch.Tensor, generator: torch.Generator, parameters: Parameters) -> None:
-    """From ``min`` (0) to ``max`` (1), both included; integer dtypes."""
-    low, high = int(parameters.get("min", 0)), int(parameters.get("max", 1))
-    tensor.random_(low, high + 1, generator=generator)
-
-
-#: The generators by kind.
-KINDS: dict[str, Callable[[torch.Tensor, torch.Generator, Parameters], None]] = {
-    "normal": _normal,
-    "uniform": _uniform,
-    "integers": _integers,
-}

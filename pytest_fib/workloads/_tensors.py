@@ -1,10 +1,15 @@
-"""Names of dtypes: the schema's and torch's."""
+"""Names of dtypes, and filling tensors however they lie in memory."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
     from pytest_fib.data import DType
 
 _RENAMED = {"float4_e2m1": "float4_e2m1fn_x2"}
@@ -13,3 +18,29 @@ _RENAMED = {"float4_e2m1": "float4_e2m1fn_x2"}
 def torch_dtype(dtype: DType) -> str:
     """torch's name of a schema dtype."""
     return _RENAMED.get(dtype.value, dtype.value)
+
+
+@contextmanager
+def filled(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """A contiguous tensor to fill; ``tensor`` then holds the same values, wherever they lie in it.
+
+    Along dimensions of stride 0 there is one value, so it is filled as one.
+    """
+    if tensor.is_contiguous():
+        yield tensor
+        return
+    once = tensor
+    for dim, step in enumerate(tensor.stride()):
+        if step == 0:
+            once = once.narrow(dim, 0, min(1, once.shape[dim]))
+    compact = once.new_empty(once.shape)
+    yield compact
+    bits(once).copy_(bits(compact))
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor as integers: NaN equals itself, and small dtypes can be copied at all."""
+    import torch
+
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.view(whole[tensor.element_size()])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 
-from pytest_fib.workloads._axes import smallest_axes
+from pytest_fib.workloads._plan import smallest_axes
 from pytest_fib.workloads._provider import BACKEND, seeded
 from pytest_fib.workloads._strategy import workloads
 

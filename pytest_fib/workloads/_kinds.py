@@ -1,0 +1,401 @@
+"""Input generators by ``kind``: what ``workloads.inputs`` of a definition may ask for.
+
+Each fills a contiguous tensor in place. Structure (lengths, page tables, indices) is made on the
+host, so it is the same on every device; bulk values are made where the tensor lies. A number among
+the parameters may be an expression of axes, such as ``num_pages * page_size``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.workloads._lengths import partition
+from pytest_fib.workloads._regimes import VALUES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import torch
+
+    from pytest_fib.data import TensorSpec
+    from pytest_fib.workloads._regimes import Fill
+
+
+@dataclass(frozen=True)
+class Making:
+    """What a generator works with.
+
+    ``inputs`` are the tensors made before; ``params``, the rule as written; ``numbers``, those of
+    its parameters that are numbers, computed; ``host`` and ``generator``, random generators on the
+    host and on the tensor's device.
+    """
+
+    inputs: Mapping[str, torch.Tensor]
+    params: Mapping[str, Any]
+    numbers: Mapping[str, float]
+    regime: Mapping[str, str]
+    host: torch.Generator
+    generator: torch.Generator
+
+    def whole(self, name: str, default: int) -> int:
+        """A parameter that is a whole number."""
+        return int(self.numbers.get(name, default))
+
+    def lengths_of(self, parameter: str) -> torch.Tensor | None:
+        """Sequence lengths from the indptr that a parameter names, on the host."""
+        name = self.params.get(parameter)
+        return None if name is None else self.inputs[name].cpu().long().diff()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A generator: how it fills, and its parameters: numbers, names of other inputs, and others.
+
+    ``implies`` gives the constraints on axes without which nothing valid can be made.
+    """
+
+    fill: Callable[[torch.Tensor, Making], None]
+    numbers: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    dtypes: str = "any"
+    implies: Callable[[TensorSpec, Mapping[str, Any]], list[str]] = lambda spec, params: []
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Every parameter it takes."""
+        return (*self.numbers, *self.inputs, *self.others)
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def _fill_floating(tensor: torch.Tensor, generator: torch.Generator, fill: Fill) -> None:
+    """Fill by a function that needs arithmetic; 8-bit dtypes have none, so they are rounded to."""
+    import torch
+
+    if tensor.element_size() > 1:
+        fill(tensor, generator)
+        return
+    wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
+    fill(wide, generator)
+    limit = torch.finfo(tensor.dtype).max
+    tensor.copy_(wide.clamp_(-limit, limit))
+
+
+def _values(tensor: torch.Tensor, making: Making) -> None:
+    """The regime's values; what a floating input gets where nothing else is said."""
+    _fill_floating(tensor, making.generator, VALUES[making.regime.get("values", "normal")])
+
+
+def _normal(tensor: torch.Tensor, making: Making) -> None:
+    """``mean`` (0) and ``std`` (1)."""
+    mean, std = making.numbers.get("mean", 0.0), making.numbers.get("std", 1.0)
+    _fill_floating(tensor, making.generator, lambda t, g: t.normal_(mean, std, generator=g))
+
+
+def _uniform(tensor: torch.Tensor, making: Making) -> None:
+    """From ``min`` (0) to ``max`` (1)."""
+    low, high = making.numbers.get("min", 0.0), making.numbers.get("max", 1.0)
+    _fill_floating(tensor, making.generator, lambda t, g: t.uniform_(low, high, generator=g))
+
+
+def _integers(tensor: torch.Tensor, making: Making) -> None:
+    """Whole numbers from ``min`` (0) to ``max`` (1), both included."""
+    low, high = making.whole("min", 0), making.whole("max", 1)
+    tensor.random_(low, high + 1, generator=making.generator)
+
+
+def _boolean(tensor: torch.Tensor, making: Making) -> None:
+    """True with probability ``p`` (0.5)."""
+    tensor.bernoulli_(making.numbers.get("p", 0.5), generator=making.generator)
+
+
+def _l2_normalized(tensor: torch.Tensor, making: Making) -> None:
+    """Normal values, scaled to length 1 along the last dimension."""
+    import torch
+
+    wide = tensor.new_empty(tensor.shape, dtype=torch.float32).normal_(generator=making.generator)
+    tensor.copy_(torch.nn.functional.normalize(wide, dim=-1))
+
+
+def _probabilities(tensor: torch.Tensor, making: Making) -> None:
+    """Rows that sum to 1: softmax of normal values times ``sharpness`` (3)."""
+    import torch
+
+    wide = tensor.new_empty(tensor.shape, dtype=torch.float32).normal_(generator=making.generator)
+    tensor.copy_((wide * making.numbers.get("sharpness", 3.0)).softmax(dim=-1))
+
+
+def _scales(tensor: torch.Tensor, making: Making) -> None:
+    """Positive factors, log-uniform from ``min`` (2**-8) to ``max`` (2**-3)."""
+    low, high = (log2(making.numbers.get(end, d)) for end, d in (("min", 2**-8), ("max", 2**-3)))
+    _fill_floating(
+        tensor, making.generator, lambda t, g: t.uniform_(low, high, generator=g).exp2_()
+    )
+
+
+def _fp4(tensor: torch.Tensor, making: Making) -> None:
+    """Any two e2m1 values in a byte; every bit pattern is a number."""
+    import torch
+
+    tensor.view(torch.uint8).random_(0, 256, generator=making.generator)
+
+
+def _fp8_pages(tensor: torch.Tensor, making: Making) -> None:
+    """Pages of bytes (pages, page_size, ..., width): e4m3 values first, then float32 scales > 0.
+
+    Of a page's bytes the last 4 * page_size are one scale for each token; the rest are values.
+    """
+    import torch
+
+    pages = tensor.view(torch.uint8).reshape(tensor.shape[0], -1)
+    bytes_of_scales = 4 * tensor.shape[1]
+    values = pages.new_empty((len(pages), pages.shape[1] - bytes_of_scales), dtype=torch.float32)
+    values.normal_(0.0, 64.0, generator=making.generator).clamp_(-448, 448)
+    scales = pages.new_empty((len(pages), tensor.shape[1]), dtype=torch.float32)
+    scales.uniform_(-10.0, -4.0, generator=making.generator).exp2_()
+    encoded = values.to(torch.float8_e4m3fn).view(torch.uint8)
+    tensor.copy_(
+        torch.cat((encoded, scales.view(torch.uint8)), dim=1).view(tensor.dtype).view(tensor.shape)
+    )
+
+
+def _cos_sin_cache(tensor: torch.Tensor, making: Making) -> None:
+    """Rows of [cos, sin] of the rotary angles, with ``base`` (10000) as in RoPE (Su et al. 2021)."""
+    import torch
+
+    positions, dim = tensor.shape
+    exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=tensor.device) / dim
+    angles = torch.outer(
+        torch.arange(positions, dtype=torch.float64, device=tensor.device),
+        making.numbers.get("base", 10000.0) ** -exponents,
+    )
+    tensor.copy_(torch.cat((angles.cos(), angles.sin()), dim=-1))
+
+
+# --- structure ----------------------------------------------------------------------------------
+
+
+def _indptr(tensor: torch.Tensor, making: Making) -> None:
+    """Offsets of sequences: from 0 to ``total``, never falling.
+
+    ``allow_empty`` (true); ``at_least``, an indptr whose every sequence must fit in ours;
+    ``page_size`` (1), how many of its elements one of ours holds.
+    """
+    import torch
+
+    parts, total = tensor.numel() - 1, making.whole("total", 0)
+    least = torch.full((parts,), 0 if making.params.get("allow_empty", True) else 1)
+    if (others := making.lengths_of("at_least")) is not None:
+        least = torch.maximum(least, -(-others // making.whole("page_size", 1)))
+    lengths = partition(total, least, making.regime.get("lengths", "random"), making.host)
+    tensor[0] = 0
+    tensor[1:] = lengths.cumsum(0)
+
+
+def _last_page_len(tensor: torch.Tensor, making: Making) -> None:
+    """How full each sequence's last page is: 1 to ``page_size``, both of them often.
+
+    ``indptr`` counts the pages of each sequence; with ``at_least``, an indptr of tokens, they hold
+    at least those.
+    """
+    import torch
+
+    size = making.whole("page_size", 1)
+    drawn = torch.randint(1, size + 1, tensor.shape, generator=making.host)
+    choice = torch.randint(0, 4, tensor.shape, generator=making.host)
+    drawn[choice == 0], drawn[choice == 1] = 1, size
+    pages, tokens = making.lengths_of("indptr"), making.lengths_of("at_least")
+    if pages is not None and tokens is not None:
+        needed = (tokens - (pages - 1).clamp_min(0) * size).clamp(1, size)
+        drawn[: len(needed)] = torch.maximum(drawn[: len(needed)], needed)
+    tensor.copy_(drawn)
+
+
+def _indices(tensor: torch.Tensor, making: Making) -> None:
+    """Numbers below ``below``; with ``unique`` (true) distinct in a row; a vector is one row.
+
+    With ``pad``, rows may end in that value instead.
+    """
+    import torch
+
+    below, host = making.whole("below", 1), making.host
+    rows, n = tensor.shape[:-1].numel(), tensor.shape[-1]
+    unique, pad = making.params.get("unique", True), making.params.get("pad")
+    drawn = torch.zeros((rows, n), dtype=torch.long)
+    for row in drawn:
+        row[:] = _row(n, below, host, unique=unique)
+    if pad is not None:
+        kept = torch.randint(0, n + 1, (rows, 1), generator=host)
+        kept[torch.rand((rows, 1), generator=host) < 0.5] = n
+        drawn = torch.where(torch.arange(n) < kept.clamp_max(below), drawn, int(pad))
+    tensor.copy_(drawn.reshape(tensor.shape))
+
+
+def _row(n: int, below: int, host: torch.Generator, *, unique: bool) -> torch.Tensor:
+    import torch
+
+    if not unique:
+        return torch.randint(0, max(below, 1), (n,), generator=host)
+    if n * 8 > below:  # what is missing of a row longer than that is padded by the caller
+        row = torch.zeros(n, dtype=torch.long)
+        row[: min(n, below)] = torch.randperm(below, generator=host)[:n]
+        return row
+    drawn = torch.randint(0, below, (n,), generator=host).unique()
+    while len(drawn) < n:  # few of many: what came twice is drawn again
+        more = torch.randint(0, below, (n - len(drawn),), generator=host)
+        drawn = torch.cat((drawn, more)).unique()
+    return drawn[torch.randperm(n, generator=host)]
+
+
+def _permutation(tensor: torch.Tensor, making: Making) -> None:
+    """Every number below the tensor's length once."""
+    import torch
+
+    tensor.copy_(torch.randperm(tensor.numel(), generator=making.host))
+
+
+def _seq_lens(tensor: torch.Tensor, making: Making) -> None:
+    """Lengths from 1 to ``max``; of all of them ``pages`` of ``page_size`` (1) are enough."""
+    import torch
+
+    longest, size, n = making.whole("max", 1), making.whole("page_size", 1), tensor.numel()
+    most = -(-longest // size)
+    pages = min(making.whole("pages", n * most), n * most)
+    total = int(torch.randint(n, pages + 1, (), generator=making.host)) if n else 0
+    regime = making.regime.get("lengths", "random")
+    counts = partition(total, torch.ones(n, dtype=torch.long), regime, making.host)
+    within = torch.randint(1, size + 1, (n,), generator=making.host)
+    full = torch.randint(0, 2, (n,), generator=making.host).bool()
+    lengths = (counts.clamp_max(most) - 1) * size + torch.where(full, size, within)
+    tensor.copy_(lengths.clamp(1, longest))
+
+
+def _block_table(tensor: torch.Tensor, making: Making) -> None:
+    """The pages of each sequence, in no order: distinct numbers below ``pages``; unused ones 0.
+
+    ``lengths`` names the input of sequence lengths; ``page_size`` (1) is their tokens in a page.
+    """
+    import torch
+
+    lengths = making.inputs[making.params["lengths"]].cpu().long()
+    counts = -(-lengths // making.whole("page_size", 1))
+    order = torch.randperm(making.whole("pages", 1), generator=making.host)
+    table = torch.zeros(tensor.shape, dtype=torch.long)
+    table[torch.arange(tensor.shape[1]) < counts[:, None]] = order[: int(counts.sum())]
+    tensor.copy_(table)
+
+
+def _positions(tensor: torch.Tensor, making: Making) -> None:
+    """Positions below ``below``, the last and the first among them where there is room."""
+    import torch
+
+    below = making.whole("below", 1)
+    drawn = torch.randint(0, below, (tensor.numel(),), generator=making.host)
+    drawn[:2] = torch.tensor([below - 1, 0])[: len(drawn)]
+    drawn = drawn[torch.randperm(len(drawn), generator=making.host)]
+    tensor.copy_(drawn.reshape(tensor.shape))
+
+
+def _topk_ids(tensor: torch.Tensor, making: Making) -> None:
+    """Numbers of ``experts``, distinct in a row; some experts are favoured over others."""
+    tensor.copy_(_experts(tensor.shape, making))
+
+
+def _routing(tensor: torch.Tensor, making: Making) -> None:
+    """One of ``experts`` in the high 16 bits, its softmax weight in bfloat16 in the low ones."""
+    import torch
+
+    weights = torch.rand(tensor.shape, generator=making.host).softmax(dim=-1)
+    bits = weights.bfloat16().view(torch.int16).long() & 0xFFFF
+    tensor.copy_((_experts(tensor.shape, making) << 16) | bits)
+
+
+def _experts(shape: torch.Size, making: Making) -> torch.Tensor:
+    import torch
+
+    experts = making.whole("experts", 1)
+    favour = torch.rand(experts, generator=making.host).mul_(2)
+    scores = torch.rand((*shape[:-1], experts), generator=making.host) + favour
+    return scores.topk(shape[-1], dim=-1).indices
+
+
+def _axis(spec: TensorSpec, dim: int) -> str:
+    return spec.shape[dim] if spec.shape else "1"
+
+
+def _indptr_implies(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
+    parts, total = f"({_axis(spec, 0)} - 1)", params.get("total", 0)
+    implied = [f"{_axis(spec, 0)} >= 2"]
+    if not params.get("allow_empty", True):
+        implied.append(f"{total} >= {parts}")
+    if "at_least" in params:
+        # Enough whichever way the other's total is split: each sequence may waste most of a page.
+        size = f"({params.get('page_size', 1)})"
+        other = params["at_least_total"]
+        implied.append(f"{total} * {size} >= {other} + {parts} * ({size} - 1)")
+    return implied
+
+
+def _indices_implies(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
+    below = params.get("below", 1)
+    if params.get("unique", True) and params.get("pad") is None:
+        return [f"{_axis(spec, -1)} <= {below}"]
+    return [f"{below} >= 1"]
+
+
+def _seq_lens_implies(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
+    return [f"{params['pages']} >= {_axis(spec, 0)}"] if "pages" in params else []
+
+
+def _experts_imply(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
+    return [f"{_axis(spec, -1)} <= {params.get('experts', 1)}"]
+
+
+KINDS: dict[str, Kind] = {
+    "values": Kind(_values, dtypes="floating"),
+    "normal": Kind(_normal, numbers=("mean", "std"), dtypes="floating"),
+    "uniform": Kind(_uniform, numbers=("min", "max"), dtypes="floating"),
+    "integers": Kind(_integers, numbers=("min", "max")),
+    "boolean": Kind(_boolean, numbers=("p",)),
+    "l2_normalized": Kind(_l2_normalized, dtypes="floating"),
+    "probabilities": Kind(_probabilities, numbers=("sharpness",), dtypes="floating"),
+    "scales": Kind(_scales, numbers=("min", "max"), dtypes="floating"),
+    "fp4": Kind(_fp4),
+    "fp8_pages": Kind(_fp8_pages, dtypes="integer"),
+    "cos_sin_cache": Kind(_cos_sin_cache, numbers=("base",), dtypes="floating"),
+    "indptr": Kind(
+        _indptr,
+        numbers=("total", "page_size"),
+        inputs=("at_least",),
+        others=("allow_empty",),
+        dtypes="integer",
+        implies=_indptr_implies,
+    ),
+    "last_page_len": Kind(
+        _last_page_len, numbers=("page_size",), inputs=("indptr", "at_least"), dtypes="integer"
+    ),
+    "indices": Kind(
+        _indices,
+        numbers=("below",),
+        others=("unique", "pad"),
+        dtypes="integer",
+        implies=_indices_implies,
+    ),
+    "permutation": Kind(_permutation, dtypes="integer"),
+    "seq_lens": Kind(
+        _seq_lens,
+        numbers=("max", "pages", "page_size"),
+        dtypes="integer",
+        implies=_seq_lens_implies,
+    ),
+    "block_table": Kind(
+        _block_table, numbers=("pages", "page_size"), inputs=("lengths",), dtypes="integer"
+    ),
+    "positions": Kind(_positions, numbers=("below",), dtypes="integer"),
+    "topk_ids": Kind(_topk_ids, numbers=("experts",), dtypes="integer", implies=_experts_imply),
+    "routing": Kind(_routing, numbers=("experts",), dtypes="integer", implies=_experts_imply),
+}

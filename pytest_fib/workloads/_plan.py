@@ -1,0 +1,259 @@
+"""How a definition's workloads are made: which axes follow from which, and what fills an input."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.workloads._axes import Domain, listed_domain
+from pytest_fib.workloads._budget import workload_bytes
+from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse, parse_expression
+from pytest_fib.workloads._inference import Subject, dtype_matches, infer
+from pytest_fib.workloads._kinds import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_fib.data import Definition
+
+#: How many plans are kept; making one takes about a millisecond.
+KEPT = 256
+#: Parameters of any kind: how the tensor lies in memory.
+LAYOUT_PARAMETERS = ("broadcast", "memory_order", "packed")
+
+
+class InfeasibleError(ValueError):
+    """No value of an axis meets the constraints; the message names them."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What workloads are made by.
+
+    ``order`` has the var axes so that those that follow from others come after them; ``rules``, for
+    each input, ``{"value": x}`` or ``{"kind": ..., parameters}``; ``fill``, the inputs so that each
+    comes after those it refers to. ``notes`` say what was inferred; ``problem``, why no workload
+    can be made.
+    """
+
+    definition: Definition
+    constraints: tuple[Constraint, ...] = ()
+    order: tuple[str, ...] = ()
+    rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    fill: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    problem: str | None = None
+
+    def domain(self, axis: str, known: Mapping[str, int]) -> Domain:
+        """What ``axis`` may be, given the axes known so far. Raises InfeasibleError."""
+        values = {**self.definition.const_axes, **known}
+        found, used = listed_domain(self.definition, axis), []
+        for constraint in self.constraints:
+            if axis in constraint.axes and constraint.axes <= values.keys() | {axis}:
+                bounds = constraint.bounds(axis, values)
+                if bounds is not None:
+                    used.append(repr(constraint.text))
+                    found = found.narrowed(bounds.low, bounds.high, bounds.step)
+        if len(found) == 0:
+            listed = listed_domain(self.definition, axis)
+            raise InfeasibleError(f"axis {axis!r} ({listed}): no value meets {' and '.join(used)}")
+        return found
+
+    def completed(self, known: Mapping[str, int]) -> dict[str, int]:
+        """All var axes: those not known get their least value. Raises InfeasibleError."""
+        axes = dict(known)
+        for axis in self.order:
+            if axis not in axes:
+                axes[axis] = self.domain(axis, axes)[0]
+        return axes
+
+    def affords(self, known: Mapping[str, int], max_bytes: int) -> bool:
+        """Whether the smallest workload of these axes can be made and fits."""
+        try:
+            return workload_bytes(self.definition, self.completed(known)) <= max_bytes
+        except InfeasibleError:
+            return False
+
+    def affordable(self, axis: str, known: Mapping[str, int], max_bytes: int) -> tuple[Domain, int]:
+        """The domain of an axis, and how many of its values, from the smallest, can be afforded.
+
+        Bytes grow with every axis, so a bisection finds it. At least one: a definition whose
+        smallest workload is over the budget is refused elsewhere.
+        """
+        values = self.domain(axis, known)
+        low, high = 1, len(values)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.affords({**known, axis: values[middle - 1]}, max_bytes):
+                low = middle
+            else:
+                high = middle - 1
+        return values, low
+
+    def broken(
+        self, axes: Mapping[str, int], inputs: Mapping[str, Any] | None = None
+    ) -> str | None:
+        """The first constraint that a workload breaks; those of inputs too, where they are given."""
+        values = {**self.definition.const_axes, **axes, **(inputs or {})}
+        for constraint in self.constraints:
+            if constraint.tensors <= values.keys() and not constraint.holds(values):
+                return constraint.text
+        return None
+
+
+_plans: OrderedDict[int, Plan] = OrderedDict()
+
+
+def plan(definition: Definition) -> Plan:
+    """The plan of a definition; kept, since definitions don't change."""
+    kept = _plans.get(id(definition))
+    if kept is None or kept.definition is not definition:
+        kept = _plans[id(definition)] = _made(definition)
+        if len(_plans) > KEPT:
+            _plans.popitem(last=False)
+    return kept
+
+
+def smallest_axes(definition: Definition) -> dict[str, int]:
+    """The least value of every var axis. Raises InfeasibleError."""
+    return plan(definition).completed({})
+
+
+def in_domain(definition: Definition, axes: Mapping[str, int]) -> bool:
+    """Whether these are the var axes of a workload that may be drawn."""
+    return (
+        set(axes) == set(definition.var_axes)
+        and all(n in listed_domain(definition, axis) for axis, n in axes.items())
+        and plan(definition).broken(axes) is None
+    )
+
+
+def why_not_generated(definition: Definition) -> str | None:
+    """Why no workload of a definition can be made, or None where one can."""
+    return plan(definition).problem
+
+
+def _made(definition: Definition) -> Plan:
+    try:
+        made = _planned(definition)
+        made.completed({})
+        _refuse_impossible(made)
+    except (ConstraintError, InfeasibleError) as error:
+        return Plan(definition, problem=str(error))
+    return made
+
+
+def _refuse_impossible(made: Plan) -> None:
+    """Raise InfeasibleError for a listed workload that the definition's constraints rule out."""
+    section = made.definition.workloads
+    for what in ("examples", "bench") if section else ():
+        for axes in getattr(section, what):
+            broken = made.broken(made.completed(axes))
+            if broken is not None:
+                raise InfeasibleError(f"workloads.{what}: {axes} breaks {broken!r}")
+
+
+def _planned(definition: Definition) -> Plan:
+    given = [parse(text, definition) for text in definition.constraints]
+    totals = dict(total for c in given if (total := c.total_of()) is not None)
+    rules, notes = _rules(definition, totals)
+    implied = [
+        parse(text, definition)
+        for name, rule in rules.items()
+        if "kind" in rule
+        for text in KINDS[rule["kind"]].implies(definition.inputs[name], rule)
+    ]
+    constraints = (*given, *implied)
+    return Plan(
+        definition=definition,
+        constraints=constraints,
+        order=_axis_order(definition, constraints),
+        rules=rules,
+        fill=_fill_order(rules),
+        notes=tuple(notes),
+    )
+
+
+def _rules(
+    definition: Definition, totals: Mapping[str, str]
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    stated = definition.workloads.inputs if definition.workloads else {}
+    rules: dict[str, dict[str, Any]] = {}
+    notes = []
+    for name, spec in definition.inputs.items():
+        if (rule := stated.get(name)) is not None:
+            rules[name] = dict(rule.params) | (
+                {"value": rule.value} if rule.kind is None else {"kind": rule.kind}
+            )
+            continue
+        inferred = infer(Subject(name, spec, definition, totals))
+        if inferred is None:
+            what = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
+            raise ConstraintError(
+                f"input {name!r}: nothing says what this {what} means; "
+                "give it a rule under workloads.inputs"
+            )
+        rules[name], words = inferred
+        notes += [f"{name}: {words}"] if rules[name].get("kind") != "values" else []
+    for name, rule_of in rules.items():
+        _refuse_mistakes(name, rule_of, definition)
+        if rule_of.get("kind") == "indptr" and "at_least" in rule_of:
+            rule_of["at_least_total"] = rules[rule_of["at_least"]].get("total", 0)
+    return rules, notes
+
+
+def _refuse_mistakes(name: str, rule: Mapping[str, Any], definition: Definition) -> None:
+    """Raise ConstraintError for a rule that no generator understands."""
+    if "kind" not in rule:
+        return
+    kind, spec = KINDS.get(rule["kind"]), definition.inputs[name]
+    if kind is None:
+        known = ", ".join(KINDS)
+        raise ConstraintError(f"input {name!r}: no generator {rule['kind']!r} (there are: {known})")
+    if not dtype_matches(kind.dtypes, spec):
+        raise ConstraintError(f"input {name!r}: {rule['kind']} can't make {spec.dtype.value}")
+    for parameter in rule.keys() - {"kind", *kind.parameters, *LAYOUT_PARAMETERS}:
+        known = ", ".join(kind.parameters) or "none"
+        raise ConstraintError(
+            f"input {name!r}: {rule['kind']} has no parameter {parameter!r} (it has: {known})"
+        )
+    for parameter in kind.inputs:
+        if parameter in rule and rule[parameter] not in definition.inputs:
+            raise ConstraintError(f"input {name!r}: {parameter}: no input {rule[parameter]!r}")
+    for parameter in kind.numbers:
+        if isinstance(rule.get(parameter), str):
+            parse_expression(rule[parameter], definition)
+
+
+def _axis_order(definition: Definition, constraints: tuple[Constraint, ...]) -> tuple[str, ...]:
+    """Axes as the definition lists them, but each that equals something of others after those."""
+    waiting = list(definition.var_axes)
+    needs: dict[str, set[str]] = {axis: set() for axis in waiting}
+    for constraint in constraints:
+        derived = next((axis for axis in reversed(waiting) if constraint.equals(axis)), None)
+        if derived is not None and not constraint.tensors:
+            needs[derived] |= constraint.axes - {derived}
+    order: list[str] = []
+    while waiting:
+        ready = next((axis for axis in waiting if needs[axis] <= set(order)), waiting[0])
+        waiting.remove(ready)
+        order.append(ready)
+    return tuple(order)
+
+
+def _fill_order(rules: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    order: list[str] = []
+    waiting = list(rules)
+    while waiting:
+        ready = next((name for name in waiting if _references(rules[name]) <= set(order)), None)
+        if ready is None:
+            raise ConstraintError(f"inputs {', '.join(waiting)} refer to one another in a circle")
+        waiting.remove(ready)
+        order.append(ready)
+    return tuple(order)
+
+
+def _references(rule: Mapping[str, Any]) -> set[str]:
+    kind = KINDS.get(rule.get("kind", ""))
+    return {rule[parameter] for parameter in kind.inputs if parameter in rule} if kind else set()

@@ -1,0 +1,55 @@
+"""Inputs that were recorded: tensors in safetensors files beside a workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_fib.data import SafetensorsInput
+
+if TYPE_CHECKING:
+    import torch
+
+    from pytest_fib.data import Workload
+
+_LFS_POINTER = b"version https://git-lfs"
+
+
+class RecordedError(ValueError):
+    """A recorded tensor is not there, or is not what its definition says; the message names it."""
+
+
+def missing(workload: Workload, root: Path | None) -> str | None:
+    """Why a workload's tensors can't be read, or None; looks at the files' beginnings only."""
+    for name, given in workload.inputs.items():
+        if not isinstance(given, SafetensorsInput):
+            continue
+        path = _located(given, root)
+        if not path.is_file():
+            return f"input {name!r}: {path} does not exist"
+        with path.open("rb") as file:
+            if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+                return f"input {name!r}: {path} is a Git LFS pointer; fetch it with: git lfs pull"
+    return None
+
+
+def read_tensor(given: SafetensorsInput, root: Path | None, like: torch.Tensor) -> torch.Tensor:
+    """One tensor of a file, which is mapped and not read as a whole. Raises RecordedError."""
+    from safetensors import SafetensorError, safe_open
+
+    path = _located(given, root)
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            tensor: torch.Tensor = file.get_tensor(given.tensor_key)
+    except (OSError, SafetensorError) as error:
+        raise RecordedError(f"{path}: {given.tensor_key!r} can't be read: {error}") from None
+    for what in ("shape", "dtype"):
+        ours, theirs = getattr(like, what), getattr(tensor, what)
+        if ours != theirs:
+            raise RecordedError(f"{path}: {given.tensor_key!r} has {what} {theirs}, not {ours}")
+    return tensor
+
+
+def _located(given: SafetensorsInput, root: Path | None) -> Path:
+    path = Path(given.path)
+    return path if root is None or path.is_absolute() else root / path
