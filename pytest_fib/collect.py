@@ -13,9 +13,9 @@ from pytest_fib.options import SETTINGS
 from pytest_fib.report.failure import message_only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_fib.data import LoadedDefinition
+    from pytest_fib.data import LoadedDefinition, Workload
     from pytest_fib.implementations import Implementation
     from pytest_fib.items import KernelItem
 
@@ -32,22 +32,26 @@ class DefinitionFile(pytest.File):
         if self.path in known.errors and settings.may_want_definition(known.broken[self.path]):
             raise self.CollectError(self._relative(known.errors[self.path]))
         for loaded in known.definitions.get(self.path, ()):
-            name = loaded.definition.name
-            if settings.wants_definition(name):
-                for implementation in known.implementations_of(name):
-                    if settings.wants_implementation(implementation.name):
-                        yield from self._items(loaded, implementation)
+            if settings.wants_definition(loaded.definition.name):
+                yield from self._items(loaded, self._selected(loaded))
+
+    def _selected(self, loaded: LoadedDefinition) -> list[Implementation]:
+        settings = self.config.stash[SETTINGS]
+        known = session.catalogue(self.config).implementations_of(loaded.definition.name)
+        return [i for i in known if settings.wants_implementation(i.name)]
 
     def _items(
-        self, loaded: LoadedDefinition, implementation: Implementation
+        self, loaded: LoadedDefinition, implementations: Iterable[Implementation]
     ) -> Iterator[KernelItem]:
-        settings = self.config.stash[SETTINGS]
-        facts = {"loaded": loaded, "implementation": implementation}
-        yield CorrectnessItem.from_parent(self, label="correctness", **facts)
-        if settings.bench and implementation.problem is None:
+        timed: Mapping[str, Workload] = {}
+        if self.config.stash[SETTINGS].bench:
             from pytest_fib.workloads import bench_workloads
 
-            for size, workload in bench_workloads(loaded.definition).items():
+            timed = bench_workloads(loaded.definition)
+        for implementation in implementations:
+            facts = {"loaded": loaded, "implementation": implementation}
+            yield CorrectnessItem.from_parent(self, label="correctness", **facts)
+            for size, workload in timed.items() if implementation.problem is None else ():
                 label = f"bench-{size}"
                 yield BenchItem.from_parent(self, label=label, workload=workload, **facts)
 

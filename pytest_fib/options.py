@@ -83,12 +83,8 @@ class Settings:
             ("--fib-defs", self.definition_dirs if self.definition_dirs_given else ()),
             ("--fib-impls", self.implementation_dirs if self.implementation_dirs_given else ()),
         )
-        return tuple(
-            text
-            for option, folders in named
-            for folder in folders
-            for text in (option, self.shown(folder))
-        )
+        # One word each: pytest takes an existing path after a blank for one to find its rootdir by.
+        return tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
 
     def shown(self, path: Path) -> str:
         """A path as messages show it: relative to the rootdir where it lies inside."""

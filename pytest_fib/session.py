@@ -35,6 +35,7 @@ def join(config: pytest.Config, settings: Settings) -> None:
     Raises pytest.UsageError before any test runs.
     """
     if is_worker(config):
+        _narrow(config, settings)  # a worker reads the command line anew
         return
     if settings.device == "cuda" and _devices.count() == 0:
         raise pytest.UsageError(f"--fib-device cuda: {_devices.why_none()}")

@@ -361,3 +361,9 @@ def test_strays_are_not_warned_of_while_a_definition_file_is_broken(toys, scale_
     toys.run("--continue-on-collection-errors").assert_outcomes(
         passed=1, failed=1, errors=1, warnings=0
     )
+
+
+def test_a_selection_without_paths_collects_kernels_only_under_xdist_too(toys):
+    toys.write("test_unrelated.py", "def test_unrelated(): pass")
+    result = toys.run_apart("-n2", "-v", "--fib-definition=split", "-k", "pair")
+    result.assert_outcomes(passed=1)

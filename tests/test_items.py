@@ -59,7 +59,7 @@ def test_the_replay_command_names_the_directories_it_needs(toys):
     (toys.path / "kernel_impls").rename(toys.path / "impls")
     result = toys.run("--fib-defs", "defs", "--fib-impls", "impls", "-k", "swapped")
     command = shlex.split(failure(result, "split[swapped-correctness]").splitlines()[-1])
-    assert command[2:6] == ["--fib-defs", "defs", "--fib-impls", "impls"]
+    assert command[2:4] == ["--fib-defs=defs", "--fib-impls=impls"]
     toys.run(*command[1:]).assert_outcomes(failed=1)
 
 

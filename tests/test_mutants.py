@@ -97,7 +97,7 @@ def test_every_mutant_is_caught_and_told_in_words_that_say_why(run, op):
             rf"\n  implementation  {mutant}  tests/mutants/\w+/{mutant}\.py:\d+\n", rest
         )
         assert re.search(
-            rf"\nreplay:\n  pytest '.*{mutant}-correctness\]' --fib-defs .* --fib-workload '", rest
+            rf"\nreplay:\n  pytest '.*{mutant}-correctness\]' --fib-defs=.* --fib-workload '", rest
         )
     statuses = {f"{t['definition']}[{t['solution']}": t["evaluation"]["status"] for t in traces}
     assert statuses == {name: first.partition(":")[0] for name, (first, _) in expected.items()}
