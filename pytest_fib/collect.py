@@ -8,14 +8,16 @@ import pytest
 
 from pytest_fib import session
 from pytest_fib._warnings import FibWarning
-from pytest_fib.items import BenchItem, CorrectnessItem
+from pytest_fib.data import DataError
+from pytest_fib.items import BenchItem, CorrectnessItem, WorkloadItem
 from pytest_fib.options import SETTINGS
+from pytest_fib.recorded import Recorded, recorded_workloads
 from pytest_fib.report.failure import message_only
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pytest_fib.data import LoadedDefinition, Workload
+    from pytest_fib.data import LoadedDefinition
     from pytest_fib.implementations import Implementation
     from pytest_fib.items import KernelItem
 
@@ -43,17 +45,32 @@ class DefinitionFile(pytest.File):
     def _items(
         self, loaded: LoadedDefinition, implementations: Iterable[Implementation]
     ) -> Iterator[KernelItem]:
-        timed: Mapping[str, Workload] = {}
-        if self.config.stash[SETTINGS].bench:
-            from pytest_fib.workloads import bench_workloads
-
-            timed = bench_workloads(loaded.definition)
+        recorded = self._recorded(loaded)
+        timed = self._timed(loaded, recorded) if self.config.stash[SETTINGS].bench else {}
         for implementation in implementations:
             facts = {"loaded": loaded, "implementation": implementation}
             yield CorrectnessItem.from_parent(self, label="correctness", **facts)
-            for size, workload in timed.items() if implementation.problem is None else ():
-                label = f"bench-{size}"
-                yield BenchItem.from_parent(self, label=label, workload=workload, **facts)
+            if implementation.problem is not None:
+                continue
+            for uuid, case in recorded.items():
+                yield WorkloadItem.from_parent(self, label=f"workload-{uuid}", case=case, **facts)
+            for size, case in timed.items():
+                yield BenchItem.from_parent(self, label=f"bench-{size}", case=case, **facts)
+
+    def _recorded(self, loaded: LoadedDefinition) -> dict[str, Recorded]:
+        try:
+            return recorded_workloads(loaded, self.config.stash[SETTINGS].datasets)
+        except DataError as error:
+            raise self.CollectError(self._relative(str(error))) from None
+
+    def _timed(
+        self, loaded: LoadedDefinition, recorded: Mapping[str, Recorded]
+    ) -> dict[str, Recorded]:
+        """What the definition lists, or a ladder of sizes; and what was recorded."""
+        from pytest_fib.workloads import bench_workloads
+
+        listed = bench_workloads(loaded.definition).items()
+        return {size: Recorded(work, self.path.parent) for size, work in listed} | dict(recorded)
 
     def repr_failure(  # type: ignore[override]  # as that of pytest.Collector
         self, excinfo: pytest.ExceptionInfo[BaseException]

@@ -16,9 +16,11 @@ from pytest_fib import _kept, session
 from pytest_fib.build import why_no_builder
 from pytest_fib.data import EvaluationStatus, Trace
 from pytest_fib.options import SETTINGS
+from pytest_fib.recorded import keep
 from pytest_fib.report.failure import (
     describe_definition_error,
     describe_evaluation,
+    has_recorded_tensors,
     message_only,
     replay_command,
     shown_size,
@@ -26,8 +28,9 @@ from pytest_fib.report.failure import (
 )
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
-    complete,
+    example_workloads,
     in_domain,
+    missing,
     read_workload,
     smallest_axes,
     why_not_generated,
@@ -37,10 +40,12 @@ from pytest_fib.workloads import (
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from pytest_fib.data import Definition, Evaluation, LoadedDefinition, Workload
     from pytest_fib.engine import DefinitionError
     from pytest_fib.implementations import Implementation
+    from pytest_fib.recorded import Recorded
     from pytest_fib.workloads.search import Origin
 
 
@@ -109,9 +114,13 @@ class KernelItem(pytest.Item):
         return (
             why_no_builder(self.implementation.language)
             or _missing_dependency(self.implementation)
-            or why_not_generated(self.definition)
+            or self.why_no_inputs()
             or _wrong_device(self.implementation, session.device(self.config))
         )
+
+    def why_no_inputs(self) -> str | None:
+        """Why inputs can't be had, or None."""
+        return why_not_generated(self.definition)
 
     def skip_if_unable(self) -> None:
         """Mark this as skipped where it can't run here."""
@@ -135,7 +144,9 @@ class KernelItem(pytest.Item):
             return super().repr_failure(excinfo, style=style)
         return message_only(excinfo)
 
-    def evaluate(self, workload: Workload, *, timing: bool = False) -> Evaluation:
+    def evaluate(
+        self, workload: Workload, *, timing: bool = False, root: Path | None = None
+    ) -> Evaluation:
         """The outcome of the implementation on a workload. Raises DefinitionError."""
         from pytest_fib.engine import EvaluationRequest, evaluate
 
@@ -147,6 +158,7 @@ class KernelItem(pytest.Item):
             directory=None if directory is None else str(directory),
             timing=timing,
             timeout=self.config.stash[SETTINGS].timeout,
+            root=None if root is None else str(root),
         )
         return evaluate(request, session.judge(self.config))
 
@@ -186,8 +198,10 @@ class KernelItem(pytest.Item):
         self, workload: Workload, outcome: Evaluation | DefinitionError, origin: Origin | None
     ) -> NoReturn:
         """Raise the KernelFailure that explains an outcome."""
-        # Every kind of failure is replayed by the correctness item, which takes --fib-workload.
-        node_id = self.nodeid.removesuffix(f"-{self.label}]") + "-correctness]"
+        # What follows from a seed is replayed by the correctness item, which takes --fib-workload.
+        node_id = self.nodeid
+        if not has_recorded_tensors(workload):
+            node_id = node_id.removesuffix(f"-{self.label}]") + "-correctness]"
         replay = replay_command(node_id, workload, self.config.stash[SETTINGS].replay_options)
         if isinstance(outcome, Exception):
             place = f"{self._relative(str(self.path))}:{self.loaded.line}"
@@ -267,6 +281,8 @@ class CorrectnessItem(KernelItem):
             max_bytes=self.max_bytes(),
         )
         _kept.save(self, workload_json(found.workload) if found.origin else None)
+        if found.origin and settings.keep_failures:
+            keep(found.workload, self.loaded, settings.datasets)
         self.conclude(found.workload, found.outcome, found.origin)
 
     def _outcome(self, workload: Workload) -> Evaluation | DefinitionError:
@@ -278,8 +294,7 @@ class CorrectnessItem(KernelItem):
             return error
 
     def _examples(self) -> list[Workload]:
-        listed = self.definition.workloads.examples if self.definition.workloads else []
-        return [complete(self.definition, axes) for axes in listed]
+        return example_workloads(self.definition)
 
     def _kept(self) -> list[Workload]:
         """The workload on which this failed last; none where the definition has moved on."""
@@ -293,32 +308,52 @@ class CorrectnessItem(KernelItem):
         return [workload for workload in workloads if self.over_budget(workload.axes) is None]
 
 
-class BenchItem(KernelItem):
+class WorkloadItem(KernelItem):
+    """Tests one recorded workload."""
+
+    kind = "workload"
+    timing = False
+
+    def __init__(self, *, case: Recorded, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.case = case
+
+    def why_no_inputs(self) -> str | None:
+        """What can't be read of the workload, or made where it does not say."""
+        workload = self.case.workload
+        if reason := missing(workload, self.case.root):
+            return self._relative(reason)
+        return why_not_generated(self.definition, workload)
+
+    def skip_reason(self) -> str | None:
+        """Besides the general reasons: a workload over the budget."""
+        return super().skip_reason() or self.over_budget(self.case.workload.axes)
+
+    def check(self) -> None:
+        """Evaluate."""
+        from pytest_fib.engine import DefinitionError
+
+        workload = self.case.workload
+        try:
+            outcome: Evaluation | DefinitionError = self.evaluate(
+                workload, timing=self.timing, root=self.case.root
+            )
+        except DefinitionError as error:
+            outcome = error
+        self.conclude(workload, outcome, "recorded" if self.kind == "workload" else None)
+
+
+class BenchItem(WorkloadItem):
     """Checks one workload, then times it."""
 
     kind = "bench"
-
-    def __init__(self, *, workload: Workload, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.workload = workload
+    timing = True
 
     def skip_reason(self) -> str | None:
-        """Besides the general reasons: what can't be timed, or does not fit."""
-        if reason := super().skip_reason():
-            return reason
+        """Besides the general reasons: what can't be timed."""
         if self.implementation.language == "triton" and session.device(self.config) == "cpu":
             return "Triton's interpreter on the CPU can't be timed meaningfully"
-        return self.over_budget(self.workload.axes)
-
-    def check(self) -> None:
-        """Evaluate with timing."""
-        from pytest_fib.engine import DefinitionError
-
-        try:
-            outcome: Evaluation | DefinitionError = self.evaluate(self.workload, timing=True)
-        except DefinitionError as error:
-            outcome = error
-        self.conclude(self.workload, outcome)
+        return super().skip_reason()
 
 
 def _failed(outcome: Evaluation | DefinitionError) -> bool:

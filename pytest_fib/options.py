@@ -35,6 +35,8 @@ class Settings:
     definition_dirs_given: bool
     implementation_dirs: tuple[Path, ...]
     implementation_dirs_given: bool
+    datasets: tuple[Path, ...]
+    keep_failures: bool
     traces: Path
     traces_given: bool
     device: str
@@ -48,8 +50,8 @@ class Settings:
     @property
     def active(self) -> bool:
         """Whether there is anything here for this plugin to do."""
-        asked = self.selective or self.definition_dirs_given
-        return asked or any(folder.is_dir() for folder in self.definition_dirs)
+        asked = self.selective or self.definition_dirs_given or self.datasets
+        return bool(asked) or any(folder.is_dir() for folder in self.definition_dirs)
 
     @property
     def selective(self) -> bool:
@@ -57,8 +59,14 @@ class Settings:
         return bool(self.definitions or self.implementations)
 
     def is_definition_file(self, path: Path) -> bool:
-        """Whether the file is YAML under a definition directory."""
+        """Whether the file is YAML under a definition directory, or JSON under a dataset's."""
+        if path.suffix == ".json":
+            return _under(path, self.dataset_dirs("definitions"))
         return path.suffix in (".yaml", ".yml") and _under(path, self.definition_dirs)
+
+    def dataset_dirs(self, kind: str) -> tuple[Path, ...]:
+        """The ``definitions`` or ``solutions`` of every dataset."""
+        return tuple(dataset / kind for dataset in self.datasets)
 
     def is_implementation_file(self, path: Path) -> bool:
         """Whether the file is under an implementation directory."""
@@ -82,6 +90,7 @@ class Settings:
         named = (
             ("--fib-defs", self.definition_dirs if self.definition_dirs_given else ()),
             ("--fib-impls", self.implementation_dirs if self.implementation_dirs_given else ()),
+            ("--fib-dataset", self.datasets),
         )
         # One word each: pytest takes an existing path after a blank for one to find its rootdir by.
         return tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
@@ -120,6 +129,17 @@ def declare(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="where implementations are; repeatable, replaces fib_impls",
         **many,
+    )
+    group.addoption(
+        "--fib-dataset",
+        metavar="DIR",
+        help="also test a FlashInfer Trace dataset (definitions, solutions, workloads); repeatable",
+        **many,
+    )
+    group.addoption(
+        "--fib-keep-failures",
+        action="store_true",
+        help="record failing workloads beside their definition; they are tested from then on",
     )
     group.addoption(
         "--fib-traces", metavar="FILE", help=f"where trace records go (default: {DEFAULT_TRACES})"
@@ -188,6 +208,8 @@ def read(config: pytest.Config) -> Settings:
         definition_dirs_given=bool(option.fib_defs),
         implementation_dirs=_directories(config, option.fib_impls, "fib_impls"),
         implementation_dirs_given=bool(option.fib_impls),
+        datasets=tuple(_absolute(start, text) for text in option.fib_dataset),
+        keep_failures=option.fib_keep_failures,
         traces=_absolute(start, option.fib_traces or DEFAULT_TRACES),
         traces_given=option.fib_traces is not None,
         device=option.fib_device,

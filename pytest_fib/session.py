@@ -8,6 +8,7 @@ import sys
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,6 @@ from pytest_fib.options import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from pytest_fib.engine import Judge
     from pytest_fib.options import Settings
@@ -59,8 +59,10 @@ def catalogue(config: pytest.Config) -> Catalogue:
     if _CATALOGUE not in config.stash:
         settings = config.stash[SETTINGS]
         loaded = load_catalogue(
-            list(_definition_files(settings.definition_dirs)),
-            find_implementations(settings.implementation_dirs),
+            list(_definition_files(settings)),
+            find_implementations(
+                (*settings.implementation_dirs, *settings.dataset_dirs("solutions"))
+            ),
         )
         config.stash[_CATALOGUE] = loaded
     return config.stash[_CATALOGUE]
@@ -100,16 +102,23 @@ def device(config: pytest.Config) -> str:
 
 
 def _narrow(config: pytest.Config, settings: Settings) -> None:
-    """With no path on the command line, a selection of kernels collects kernels only."""
-    by_path = config.args_source is pytest.Config.ArgsSource.ARGS
-    if by_path or not (settings.selective or settings.definition_dirs_given):
+    """With no path on the command line, a selection of kernels collects kernels only.
+
+    Datasets are collected besides, wherever they are.
+    """
+    datasets = [str(folder) for folder in settings.dataset_dirs("definitions")]
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        config.args += [d for d in datasets if not any(a.startswith(d) for a in config.args)]
+        return
+    if not (settings.selective or settings.definition_dirs_given):
+        config.args += datasets
         return
     existing = [str(folder) for folder in settings.definition_dirs if folder.is_dir()]
-    if not existing:
+    if not existing and not datasets:
         tried = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
         where = "set fib_defs in the ini file or give --fib-defs DIR"
         raise pytest.UsageError(f"no definition directory: {tried} does not exist; {where}")
-    config.args[:] = existing
+    config.args[:] = existing + datasets
 
 
 def _refuse_bad_paths(settings: Settings) -> None:
@@ -117,6 +126,7 @@ def _refuse_bad_paths(settings: Settings) -> None:
     for option, given, folders in (
         ("--fib-defs", settings.definition_dirs_given, settings.definition_dirs),
         ("--fib-impls", settings.implementation_dirs_given, settings.implementation_dirs),
+        ("--fib-dataset", bool(settings.datasets), settings.dataset_dirs("definitions")),
     ):
         for folder in folders if given else ():
             if not folder.is_dir():
@@ -163,13 +173,12 @@ def _shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
 
 
-def _definition_files(directories: Sequence[Path]) -> Iterator[Path]:
-    for directory in directories:
+def _definition_files(settings: Settings) -> Iterator[Path]:
+    for directory in (*settings.definition_dirs, *settings.dataset_dirs("definitions")):
         for folder, subfolders, names in os.walk(directory):
             subfolders.sort()
-            for name in sorted(names):
-                if name.endswith((".yaml", ".yml")):
-                    yield type(directory)(folder, name)
+            paths = (Path(folder, name) for name in sorted(names))
+            yield from filter(settings.is_definition_file, paths)
 
 
 def _announce(config: pytest.Config, message: str) -> None:

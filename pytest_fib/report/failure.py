@@ -20,7 +20,11 @@ _NOTES = {
     "shrunk": "  (the smallest that fails)",
     "kept": "  (failed before, so it was tried first)",
     "listed": "  (listed in the definition)",
+    "recorded": "  (recorded)",
 }
+
+#: How the regimes of a workload are said.
+_REGIMES = {"values": "{} values", "lengths": "lengths {}", "layout": "layout {}"}
 
 
 def describe_evaluation(
@@ -58,9 +62,19 @@ def describe_definition_error(
 
 
 def replay_command(node_id: str, workload: Workload, options: Sequence[str]) -> str:
-    """The shell command that tests just this workload."""
-    arguments = ["pytest", node_id, *options, "--fib-workload", workload_json(workload)]
+    """The shell command that tests just this workload.
+
+    ``node_id`` is the correctness item's, or that of a workload with recorded tensors.
+    """
+    arguments = ["pytest", node_id, *options]
+    if not has_recorded_tensors(workload):
+        arguments += ["--fib-workload", workload_json(workload)]
     return " ".join(shlex.quote(argument) for argument in arguments)
+
+
+def has_recorded_tensors(workload: Workload) -> bool:
+    """Whether a workload is more than what follows from its axes, regime and seed."""
+    return any(given.type == "safetensors" for given in workload.inputs.values())
 
 
 def workload_json(workload: Workload) -> str:
@@ -81,11 +95,12 @@ def shown_size(size: int) -> str:
 
 def _facts(blamed: str, place: str, workload: Workload, origin: Origin | None) -> list[str]:
     axes = ", ".join(f"{axis}={n}" for axis, n in workload.axes.items()) or "no var axes"
-    values = workload.regime.get("values", "normal")
+    regime = {"values": "normal"} | workload.regime
+    kinds = ", ".join(_REGIMES[what].format(name) for what, name in regime.items())
     note = _NOTES[origin] if origin else ""
     return [
         f"  {blamed:<16}{place}",
-        f"  workload        {axes}; {values} values, seed {workload.seed}{note}",
+        f"  workload        {axes}; {kinds}, seed {workload.seed}{note}",
     ]
 
 

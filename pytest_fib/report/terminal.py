@@ -30,7 +30,23 @@ def header(config: pytest.Config, settings: Settings) -> list[str]:
 
     folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
     places = f"definitions in {folders}, traces to {settings.shown(settings.traces)}"
-    return [f"fib: device {session.device(config)}, {places}"]
+    lines = [f"fib: device {session.device(config)}, {places}"]
+    return lines + (_inferred(config, settings) if config.get_verbosity() > 0 else [])
+
+
+def _inferred(config: pytest.Config, settings: Settings) -> list[str]:
+    """What the definitions leave unsaid about their inputs, and what is made of that."""
+    from pytest_fib import session
+    from pytest_fib.workloads import plan
+
+    lines = []
+    for loaded in session.catalogue(config).definitions.values():
+        for definition in (entry.definition for entry in loaded):
+            if settings.wants_definition(definition.name):
+                made = plan(definition)
+                said = [*made.notes, *made.unmade.values()] if not made.problem else [made.problem]
+                lines += [f"fib: {definition.name}: {sentence}" for sentence in said]
+    return lines
 
 
 def write_tables(terminal: pytest.TerminalReporter, rows: Iterable[Row]) -> None:

@@ -38,9 +38,11 @@ class Domain:
         return self.values[index] if self.values is not None else self.low + index * self.step
 
     def narrowed(self, low: int, high: int, step: int) -> Domain:
-        """What is left of this between two more bounds and in multiples of ``step``; maybe nothing."""
+        """What is left of this between two more bounds, in multiples of ``step``; maybe nothing."""
         if self.values is not None:
-            return Domain(values=tuple(v for v in self.values if low <= v <= high and v % step == 0))
+            return Domain(
+                values=tuple(v for v in self.values if low <= v <= high and v % step == 0)
+            )
         both = lcm(self.step, step)
         return Domain(-(-max(self.low, low) // both) * both, min(self.high, high), both)
 

@@ -183,19 +183,22 @@ def _unsupported(tree: ast.expr) -> str | None:
     """The first part of an expression that is not on the lists."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            method = isinstance(node.func, ast.Attribute)
-            name = getattr(node.func, "attr" if method else "id", "?")
-            if name not in (_METHODS if method else _FUNCTIONS) or node.keywords:
-                return f"{name}(...)"
+            known = node.keywords == [] and _is_known_call(node.func)
         elif isinstance(node, ast.Attribute):
-            if node.attr not in _METHODS | {"shape"}:
-                return f".{node.attr}"
+            known = node.attr in _METHODS | {"shape"}
         elif isinstance(node, ast.Constant):
-            if not isinstance(node.value, (int, float)):
-                return repr(node.value)
-        elif not isinstance(node, _SUPPORTED):
+            known = isinstance(node.value, (int, float))
+        else:
+            known = isinstance(node, _SUPPORTED)
+        if not known:
             return repr(ast.unparse(node))
     return None
+
+
+def _is_known_call(function: ast.expr) -> bool:
+    if isinstance(function, ast.Attribute):
+        return function.attr in _METHODS
+    return isinstance(function, ast.Name) and function.id in _FUNCTIONS
 
 
 class _ShapesAsAxes(ast.NodeTransformer):
@@ -204,7 +207,7 @@ class _ShapesAsAxes(ast.NodeTransformer):
     def __init__(self, definition: Definition) -> None:
         self._inputs = definition.inputs
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
         of = node.value
         if not (isinstance(of, ast.Attribute) and of.attr == "shape"):

@@ -41,7 +41,6 @@ def fill_inputs(
     ``root`` is what paths in the workload are relative to. Raises RecordedError for their files,
     and BrokenConstraintError where the result breaks a constraint.
     """
-    axes = definition.axis_values(workload.axes)
     for name in plan(definition).fill:
         if name not in tensors:
             continue
@@ -50,7 +49,7 @@ def fill_inputs(
             tensors[name].copy_(read_tensor(given, root, tensors[name]))
         else:
             with filled(tensors[name]) as compact:
-                _fill(compact, name, definition, workload, axes, tensors)
+                _fill(compact, name, definition, workload, tensors)
     _refuse_broken(definition, workload, tensors)
 
 
@@ -59,7 +58,6 @@ def _fill(
     name: str,
     definition: Definition,
     workload: Workload,
-    axes: Mapping[str, int],
     made: Mapping[str, torch.Tensor],
 ) -> None:
     import torch
@@ -72,7 +70,7 @@ def _fill(
     making = Making(
         inputs=made,
         params=rule,
-        numbers=_numbers(rule, definition, axes),
+        numbers=_numbers(rule, definition, workload),
         regime=workload.regime,
         host=torch.Generator().manual_seed(seed),
         generator=torch.Generator(tensor.device).manual_seed(seed),
@@ -85,9 +83,7 @@ def _refuse_broken(
 ) -> None:
     """Check every constraint on the finished workload, whatever was done to meet it."""
     scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
-    broken = plan(definition).broken(
-        definition.axis_values(workload.axes), {**scalars, **tensors}
-    )
+    broken = plan(definition).broken(definition.axis_values(workload.axes), {**scalars, **tensors})
     if broken is not None:
         made = f"a workload of {definition.name} was made that breaks {broken!r}"
         raise BrokenConstraintError(f"{made}: axes {workload.axes}, seed {workload.seed}")
@@ -110,7 +106,7 @@ def _scalar(definition: Definition, name: str, workload: Workload) -> Scalar:
     if "value" in rule:
         value: Scalar = rule["value"]
         return value
-    numbers = _numbers(rule, definition, definition.axis_values(workload.axes))
+    numbers = _numbers(rule, definition, workload)
     source = random.Random(_seed(workload.seed, name))
     if rule["kind"] == "boolean":
         return source.random() < numbers.get("p", 0.5)
@@ -121,9 +117,10 @@ def _scalar(definition: Definition, name: str, workload: Workload) -> Scalar:
 
 
 def _numbers(
-    rule: Mapping[str, Any], definition: Definition, axes: Mapping[str, int]
+    rule: Mapping[str, Any], definition: Definition, workload: Workload
 ) -> dict[str, float]:
     """The parameters that are numbers; expressions of axes are computed."""
+    axes = definition.axis_values(workload.axes)
     return {
         name: parse_expression(value, definition)(axes) if isinstance(value, str) else value
         for name in KINDS[rule["kind"]].numbers

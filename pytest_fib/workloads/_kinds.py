@@ -164,7 +164,7 @@ def _fp8_pages(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _cos_sin_cache(tensor: torch.Tensor, making: Making) -> None:
-    """Rows of [cos, sin] of the rotary angles, with ``base`` (10000) as in RoPE (Su et al. 2021)."""
+    """Rows of [cos, sin] of rotary angles, with ``base`` (10000) as in RoPE (Su et al. 2021)."""
     import torch
 
     positions, dim = tensor.shape
@@ -244,11 +244,10 @@ def _row(n: int, below: int, host: torch.Generator, *, unique: bool) -> torch.Te
         row = torch.zeros(n, dtype=torch.long)
         row[: min(n, below)] = torch.randperm(below, generator=host)[:n]
         return row
-    drawn = torch.randint(0, below, (n,), generator=host).unique()
+    drawn: set[int] = set()
     while len(drawn) < n:  # few of many: what came twice is drawn again
-        more = torch.randint(0, below, (n - len(drawn),), generator=host)
-        drawn = torch.cat((drawn, more)).unique()
-    return drawn[torch.randperm(n, generator=host)]
+        drawn.update(torch.randint(0, below, (n - len(drawn),), generator=host).tolist())
+    return torch.tensor(sorted(drawn))[torch.randperm(n, generator=host)]
 
 
 def _permutation(tensor: torch.Tensor, making: Making) -> None:

@@ -75,7 +75,7 @@ def _ordered(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
 
 
 def _torch_shape(spec: TensorSpec, axes: Mapping[str, int], packed: str | None) -> tuple[int, ...]:
-    """The shape in torch's elements: two fp4 values share one, along ``packed`` or the last axis."""
+    """The shape in torch's elements: two fp4 values share one, along ``packed`` or the last."""
     shape = list(spec.shape_at(axes))
     if spec.dtype.value.startswith("float4") and shape:
         dim = (spec.shape or ()).index(packed) if packed else len(shape) - 1

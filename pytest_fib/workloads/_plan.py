@@ -10,12 +10,12 @@ from pytest_fib.workloads._axes import Domain, listed_domain
 from pytest_fib.workloads._budget import workload_bytes
 from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse, parse_expression
 from pytest_fib.workloads._inference import Subject, dtype_matches, infer
-from pytest_fib.workloads._kinds import KINDS
+from pytest_fib.workloads._kinds import KINDS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_fib.data import Definition
+    from pytest_fib.data import Definition, Workload
 
 #: How many plans are kept; making one takes about a millisecond.
 KEPT = 256
@@ -33,8 +33,8 @@ class Plan:
 
     ``order`` has the var axes so that those that follow from others come after them; ``rules``, for
     each input, ``{"value": x}`` or ``{"kind": ..., parameters}``; ``fill``, the inputs so that each
-    comes after those it refers to. ``notes`` say what was inferred; ``problem``, why no workload
-    can be made.
+    comes after those it refers to. ``notes`` say what was inferred; ``unmade``, which inputs no
+    rule speaks of; ``problem``, why no workload can be made at all.
     """
 
     definition: Definition
@@ -43,6 +43,7 @@ class Plan:
     rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     fill: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unmade: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
 
     def domain(self, axis: str, known: Mapping[str, int]) -> Domain:
@@ -94,7 +95,7 @@ class Plan:
     def broken(
         self, axes: Mapping[str, int], inputs: Mapping[str, Any] | None = None
     ) -> str | None:
-        """The first constraint that a workload breaks; those of inputs too, where they are given."""
+        """The first constraint that a workload breaks; those of inputs too, where given."""
         values = {**self.definition.const_axes, **axes, **(inputs or {})}
         for constraint in self.constraints:
             if constraint.tensors <= values.keys() and not constraint.holds(values):
@@ -129,9 +130,15 @@ def in_domain(definition: Definition, axes: Mapping[str, int]) -> bool:
     )
 
 
-def why_not_generated(definition: Definition) -> str | None:
-    """Why no workload of a definition can be made, or None where one can."""
-    return plan(definition).problem
+def why_not_generated(definition: Definition, workload: Workload | None = None) -> str | None:
+    """Why workloads of a definition can't be made, or None where they can.
+
+    Of one ``workload``, only what it does not bring along has to be made.
+    """
+    made = plan(definition)
+    brought = {n for n, v in workload.inputs.items() if v.type != "random"} if workload else set()
+    lacking = (reason for name, reason in made.unmade.items() if name not in brought)
+    return made.problem or next(lacking, None)
 
 
 def _made(definition: Definition) -> Plan:
@@ -157,7 +164,7 @@ def _refuse_impossible(made: Plan) -> None:
 def _planned(definition: Definition) -> Plan:
     given = [parse(text, definition) for text in definition.constraints]
     totals = dict(total for c in given if (total := c.total_of()) is not None)
-    rules, notes = _rules(definition, totals)
+    rules, notes, unmade = _rules(definition, totals)
     implied = [
         parse(text, definition)
         for name, rule in rules.items()
@@ -172,15 +179,16 @@ def _planned(definition: Definition) -> Plan:
         rules=rules,
         fill=_fill_order(rules),
         notes=tuple(notes),
+        unmade=unmade,
     )
 
 
 def _rules(
     definition: Definition, totals: Mapping[str, str]
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
+) -> tuple[dict[str, dict[str, Any]], list[str], dict[str, str]]:
     stated = definition.workloads.inputs if definition.workloads else {}
     rules: dict[str, dict[str, Any]] = {}
-    notes = []
+    notes, unmade = [], {}
     for name, spec in definition.inputs.items():
         if (rule := stated.get(name)) is not None:
             rules[name] = dict(rule.params) | (
@@ -190,40 +198,47 @@ def _rules(
         inferred = infer(Subject(name, spec, definition, totals))
         if inferred is None:
             what = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
-            raise ConstraintError(
+            unmade[name] = (
                 f"input {name!r}: nothing says what this {what} means; "
                 "give it a rule under workloads.inputs"
             )
+            rules[name] = {"value": 0}
+            continue
         rules[name], words = inferred
         notes += [f"{name}: {words}"] if rules[name].get("kind") != "values" else []
     for name, rule_of in rules.items():
         _refuse_mistakes(name, rule_of, definition)
         if rule_of.get("kind") == "indptr" and "at_least" in rule_of:
             rule_of["at_least_total"] = rules[rule_of["at_least"]].get("total", 0)
-    return rules, notes
+    return rules, notes, unmade
 
 
 def _refuse_mistakes(name: str, rule: Mapping[str, Any], definition: Definition) -> None:
     """Raise ConstraintError for a rule that no generator understands."""
     if "kind" not in rule:
         return
-    kind, spec = KINDS.get(rule["kind"]), definition.inputs[name]
+    kind = KINDS.get(rule["kind"])
     if kind is None:
         known = ", ".join(KINDS)
         raise ConstraintError(f"input {name!r}: no generator {rule['kind']!r} (there are: {known})")
-    if not dtype_matches(kind.dtypes, spec):
-        raise ConstraintError(f"input {name!r}: {rule['kind']} can't make {spec.dtype.value}")
-    for parameter in rule.keys() - {"kind", *kind.parameters, *LAYOUT_PARAMETERS}:
+    if not dtype_matches(kind.dtypes, definition.inputs[name]):
+        dtype = definition.inputs[name].dtype.value
+        raise ConstraintError(f"input {name!r}: {rule['kind']} can't make {dtype}")
+    for parameter, value in rule.items():
+        problem = _mistake(parameter, value, kind, definition)
+        if problem is not None:
+            raise ConstraintError(f"input {name!r}: {rule['kind']}: {problem}")
+
+
+def _mistake(parameter: str, value: Any, kind: Kind, definition: Definition) -> str | None:
+    if parameter not in ("kind", *kind.parameters, *LAYOUT_PARAMETERS):
         known = ", ".join(kind.parameters) or "none"
-        raise ConstraintError(
-            f"input {name!r}: {rule['kind']} has no parameter {parameter!r} (it has: {known})"
-        )
-    for parameter in kind.inputs:
-        if parameter in rule and rule[parameter] not in definition.inputs:
-            raise ConstraintError(f"input {name!r}: {parameter}: no input {rule[parameter]!r}")
-    for parameter in kind.numbers:
-        if isinstance(rule.get(parameter), str):
-            parse_expression(rule[parameter], definition)
+        return f"no parameter {parameter!r} (it has: {known})"
+    if parameter in kind.inputs and value not in definition.inputs:
+        return f"{parameter}: no input {value!r}"
+    if parameter in kind.numbers and isinstance(value, str):
+        parse_expression(value, definition)
+    return None
 
 
 def _axis_order(definition: Definition, constraints: tuple[Constraint, ...]) -> tuple[str, ...]:

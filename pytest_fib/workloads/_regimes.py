@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_fib.workloads._lengths import LENGTHS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from pytest_fib.data import Definition
@@ -122,7 +123,7 @@ REGIMES = {"values": tuple(VALUES), "lengths": tuple(LENGTHS), "layout": LAYOUTS
 
 
 def regimes(definition: Definition) -> dict[str, list[str]]:
-    """What may be drawn of each regime, plainest first; regimes that change nothing are left out."""
+    """What may be drawn of each regime, plainest first; those that change nothing are left out."""
     from pytest_fib.workloads._plan import plan
 
     section = definition.workloads

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
 
 Outcome = TypeVar("Outcome")
-Origin: TypeAlias = Literal["kept", "listed", "shrunk"]
+Origin: TypeAlias = Literal["kept", "listed", "shrunk", "recorded"]
 
 
 @dataclass(frozen=True)

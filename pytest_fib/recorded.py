@@ -1,0 +1,106 @@
+"""Workloads that were recorded: captured somewhere, or failures that were kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from pytest_fib.data import RandomInput, SafetensorsInput, Trace, Workload, read_traces
+from pytest_fib.workloads import layouts, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pytest_fib.data import Definition, LoadedDefinition
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A workload from a file; ``root`` is what its tensors' paths are relative to."""
+
+    workload: Workload
+    root: Path
+
+
+def recorded_workloads(loaded: LoadedDefinition, datasets: Sequence[Path]) -> dict[str, Recorded]:
+    """The recorded workloads of a definition, by the shortest distinct beginning of their uuid.
+
+    They lie in ``<name>.workloads.jsonl`` beside a YAML file, and in a dataset where its layout has
+    them. Raises DataError for a file that can't be read.
+    """
+    path, root = workloads_file(loaded, datasets)
+    if not path.is_file():
+        return {}
+    named = (t.workload for t in read_traces(path) if t.definition == loaded.definition.name)
+    found = {workload.uuid: Recorded(workload, root) for workload in named}
+    length = _distinct_length(found)
+    return {uuid[:length]: recorded for uuid, recorded in found.items()}
+
+
+def workloads_file(loaded: LoadedDefinition, datasets: Sequence[Path]) -> tuple[Path, Path]:
+    """Where a definition's workloads are recorded, and what paths in there are relative to."""
+    name = loaded.definition.name
+    for dataset in datasets:
+        if loaded.path.is_relative_to(dataset):
+            return dataset / "workloads" / loaded.definition.op_type / f"{name}.jsonl", dataset
+    return loaded.path.with_name(f"{name}.workloads.jsonl"), loaded.path.parent
+
+
+def keep(workload: Workload, loaded: LoadedDefinition, datasets: Sequence[Path]) -> Path | None:
+    """Record a failing workload, unless it is; the file that it was added to.
+
+    Tensors whose values mean something (offsets, indices, lengths) are stored with it: other tools
+    would draw them at random, and a later version of the generators may draw others.
+    """
+    path, root = workloads_file(loaded, datasets)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        known = {t.workload.uuid for t in read_traces(path)} if path.is_file() else set()
+        stored = _with_tensors(workload, loaded.definition, path.with_suffix(""), root)
+        if stored.uuid in known:
+            return None
+        with path.open("a", encoding="utf-8") as file:
+            file.write(Trace(definition=loaded.definition.name, workload=stored).to_json_line())
+            file.write("\n")
+    return path
+
+
+def _with_tensors(workload: Workload, definition: Definition, folder: Path, root: Path) -> Workload:
+    meaningful = [
+        name
+        for name, given in workload.inputs.items()
+        if isinstance(given, RandomInput)
+        and not definition.inputs[name].dtype.is_floating
+        and "value" not in plan(definition).rules[name]
+    ]
+    if not meaningful:
+        return workload
+    file = folder / f"{workload.uuid}.safetensors"
+    _store(file, workload, definition, meaningful)
+    path = str(file.relative_to(root))
+    stored = {name: SafetensorsInput(path=path, tensor_key=name) for name in meaningful}
+    return workload.model_copy(update={"inputs": {**workload.inputs, **stored}})
+
+
+def _store(file: Path, workload: Workload, definition: Definition, names: Iterable[str]) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    from pytest_fib.workloads import fill_inputs
+
+    tensors = {
+        name: torch.empty(layout.shape, dtype=getattr(torch, layout.dtype))
+        for name, layout in layouts(definition, workload).items()
+        if name in definition.inputs
+    }
+    fill_inputs(tensors, definition, workload)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensors[name] for name in names}, file)
+
+
+def _distinct_length(uuids: Iterable[str]) -> int:
+    known = list(uuids)
+    return next(n for n in range(8, 37) if len({uuid[:n] for uuid in known}) == len(known))
