@@ -1,7 +1,7 @@
 """pytest-fib's own sections of a definition: how test cases are made, how close is close."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -75,10 +75,15 @@ class WorkloadsSection(Record):
 
 
 class Tolerance(Record):
-    """Allowed relative and absolute error of one output; None leaves the dtype's own."""
+    """Allowed relative and absolute error of one output; None leaves the dtype's own.
+
+    `by` says what is compared: its elements; for indices, what they point at (`gathered`), since
+    equal values may come in any order; or, for random choices, what may be chosen (`samples`).
+    """
 
     # A misspelt tolerance that is ignored would let wrong results pass.
     model_config = ConfigDict(extra="forbid")
 
     rtol: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     atol: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    by: Literal["elements", "gathered", "samples"] = "elements"

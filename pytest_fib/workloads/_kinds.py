@@ -97,15 +97,26 @@ def _normal(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _uniform(tensor: torch.Tensor, making: Making) -> None:
-    """From ``min`` (0) to ``max`` (1)."""
+    """From ``min`` (0) to ``max`` (1); with ``ends``, each of the two often."""
     low, high = making.numbers.get("min", 0.0), making.numbers.get("max", 1.0)
     _fill_floating(tensor, making.generator, lambda t, g: t.uniform_(low, high, generator=g))
+    _put_ends(tensor, making, low, high)
 
 
 def _integers(tensor: torch.Tensor, making: Making) -> None:
-    """Whole numbers from ``min`` (0) to ``max`` (1), both included."""
+    """Whole numbers from ``min`` (0) to ``max`` (1), both included; with ``ends``, each often."""
     low, high = making.whole("min", 0), making.whole("max", 1)
     tensor.random_(low, high + 1, generator=making.generator)
+    _put_ends(tensor, making, low, high)
+
+
+def _put_ends(tensor: torch.Tensor, making: Making, low: float, high: float) -> None:
+    """With ``ends``, make a quarter of the elements the least there may be, a quarter the most."""
+    import torch
+
+    if making.params.get("ends", False):
+        choice = torch.randint(0, 4, tensor.shape, generator=making.host).to(tensor.device)
+        tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
 
 
 def _boolean(tensor: torch.Tensor, making: Making) -> None:
@@ -122,10 +133,14 @@ def _l2_normalized(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _probabilities(tensor: torch.Tensor, making: Making) -> None:
-    """Rows that sum to 1: softmax of normal values times ``sharpness`` (3)."""
+    """Rows that sum to 1: softmax of the regime's values times ``sharpness`` (3).
+
+    Ones make them all equal; large values leave one token, and zeros for the others.
+    """
     import torch
 
-    wide = tensor.new_empty(tensor.shape, dtype=torch.float32).normal_(generator=making.generator)
+    wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
+    VALUES[making.regime.get("values", "normal")](wide, making.generator)
     tensor.copy_((wide * making.numbers.get("sharpness", 3.0)).softmax(dim=-1))
 
 
@@ -357,8 +372,8 @@ def _experts_imply(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
 KINDS: dict[str, Kind] = {
     "values": Kind(_values, dtypes="floating"),
     "normal": Kind(_normal, numbers=("mean", "std"), dtypes="floating"),
-    "uniform": Kind(_uniform, numbers=("min", "max"), dtypes="floating"),
-    "integers": Kind(_integers, numbers=("min", "max")),
+    "uniform": Kind(_uniform, numbers=("min", "max"), others=("ends",), dtypes="floating"),
+    "integers": Kind(_integers, numbers=("min", "max"), others=("ends",)),
     "boolean": Kind(_boolean, numbers=("p",)),
     "l2_normalized": Kind(_l2_normalized, dtypes="floating"),
     "probabilities": Kind(_probabilities, numbers=("sharpness",), dtypes="floating"),

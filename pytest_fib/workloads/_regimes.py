@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log2
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_fib.workloads._lengths import LENGTHS
@@ -47,8 +48,9 @@ def _one_hot(tensor: torch.Tensor, generator: torch.Generator) -> None:
 
 
 def _wide(tensor: torch.Tensor, generator: torch.Generator) -> None:
-    """Magnitudes from 2**-8 to 2**8."""
-    exponents = tensor.new_empty(tensor.shape).uniform_(-8, 8, generator=generator).floor_()
+    """Magnitudes from 2**-8 to 2**8, or to those of ``large``: float16 has no room for more."""
+    top = min(8.0, log2(_limits(tensor).max) / 4)
+    exponents = tensor.new_empty(tensor.shape).uniform_(-8, top, generator=generator).floor_()
     tensor.normal_(generator=generator).mul_(exponents.exp2_())
 
 
@@ -129,7 +131,7 @@ def regimes(definition: Definition) -> dict[str, list[str]]:
     section = definition.workloads
     kinds = {rule.get("kind") for rule in plan(definition).rules.values()}
     chosen: dict[str, list[str]] = {}
-    if "values" in kinds:
+    if kinds & {"values", "probabilities"}:
         usual = [name for name in VALUES if name not in ON_REQUEST]
         chosen["values"] = list(section.values) if section and section.values else usual
     if kinds & {"indptr", "seq_lens"}:

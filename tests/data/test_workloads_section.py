@@ -77,12 +77,18 @@ def test_examples_and_bench_have_sizes(size):
 
 
 def test_tolerances_default_to_the_dtypes_own():
-    assert Tolerance() == Tolerance(rtol=None, atol=None)
+    assert Tolerance() == Tolerance(rtol=None, atol=None, by="elements")
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"rtol": -1}, {"atol": math.nan}, {"atol": math.inf}, {"tol": 1}]
+    "wrong",
+    [{"rtol": -1}, {"atol": math.nan}, {"atol": math.inf}, {"tol": 1}, {"by": "value"}],
 )
 def test_tolerances_are_finite_and_have_no_other_keys(wrong):
     with pytest.raises(ValidationError):
         Tolerance(**wrong)
+
+
+@pytest.mark.parametrize("by", ["elements", "gathered", "samples"])
+def test_a_tolerance_says_what_is_compared(by):
+    assert Tolerance.model_validate({"by": by}).by == by
