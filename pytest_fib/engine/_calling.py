@@ -45,7 +45,7 @@ def store(result: Any, calling: str, names: Sequence[str], outputs: Sequence[tor
 def _in_order(result: Any, names: Sequence[str]) -> Sequence[Any]:
     if isinstance(result, dict):
         if set(result) != set(names):
-            raise WrongOutput("RUNTIME_ERROR", f"returned {sorted(result)}, not {sorted(names)}")
+            raise WrongOutput("RUNTIME_ERROR", f"returned {list(result)}, not {list(names)}")
         return [result[name] for name in names]
     values = result if isinstance(result, (tuple, list)) else (result,)
     if len(values) != len(names):

@@ -74,36 +74,42 @@ class _Stop(Exception):
         self.failed = failed
 
 
-class OrphanedError(Exception):
-    """The sandboxes died with the process they come from, by this candidate's hand or another's."""
+class KilledError(Exception):
+    """A sandbox was killed, or what it comes from: by this candidate's hand or another's."""
 
 
 class Case:
-    """Takes one request through its steps; used once."""
+    """Takes one request through its steps; used once.
+
+    Unless it is the ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on
+    the candidate.
+    """
 
     def __init__(
-        self, candidate: Side, reference: Side, lease: Lease, request: EvaluationRequest
+        self,
+        candidate: Side,
+        reference: Side,
+        lease: Lease,
+        request: EvaluationRequest,
+        *,
+        last_attempt: bool = True,
     ) -> None:
         self._candidate = candidate
         self._reference = reference
         self._lease = lease
         self._request = request
+        self._last_attempt = last_attempt
         self._definition = request.definition
         self._axes = request.definition.axis_values(request.workload.axes)
         self._deadline = 0.0  # set when the candidate is about to be loaded
         self._log = ""
 
-    def evaluation(self, *, last_attempt: bool = True) -> Evaluation:
-        """The outcome. Raises DefinitionError where the definition is at fault.
-
-        Unless it is the ``last_attempt``, raises OrphanedError rather than blame the candidate.
-        """
+    def evaluation(self) -> Evaluation:
+        """The outcome. Raises DefinitionError where the definition is at fault, or KilledError."""
         try:
             verdict, performance = self._outcome()
         except _Stop as stop:
             failed = stop.failed
-            if failed.orphaned and not last_attempt:
-                raise OrphanedError from stop
             return self._evaluation(failed.status, f"{failed.summary}\n{failed.log}")
         log = f"{verdict.summary}\n{self._log}"
         return self._evaluation(verdict.status, log, verdict.correctness, performance)
@@ -156,7 +162,22 @@ class Case:
         self._run_candidate(mine.call())
         self._refuse_changed_inputs(mine, theirs)
         self._run_reference(theirs)
-        return self._verdict(mine, theirs)
+        verdict = self._verdict(mine, theirs)
+        unwritten = "" if verdict.passed else self._unwritten(mine, theirs, poison)
+        return replace(verdict, summary=verdict.summary + unwritten)
+
+    def _unwritten(self, mine: _Places, theirs: _Places, poison: int) -> str:
+        """Which outputs hold the poison where something else is expected."""
+        notes = []
+        for name, ref in mine.outputs.items():
+            shape = (-1, nbytes((1,), ref.dtype))
+            got = self._candidate.layout.bytes(ref).view(shape)
+            expected = self._reference.layout.bytes(theirs.outputs[name]).view(shape)
+            left = (got == poison).all(1) & (expected != poison).any(1)
+            if count := int(left.sum()):
+                elements = f"{count} of {len(left)} elements of {name}"
+                notes.append(f"; {elements} still hold what was there before the call")
+        return "".join(notes)
 
     def _load_candidate(self) -> None:
         directory = None if self._request.directory is None else Path(self._request.directory)
@@ -164,7 +185,7 @@ class Case:
         if not self._candidate.sandbox.holds(program):
             # The outputs of another implementation may be the right answers of this one.
             self._candidate.layout.wipe()
-        self._candidate.sandbox.open(program)
+        self._answered(self._candidate.sandbox.open(program))
         self._deadline = monotonic() + self._request.timeout
         self._answered(self._candidate.sandbox.ask(Load(program), self._remaining()))
 
@@ -211,9 +232,14 @@ class Case:
 
     def _answered(self, reply: Reply) -> Done:
         if isinstance(reply, Failed):
+            self._doubt(reply)
             raise _Stop(reply)
         self._log = reply.log
         return reply
+
+    def _doubt(self, failed: Failed) -> None:
+        if failed.killed and not self._last_attempt:
+            raise KilledError(failed.summary)
 
     def _refuse_changed_inputs(self, mine: _Places, theirs: _Places) -> None:
         for name, ref in mine.tensors().items():
@@ -224,14 +250,15 @@ class Case:
     def _run_reference(self, theirs: _Places) -> None:
         sandbox, timeout = self._reference.sandbox, self._request.timeout
         program = reference_program(self._definition)
-        sandbox.open(program)
+        self._referred(sandbox.open(program))
         for request in (Load(program), theirs.call()):
-            reply = sandbox.ask(request, timeout)
-            if isinstance(reply, Failed):
-                if reply.orphaned:
-                    raise _Stop(reply)
-                where = f"the reference of {self._definition.name} failed at axes {self._axes}"
-                raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
+            self._referred(sandbox.ask(request, timeout))
+
+    def _referred(self, reply: Reply) -> None:
+        if isinstance(reply, Failed):
+            self._doubt(reply)
+            where = f"the reference of {self._definition.name} failed at axes {self._axes}"
+            raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
 
     def _verdict(self, mine: _Places, theirs: _Places) -> Verdict:
         return judge_outputs(
@@ -255,6 +282,7 @@ class Case:
     def _block(self, side: Side, places: _Places, calls: int) -> tuple[float, ...]:
         reply = side.sandbox.ask(places.block(calls), self._request.timeout)
         if isinstance(reply, Failed) and side is self._reference:
+            self._doubt(reply)
             raise DefinitionError(f"the reference failed while it was timed: {reply.summary}")
         return self._answered(reply).samples_ns
 

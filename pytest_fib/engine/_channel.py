@@ -10,7 +10,6 @@ from time import monotonic
 _HEADER = struct.Struct("!QI")
 #: Nothing that is said takes more; a longer frame is a forgery or a mistake.
 LIMIT = 64 << 20
-_MOST_DESCRIPTORS = 4
 
 
 class ChannelClosed(Exception):
@@ -29,10 +28,12 @@ class Channel:
     """Sends and receives frames: a serial number, bytes, and perhaps file descriptors.
 
     A request's serial number comes back with its reply, so that no reply is taken for another's.
+    A frame of more than ``limit`` bytes is refused before it is read.
     """
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, limit: int = LIMIT) -> None:
         self._socket = end
+        self._limit = limit
 
     def close(self) -> None:
         """Close this end."""
@@ -63,18 +64,21 @@ class Channel:
         except OSError as error:
             raise ChannelClosed from error
 
-    def receive(self, timeout: float | None = None) -> tuple[int, bytes, list[int]]:
+    def receive(
+        self, timeout: float | None = None, descriptors: int = 0
+    ) -> tuple[int, bytes, list[int]]:
         """A whole frame within ``timeout`` seconds, whatever the pieces it comes in.
 
+        At most so many ``descriptors`` are taken; the kernel closes the others.
         Raises ChannelClosed, ChannelLate or ChannelBroken.
         """
         deadline = None if timeout is None else monotonic() + timeout
-        header, descriptors = self._some(_HEADER.size, deadline)
+        header, received = self._some(_HEADER.size, deadline, descriptors)
         header += self._rest(_HEADER.size - len(header), deadline)
         serial, length = _HEADER.unpack(header)
-        if length > LIMIT:
+        if length > self._limit:
             raise ChannelBroken(f"a frame of {length} bytes")
-        return serial, self._rest(length, deadline), descriptors
+        return serial, self._rest(length, deadline), received
 
     def pending(self) -> bool:
         """Whether something lies there unread."""
@@ -86,17 +90,23 @@ class Channel:
         except OSError:
             return False
 
-    def _some(self, size: int, deadline: float | None) -> tuple[bytes, list[int]]:
+    def _some(
+        self, size: int, deadline: float | None, descriptors: int = 0
+    ) -> tuple[bytes, list[int]]:
         self._allow(deadline)
+        received: list[int] = []
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._socket, size, _MOST_DESCRIPTORS)
+            if descriptors:
+                data, received, _, _ = socket.recv_fds(self._socket, size, descriptors)
+            else:
+                data = self._socket.recv(size)
         except TimeoutError:
             raise ChannelLate from None
         except OSError as error:
             raise ChannelClosed from error
         if not data:
             raise ChannelClosed
-        return data, descriptors
+        return data, received
 
     def _rest(self, size: int, deadline: float | None) -> bytes:
         data = bytearray()

@@ -25,7 +25,6 @@ class _Handle(ctypes.Structure):
 
 @cache
 def _driver() -> ctypes.CDLL:
-    torch.cuda.init()
     torch.cuda.synchronize()  # makes the primary context current on this thread
     return ctypes.CDLL("libcuda.so.1")
 

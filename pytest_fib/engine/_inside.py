@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import io
 import mmap
 import os
 import resource
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Memory of its own that a sandbox may take on the host, in bytes.
 HOST_MEMORY = 16 << 30
+#: The largest file it may write; what it prints is a file in memory.
+FILE_SIZE = 1 << 30
+_LIBC = ctypes.CDLL(None)
 
 
 def serve(channel: int, output: int, device: str) -> None:
@@ -29,17 +34,24 @@ def serve(channel: int, output: int, device: str) -> None:
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     os.close(output)
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        setattr(sys, name, open(descriptor, "w", buffering=1, closefd=False))  # noqa: SIM115, PTH123
-    limit_memory()
+    sys.stdout, sys.stderr = _unbuffered(1), _unbuffered(2)
+    # A runaway fails in the process that makes it, not on the whole machine.
+    _limit(resource.RLIMIT_DATA, HOST_MEMORY)
+    _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
+    _limit(resource.RLIMIT_CORE, 0)  # writing out all of torch takes seconds
     _Inside(Channel(socket.socket(fileno=channel)), device).serve()
 
 
-def limit_memory() -> None:
-    """Let a runaway allocation fail in the process that makes it, not on the whole machine."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = HOST_MEMORY if hard == resource.RLIM_INFINITY else min(HOST_MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+def _unbuffered(descriptor: int) -> io.TextIOWrapper:
+    """A text stream that a crash takes nothing along with."""
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
+
+
+def _limit(what: int, most: int) -> None:
+    _, hard = resource.getrlimit(what)
+    limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(what, (limit, hard))
 
 
 class _Inside:
@@ -53,7 +65,7 @@ class _Inside:
     def serve(self) -> None:
         while True:
             try:
-                serial, payload, descriptors = self._channel.receive()
+                serial, payload, descriptors = self._channel.receive(descriptors=1)
             except ChannelClosed:
                 return
             request = requests().validate_json(payload)
@@ -61,6 +73,7 @@ class _Inside:
                 reply: Reply = self._map(request, descriptors)
             else:
                 reply = self._runner.answer(request)
+            _LIBC.fflush(None)  # what C code, and CUDA's printf, have printed
             self._channel.send(serial, replies().dump_json(reply))
 
     def _map(self, request: Map, descriptors: list[int]) -> Done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pytest_fib.engine._case import Case, OrphanedError, Side
+from pytest_fib.engine._case import Case, KilledError, Side
 from pytest_fib.engine._lease import Lease
 from pytest_fib.engine._memory import Layout
 from pytest_fib.engine._nursery import Nursery
@@ -65,13 +65,16 @@ class Judge:
         Raises DefinitionError where the definition is at fault.
         """
         try:
-            return self._case(request).evaluation(last_attempt=False)
-        except OrphanedError:
-            # Whose doing it was shows the second time.
-            return self._case(request).evaluation()
+            return self._case(request, last_attempt=False).evaluation()
+        except KilledError:
+            # Whose doing it was shows the second time. What killed one may have killed the other.
+            self._candidate.sandbox.close()
+            self._reference.sandbox.close()
+            return self._case(request, last_attempt=True).evaluation()
 
-    def _case(self, request: EvaluationRequest) -> Case:
-        return Case(self._candidate, self._reference, self._lease, request)
+    def _case(self, request: EvaluationRequest, *, last_attempt: bool) -> Case:
+        sides = self._candidate, self._reference
+        return Case(*sides, self._lease, request, last_attempt=last_attempt)
 
     def _side(self) -> Side:
         layout = Layout(self.device)

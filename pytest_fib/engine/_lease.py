@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import stat
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -17,6 +15,8 @@ if TYPE_CHECKING:
 
 #: After this many seconds of waiting, whoever waits is told for whom.
 PATIENCE = 3.0
+#: Where every user of a machine finds the same files; TMPDIR may differ between two of them.
+FOLDER = Path("/tmp")
 
 
 class Lease:
@@ -30,9 +30,8 @@ class Lease:
     def __init__(self, device: str, announce: Callable[[str], None] | None = None) -> None:
         self.name = device_name(device)
         self._announce = announce or _silent
-        folder = Path(tempfile.gettempdir())
-        self._path = folder / f"pytest-fib-{self.name}.lock"
-        self._turnstile = folder / f"pytest-fib-{self.name}.turnstile.lock"
+        self._path = FOLDER / f"pytest-fib-{self.name}.lock"
+        self._turnstile = FOLDER / f"pytest-fib-{self.name}.turnstile.lock"
 
     @contextmanager
     def shared(self) -> Iterator[None]:
@@ -88,19 +87,11 @@ def _opened(path: Path) -> int:
     while True:
         try:
             # Without O_CREAT first: in a sticky folder the kernel refuses it for others' files.
-            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
-                os.fchmod(
-                    descriptor,
-                    stat.S_IRUSR
-                    | stat.S_IWUSR
-                    | stat.S_IRGRP
-                    | stat.S_IWGRP
-                    | stat.S_IROTH
-                    | stat.S_IWOTH,
-                )
+                os.fchmod(descriptor, 0o666)  # whatever the umask says
                 return descriptor
 
 

@@ -87,14 +87,15 @@ class Failed:
     """It did not. ``summary`` is one line for people.
 
     ``broken`` says that the process can't be used any more, as after an illegal memory access;
-    ``orphaned``, that it went down with the process that all sandboxes are forked from.
+    ``killed``, that it was killed, or the process that all sandboxes are forked from, which may
+    have been anyone's doing.
     """
 
     status: FailedStatus
     summary: str
     log: str = ""
     broken: bool = False
-    orphaned: bool = False
+    killed: bool = False
     kind: Literal["failed"] = "failed"
 
 

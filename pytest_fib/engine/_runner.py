@@ -22,6 +22,8 @@ _synchronize = torch.cuda.synchronize
 
 #: How much of a program's output and traceback is kept, in characters.
 LOG_LIMIT = 16_384
+#: How much of the one line that says what went wrong.
+LINE_LIMIT = 1_000
 
 
 class Runner:
@@ -87,8 +89,21 @@ class Runner:
 
 def _one_line(error: BaseException) -> str:
     """``ValueError: the first line of its message``."""
-    first = next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    first = next(iter(_text(error).splitlines()), "")
+    line = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return _encodable(line[:LINE_LIMIT])
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001  (its __str__ is foreign code too)
+        return "its message can't be read"
+
+
+def _encodable(text: str) -> str:
+    """Without the lone surrogates that Python allows in text and JSON does not."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _own_traceback(error: BaseException) -> str:
@@ -97,7 +112,7 @@ def _own_traceback(error: BaseException) -> str:
     while here is not None and _is_ours(here.tb_frame.f_code.co_filename):
         here = here.tb_next
     lines = traceback.format_exception(type(error), error, here)
-    return "".join(lines)[-LOG_LIMIT:]
+    return _encodable("".join(lines)[-LOG_LIMIT:])
 
 
 def _is_ours(filename: str) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import replace
-from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import ValidationError
 
 from pytest_fib.engine._channel import ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.engine._messages import Done, Failed, Load, Map, replies, requests
-from pytest_fib.engine._runner import LOG_LIMIT, Runner
+from pytest_fib.engine._runner import LINE_LIMIT, LOG_LIMIT, Runner
 
 if TYPE_CHECKING:
     from pytest_fib.build import Program
@@ -27,7 +26,7 @@ MAP_TIMEOUT = 60.0
 class Sandbox(Protocol):
     """Answers requests of the judge."""
 
-    def open(self, program: Program) -> None:
+    def open(self, program: Program) -> Reply:
         """Get ready to load the program; not counted in any timeout."""
 
     def ask(self, request: Request, timeout: float) -> Reply:
@@ -47,8 +46,9 @@ class LocalSandbox:
         os.environ.update(environment_for(device))
         self._runner = Runner(device, layout.tensor)
 
-    def open(self, program: Program) -> None:
+    def open(self, program: Program) -> Reply:
         """Nothing to start."""
+        return Done()
 
     def ask(self, request: Request, timeout: float) -> Reply:
         """The answer; a hang hangs, since there is nobody left to end it."""
@@ -77,6 +77,7 @@ class ProcessSandbox:
         self._program: Program | None = None
         self._arena: Arena | None = None  # kept alive while it is mapped
         self._serial = 0
+        self._stopped = False
 
     def ask(self, request: Request, timeout: float) -> Reply:
         """The answer; a process that dies, hangs or babbles is ended and named in a Failed."""
@@ -95,13 +96,13 @@ class ProcessSandbox:
             self.close()
         return reply
 
-    def open(self, program: Program) -> None:
+    def open(self, program: Program) -> Reply:
         """Start a process for the program, unless it has one. Takes what time it takes."""
         if self.holds(program):
-            return
+            return Done()
         self.close()
         self._child = self._nursery.start()
-        self._map()
+        return self._map() or Done()
 
     def holds(self, program: Program) -> bool:
         """Whether that program is loaded."""
@@ -115,6 +116,7 @@ class ProcessSandbox:
 
     def _forget(self) -> None:
         self._child = self._program = self._arena = None
+        self._stopped = False
 
     def _map(self) -> Failed | None:
         arena = self._layout.arena
@@ -135,30 +137,42 @@ class ProcessSandbox:
         try:
             if child.channel.pending():
                 raise ChannelBroken("it spoke without being asked")
-            os.kill(child.pid, signal.SIGCONT)
+            self._resume(child)
             payload = requests().dump_json(request)
             child.channel.send(self._serial, payload, descriptors, timeout)
             serial, answer, _ = child.channel.receive(timeout)
-            os.kill(child.pid, signal.SIGSTOP)
+            self._stop(child)
             if serial != self._serial:
                 raise ChannelBroken("it answered out of turn")
             if not self._nursery.has(child):
                 raise ChannelClosed
-            return _with_log(replies().validate_json(answer), _printed(child))
+            return _trimmed(replies().validate_json(answer), _printed(child))
         except ChannelLate:
-            return self._lost(child, "TIMEOUT", f"no answer within {timeout:.3g} s")
+            return self._lost(child, "TIMEOUT", f"no answer within {round(timeout, 1):g} s")
         except (ChannelBroken, ValidationError) as error:
             problem = str(error).partition("\n")[0]
             return self._lost(child, "RUNTIME_ERROR", f"the process forged a message: {problem}")
         except (ChannelClosed, ProcessLookupError):
             return self._gone(child)
 
+    def _stop(self, child: Child) -> None:
+        os.killpg(child.pid, signal.SIGSTOP)  # and what it started, unless that got away
+        self._stopped = True
+
+    def _resume(self, child: Child) -> None:
+        if self._stopped:
+            os.killpg(child.pid, signal.SIGCONT)
+        self._stopped = False
+
     def _gone(self, child: Child) -> Failed:
         printed, orphaned = _printed(child), not self._nursery.has(child)
         self._forget()
-        end = self._nursery.end(child)
-        summary = "it killed the process that sandboxes come from" if orphaned else f"the process {end}"
-        return Failed("RUNTIME_ERROR", summary, printed, broken=True, orphaned=orphaned)
+        code = self._nursery.end(child)
+        summary = f"the process {_ended(code)}"
+        if orphaned:
+            summary = "it killed or disturbed the process that sandboxes come from"
+        killed = orphaned or code == -signal.SIGKILL
+        return Failed("RUNTIME_ERROR", summary, printed, broken=True, killed=killed)
 
     def _lost(self, child: Child, status: FailedStatus, summary: str) -> Failed:
         printed = _printed(child)
@@ -176,11 +190,23 @@ def _printed(child: Child) -> str:
     return tail.decode(errors="replace")
 
 
-def _with_log(reply: Reply, printed: str) -> Reply:
+def _ended(code: int | None) -> str:
+    if code is None:
+        return "closed its channel"
+    if code >= 0:
+        return f"exited with code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
+
+
+def _trimmed(reply: Reply, printed: str) -> Reply:
+    """A reply no longer than it needs to be, with what was printed."""
     log = reply.log[-LOG_LIMIT:]
     if printed:
         log = f"{log}\n--- printed ---\n{printed}".lstrip()
-    return replace(reply, log=log) if log != reply.log else reply
+    if isinstance(reply, Failed):
+        return replace(reply, log=log, summary=reply.summary[:LINE_LIMIT])
+    return replace(reply, log=log)
 
 
 def environment_for(device: str) -> dict[str, str]:

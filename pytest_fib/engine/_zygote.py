@@ -12,43 +12,65 @@ import os
 import signal
 import socket
 import sys
+import traceback
+from pathlib import Path
 from time import monotonic, sleep
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 #: How long a sandbox that closed its channel may take to be gone, in seconds.
 GRACE = 0.5
 _LIBC = ctypes.CDLL(None)
 
 
 def main(device: str) -> None:
-    """Serve until the control socket closes; then take every sandbox along."""
+    """Serve until the control socket closes or SIGTERM comes; then take every sandbox along."""
+    children: set[int] = set()
+    signal.signal(signal.SIGTERM, lambda *_: _leave(children))
+    die_with_parent(signal.SIGTERM)
+    # What a sandbox leaves behind becomes a child of this process, and so can be found.
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _preload()
     control = socket.socket(fileno=os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-    children: set[int] = set()
+    with Path(os.devnull).open("r+b", buffering=0) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    try:
+        _serve(control, children, device)
+    finally:
+        _leave(children)
+
+
+def _leave(children: set[int]) -> NoReturn:
+    for pid in children:
+        _kill(pid)
+    _end_strays(set())
+    os._exit(0)  # with no exception, which another signal could cut short
+
+
+def _serve(control: socket.socket, children: set[int], device: str) -> None:
     control.send(b"ready")
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 64, 2)
         if not message:
-            break
-        word, _, argument = message.partition(b" ")
+            return
+        turn, word, *arguments = message.split()
         if word == b"start":
-            children.add(_start(control, descriptors, device))
+            pid = _start(control, descriptors, device)
+            children.add(pid)
+            answer = b"%d" % pid
         elif word == b"ping":
-            control.send(b"pong")
+            answer = b"pong"
         else:
-            pid = int(argument)
-            control.send(b"%d %d" % _end(pid, GRACE if word == b"end" else 0.0))
+            pid = int(arguments[0])
+            answer = b"%d %d" % _end(pid, GRACE if word == b"end" else 0.0)
             children.discard(pid)
-    for pid in children:
-        _kill(pid)
+            _end_strays(children)
+        control.send(b"%s %s" % (turn, answer))
 
 
 def _preload() -> None:
-    import torch  # noqa: F401
-
-    import pytest_fib.engine._inside
+    import pytest_fib.engine._inside  # noqa: F401  (and torch with it)
 
     try:
         import triton  # noqa: F401
@@ -57,33 +79,40 @@ def _preload() -> None:
 
 
 def _start(control: socket.socket, descriptors: list[int], device: str) -> int:
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become_sandbox(control, descriptors, device)
+        _become_sandbox(control, descriptors, device, parent)
     for descriptor in descriptors:
         os.close(descriptor)
-    control.send(b"%d" % pid)
     return pid
 
 
-def _become_sandbox(control: socket.socket, descriptors: list[int], device: str) -> NoReturn:
+def _become_sandbox(
+    control: socket.socket, descriptors: list[int], device: str, parent: int
+) -> NoReturn:
     try:
         # Its own session: a Ctrl-C at the terminal is the judge's, and whatever it starts can be
-        # ended with it.
+        # stopped and ended with it.
         os.setsid()
-        die_with_parent()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        die_with_parent(signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)  # it died before that took effect
         control.close()
         from pytest_fib.engine._inside import serve
 
         channel, output = descriptors
         serve(channel, output, device)
+    except BaseException:  # noqa: BLE001  (KeyboardInterrupt, say; goes where prints go)
+        traceback.print_exc()
     finally:
         os._exit(1)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends, however that comes about."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(number: signal.Signals) -> None:
+    """Have the kernel signal this process when its parent ends, however that comes about."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, number)
 
 
 def _end(pid: int, grace: float) -> tuple[int, int]:
@@ -92,7 +121,7 @@ def _end(pid: int, grace: float) -> tuple[int, int]:
     while monotonic() < until:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            _kill(pid)  # what it started
+            _kill_group(pid)  # what it started
             return status, 0
         sleep(0.001)
     _kill(pid)
@@ -100,14 +129,36 @@ def _end(pid: int, grace: float) -> tuple[int, int]:
 
 
 def _kill(pid: int) -> None:
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    _kill_group(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _end_strays(children: set[int]) -> None:
+    """End what dead sandboxes left in sessions of their own, and what those leave in turn."""
+    while strays := _inherited() - children:
+        for pid in strays:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _inherited() -> set[int]:
+    """The children of this process, where the kernel lists them."""
+    try:
+        text = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return set()
+    return {int(pid) for pid in text.split()}
 
 
 if __name__ == "__main__":
-    die_with_parent()
     main(sys.argv[1])
-    os._exit(0)  # tearing torch down takes a while and frees nothing that the kernel does not
