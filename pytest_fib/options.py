@@ -96,9 +96,8 @@ class Settings:
         return tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
 
     def shown(self, path: Path) -> str:
-        """A path as messages show it: relative to the rootdir where it lies inside."""
-        inside = path.is_relative_to(self.rootdir)
-        return str(path.relative_to(self.rootdir) if inside else path)
+        """A path as messages and node ids have it: relative to the rootdir."""
+        return os.path.relpath(path, self.rootdir)
 
 
 SETTINGS = pytest.StashKey[Settings]()

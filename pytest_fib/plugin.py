@@ -37,7 +37,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         return None
     from pytest_fib.collect import DefinitionFile
 
-    return DefinitionFile.from_parent(parent, path=file_path)
+    nodeid = settings.shown(file_path)
+    return DefinitionFile.from_parent(parent, path=file_path, nodeid=nodeid)
 
 
 def pytest_pycollect_makemodule(

@@ -19,7 +19,7 @@ from pytest_fib.implementations import Catalogue, find_implementations, load_cat
 from pytest_fib.options import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_fib.engine import Judge
     from pytest_fib.options import Settings
@@ -59,7 +59,13 @@ def catalogue(config: pytest.Config) -> Catalogue:
     if _CATALOGUE not in config.stash:
         settings = config.stash[SETTINGS]
         loaded = load_catalogue(
-            list(_definition_files(settings)),
+            [
+                _definition_files(folders, settings)
+                for folders in (
+                    settings.definition_dirs,
+                    *zip(settings.dataset_dirs("definitions"), strict=True),
+                )
+            ],
             find_implementations(
                 (*settings.implementation_dirs, *settings.dataset_dirs("solutions"))
             ),
@@ -173,8 +179,8 @@ def _shortened(names: Sequence[str]) -> str:
     return ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
 
 
-def _definition_files(settings: Settings) -> Iterator[Path]:
-    for directory in (*settings.definition_dirs, *settings.dataset_dirs("definitions")):
+def _definition_files(directories: Iterable[Path], settings: Settings) -> Iterator[Path]:
+    for directory in directories:
         for folder, subfolders, names in os.walk(directory):
             subfolders.sort()
             paths = (Path(folder, name) for name in sorted(names))

@@ -13,12 +13,12 @@ import torch
 from pytest_fib.build import program_of, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus, Performance
 from pytest_fib.engine._environment import environment
-from pytest_fib.engine._memory import aligned, nbytes
+from pytest_fib.engine._memory import nbytes, room_for
 from pytest_fib.engine._messages import Block, Call, Done, Failed, Load, TensorRef
 from pytest_fib.engine._request import DefinitionError
 from pytest_fib.engine._verdict import judge_outputs
 from pytest_fib.timing import least_bytes, measure
-from pytest_fib.workloads import fill_input, scalar_inputs, torch_dtype
+from pytest_fib.workloads import RecordedError, bits, fill_inputs, layouts, scalar_inputs
 
 if TYPE_CHECKING:
     from pytest_fib.data import Correctness, Workload
@@ -193,28 +193,27 @@ class Case:
         return max(self._deadline - monotonic(), 0.001)
 
     def _places(self, side: Side) -> _Places:
-        specs = self._definition.inputs | self._definition.outputs
-        shapes = {
-            name: (spec.shape_at(self._axes), torch_dtype(spec.dtype))
-            for name, spec in specs.items()
-            if not (spec.is_scalar and name in self._definition.inputs)
-        }
-        size = sum(aligned(nbytes(*tensor)) for tensor in shapes.values())
+        definition, workload = self._definition, self._request.workload
+        tensors = layouts(definition, workload)
+        size = sum(room_for(tensor) for tensor in tensors.values())
         side.layout.begin(size)
-        scalars = scalar_inputs(self._definition, self._request.workload)
-        places = {name: side.layout.place(*tensor) for name, tensor in shapes.items()}
+        scalars = scalar_inputs(definition, workload)
+        places = {name: side.layout.place(tensor) for name, tensor in tensors.items()}
         return _Places(
-            inputs={n: places[n] if n in places else scalars[n] for n in self._definition.inputs},
+            inputs={n: places[n] if n in places else scalars[n] for n in definition.inputs},
             outputs={name: places[name] for name in self._definition.outputs},
             size=size,
         )
 
     def _make_inputs(self, mine: _Places, theirs: _Places, workload: Workload) -> None:
-        pristine = theirs.tensors()
-        for name, ref in mine.tensors().items():
-            tensor = self._candidate.layout.tensor(ref)
-            fill_input(tensor, name, self._definition, workload)
-            self._reference.layout.tensor(pristine[name]).copy_(tensor)
+        tensors = _read(self._candidate, mine.tensors())
+        root = None if self._request.root is None else Path(self._request.root)
+        try:
+            fill_inputs(tensors, self._definition, workload, root)
+        except RecordedError as error:
+            raise DefinitionError(f"a recorded workload can't be used: {error}") from error
+        for name, pristine in _read(self._reference, theirs.tensors()).items():
+            _once(bits(pristine)).copy_(_once(bits(tensors[name])))
         self._synchronize()
 
     def _poison(self, places: _Places, pattern: int) -> None:
@@ -242,9 +241,9 @@ class Case:
             raise KilledError(failed.summary)
 
     def _refuse_changed_inputs(self, mine: _Places, theirs: _Places) -> None:
-        for name, ref in mine.tensors().items():
-            pristine = self._reference.layout.bytes(theirs.tensors()[name])
-            if not self._candidate.layout.bytes(ref).equal(pristine):
+        pristine = _read(self._reference, theirs.tensors())
+        for name, tensor in _read(self._candidate, mine.tensors()).items():
+            if not bits(tensor).equal(bits(pristine[name])):
                 raise _Stop(Failed("RUNTIME_ERROR", f"wrote to its input {name!r}", self._log))
 
     def _run_reference(self, theirs: _Places) -> None:
@@ -301,5 +300,13 @@ class Case:
         )
 
 
-def _read(side: Side, outputs: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
-    return {name: side.layout.tensor(ref) for name, ref in outputs.items()}
+def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
+    return {name: side.layout.tensor(ref) for name, ref in places.items()}
+
+
+def _once(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements that are there: along dimensions of stride 0, one."""
+    for dim, step in enumerate(tensor.stride()):
+        if step == 0 and tensor.shape[dim] > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor

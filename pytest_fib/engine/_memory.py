@@ -20,6 +20,8 @@ from pytest_fib.engine._messages import TensorRef
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_fib.workloads import TensorLayout
+
 #: Tensors start at multiples of this many bytes, as fresh allocations of CUDA's do.
 ALIGNMENT = 256
 
@@ -77,14 +79,6 @@ def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
     return 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
 
 
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a row-major tensor, in elements."""
-    strides = [1]
-    for n in reversed(shape[1:]):
-        strides.append(strides[-1] * max(n, 1))
-    return tuple(reversed(strides)) if shape else ()
-
-
 class Layout:
     """Hands out places in an arena one behind the other, from a random start.
 
@@ -113,11 +107,11 @@ class Layout:
         self.arena.base[: self._used].zero_()
         self._used = 0
 
-    def place(self, shape: Sequence[int], dtype: str) -> TensorRef:
-        """The next place for a contiguous tensor of that shape and torch dtype name."""
-        ref = TensorRef(self._next, tuple(shape), contiguous(shape), dtype)
-        self._next += aligned(nbytes(shape, dtype))
-        return ref
+    def place(self, tensor: TensorLayout) -> TensorRef:
+        """The next place for a tensor that lies like this."""
+        start = self._next + tensor.offset * nbytes((), tensor.dtype)
+        self._next += room_for(tensor)
+        return TensorRef(start, tensor.shape, tensor.stride, tensor.dtype)
 
     def tensor(self, ref: TensorRef) -> torch.Tensor:
         """The tensor at a place given since the last ``begin``."""
@@ -142,6 +136,7 @@ def nbytes(shape: Sequence[int], dtype: str) -> int:
     return size
 
 
-def aligned(size: int) -> int:
-    """``size`` rounded up to ALIGNMENT."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def room_for(tensor: TensorLayout) -> int:
+    """The bytes that a tensor takes in an arena, alignment included."""
+    elements = tensor.offset + extent(tensor.shape, tensor.stride)
+    return -(-elements * nbytes((), tensor.dtype) // ALIGNMENT) * ALIGNMENT

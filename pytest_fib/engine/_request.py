@@ -17,7 +17,8 @@ class DefinitionError(Exception):
 class EvaluationRequest:
     """One implementation on one workload; plain data.
 
-    ``directory`` is where the solution's sources lie on disk, if they do. With ``timing`` the
+    ``directory`` is where the solution's sources lie on disk, if they do; ``root``, what paths of
+    recorded tensors in the workload are relative to. With ``timing`` the
     calls are also timed, once the outputs were found right. ``timeout`` is in seconds.
     """
 
@@ -27,3 +28,4 @@ class EvaluationRequest:
     directory: str | None = None
     timing: bool = False
     timeout: float = 60.0
+    root: str | None = None

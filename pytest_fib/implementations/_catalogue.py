@@ -52,7 +52,7 @@ class Catalogue:
     @property
     def names(self) -> list[str]:
         """The names of all definitions, sorted."""
-        return sorted(d.definition.name for loaded in self.definitions.values() for d in loaded)
+        return sorted({d.definition.name for loaded in self.definitions.values() for d in loaded})
 
     def implementations_of(self, definition: str) -> list[Implementation]:
         """The implementations of a definition, by name; two of one name become one problem."""
@@ -84,19 +84,26 @@ def _matching(glob: str, names: Sequence[str]) -> list[str]:
 
 
 def load_catalogue(
-    definition_files: Iterable[Path], implementations: Sequence[Implementation]
+    definition_files: Iterable[Iterable[Path]], implementations: Sequence[Implementation]
 ) -> Catalogue:
-    """Read the definition files and match the implementations with what they define."""
+    """Read the definition files and match the implementations with what they define.
+
+    The files come in groups: those of the project, and those of each dataset. A name may be defined
+    once in a group; a dataset may define again what the project does.
+    """
     from pytest_fib.data import DataError, load_definition_file
 
     loaded: dict[Path, tuple[LoadedDefinition, ...]] = {}
     errors: dict[Path, str] = {}
-    for path in definition_files:
-        try:
-            loaded[path] = load_definition_file(path)
-        except DataError as error:
-            errors[path] = str(error)
-    _refuse_duplicates(loaded, errors)
+    for group in definition_files:
+        files: dict[Path, tuple[LoadedDefinition, ...]] = {}
+        for path in group:
+            try:
+                files[path] = load_definition_file(path)
+            except DataError as error:
+                errors[path] = str(error)
+        _refuse_duplicates(files, errors)
+        loaded |= files
     broken = {path: _likely_name(path) for path in errors}
     return Catalogue(loaded, errors, broken, tuple(implementations))
 

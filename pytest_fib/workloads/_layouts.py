@@ -26,6 +26,11 @@ class TensorLayout:
     dtype: str
     offset: int = 0
 
+    @classmethod
+    def contiguous(cls, shape: Sequence[int], dtype: str) -> TensorLayout:
+        """That of a row-major tensor."""
+        return cls(tuple(shape), contiguous(shape), dtype)
+
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a row-major tensor, in elements."""
@@ -47,7 +52,7 @@ def layouts(definition: Definition, workload: Workload) -> dict[str, TensorLayou
     }
     for name, spec in definition.outputs.items():
         shape = _torch_shape(spec, axes, None)
-        found[name] = TensorLayout(shape, contiguous(shape), torch_dtype(spec.dtype))
+        found[name] = TensorLayout.contiguous(shape, torch_dtype(spec.dtype))
     return found
 
 

@@ -175,7 +175,7 @@ def _planned(definition: Definition) -> Plan:
     return Plan(
         definition=definition,
         constraints=constraints,
-        order=_axis_order(definition, constraints),
+        order=_axis_order(definition, constraints, rules),
         rules=rules,
         fill=_fill_order(rules),
         notes=tuple(notes),
@@ -241,19 +241,30 @@ def _mistake(parameter: str, value: Any, kind: Kind, definition: Definition) -> 
     return None
 
 
-def _axis_order(definition: Definition, constraints: tuple[Constraint, ...]) -> tuple[str, ...]:
-    """Axes as the definition lists them, but each that equals something of others after those."""
-    waiting = list(definition.var_axes)
+def _axis_order(
+    definition: Definition,
+    constraints: tuple[Constraint, ...],
+    rules: Mapping[str, Mapping[str, Any]],
+) -> tuple[str, ...]:
+    """Axes as the definition lists them, with two exceptions.
+
+    One that equals something of others comes right after those, so that it is known as soon as it
+    can be. Totals come last, since how much there is to split bounds them, not the other way.
+    """
+    totals = [str(rule.get("total")) for rule in rules.values() if rule.get("kind") == "indptr"]
+    waiting = [axis for axis in definition.var_axes if axis not in totals]
+    waiting += [axis for axis in definition.var_axes if axis in totals]
     needs: dict[str, set[str]] = {axis: set() for axis in waiting}
     for constraint in constraints:
         derived = next((axis for axis in reversed(waiting) if constraint.equals(axis)), None)
-        if derived is not None and not constraint.tensors:
+        if derived is not None and not constraint.tensors and derived not in totals:
             needs[derived] |= constraint.axes - {derived}
     order: list[str] = []
     while waiting:
-        ready = next((axis for axis in waiting if needs[axis] <= set(order)), waiting[0])
-        waiting.remove(ready)
-        order.append(ready)
+        ready = [axis for axis in waiting if needs[axis] <= set(order)] or waiting
+        chosen = min(ready, key=lambda axis: not needs[axis])  # of those, derived ones first
+        waiting.remove(chosen)
+        order.append(chosen)
     return tuple(order)
 
 
