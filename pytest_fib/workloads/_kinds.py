@@ -104,10 +104,15 @@ def _uniform(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _integers(tensor: torch.Tensor, making: Making) -> None:
-    """Whole numbers from ``min`` (0) to ``max`` (1), both included; with ``ends``, each often."""
+    """Whole numbers from ``min`` (0) to ``max`` (1), both included; with ``ends``, each often.
+
+    They are multiplied by ``step`` (1), which in a floating tensor may be a fraction.
+    """
     low, high = making.whole("min", 0), making.whole("max", 1)
     tensor.random_(low, high + 1, generator=making.generator)
     _put_ends(tensor, making, low, high)
+    if "step" in making.numbers:
+        tensor.mul_(making.numbers["step"])
 
 
 def _put_ends(tensor: torch.Tensor, making: Making, low: float, high: float) -> None:
@@ -328,6 +333,22 @@ def _routing(tensor: torch.Tensor, making: Making) -> None:
     tensor.copy_((_experts(tensor.shape, making) << 16) | bits)
 
 
+def _router_logits(tensor: torch.Tensor, making: Making) -> None:
+    """Logits of a sigmoid router in which no rounding decides which experts are chosen.
+
+    In float32, the n sigmoids of a row lie 1 / (2 n^2) or more apart, also when multiples of 1 / n
+    are added to them as a bias.
+    """
+    import torch
+
+    n = tensor.shape[-1]
+    # In units of 1 / n: a whole number, and a fraction that tells the experts apart.
+    whole = torch.rand(tensor.shape, generator=making.host).argsort(dim=-1)
+    jitter = torch.rand(tensor.shape, dtype=torch.float64, generator=making.host)
+    scores = (whole + (torch.arange(n) + 0.25 + 0.5 * jitter) / n) / n
+    tensor.copy_(scores.logit())
+
+
 def _experts(shape: torch.Size, making: Making) -> torch.Tensor:
     import torch
 
@@ -347,10 +368,11 @@ def _indptr_implies(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
     if not params.get("allow_empty", True):
         implied.append(f"{total} >= {parts}")
     if "at_least" in params:
-        # Enough whichever way the other's total is split: each sequence may waste most of a page.
+        # Enough whichever way the other's total is split: n sequences of together t elements need
+        # at most (t + n * (size - 1)) // size pages, and this is no more than ours.
         size = f"({params.get('page_size', 1)})"
         other = params["at_least_total"]
-        implied.append(f"{total} * {size} >= {other} + {parts} * ({size} - 1)")
+        implied.append(f"{total} * {size} >= {other} + ({parts} - 1) * ({size} - 1)")
     return implied
 
 
@@ -373,7 +395,7 @@ KINDS: dict[str, Kind] = {
     "values": Kind(_values, dtypes="floating"),
     "normal": Kind(_normal, numbers=("mean", "std"), dtypes="floating"),
     "uniform": Kind(_uniform, numbers=("min", "max"), others=("ends",), dtypes="floating"),
-    "integers": Kind(_integers, numbers=("min", "max"), others=("ends",)),
+    "integers": Kind(_integers, numbers=("min", "max", "step"), others=("ends",)),
     "boolean": Kind(_boolean, numbers=("p",)),
     "l2_normalized": Kind(_l2_normalized, dtypes="floating"),
     "probabilities": Kind(_probabilities, numbers=("sharpness",), dtypes="floating"),
@@ -410,6 +432,7 @@ KINDS: dict[str, Kind] = {
         _block_table, numbers=("pages", "page_size"), inputs=("lengths",), dtypes="integer"
     ),
     "positions": Kind(_positions, numbers=("below",), dtypes="integer"),
+    "router_logits": Kind(_router_logits, dtypes="floating"),
     "topk_ids": Kind(_topk_ids, numbers=("experts",), dtypes="integer", implies=_experts_imply),
     "routing": Kind(_routing, numbers=("experts",), dtypes="integer", implies=_experts_imply),
 }

@@ -14,12 +14,15 @@ from unittest import mock
 
 import torch
 
+import tests.definitions.validators_attention  # noqa: F401
 from pytest_fib.implementations import find_implementations, load_catalogue
 from pytest_fib.workloads import (
+    bits,
     complete,
     example_workloads,
     fill_inputs,
     layouts,
+    plan,
     scalar_inputs,
 )
 from pytest_fib.workloads.search import search
@@ -45,7 +48,7 @@ def _definitions():
 @functools.cache
 def _catalogue():
     files = sorted((ROOT / "kernel_defs").glob("*/*.yaml"))
-    return load_catalogue(files, find_implementations([ROOT / "kernel_impls"]))
+    return load_catalogue([files], find_implementations([ROOT / "kernel_impls"]))
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,10 @@ class Case:
     inputs: dict[str, Any]
     expected: dict[str, torch.Tensor]
 
-    def outputs(self):
+    def outputs(self, glob="*"):
         """What each implementation that runs on a CPU makes of the inputs: its name, and that."""
-        found = _catalogue().implementations_of(self.definition.name)
+        every = _catalogue().implementations_of(self.definition.name)
+        found = [i for i in every if fnmatchcase(i.name, glob)]
         assert [i.problem for i in found if i.problem] == []
         usable = [i for i in found if i.language == "triton" or "cpu" in i.target_hardware]
         assert usable, f"nothing implements {self.definition.name} on a CPU"
@@ -75,7 +79,8 @@ class Case:
         with INTERPRETED:
             result = function(*self.inputs.values(), *given)
         for name, pristine in before.items():
-            assert torch.equal(self.inputs[name], pristine), f"{implementation.name} wrote {name}"
+            same = torch.equal(bits(self.inputs[name]), bits(pristine))
+            assert same, f"{implementation.name} wrote {name}"
         return _named(self.definition, given or result)
 
     def agree(self, *scales):
@@ -106,7 +111,7 @@ def drawn(name, count=30, max_bytes=4 << 20):
 def case(name, axes, seed=0, regime=None, **inputs):
     """One workload by hand; ``inputs`` take the place of those that were made."""
     definition = _definitions()[name]
-    workload = complete(definition, axes, seed, regime)
+    workload = complete(definition, plan(definition).completed(axes), seed, regime)
     return _case(definition, workload, {**_filled(definition, workload), **inputs})
 
 
@@ -124,7 +129,8 @@ def _case(definition, workload, inputs):
 
 def _named(definition, result):
     """Outputs by name, in the order and of the dtypes that the definition gives."""
-    named = dict(zip(definition.outputs, result if isinstance(result, tuple) else (result,)))
+    values = result if isinstance(result, tuple) else (result,)
+    named = dict(zip(definition.outputs, values, strict=True))
     dtypes = {name: f"torch.{spec.dtype.value}" for name, spec in definition.outputs.items()}
     assert {name: str(x.dtype) for name, x in named.items()} == dtypes
     return named
@@ -142,7 +148,9 @@ def _filled(definition, workload):
 def _placed(layout):
     steps = zip(layout.shape, layout.stride, strict=True)
     extent = 1 + sum((n - 1) * step for n, step in steps) if 0 not in layout.shape else 0
-    memory = torch.zeros(layout.offset + extent, dtype=getattr(torch, layout.dtype))
+    dtype = getattr(torch, layout.dtype)
+    # Made as bytes, since float4 can't be filled.
+    memory = torch.zeros((layout.offset + extent) * dtype.itemsize, dtype=torch.uint8).view(dtype)
     return memory.as_strided(layout.shape, layout.stride, layout.offset)
 
 

@@ -29,10 +29,10 @@ def test_gemm_agrees_on_drawn_workloads(name):
         each.agree(scale(each.inputs))
 
 
-# Their weights alone fill the budget, and the interpreter takes a second for one token.
+# Their weights alone fill the budget, and the interpreter takes seconds for one token.
 @pytest.mark.parametrize("name", LARGE)
 def test_gemm_of_large_weights_agrees(name):
-    for each in drawn(name, count=5):
+    for each in drawn(name, count=1):
         each.agree(scale(each.inputs))
 
 
@@ -52,13 +52,13 @@ def test_gemm_of_whole_numbers_is_exact(name):
 
 @pytest.mark.parametrize("name", GROUPED)
 def test_grouped_gemm_agrees_on_drawn_workloads(name):
-    for each in drawn(name, max_bytes=2 << 20):
+    for each in drawn(name, max_bytes=1 << 20):
         each.agree(grouped_scale(each.inputs))
 
 
 @pytest.mark.parametrize("name", GROUPED_LARGE)
 def test_grouped_gemm_of_large_weights_agrees(name):
-    for each in drawn(name, count=3):
+    for each in drawn(name, count=1):
         each.agree(grouped_scale(each.inputs))
 
 
@@ -77,7 +77,7 @@ def test_grouped_gemm_of_large_weights_agrees(name):
 )
 def test_grouped_gemm_agrees_however_rows_are_split(name, lengths):
     indptr = torch.tensor([0, *lengths]).cumsum(0).int()
-    axes = {"num_groups": len(lengths), "len_indptr": len(indptr), "total_m": sum(lengths)}
+    axes = {"num_groups": len(lengths), "total_m": sum(lengths)}
     each = case(name, axes, m_indptr=indptr)
     each.agree(grouped_scale(each.inputs))
 
@@ -85,6 +85,6 @@ def test_grouped_gemm_agrees_however_rows_are_split(name, lengths):
 @pytest.mark.parametrize("name", GROUPED)
 def test_grouped_gemm_of_nothing_is_nothing(name):
     indptr = torch.zeros(4, dtype=torch.int32)
-    each = case(name, {"num_groups": 3, "len_indptr": 4, "total_m": 0}, m_indptr=indptr)
+    each = case(name, {"num_groups": 3, "total_m": 0}, m_indptr=indptr)
     for who, out in each.outputs():
         assert out["C"].shape == (0, 128), who

@@ -23,7 +23,7 @@ def routes(each):
 
 @pytest.mark.parametrize("name", ROUTING)
 def test_routing_agrees_on_drawn_workloads(name):
-    for each in drawn(name, max_bytes=1 << 20):
+    for each in drawn(name, max_bytes=1 << 18):
         routes(each)
 
 

@@ -45,11 +45,11 @@ def test_drawn_workloads_are_sampled_from_what_is_allowed(name):
 
 def row(name, probs, parameter, count=1):
     """A case of equal rows."""
-    each = case(name, {"batch_size": count})
-    each.inputs["probs"].zero_()
-    each.inputs["probs"][:, : len(probs)] = torch.tensor(probs)
-    list(each.inputs.values())[1].fill_(parameter)
-    return each
+    rows = torch.zeros(count, 1000)
+    rows[:, : len(probs)] = torch.tensor(probs)
+    dtype = torch.int32 if name.startswith("top_k") else torch.float32
+    given = {"probs": rows, name[:5]: torch.full((count,), parameter, dtype=dtype)}
+    return case(name, {"batch_size": count}, **given)
 
 
 BOUNDARIES = {
@@ -59,7 +59,9 @@ BOUNDARIES = {
 }
 
 
-@pytest.mark.parametrize("probs", [[1.0], [0.5, 0.5], [0.25] * 4, [0.0, 1e-30, 1.0], [0.001] * 1000])
+@pytest.mark.parametrize(
+    "probs", [[1.0], [0.5, 0.5], [0.25] * 4, [0.0, 1e-30, 1.0], [0.001] * 1000]
+)
 @pytest.mark.parametrize("name", SMALL)
 def test_ties_zeros_and_boundaries_are_sampled_from_what_is_allowed(name, probs):
     for parameter in BOUNDARIES[name[:5]]:
@@ -74,7 +76,7 @@ KEPT = {
     ("top_k", 900): 8,
     ("top_p", 0.25): 1,
     ("top_p", 0.6): 3,
-    ("top_p", 0.95): 7,
+    ("top_p", 0.96): 7,
     ("min_p", 0.0): 8,
     ("min_p", 0.3): 5,
     ("min_p", 1.0): 1,
@@ -84,7 +86,7 @@ KEPT = {
 @pytest.mark.parametrize("name", SMALL)
 def test_samples_are_as_frequent_as_their_probabilities(name):
     torch.manual_seed(0)
-    count = 20_000
+    count = 4000
     for (what, parameter), kept in KEPT.items():
         if what != name[:5]:
             continue

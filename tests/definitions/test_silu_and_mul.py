@@ -5,6 +5,8 @@ import torch
 
 from tests.definitions.harness import case, drawn, names
 
+# Triton's interpreter says so of a sigmoid that is 0.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in exp")
 SILU = names("silu_and_mul_*")
 
 
@@ -15,7 +17,7 @@ def scale(each):
 
 @pytest.mark.parametrize("name", SILU)
 def test_silu_and_mul_agrees_on_drawn_workloads(name):
-    for each in drawn(name, max_bytes=2 << 20):
+    for each in drawn(name, max_bytes=1 << 19):
         each.agree(scale(each))
 
 

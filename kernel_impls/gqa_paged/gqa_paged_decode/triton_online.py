@@ -85,6 +85,9 @@ def run_pages(
 
 def _launch(q, k_cache, v_cache, kv_indptr, kv_indices, kv_last_page_len, sm_scale, output, lse):
     assert all(t.is_contiguous() for t in (q, k_cache, v_cache))
+    if q.device.type == "cpu":
+        # Triton's interpreter multiplies bfloat16 as the integers that hold it.
+        q, k_cache, v_cache = q.float(), k_cache.float(), v_cache.float()
     batch, heads, dim = q.shape
     page_size, kv_heads = k_cache.shape[1:3]
     _decode[(batch, kv_heads)](

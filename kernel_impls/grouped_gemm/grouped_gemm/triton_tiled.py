@@ -58,7 +58,7 @@ def run(A, B, m_indptr):
     M, K = A.shape
     groups, N, _ = B.shape
     C = torch.empty((M, N), dtype=A.dtype, device=A.device)
-    block_m = 16 if M <= 16 * groups else 64
+    block_m = 64 if 16 * groups < M else 16
     # Each group may end in a tile that is not full.
     grid = (M // block_m + groups, triton.cdiv(N, BLOCK_N))
     _grouped_gemm[grid](

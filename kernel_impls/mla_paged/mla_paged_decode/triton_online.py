@@ -93,6 +93,10 @@ def _launch(
     output, lse,
 ):  # fmt: skip
     assert all(t.is_contiguous() for t in (q_nope, q_pe, ckv_cache, kpe_cache))
+    if q_nope.device.type == "cpu":
+        # Triton's interpreter multiplies bfloat16 as the integers that hold it.
+        q_nope, q_pe = q_nope.float(), q_pe.float()
+        ckv_cache, kpe_cache = ckv_cache.float(), kpe_cache.float()
     batch, heads, ckv = q_nope.shape
     _decode[(batch, triton.cdiv(heads, HEADS))](
         q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, kv_last_page_len, output, lse,

@@ -12,5 +12,7 @@ from pytest_fib import implements
 )
 def run(logits, topk_weights, topk_ids):
     order = logits.argsort(dim=-1, descending=True, stable=True)[:, : topk_ids.shape[-1]]
+    largest = logits.gather(-1, order[:, :1])
+    total = torch.exp(logits - largest).sum(dim=-1, keepdim=True)
     topk_ids.copy_(order)
-    topk_weights.copy_(logits.float().softmax(dim=-1).gather(-1, order))
+    topk_weights.copy_(torch.exp(logits.gather(-1, order) - largest) / total)

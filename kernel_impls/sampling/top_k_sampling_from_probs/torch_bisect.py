@@ -16,7 +16,7 @@ def run(probs, top_k):
     high = order.amax(dim=-1, keepdim=True)
     for _ in range(31):
         middle = low + (high - low) // 2
-        enough = (order > middle).sum(dim=-1, keepdim=True) < top_k[:, None]
+        enough = torch.count_nonzero(order > middle, dim=-1)[:, None] < top_k[:, None]
         high = torch.where(enough, middle, high)
         low = torch.where(enough, low, torch.minimum(middle + 1, high))
     kept = torch.where(order >= high, probs, 0.0)

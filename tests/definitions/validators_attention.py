@@ -1,0 +1,134 @@
+"""What makes the inputs of attention, of recurrent states, and of scaled products valid."""
+
+from math import sqrt
+
+import torch
+
+from tests.definitions.validators import is_indptr, validates
+
+
+def are_distinct(indices, below):
+    """Assert that these are different numbers from 0 and below a bound."""
+    assert ((indices >= 0) & (indices < below)).all()
+    assert len(indices.unique()) == len(indices)
+
+
+def are_pages(axes, kv_indptr, kv_indices, kv_last_page_len):
+    """Assert that sequences share no page, and that their last pages hold what they may."""
+    assert kv_indptr.dtype == kv_indices.dtype == torch.int32
+    is_indptr(kv_indptr, len(kv_indices))
+    are_distinct(kv_indices, axes["num_pages"])
+    if kv_last_page_len is not None:
+        assert kv_last_page_len.dtype == torch.int32
+        assert len(kv_last_page_len) in (len(kv_indptr) - 1, len(kv_indptr))
+        assert ((kv_last_page_len >= 1) & (kv_last_page_len <= axes["page_size"])).all()
+
+
+def tokens_of_pages(axes, kv_indptr, kv_last_page_len):
+    """How many tokens each sequence has in the cache."""
+    pages = kv_indptr.long().diff()
+    if kv_last_page_len is None:
+        return pages * axes["page_size"]
+    full = (pages - 1) * axes["page_size"] + kv_last_page_len[: len(pages)]
+    return torch.where(pages > 0, full, 0)
+
+
+@validates("gqa_paged")
+def _gqa_paged(
+    axes, q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, qo_indptr=None,
+    kv_last_page_len=None,
+):  # fmt: skip
+    are_pages(axes, kv_indptr, kv_indices, kv_last_page_len)
+    assert abs(sm_scale - 1 / sqrt(q.shape[-1])) < 1e-6
+    if qo_indptr is None:
+        assert len(kv_indptr) == len(q) + 1
+        return
+    assert len(qo_indptr) == len(kv_indptr)
+    is_indptr(qo_indptr, len(q))
+    assert (tokens_of_pages(axes, kv_indptr, kv_last_page_len) >= qo_indptr.long().diff()).all()
+
+
+@validates("gqa_ragged")
+def _gqa_ragged(axes, q, k, v, qo_indptr, kv_indptr, sm_scale):
+    assert qo_indptr.dtype == kv_indptr.dtype == torch.int32
+    assert len(qo_indptr) == len(kv_indptr)
+    is_indptr(qo_indptr, len(q))
+    is_indptr(kv_indptr, len(k))
+    assert (kv_indptr.long().diff() >= qo_indptr.long().diff()).all()
+    assert abs(sm_scale - 1 / sqrt(q.shape[-1])) < 1e-6
+
+
+@validates("mla_paged")
+def _mla_paged(
+    axes, q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale,
+    kv_last_page_len=None,
+):  # fmt: skip
+    are_pages(axes, kv_indptr, kv_indices, kv_last_page_len)
+    assert len(kv_indptr) == len(q_nope) + 1
+    assert abs(sm_scale - 1 / sqrt(128 + 64)) < 1e-6
+
+
+@validates("gdn")
+def _gdn(axes, q, k, v, state, A_log, a, dt_bias, b, scale):
+    lengths = k.double().norm(dim=-1)
+    assert torch.allclose(lengths, torch.ones_like(lengths), atol=1e-2)
+    for gate in (A_log, a, dt_bias, b):
+        assert gate.abs().max() < 1  # of a deviation of 0.1
+    assert state.abs().max() < 0.1
+    assert abs(scale - 1 / sqrt(q.shape[-1])) < 1e-6
+
+
+@validates("mamba_ssu")
+def _mamba_ssu(axes, state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
+    are_distinct(state_batch_indices, axes["state_cache_size"])
+    assert len(state_batch_indices) == len(x)
+    assert ((A > -1.5 - 1e-6) & (A <= -0.5)).all()
+    # One value for each head, whatever comes after it.
+    assert dt.stride()[2:] == D.stride()[1:] == dt_bias.stride()[1:] == (0,)
+    assert A.stride()[1:] == (0, 0)
+
+
+def are_scales(scale):
+    """Assert that nothing is multiplied by zero, or becomes negative."""
+    assert (scale.float() > 0).all()
+
+
+@validates("moe")
+def _moe(
+    axes, routing_logits, routing_bias, hidden_states, hidden_states_scale, gemm1_weights,
+    gemm1_weights_scale, gemm2_weights, gemm2_weights_scale, local_expert_offset,
+    routed_scaling_factor,
+):  # fmt: skip
+    for scale in (hidden_states_scale, gemm1_weights_scale, gemm2_weights_scale):
+        are_scales(scale)
+    assert 0 <= local_expert_offset <= routing_logits.shape[1] - len(gemm1_weights)
+    assert gemm1_weights.shape[1] == 2 * gemm2_weights.shape[2]
+    assert hidden_states_scale.shape == (hidden_states.shape[1] // 128, len(hidden_states))
+    for fp8 in (hidden_states, gemm1_weights, gemm2_weights):
+        assert fp8.float().isfinite().all()
+    # Which experts are chosen must not hang on how a sum is rounded.
+    biased = (routing_logits.double().sigmoid() + routing_bias.double()).sort(dim=-1).values
+    assert biased.diff(dim=-1).min() > 1e-4
+
+
+@validates("fp8_block_scale_gemm")
+def _fp8_block_scale_gemm(axes, a, b, a_scale, b_scale):
+    assert a_scale.shape == (len(a), a.shape[1] // 128)
+    assert b_scale.shape == (-(-len(b) // 128), b.shape[1] // 128)
+    for scale in (a_scale, b_scale):
+        are_scales(scale)
+    for fp8 in (a, b):
+        assert fp8.float().isfinite().all()
+
+
+@validates("nvfp4_gemv")
+def _nvfp4_gemv(axes, a, b, sfa, sfb):
+    m, k, batch = (axes[axis] for axis in "mkl")
+    for packed, scale, rows in ((a, sfa, m), (b, sfb, 1)):
+        assert packed.shape == (rows, k // 2, batch)
+        assert scale.shape == (rows, k // 16, batch)
+        for tensor in (packed, scale):  # k is contiguous, and then the rows
+            inner = tensor.shape[1]
+            assert tensor.stride() == (inner, 1, rows * inner)
+        are_scales(scale)
+        assert scale.float().isfinite().all()

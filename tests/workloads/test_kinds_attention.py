@@ -1,0 +1,89 @@
+"""Generators that make whole page tables and routings valid by construction."""
+
+import pytest
+import torch
+
+from pytest_fib.workloads import complete, fill_inputs, plan
+
+
+def made(definition, axes, seed=0, regime=None):
+    """The inputs of one workload, by name."""
+    sizes = definition.axis_values(axes)
+    tensors = {
+        name: torch.empty(spec.shape_at(sizes), dtype=getattr(torch, spec.dtype.value))
+        for name, spec in definition.inputs.items()
+    }
+    fill_inputs(tensors, definition, complete(definition, axes, seed, regime))
+    return tensors
+
+
+@pytest.fixture
+def prefill(define):
+    """Query tokens of some sequences, and their pages of 4 tokens each."""
+    return define(
+        axes={"len": "var", "total_q": "var", "pages": "var", "batch": "var"},
+        inputs={
+            "qo_indptr": {"shape": ["len"], "dtype": "int32"},
+            "kv_indptr": {"shape": ["len"], "dtype": "int32"},
+            "last": {"shape": ["batch"], "dtype": "int32"},
+        },
+        rules={
+            "qo_indptr": {"kind": "indptr", "total": "total_q"},
+            "kv_indptr": {
+                "kind": "indptr",
+                "total": "pages",
+                "at_least": "qo_indptr",
+                "page_size": 4,
+            },
+            "last": {
+                "kind": "last_page_len",
+                "page_size": 4,
+                "indptr": "kv_indptr",
+                "at_least": "qo_indptr",
+            },
+        },
+    )
+
+
+@pytest.mark.parametrize(("tokens", "pages", "fits"), [(4, 1, True), (5, 1, False), (8, 2, True)])
+def test_one_sequence_may_fill_its_pages(prefill, tokens, pages, fits):
+    axes = {"len": 2, "total_q": tokens, "pages": pages, "batch": 1}
+    assert (plan(prefill).broken(axes) is None) == fits
+    if fits:
+        assert made(prefill, axes)["last"].tolist() == [4]
+
+
+@pytest.mark.parametrize("regime", ["random", "equal", "one_long", "empties", "ones", "tiles"])
+def test_the_fewest_pages_are_enough_however_tokens_are_split(prefill, regime):
+    for tokens in range(1, 24):
+        axes = {"len": 4, "total_q": tokens, "pages": (tokens + 3 * 3) // 4, "batch": 3}
+        assert plan(prefill).broken(axes) is None
+        assert plan(prefill).broken({**axes, "pages": axes["pages"] - 1}) is not None
+        for seed in range(5):
+            inputs = made(prefill, axes, seed, {"lengths": regime})
+            pages, queries = inputs["kv_indptr"].diff(), inputs["qo_indptr"].diff()
+            held = torch.where(pages > 0, (pages - 1) * 4 + inputs["last"], 0)
+            assert (held >= queries).all()
+
+
+@pytest.mark.parametrize("experts", [8, 256])
+def test_no_rounding_decides_which_experts_are_chosen(define, experts):
+    definition = define(
+        axes={"tokens": "var", "experts": experts},
+        inputs={
+            "logits": {"shape": ["tokens", "experts"], "dtype": "float32"},
+            "bias": {"shape": ["experts"], "dtype": "bfloat16"},
+        },
+        rules={
+            "logits": {"kind": "router_logits"},
+            "bias": {"kind": "integers", "min": -9, "max": 9, "step": "1 / experts"},
+        },
+    )
+    inputs = made(definition, {"tokens": 200})
+    scores = inputs["logits"].sigmoid() + inputs["bias"].float()
+    assert scores.sort(dim=-1).values.diff().min() > 0.4 / experts**2
+    # Each expert is among the best and the worst.
+    assert len(scores.argmax(dim=-1).unique()) > 1
+    assert (inputs["bias"].float() * experts).unique().tolist() == sorted(
+        set((inputs["bias"].float() * experts).round().tolist())
+    )
