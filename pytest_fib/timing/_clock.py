@@ -11,7 +11,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_Event = torch.cuda.Event
+_Event: Callable[..., Any] = torch.cuda.Event
 
 
 def time_calls(call: Callable[[], Any], calls: int, device: str) -> tuple[Any, tuple[float, ...]]:
