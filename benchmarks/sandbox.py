@@ -108,16 +108,17 @@ def asking(judge: Judge, n: int, seed: int) -> float:
 
 
 def growth(device: str, count: int = 1000) -> None:
-    """Right, failing and crashing implementations, on workloads of many sizes."""
-    texts = [RIGHT, "def run(x, factor):\n    1 / 0\n", CRASH]
+    """On workloads of many sizes; every 20th implementation crashes, others are right or fail."""
+    texts = [RIGHT, "def run(x, factor):\n    1 / 0\n"]
     with Judge(device) as judge:
 
         def evaluate(number: int) -> None:
             for i in range(number):
-                judge.evaluate(request(texts[i % 3], 1 + 2000 * (i % 500), seed=i))
+                text = CRASH if i % 20 == 10 else texts[i // 20 % 2]
+                judge.evaluate(request(text, 1 + 2000 * (i % 500), seed=i))
 
         judge.evaluate(request(RIGHT, 1_000_000))
-        evaluate(31)  # ends as the others do, with a right one
+        evaluate(40)  # ends as the others do, with one that fails
         before = held(device)
         evaluate(count)
         after = held(device)
