@@ -66,7 +66,7 @@ class Project:
         pytester.makeini(
             """\
             [pytest]
-            addopts = --fib-examples=8 --fib-isolation=none
+            addopts = --fib-examples=8 --fib-isolation=none --fib-device=cpu
             filterwarnings = default::pytest_fib.FibWarning
             """
         )

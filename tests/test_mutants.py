@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+# Those that are wrong by mistake; tests/engine/test_cheats.py has those that mean to deceive.
+FOLDERS = ("rmsnorm", "fused_add_rmsnorm", "scale")
 UNWRITTEN = "elements of out still hold what was there before the call"
 INCORRECT = "INCORRECT_NUMERICAL: out[[]*] got *, expected *, allowed ±*"
 
@@ -80,7 +82,8 @@ def run(tmp_path):
 
 @pytest.mark.parametrize("op", ["rmsnorm_d4096", "fused_add_rmsnorm_d4096", "scale_*"])
 def test_every_mutant_is_caught_and_told_in_words_that_say_why(run, op):
-    texts, traces = run("--fib-impls", "tests/mutants", "--fib-examples=10", "--fib-definition", op)
+    folders = [f"--fib-impls=tests/mutants/{name}" for name in FOLDERS]
+    texts, traces = run(*folders, "--fib-examples=10", "--fib-definition", op)
     expected = {
         f"{definition}[{mutant}": patterns
         for definition, mutants in CAUGHT.items()
@@ -104,7 +107,7 @@ def test_every_mutant_is_caught_and_told_in_words_that_say_why(run, op):
 
 
 def test_each_mutant_is_expected_by_some_test():
-    files = {path.stem for path in (ROOT / "tests/mutants").glob("*/*.py")}
+    files = {path.stem for name in FOLDERS for path in (ROOT / "tests/mutants" / name).glob("*.py")}
     assert files == {mutant for mutants in CAUGHT.values() for mutant in mutants}
 
 

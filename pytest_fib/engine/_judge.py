@@ -38,8 +38,8 @@ class Judge:
         if isolation == "process":
             self._nursery = Nursery(device, environment_for(device))
             self._nursery.warm()
-        self._candidate = self._side()
-        self._reference = self._side()
+        self._candidate = self._side(suspect=True)
+        self._reference = self._side(suspect=False)
 
     def __enter__(self) -> Judge:
         return self
@@ -76,8 +76,8 @@ class Judge:
         sides = self._candidate, self._reference
         return Case(*sides, self._lease, request, last_attempt=last_attempt)
 
-    def _side(self) -> Side:
+    def _side(self, *, suspect: bool) -> Side:
         layout = Layout(self.device)
         if self._nursery is None:
             return Side(LocalSandbox(self.device, layout), layout)
-        return Side(ProcessSandbox(self._nursery, layout), layout)
+        return Side(ProcessSandbox(self._nursery, layout, suspect=suspect), layout)

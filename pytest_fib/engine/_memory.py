@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Tensors start at multiples of this many bytes, as fresh allocations of CUDA's do.
 ALIGNMENT = 256
+#: Arenas take multiples of 2 MiB. CUDA puts smaller allocations into blocks that they share, and
+#: mapping one maps its whole block: the candidate's arena could bring the expected values along.
+GRANULE = 2 << 20
 
 
 class Arena:
@@ -89,7 +92,7 @@ class Layout:
     def __init__(self, device: str, slack: int = 64 * ALIGNMENT) -> None:
         self.device = device
         self.slack = slack
-        self.arena = Arena(1 << 20, device)
+        self.arena = Arena(GRANULE, device)
         self._next = 0
         self._used = 0
 
@@ -124,7 +127,7 @@ class Layout:
 
 def _roomy(size: int) -> int:
     """``size`` and up to an eighth more, so that slightly larger workloads fit as well."""
-    step = 1 << max(20, size.bit_length() - 4)
+    step = max(GRANULE, 1 << (size.bit_length() - 4))
     return -(-size // step) * step
 
 

@@ -31,6 +31,9 @@ def header(config: pytest.Config, settings: Settings) -> list[str]:
     folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
     places = f"definitions in {folders}, traces to {settings.shown(settings.traces)}"
     lines = [f"fib: device {session.device(config)}, {places}"]
+    if settings.isolation == "none":
+        why = "--pdb" if config.option.usepdb else "--fib-isolation=none"
+        lines.append(f"fib: kernels run in this process ({why}): nothing stops one that hangs")
     return lines + (_inferred(config, settings) if config.get_verbosity() > 0 else [])
 
 

@@ -1,0 +1,118 @@
+"""Implementations that try to pass without being right, each seen for what it does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_fib.engine import EvaluationRequest, Judge
+from pytest_fib.implementations import find_implementations
+from pytest_fib.workloads import complete
+from pytest_fib.workloads.search import search
+
+CHEATS = Path(__file__).parents[1] / "mutants" / "cheats"
+
+SECOND = r"out\[\d+\] got .* \(right on a first call, wrong on a second of the same shapes .*\)"
+WRONG = r"out\[\d+\] got .*, expected .*, allowed .*"
+UNWRITTEN = (
+    r"out\[\d+\] got nan, .*; {} of 1000 elements of out still hold what was there before the call"
+)
+FORKS = "it killed or disturbed the process that sandboxes come from"
+ALL = UNWRITTEN.format(1000)
+
+#: What each ends with: its status, and the first line of what is said of it.
+REASONS = {
+    "cache_by_content": ("INCORRECT_NUMERICAL", SECOND),
+    "cache_by_id": ("INCORRECT_NUMERICAL", SECOND),
+    "cache_by_pointer": ("INCORRECT_NUMERICAL", SECOND),
+    "cache_by_shape": ("INCORRECT_NUMERICAL", SECOND),
+    "exit_early": ("RUNTIME_ERROR", "the process exited with code 0"),
+    "forge_messages": ("RUNTIME_ERROR", "the process forged a message: it answered out of turn"),
+    "forge_one_message": ("INCORRECT_NUMERICAL", ALL),
+    "gc_walk": ("INCORRECT_NUMERICAL", ALL),
+    "kill_parent": ("RUNTIME_ERROR", FORKS),
+    "late_process": ("INCORRECT_NUMERICAL", ALL),
+    "late_thread": ("INCORRECT_NUMERICAL", ALL),
+    "lazy_tensor": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
+    "patch_engine": ("INCORRECT_NUMERICAL", ALL),
+    "patch_torch": ("INCORRECT_NUMERICAL", ALL),
+    "raise_skip": ("RUNTIME_ERROR", "Skipped: nothing to see here"),
+    "scan_arena": ("INCORRECT_NUMERICAL", WRONG),
+    "scan_files": ("INCORRECT_NUMERICAL", WRONG),
+    "scan_memory": ("INCORRECT_NUMERICAL", WRONG),
+    "shown_shapes": ("INCORRECT_NUMERICAL", WRONG),
+    "unwritten_destination": ("INCORRECT_NUMERICAL", ALL),
+    "unwritten_tail": ("INCORRECT_NUMERICAL", UNWRITTEN.format(16)),
+    "unwritten_value": ("INCORRECT_NUMERICAL", WRONG),
+    "write_inputs": ("RUNTIME_ERROR", "wrote to its input 'x'"),
+    "write_to_parent": ("RUNTIME_ERROR", FORKS),
+}
+#: What they end with where the system keeps processes of one user apart (kernel.yama.ptrace_scope).
+REFUSED = {"write_to_parent": ("INCORRECT_NUMERICAL", WRONG)}
+FOUND = {found.name: found for found in find_implementations([CHEATS])}
+#: These break what other tests share.
+BREAKING = ("kill_parent", "write_to_parent")
+
+
+@pytest.fixture
+def cheat(judge, own_judge_if_breaking, definition):
+    """Evaluate a cheat by name."""
+
+    def cheat(name: str, n: int = 1000):
+        found = FOUND[name]
+        request = EvaluationRequest(
+            definition,
+            found.solution(definition.name),
+            complete(definition, {"n": n}),
+            directory=str(found.directory),
+            timeout=30,
+        )
+        return (own_judge_if_breaking or judge).evaluate(request)
+
+    return cheat
+
+
+@pytest.fixture
+def own_judge_if_breaking(request):
+    """A judge to break, for those that do."""
+    if request.node.callspec.params.get("name") not in BREAKING:
+        yield None
+        return
+    with Judge("cpu") as judge:
+        yield judge
+
+
+def test_every_cheat_is_expected_to_fail():
+    assert {path.stem for path in CHEATS.glob("[!_]*.py")} == set(REASONS)
+    assert set(FOUND) == set(REASONS)
+    assert not [found for found in FOUND.values() if found.problem]
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_a_cheat_fails_and_what_it_did_is_named(cheat, evaluate, name):
+    # What a right implementation leaves behind is what some of them hope to find.
+    assert evaluate("def run(x, factor):\n    return x * factor\n").status == "PASSED"
+    evaluation = cheat(name)
+    expected = [REASONS[name], REFUSED.get(name, REASONS[name])]
+    first = evaluation.log.splitlines()[0]
+    assert any(evaluation.status == s and re.fullmatch(why, first) for s, why in expected), first
+    assert evaluate("def run(x, factor):\n    return x * factor\n").status == "PASSED"
+
+
+@pytest.mark.parametrize("name", ["shown_shapes"])
+def test_sizes_that_nobody_showed_are_tried(cheat, definition, name):
+    """It is right where everyone looks; a search looks elsewhere."""
+    assert cheat(name, n=1).status == "PASSED"
+    assert cheat(name, n=4096).status == "PASSED"
+    found = search(
+        definition,
+        lambda workload: cheat(name, workload.axes["n"]),
+        failed=lambda evaluation: evaluation.status != "PASSED",
+        closeness=lambda evaluation: 0.0,
+        kept=[],
+        listed=[],
+        examples=10,
+        seed=0,
+        max_bytes=1 << 20,
+    )
+    assert found.outcome.status == "INCORRECT_NUMERICAL"

@@ -1,0 +1,274 @@
+"""From a request to its evaluation: what is decided, by whom, and what is left behind."""
+
+import os
+import signal
+import threading
+from time import sleep
+
+import pytest
+
+from pytest_fib.engine import DefinitionError, EvaluationRequest, Judge, evaluate
+from pytest_fib.workloads import complete
+
+GOOD = """\
+def run(x, factor):
+    return x * factor
+"""
+
+
+def referring(definition, reference):
+    """The definition with another reference."""
+    return definition.model_copy(update={"reference": reference})
+
+
+@pytest.mark.parametrize(
+    ("text", "calling"),
+    [
+        (GOOD, "value"),
+        (
+            "import torch\ndef run(x, factor, out):\n    torch.mul(x, factor, out=out)\n",
+            "destination",
+        ),
+        ("def run(data):\n    x, factor, out = data\n    out.copy_(x * factor)\n", "tuple"),
+    ],
+    ids=["value", "destination", "tuple"],
+)
+@pytest.mark.parametrize("n", [1, 1000, 3_000_000])
+def test_a_right_implementation_passes(judge, request_for, text, calling, n):
+    evaluation = judge.evaluate(request_for(text, calling, n=n))
+    assert evaluation.status == "PASSED"
+    assert evaluation.correctness.max_relative_error == 0
+    assert evaluation.log == ""
+
+
+def test_a_wrong_implementation_is_incorrect(judge, request_for):
+    evaluation = judge.evaluate(request_for("def run(x, factor):\n    return x + factor\n"))
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+
+
+def test_without_a_judge_an_evaluation_brings_its_own(request_for, processes):
+    before = processes()
+    assert evaluate(request_for(GOOD)).status == "PASSED"
+    assert processes() <= before
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("def run(x, factor):\n    raise ValueError('boom')\n", "ValueError: boom"),
+        ("def run(x, factor):\n    import os\n    os._exit(3)\n", "the process exited with code 3"),
+        (
+            "import ctypes\ndef run(x, factor):\n    ctypes.string_at(0)\n",
+            "the process was killed by SIGSEGV",
+        ),
+        ("def run(x, factor):\n    while True: pass\n", "no answer within 0.5 s"),
+        ("def run(x, factor):\n    return x[1:]\n", "out: got [6], expected [7]"),
+        ("def run(x, factor):\n    return None\n", "out is None, not a torch.Tensor"),
+        ("def run(x, factor)\n", "SyntaxError: expected ':' (reference.py, line 1)"),
+    ],
+)
+def test_a_reference_that_fails_is_the_definitions_error(
+    judge, request_for, definition, reference, said
+):
+    broken = referring(definition, reference)
+    with pytest.raises(DefinitionError) as caught:
+        judge.evaluate(request_for(GOOD, n=7, of=broken, timeout=0.5))
+    first = str(caught.value).splitlines()[0]
+    assert first == f"the reference of scale_float32 failed at axes {{'n': 7}}: {said}"
+    assert judge.evaluate(request_for(GOOD)).status == "PASSED"
+
+
+def test_a_reference_that_kills_itself_is_the_definitions_error(judge, request_for, definition):
+    broken = referring(definition, "import os\ndef run(x, factor):\n    os.kill(os.getpid(), 9)\n")
+    with pytest.raises(DefinitionError, match="the process was killed by SIGKILL"):
+        judge.evaluate(request_for(GOOD, of=broken))
+
+
+def test_a_failing_implementation_is_not_compared_with_a_failing_reference(
+    judge, request_for, definition
+):
+    broken = referring(definition, "def run(x, factor):\n    raise ValueError\n")
+    evaluation = judge.evaluate(request_for("def run(x, factor):\n    1 / 0\n", of=broken))
+    assert evaluation.log.startswith("ZeroDivisionError: division by zero")
+
+
+def test_module_state_does_not_leak_into_the_next_implementation(judge, request_for):
+    leaks = """\
+import builtins, os, sys, torch
+sys.modules["leak"] = builtins.leak = torch.leak = os.environ["LEAK"] = "here"
+torch.set_default_dtype(torch.float64)
+torch.Tensor.__mul__ = torch.Tensor.__add__
+def run(x, factor):
+    return torch.mul(x, factor)
+"""
+    looks = """\
+import builtins, os, sys, torch
+found = ["leak" in sys.modules, hasattr(builtins, "leak"), hasattr(torch, "leak"),
+         "LEAK" in os.environ, torch.get_default_dtype() == torch.float64]
+def run(x, factor):
+    print(found)
+    return x * factor
+"""
+    assert judge.evaluate(request_for(leaks)).status == "PASSED"
+    evaluation = judge.evaluate(request_for(looks))
+    assert evaluation.status == "PASSED"
+    assert evaluation.log == "--- printed ---\n[False, False, False, False, False]"
+
+
+def test_the_same_text_under_another_name_is_another_program(judge, definition, solution):
+    text = """\
+calls = []
+def run(x, factor):
+    calls.append(1)
+    print(len(calls))
+    return x * factor
+"""
+    workload = complete(definition, {"n": 10})
+    for name in ("one", "two"):
+        request = EvaluationRequest(definition, solution(text, name=name), workload)
+        assert judge.evaluate(request).log == "--- printed ---\n2"
+
+
+def test_a_second_workload_does_not_load_the_implementation_again(judge, request_for, tmp_path):
+    loads = tmp_path / "loads"
+    text = f"open({str(loads)!r}, 'a').write('.')\n{GOOD}"
+    for n, seed in ((10, 0), (10, 1), (20, 2), (5_000_000, 3)):
+        assert judge.evaluate(request_for(text, n=n, seed=seed)).status == "PASSED"
+    assert loads.read_text() == "."
+
+
+def test_the_outputs_of_another_implementation_are_wiped(own_judge, request_for):
+    assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
+    looks = """\
+import mmap, os
+import torch
+[fd] = [fd for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")
+        and "arena" in os.readlink(f"/proc/self/fd/{fd}")]
+found = bool(torch.frombuffer(mmap.mmap(int(fd), 0), dtype=torch.uint8).any())
+def run(x, factor):
+    print(found)
+    return x * factor
+"""
+    assert own_judge.evaluate(request_for(looks)).log == "--- printed ---\nFalse"
+
+
+def test_changed_inputs_are_told(judge, request_for):
+    text = "def run(x, factor):\n    y = x * factor\n    x[3] += 1\n    return y\n"
+    evaluation = judge.evaluate(request_for(text))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.log == "wrote to its input 'x'"
+
+
+def test_outputs_left_unwritten_are_told(judge, request_for):
+    text = "def run(x, factor, out):\n    out[:400] = (x * factor)[:400]\n"
+    evaluation = judge.evaluate(request_for(text, "destination"))
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    first = evaluation.log.splitlines()[0]
+    assert first.endswith("; 600 of 1000 elements of out still hold what was there before the call")
+
+
+def test_wrong_outputs_that_were_written_are_not_told_to_be_unwritten(judge, request_for):
+    text = "def run(x, factor):\n    return x.fill_(float('nan')).clone()\n"
+    assert "still hold" not in judge.evaluate(request_for(text)).log
+
+
+@pytest.fixture(scope="module")
+def local():
+    with Judge("cpu", isolation="none") as judge:
+        yield judge
+
+
+@pytest.mark.parametrize(
+    ("text", "calling"),
+    [
+        (GOOD, "value"),
+        ("def run(x, factor, out):\n    out.copy_(x * factor)\n", "destination"),
+        ("def run(x, factor, out):\n    pass\n", "destination"),
+        ("def run(x, factor):\n    raise ValueError('boom')\n", "value"),
+        ("def run(x, factor):\n    raise SystemExit(3)\n", "value"),
+        ("def run(x, factor):\n    return x[1:]\n", "value"),
+        ("def run(x, factor):\n    return x.double()\n", "value"),
+        ("def run(x, factor):\n    x.zero_()\n    return x\n", "value"),
+        ("c = {}\ndef run(x, factor):\n    return c.setdefault(x.shape, x * factor)\n", "value"),
+        ("import nonesuch\n", "value"),
+        ("def run(x, factor)\n", "value"),
+    ],
+)
+def test_without_isolation_the_outcome_is_the_same(judge, local, request_for, text, calling):
+    apart, here = (j.evaluate(request_for(text, calling)) for j in (judge, local))
+    assert here.status == apart.status
+    assert here.log.splitlines()[:1] == apart.log.splitlines()[:1]
+    assert repr(here.correctness) == repr(apart.correctness)  # in which NaN equals NaN
+
+
+def test_without_isolation_no_process_is_started(request_for, processes):
+    before = processes()
+    with Judge("cpu", isolation="none") as judge:
+        judge.evaluate(request_for(GOOD))
+        assert processes() <= before
+
+
+def test_without_isolation_an_interrupt_reaches_the_caller(local, request_for):
+    with pytest.raises(KeyboardInterrupt):
+        local.evaluate(request_for("def run(x, factor):\n    raise KeyboardInterrupt\n"))
+    assert local.evaluate(request_for(GOOD)).status == "PASSED"
+
+
+@pytest.mark.parametrize("hanging", ["implementation", "reference"])
+def test_an_interrupt_ends_what_ran_and_the_judge_goes_on(
+    own_judge, request_for, definition, tmp_path, lives, eventually, hanging
+):
+    flag = tmp_path / "flag"
+    hang = f"def run(x, factor):\n    open({str(flag)!r}, 'w').write('')\n    while True: pass\n"
+    request = request_for(hang)
+    if hanging == "reference":
+        request = request_for(GOOD, of=referring(definition, hang))
+    pids = []
+
+    def interrupt():
+        eventually(flag.exists)
+        side = own_judge._candidate if hanging == "implementation" else own_judge._reference
+        pids.append(side.sandbox._child.pid)
+        sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        own_judge.evaluate(request)
+    thread.join()
+    assert not any(map(lives, pids))
+    assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
+
+
+def test_closing_a_judge_leaves_no_process(request_for, processes):
+    before = processes()
+    judge = Judge("cpu")
+    judge.evaluate(request_for(GOOD))
+    assert processes() > before
+    judge.close()
+    assert processes() <= before
+
+
+def test_a_judge_that_was_never_asked_can_be_closed(processes):
+    before = processes()
+    Judge("cpu").close()
+    assert processes() <= before
+
+
+def test_many_evaluations_leave_nothing_open_and_nobody_running(
+    own_judge, request_for, processes, open_files
+):
+    """Of right ones, failing ones and crashing ones, on workloads of many sizes."""
+    texts = [GOOD, "def run(x, factor):\n    1 / 0\n", "import os\nos._exit(1)\n"]
+
+    def round_of(count):
+        for i in range(count):
+            text = texts[i * 3 // count]
+            own_judge.evaluate(request_for(text, n=1000 + 500 * (i % 50), seed=i))
+
+    round_of(9)
+    files, running = len(open_files()), len(processes())
+    round_of(201)
+    assert len(open_files()) <= files
+    assert len(processes()) <= running

@@ -1,0 +1,243 @@
+"""What an implementation does to its CUDA context costs that one evaluation, and is named."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+GOOD = """\
+def run(x, factor):
+    return x * factor
+"""
+
+FAR = """\
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def _far(x, offset):
+    tl.store(x + offset, 1.0)
+
+def run(x, factor):
+    _far[(1,)](x, 1 << 42)
+    {}
+    return x * factor
+"""
+
+SPIN = """\
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def _spin(x, out, most):
+    total = tl.load(x)
+    i = most * 0
+    while i < most:
+        total += tl.load(x, volatile=True)
+        i += 1
+    tl.store(out, total)
+
+def run(x, factor):
+    out = x * factor
+    _spin[(1,)](x, out, 1 << 50)
+    {}
+    return out
+"""
+
+ASSERT = """\
+import torch
+
+def run(x, factor):
+    table = torch.zeros(3, device=x.device)
+    far = table[torch.full((1,), 5, device=x.device)]
+    {}
+    return x * factor + far
+"""
+
+SYNCHRONIZE = "torch.cuda.synchronize()"
+
+
+@pytest.mark.parametrize("then", ["pass", SYNCHRONIZE], ids=["noticed late", "noticed at once"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(FAR, "an illegal memory access was encountered"), (ASSERT, "device-side assert triggered")],
+    ids=["illegal access", "assert"],
+)
+def test_a_cuda_error_is_named_and_the_next_has_a_context_of_its_own(
+    evaluate, judge, text, said, then
+):
+    evaluation = evaluate(text.format(then))
+    assert evaluation.status == "RUNTIME_ERROR"
+    summary = evaluation.log.splitlines()[0]
+    assert "CUDA error" in summary
+    assert said in summary
+    assert judge._candidate.sandbox._child is None, "what is spoilt is not kept"
+    assert evaluate(GOOD).status == "PASSED"
+    assert evaluate(text.format(then)).status == "RUNTIME_ERROR"
+    assert evaluate(GOOD, seed=1).status == "PASSED"
+
+
+@pytest.mark.parametrize("then", ["pass", SYNCHRONIZE], ids=["noticed late", "waited for"])
+def test_a_kernel_that_does_not_end_is_a_timeout(evaluate, then):
+    evaluation = evaluate(SPIN.format(then), timeout=10)
+    assert evaluation.status == "TIMEOUT"
+    assert evaluate(GOOD).status == "PASSED"
+
+
+def test_memory_that_the_device_does_not_have_is_a_runtime_error(evaluate):
+    text = "import torch\ndef run(x, factor):\n    return torch.empty(1 << 46, device='cuda')\n"
+    evaluation = evaluate(text)
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert "out of memory" in evaluation.log.splitlines()[0]
+    assert evaluate(GOOD).status == "PASSED"
+
+
+def test_all_the_memory_of_the_device_is_free_again_after_a_hoarder(evaluate):
+    text = """\
+        import torch
+        hoard = []
+        def run(x, factor):
+            while True:
+                hoard.append(torch.empty(1 << 30, dtype=torch.uint8, device="cuda"))
+        """
+    assert evaluate(text).status == "RUNTIME_ERROR"
+    assert evaluate(GOOD, n=1 << 24).status == "PASSED"
+
+
+@pytest.mark.parametrize("line", ["os._exit(3)", "ctypes.string_at(0)", "os.abort()"])
+def test_a_crash_with_work_under_way_leaves_a_device_to_the_next(evaluate, line):
+    text = f"""\
+        import ctypes, os, torch
+        def run(x, factor):
+            torch.cuda._sleep(1_000_000_000)
+            {line}
+        """
+    assert evaluate(text).status == "RUNTIME_ERROR"
+    assert evaluate(GOOD).status == "PASSED"
+
+
+def test_work_on_another_stream_is_waited_for(evaluate):
+    text = """\
+        import torch
+        stream = torch.cuda.Stream()
+        def run(x, factor, out):
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(1_000_000_000)
+                out.copy_(x * factor)
+        """
+    assert evaluate(text, "destination").status == "PASSED"
+
+
+def test_a_kernel_that_writes_after_it_said_it_was_done_is_too_late(evaluate):
+    """The wait inside is skipped by replacing it; the judge does not depend on it."""
+    text = """\
+        import torch
+        import pytest_fib.engine._runner
+        pytest_fib.engine._runner._synchronize = lambda: None
+        stream = torch.cuda.Stream()
+        def run(x, factor, out):
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(8_000_000_000)
+                out.copy_(x * factor)
+        """
+    evaluation = evaluate(text, "destination")
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    assert "still hold what was there before the call" in evaluation.log.splitlines()[0]
+    assert evaluate(GOOD).status == "PASSED"
+
+
+def test_outputs_left_unwritten_are_told(evaluate):
+    evaluation = evaluate(
+        "def run(x, factor, out):\n    out[:400] = (x * factor)[:400]\n", "destination"
+    )
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    first = evaluation.log.splitlines()[0]
+    assert first.endswith("; 600 of 1000 elements of out still hold what was there before the call")
+
+
+def test_changed_inputs_are_told(evaluate):
+    text = "def run(x, factor):\n    y = x * factor\n    x.zero_()\n    return y\n"
+    assert evaluate(text).log == "wrote to its input 'x'"
+
+
+@pytest.mark.parametrize("key", ["x.data_ptr()", "x.shape", "id(type(x))"])
+def test_answers_from_a_cache_are_wrong_on_a_second_call(evaluate, key):
+    text = f"kept = {{}}\ndef run(x, factor):\n    return kept.setdefault({key}, x * factor)\n"
+    evaluation = evaluate(text)
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    assert "wrong on a second" in evaluation.log.splitlines()[0]
+
+
+RANGE = """\
+import ctypes
+
+def run(x, factor):
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    driver = ctypes.CDLL("libcuda.so.1")
+    pointer = ctypes.c_uint64(x.data_ptr())
+    status = driver.cuMemGetAddressRange_v2(ctypes.byref(base), ctypes.byref(size), pointer)
+    print(status, size.value, x.data_ptr() - base.value < size.value)
+    return x * factor
+"""
+
+
+@pytest.mark.parametrize("n", [1000, 3_000_000])
+def test_a_sandbox_maps_its_arena_and_nothing_beside_it(evaluate, judge, n):
+    evaluation = evaluate(RANGE, n=n)
+    assert evaluation.status == "PASSED"
+    size = judge._candidate.layout.arena.size
+    assert evaluation.log.splitlines()[1] == f"0 {size} True"
+
+
+def test_the_two_arenas_share_no_block_of_the_device(judge):
+    """Blocks are of 2 MiB; a handle exports all of one."""
+    for side in (judge._candidate, judge._reference):
+        assert side.layout.arena.size % (2 << 20) == 0
+        assert side.layout.arena.base.data_ptr() % (2 << 20) == 0
+
+
+def test_a_larger_workload_is_mapped_into_the_same_process(evaluate, judge):
+    sizes, pids = [1000, 5_000_000, 1000, 40_000_000], set()
+    for seed, n in enumerate(sizes):
+        assert evaluate(GOOD, n=n, seed=seed).status == "PASSED"
+        pids.add(judge._candidate.sandbox._child.pid)
+    assert len(pids) == 1
+
+
+def test_every_kernel_that_is_shipped_is_right(tmp_path):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "kernel_defs"]
+    command += ["--fib-device", "cuda", "--fib-examples", "20"]
+    command += ["--fib-traces", str(tmp_path / "traces.jsonl")]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+    assert "skipped" not in result.stdout.splitlines()[-1]
+
+
+def test_many_evaluations_leave_the_device_and_this_process_as_they_were(judge, evaluate):
+    import torch
+
+    faults = [FAR.format("pass"), "import os\ndef run(x, factor):\n    os._exit(1)\n"]
+
+    def round_of(count):
+        for i in range(count):
+            text = faults[i // 10 % 2] if i % 10 == 0 else GOOD
+            evaluate(text, n=1000 + 20_000 * (i % 50), seed=i)
+        assert evaluate(GOOD).status == "PASSED"
+
+    def held():
+        free, total = torch.cuda.mem_get_info()
+        return total - free, len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+    evaluate(GOOD, n=1_000_000)
+    round_of(20)
+    before, files = held()
+    round_of(200)
+    after, files_after = held()
+    assert after <= before + (16 << 20)
+    assert files_after <= files
