@@ -91,5 +91,5 @@ def test_workers_are_bound_before_they_start(scale, monkeypatch):
     for name in ("CUDA_VISIBLE_DEVICES", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)
     scale.implement("good", "x, factor\nreturn x", more=', target_hardware=["cpu"]')
-    scale.run_apart("-n", "2").assert_outcomes(skipped=1)
+    scale.run_apart("-n", "2", "--fib-device=auto").assert_outcomes(skipped=1)
     assert [(scale.path / name).read_text() for name in ("gw0", "gw1")] == ["0", "1"]
