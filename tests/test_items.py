@@ -242,12 +242,12 @@ def test_a_dependency_may_be_named_as_a_distribution_or_as_a_module(scale):
         (
             "x:      {shape: [n], dtype: float32}",
             "x:      {shape: [n], dtype: int32}",
-            "input 'x': int32 needs a rule under workloads.inputs",
+            "input 'x': nothing says what this int32 tensor means; *",
         ),
         (
             "factor: {value: 3.0}",
             "x: {kind: spiral}",
-            "input 'x': no generator 'spiral' (there are: normal, *)",
+            "input 'x': no generator 'spiral' (there are: values, *)",
         ),
     ],
 )

@@ -42,9 +42,10 @@ def read_workload(definition: Definition, text: str) -> Workload:
     given = parse_workload(text)
     _refuse_unknown("axes", given.axes, definition.axes)
     _refuse_unknown("inputs", given.inputs, definition.inputs)
-    axes = plan(definition).completed(
-        {axis: n for axis, n in given.axes.items() if axis in definition.var_axes}
-    )
+    axes = {axis: n for axis, n in given.axes.items() if axis in definition.var_axes}
+    for axis in plan(definition).order:  # what follows from the others need not be given
+        if axis not in axes and len(domain := plan(definition).domain(axis, axes)) == 1:
+            axes[axis] = domain[0]
     definition.axis_values({**axes, **given.axes})
     if (broken := plan(definition).broken(axes)) is not None:
         raise ValueError(f"axes: {axes} break the constraint {broken!r}")

@@ -33,12 +33,14 @@ class Plan:
 
     ``order`` has the var axes so that those that follow from others come after them; ``rules``, for
     each input, ``{"value": x}`` or ``{"kind": ..., parameters}``; ``fill``, the inputs so that each
-    comes after those it refers to. ``notes`` say what was inferred; ``unmade``, which inputs no
-    rule speaks of; ``problem``, why no workload can be made at all.
+    comes after those it refers to. ``stated`` are the definition's own constraints, and
+    ``constraints`` those and what the generators need. ``notes`` say what was inferred; ``unmade``,
+    which inputs no rule speaks of; ``problem``, why no workload can be made at all.
     """
 
     definition: Definition
     constraints: tuple[Constraint, ...] = ()
+    stated: tuple[Constraint, ...] = ()
     order: tuple[str, ...] = ()
     rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     fill: tuple[str, ...] = ()
@@ -95,9 +97,12 @@ class Plan:
     def broken(
         self, axes: Mapping[str, int], inputs: Mapping[str, Any] | None = None
     ) -> str | None:
-        """The first constraint that a workload breaks; those of inputs too, where given."""
+        """The first constraint that a workload breaks; those of inputs too, where given.
+
+        Inputs that are there, maybe recorded ones, have to meet what the definition states only.
+        """
         values = {**self.definition.const_axes, **axes, **(inputs or {})}
-        for constraint in self.constraints:
+        for constraint in self.constraints if inputs is None else self.stated:
             if constraint.tensors <= values.keys() and not constraint.holds(values):
                 return constraint.text
         return None
@@ -175,6 +180,7 @@ def _planned(definition: Definition) -> Plan:
     return Plan(
         definition=definition,
         constraints=constraints,
+        stated=tuple(given),
         order=_axis_order(definition, constraints, rules),
         rules=rules,
         fill=_fill_order(rules),

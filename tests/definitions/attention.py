@@ -11,8 +11,8 @@ def scales(q, keys, values, sees, sm_scale):
     """The scales of rounding errors in the output [n, heads, dim] and the lse [n, heads].
 
     Of n queries [n, heads, dim], keys [t, kv heads, dim] and values, where query i sees the first
-    ``sees[i]`` of t. A logit is a sum that loses as much as its terms are large; the output moves by
-    that where it weighs values that differ, and not at all where one value has all the weight.
+    ``sees[i]`` of t. A logit is a sum that loses as much as its terms are large; the output moves
+    by that where it weighs values that differ, not at all where one value has all the weight.
     """
     group = q.shape[1] // keys.shape[1] if keys.shape[1] else 1
     q = q.double()

@@ -141,4 +141,3 @@ def test_long_sequences_are_attended_to_in_blocks():
     for who, out in {"reference": each.expected, **dict(each.outputs("torch_*"))}.items():
         got = out["output"][:600].transpose(0, 1).float()
         assert torch.allclose(got, expected, rtol=2**-7, atol=1e-5), who
-

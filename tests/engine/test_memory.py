@@ -11,12 +11,12 @@ from pytest_fib.engine._memory import (
     GRANULE,
     Arena,
     Layout,
-    contiguous,
     extent,
     nbytes,
     view,
 )
 from pytest_fib.engine._messages import TensorRef
+from pytest_fib.workloads import TensorLayout
 
 
 def test_places_do_not_overlap_and_lie_in_the_arena():
@@ -24,7 +24,7 @@ def test_places_do_not_overlap_and_lie_in_the_arena():
     shapes = [((3,), "float32"), ((5, 7), "float16"), ((), "int64"), ((1,), "bool")]
     layout.begin(sum(ALIGNMENT + nbytes(*shape) for shape in shapes))
     ends = 0
-    for ref in [layout.place(*shape) for shape in shapes]:
+    for ref in [layout.place(TensorLayout.contiguous(*shape)) for shape in shapes]:
         assert ref.offset >= ends
         ends = ref.offset + nbytes(ref.shape, ref.dtype)
     assert ends <= layout.arena.size
@@ -35,7 +35,8 @@ def test_every_tensor_is_aligned_as_a_fresh_allocation_is(dtype):
     layout = Layout("cpu")
     layout.begin(10_000)
     for n in (1, 3, 100):
-        assert layout.tensor(layout.place((n,), dtype)).data_ptr() % ALIGNMENT == 0
+        tensor = layout.tensor(layout.place(TensorLayout.contiguous((n,), dtype)))
+        assert tensor.data_ptr() % ALIGNMENT == 0
 
 
 def test_the_next_workload_lies_elsewhere():
@@ -43,7 +44,7 @@ def test_the_next_workload_lies_elsewhere():
     starts = set()
     for _ in range(50):
         layout.begin(100)
-        starts.add(layout.place((1,), "float32").offset)
+        starts.add(layout.place(TensorLayout.contiguous((1,), "float32")).offset)
     assert len(starts) > 10
 
 
@@ -51,15 +52,15 @@ def test_the_next_workload_lies_elsewhere():
 def test_a_tensor_of_no_elements_has_its_shape_and_strides(shape):
     layout = Layout("cpu")
     layout.begin(0)
-    tensor = layout.tensor(layout.place(shape, "float32"))
+    tensor = layout.tensor(layout.place(TensorLayout.contiguous(shape, "float32")))
     assert tensor.shape == shape
     assert tensor.is_contiguous()
-    assert layout.bytes(layout.place(shape, "float32")).numel() == 0
+    assert layout.bytes(layout.place(TensorLayout.contiguous(shape, "float32"))).numel() == 0
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3), (2, 1, 3)])
 def test_places_are_contiguous(shape):
-    assert contiguous(shape) == torch.empty(shape).stride()
+    assert TensorLayout.contiguous(shape, "int8").stride == torch.empty(shape).stride()
 
 
 def test_a_strided_place_is_seen_as_torch_sees_it():
@@ -119,7 +120,7 @@ def test_a_wipe_clears_all_that_was_given_out():
     starts = []
     for _ in range(20):
         layout.begin(100_000)
-        ref = layout.place((100_000,), "uint8")
+        ref = layout.place(TensorLayout.contiguous((100_000,), "uint8"))
         starts.append(ref.offset)
         layout.tensor(ref).fill_(7)
     layout.wipe()

@@ -18,7 +18,7 @@ def catalogue(tmp_path, scale_yaml):
         for module, definition in marks.items():
             path = tmp_path / f"{module}.py"
             path.write_text(f'@implements("{definition}")\ndef run(x): ...\n')
-        return load_catalogue(files, find_implementations([tmp_path]))
+        return load_catalogue([files], find_implementations([tmp_path]))
 
     return catalogue
 
@@ -77,7 +77,7 @@ def test_a_broken_definition_is_known_by_the_name_it_seems_to_have(tmp_path, sca
     plain.write_text(scale_yaml.replace("n: var", "n: vra"))
     family.write_text('family: {t: [a]}\nname: "scale_${t}"\n')
     nameless.write_text("axes: [")
-    known = load_catalogue([plain, family, nameless], ())
+    known = load_catalogue([[plain, family, nameless]], ())
     assert known.broken == {plain: "scale", family: "scale_*", nameless: "nameless"}
     assert known.errors.keys() == known.broken.keys()
     assert known.definitions == {}

@@ -87,3 +87,10 @@ def test_no_rounding_decides_which_experts_are_chosen(define, experts):
     assert (inputs["bias"].float() * experts).unique().tolist() == sorted(
         set((inputs["bias"].float() * experts).round().tolist())
     )
+
+
+def test_what_generators_need_is_not_asked_of_inputs_that_are_there(prefill):
+    """Three sequences can't be promised enough room in one page, but one token fits."""
+    axes = {"len": 4, "total_q": 1, "pages": 1, "batch": 3}
+    assert plan(prefill).broken(axes) is not None
+    assert plan(prefill).broken(axes, {"kv_indptr": torch.tensor([0, 0, 1, 1])}) is None

@@ -61,7 +61,7 @@ def test_boundaries_are_drawn_more_than_other_sizes(define, look):
 
 def test_every_regime_is_drawn(define, look):
     _, tried = look(define(), examples=100)
-    assert {w.regime.get("values", "normal") for w in tried} == set(VALUES)
+    assert {w.regime.get("values", "normal") for w in tried} == set(VALUES) - {"nan", "inf"}
 
 
 @pytest.mark.parametrize("budget", [24, 1 << 12, 1 << 20])

@@ -11,16 +11,16 @@ from pytest_fib.workloads import (
     VALUES,
     bench_workloads,
     complete,
-    fill_input,
+    fill_inputs,
     in_domain,
     parse_workload,
     read_workload,
     scalar_inputs,
     smallest_axes,
-    torch_dtype,
     why_not_generated,
     workload_bytes,
 )
+from pytest_fib.workloads._tensors import torch_dtype
 
 MATRIX = {"m": "var", "n": 4}
 
@@ -80,8 +80,8 @@ def test_the_same_workload_gives_the_same_finite_bits(define, values, dtype):
     definition = define(inputs={"x": {"shape": ["n"], "dtype": dtype}})
     workload = complete(definition, {"n": 1000}, seed=3, regime={"values": values})
     first, second = (torch.empty(1000, dtype=getattr(torch, dtype)) for _ in range(2))
-    fill_input(first, "x", definition, workload)
-    fill_input(second, "x", definition, workload)
+    fill_inputs({"x": first}, definition, workload)
+    fill_inputs({"x": second}, definition, workload)
     assert first.isfinite().all()
     assert torch.equal(first, second)
 
@@ -91,17 +91,15 @@ def test_two_inputs_of_one_workload_differ(define):
     definition = define(inputs=inputs)
     workload = complete(definition, {"n": 100})
     a, b = torch.empty(100), torch.empty(100)
-    fill_input(a, "a", definition, workload)
-    fill_input(b, "b", definition, workload)
+    fill_inputs({"a": a, "b": b}, definition, workload)
     assert not torch.equal(a, b)
 
 
 def test_an_outlier_is_far_from_the_rest(define):
     definition = define({"m": "var", "n": "var"})
     x = torch.empty(8, 64)
-    fill_input(
-        x, "x", definition, complete(definition, {"m": 8, "n": 64}, regime={"values": "outlier"})
-    )
+    regime = {"values": "outlier"}
+    fill_inputs({"x": x}, definition, complete(definition, {"m": 8, "n": 64}, regime=regime))
     largest, typical = x.abs().amax(-1), x.abs().median(-1).values
     assert (largest > 10 * typical).all()
 
@@ -118,7 +116,7 @@ def test_a_rule_decides_what_an_input_holds(define, rule, low, high):
     dtype = "float32" if rule.get("kind") == "uniform" else "int32"
     definition = define(inputs={"x": {"shape": ["n"], "dtype": dtype}}, rules={"x": rule})
     x = torch.empty(500, dtype=getattr(torch, dtype))
-    fill_input(x, "x", definition, complete(definition, {"n": 500}))
+    fill_inputs({"x": x}, definition, complete(definition, {"n": 500}))
     assert low <= x.min() <= low + 0.1
     assert high - 0.1 <= x.max() <= high
 
@@ -153,11 +151,11 @@ def test_a_recorded_scalar_is_taken_as_it_is(define):
         ({}, None),
         (
             {"rules": {"x": {"kind": "spiral"}}},
-            "input 'x': no generator 'spiral' (there are: normal, *)",
+            "input 'x': no generator 'spiral' (there are: values, *)",
         ),
         (
             {"inputs": {"x": {"shape": ["n"], "dtype": "int32"}}},
-            "input 'x': int32 needs a rule under workloads.inputs",
+            "input 'x': nothing says what this int32 tensor means; *",
         ),
     ],
 )

@@ -5,7 +5,9 @@ import torch
 from pytest_fib import implements
 
 
-@implements("gdn_decode_*_k_last", description="Keys and queries read the old state in one product.")
+@implements(
+    "gdn_decode_*_k_last", description="Keys and queries read the old state in one product."
+)
 def run(q, k, v, state, A_log, a, dt_bias, b, scale):
     batch, _, heads, size = v.shape
     share = heads // q.shape[2]

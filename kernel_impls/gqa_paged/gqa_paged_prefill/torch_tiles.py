@@ -63,5 +63,7 @@ def _tiles(lengths):
     """The sequence of each tile of queries, and where in it the tile begins."""
     tiles = -(-lengths // QUERIES)
     sequence = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), tiles)
-    number = torch.arange(len(sequence), device=lengths.device) - (tiles.cumsum(0) - tiles)[sequence]
+    number = (
+        torch.arange(len(sequence), device=lengths.device) - (tiles.cumsum(0) - tiles)[sequence]
+    )
     return sequence, number * QUERIES

@@ -11,7 +11,7 @@ QUERIES, TOKENS = 64, 64
 
 @implements("gqa_ragged_prefill_*", description="Online softmax over chunks, of all query tiles.")
 def run(q, k, v, qo_indptr, kv_indptr, sm_scale):
-    heads, dim = q.shape[1:]
+    heads = q.shape[1]
     kv_heads = k.shape[1]
     q_len, kv_len = qo_indptr.diff().long(), kv_indptr.diff().long()
     sequence, within = _tiles(q_len)
@@ -49,5 +49,7 @@ def _tiles(lengths):
     """The sequence of each tile of queries, and where in it the tile begins."""
     tiles = -(-lengths // QUERIES)
     sequence = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), tiles)
-    number = torch.arange(len(sequence), device=lengths.device) - (tiles.cumsum(0) - tiles)[sequence]
+    number = (
+        torch.arange(len(sequence), device=lengths.device) - (tiles.cumsum(0) - tiles)[sequence]
+    )
     return sequence, number * QUERIES

@@ -85,7 +85,7 @@ def run(q, k, v, qo_indptr, kv_indptr, sm_scale, output, lse):
     total_q, heads, dim = q.shape
     kv_heads, batch = k.shape[1], len(qo_indptr) - 1
     queries = ROWS // (heads // kv_heads)
-    # How many tiles there are only the device knows; each sequence may have one more than its share.
+    # Only the device knows how many tiles there are: each sequence may have one beyond its share.
     tile_ends = ((qo_indptr.diff() + queries - 1) // queries).cumsum(0, dtype=qo_indptr.dtype)
     _prefill[(triton.cdiv(total_q, queries) + batch, kv_heads)](
         q, k, v, qo_indptr, kv_indptr, tile_ends, output, lse, sm_scale / math.log(2), batch,

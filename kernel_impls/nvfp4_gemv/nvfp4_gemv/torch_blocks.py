@@ -8,7 +8,7 @@ BLOCK = 16
 E2M1 = [sign * size for sign in (1, -1) for size in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
 
 
-@implements("nvfp4_gemv", description="Whole sums of blocks of 16, of which the scaled ones follow.")
+@implements("nvfp4_gemv", description="Exact sums of 16 products each, scaled after that.")
 def run(a, b, sfa, sfb):
     # All numbers of a byte pair at once: entry p holds the two that p stands for.
     value = torch.tensor(E2M1, device=a.device)
