@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+    from pytest_fib.testing import KernelCheck
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options and ini values."""
@@ -69,3 +71,11 @@ def pytest_runtest_makereport(
     if hasattr(item, "attach_outcome"):
         item.attach_outcome(report)
     return report
+
+
+@pytest.fixture
+def kernel_check(request: pytest.FixtureRequest) -> KernelCheck:
+    """Assert that a function computes a kernel definition: kernel_check(definition, function)."""
+    from pytest_fib.testing import KernelCheck
+
+    return KernelCheck(request.config)

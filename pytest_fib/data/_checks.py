@@ -15,6 +15,7 @@ def definition_findings(data: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _bad_reference(data)
     yield from _bad_workloads(data)
     yield from _unknown_keys(data, ("tolerances",), "output", part(data, "outputs"))
+    yield from _bad_tolerances(data)
 
 
 def _mapping(data: Raw, key: str) -> Mapping[str, Any]:
@@ -104,6 +105,17 @@ def _bad_workloads(data: Mapping[str, Any]) -> Iterator[Finding]:
     for i, entry in enumerate(bench):
         if entry in bench[:i]:
             yield Finding(("workloads", "bench", i), f"the same as bench[{bench.index(entry)}]")
+
+
+def _bad_tolerances(data: Mapping[str, Any]) -> Iterator[Finding]:
+    tensors = {**_mapping(data, "inputs"), **_mapping(data, "outputs")}
+    for output, tolerance in _mapping(data, "tolerances").items():
+        source = part(tolerance, "from") or part(tolerance, "from_")
+        if isinstance(source, str) and source not in tensors:
+            what = "input or output"
+            yield _unknown(("tolerances", output, "from"), what, source, tensors)
+        elif source == output:
+            yield Finding(("tolerances", output, "from"), f"{output!r} are the indices themselves")
 
 
 def _not_var(loc: Loc, names: Iterable[str], axes: Mapping[str, Any]) -> Iterator[Finding]:

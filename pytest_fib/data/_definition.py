@@ -12,6 +12,9 @@ from ._base import CheckedRecord, Count, Finding, OptionalList, OptionalText, Ra
 from ._checks import definition_findings
 from ._workloads_section import Tolerance, WorkloadsSection
 
+#: What a definition has here and not in FlashInfer Trace.
+OWN_KEYS = ("workloads", "tolerances", "nondeterministic")
+
 
 class DType(StrEnum):
     """Element types a tensor or scalar may have; values are torch's names."""
@@ -95,7 +98,8 @@ class TensorSpec(Record):
 class Definition(CheckedRecord):
     """What a kernel computes: axes, inputs, outputs, and a reference that says how.
 
-    `workloads` and `tolerances` are pytest-fib's own; exported, they drop out.
+    `workloads`, `tolerances` and `nondeterministic` (the same inputs may give other bits each time,
+    within the tolerances) are pytest-fib's own; exported, they drop out.
     """
 
     name: Text
@@ -109,6 +113,7 @@ class Definition(CheckedRecord):
     reference: Text
     workloads: WorkloadsSection | None = None
     tolerances: dict[str, Tolerance] = Field(default_factory=dict)
+    nondeterministic: bool = False
 
     @field_validator("name")
     @classmethod
@@ -149,6 +154,6 @@ class Definition(CheckedRecord):
         return {name: const.get(name, workload_axes.get(name, 0)) for name in self.axes}
 
     def to_flashinfer(self) -> dict[str, Any]:
-        """The definition as FlashInfer Trace has it: without `workloads` and `tolerances`."""
+        """The definition as FlashInfer Trace has it: without what is pytest-fib's own."""
         exported = super().to_flashinfer()
-        return {key: exported[key] for key in exported if key not in ("workloads", "tolerances")}
+        return {key: exported[key] for key in exported if key not in OWN_KEYS}

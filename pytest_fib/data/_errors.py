@@ -79,7 +79,7 @@ def _known_keys(kind: Raw, loc: Loc) -> Iterator[str]:
     args = get_args(kind)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         if not loc:
-            yield from kind.model_fields
+            yield from (field.alias or name for name, field in kind.model_fields.items())
         elif field := kind.model_fields.get(str(loc[0])):
             yield from _known_keys(field.annotation, loc[1:])
     elif origin is Annotated:

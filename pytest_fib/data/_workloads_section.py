@@ -75,15 +75,33 @@ class WorkloadsSection(Record):
 
 
 class Tolerance(Record):
-    """Allowed relative and absolute error of one output; None leaves the dtype's own.
+    """How one output is compared; what is None or left out is the dtype's own.
+
+    `rtol` and `atol` are the allowed relative and absolute error of an element, `matched_ratio` the
+    share of the elements that must keep to them. `exact` allows no difference at all; `linear`,
+    none where every input is 0 or 1, since no order of summation rounds those.
 
     `by` says what is compared: its elements; for indices, what they point at (`gathered`), since
     equal values may come in any order; or, for random choices, what may be chosen (`samples`).
+    Indices point into the last dimension of the input or output that `from` names.
     """
 
     # A misspelt tolerance that is ignored would let wrong results pass.
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     rtol: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     atol: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    matched_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
+    exact: bool = False
+    linear: bool = False
     by: Literal["elements", "gathered", "samples"] = "elements"
+    from_: Annotated[str | None, Field(alias="from")] = None
+
+    @model_validator(mode="after")
+    def _one_meaning(self) -> Self:
+        given = [key for key in ("rtol", "atol", "matched_ratio") if getattr(self, key) is not None]
+        if self.exact and given:
+            raise ValueError(f"exact leaves nothing for {', '.join(given)} to allow")
+        if self.from_ is not None and self.by != "gathered":
+            raise ValueError("from is only for indices, compared by: gathered")
+        return self

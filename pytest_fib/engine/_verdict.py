@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.data import Correctness, EvaluationStatus
-from pytest_fib.engine._tolerance import Bound, bound_for
+from pytest_fib.engine._bounds import EXACT, bound_for
+from pytest_fib.engine._compare import Comparison, compare
+from pytest_fib.engine._gathered import Gathered, gather
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_fib.data import Definition
+    from pytest_fib.engine._bounds import Bound
+
+    Outputs = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -31,122 +36,166 @@ class Verdict:
         return self.status is EvaluationStatus.PASSED
 
 
-#: Elements compared at a time: on the CPU few enough for the intermediate values to stay in cache.
-CHUNK = {"cpu": 1 << 18, "cuda": 1 << 26}
+def judge_outputs(
+    definition: Definition,
+    outputs: Outputs,
+    expected: Outputs,
+    own: Outputs | Sequence[Outputs] | None = None,
+    *,
+    exact: bool = False,
+    inputs: Outputs | None = None,
+) -> Verdict:
+    """Compare every output with its expected values, by the bounds of ``_bounds``.
+
+    ``expected`` are the reference's outputs in float64 or, where that can't be, in their own
+    dtypes. ``own`` are yardsticks, outputs of the reference that are rounded as an implementation's
+    may be: in its own dtypes, or on nudged inputs. They only widen bounds, so they are worth making
+    only where the outputs are wrong without. With ``exact``, as for inputs of zeros and ones,
+    outputs that the definition calls linear must be the expected values, rounded once. ``inputs``
+    are needed where indices are compared by what they point at. Outputs that are compared by
+    samples are left to the statistics.
+    """
+    yardsticks = _sequence(own)
+    compared = [
+        judge_output(definition, name, outputs, expected, yardsticks, exact=exact, inputs=inputs)
+        for name in definition.outputs
+        if not _by_samples(definition, name)
+    ]
+    return verdict_of(compared)
 
 
-@dataclass
-class _Comparison:
-    """One output against its expected values. ``used`` is the largest error over its bound."""
+@dataclass(frozen=True)
+class Judged:
+    """An output that was compared, and both sides of it."""
 
-    name: str
-    total: int
-    wrong: int = 0
-    max_absolute: float = 0.0
-    max_relative: float = 0.0
-    used: float = 0.0
-    at: int = 0
+    comparison: Comparison
+    got: torch.Tensor
+    expected: torch.Tensor
+    gathered: Gathered | None = None
 
     @property
     def rank(self) -> tuple[float, int]:
-        return (self.used, self.wrong)
+        """The worst of several outputs has the highest."""
+        return (self.comparison.bound_used, self.comparison.wrong)
 
 
-def judge_outputs(
+def judge_output(
     definition: Definition,
-    outputs: Mapping[str, torch.Tensor],
-    expected: Mapping[str, torch.Tensor],
-) -> Verdict:
-    """Compare every output, element by element, with its expected values.
+    name: str,
+    outputs: Outputs,
+    expected: Outputs,
+    yardsticks: Sequence[Outputs] = (),
+    *,
+    exact: bool = False,
+    inputs: Outputs | None = None,
+) -> Judged:
+    """Compare one output of a definition."""
+    got, right = outputs[name], expected[name]
+    tolerance = definition.tolerances.get(name)
+    if tolerance is not None and tolerance.by == "gathered":
+        gathered = gather(definition, name, got, right, {**(inputs or {}), **expected})
+        comparison = compare(name, gathered.got, gathered.expected, gathered.bound)
+        return Judged(comparison, got, right, gathered)
+    bound = bound_for(definition, name, got.dtype, oracle=right.dtype != got.dtype)
+    if exact and tolerance is not None and tolerance.linear:
+        bound = EXACT
+    return judge_tensor(name, got, right, bound, [y[name] for y in yardsticks])
 
-    NaN and infinities must match in place and sign; everything else lies within the output's
-    bound (see ``_tolerance``).
-    """
-    compared = [
-        _compare(name, outputs[name], expected[name], bound_for(definition, name))
-        for name in definition.outputs
-    ]
-    worst = max(compared, key=lambda c: c.rank)
-    element = _element(worst, outputs[worst.name], expected[worst.name], definition)
-    correctness = Correctness(
+
+def judge_tensor(
+    name: str,
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    bound: Bound,
+    yardsticks: Sequence[torch.Tensor] = (),
+) -> Judged:
+    """Compare one tensor by a given bound."""
+    return Judged(compare(name, got, expected, bound, yardsticks), got, expected)
+
+
+def verdict_of(compared: Sequence[Judged]) -> Verdict:
+    """What the comparisons of all outputs amount to."""
+    if not compared:
+        return Verdict(EvaluationStatus.PASSED, Correctness())
+    worst = max(compared, key=lambda judged: judged.rank)
+    correctness = _correctness([judged.comparison for judged in compared], worst)
+    if all(judged.comparison.passed for judged in compared):
+        return Verdict(EvaluationStatus.PASSED, correctness)
+    return Verdict(EvaluationStatus.INCORRECT_NUMERICAL, correctness, _summary(worst))
+
+
+def _sequence(own: Outputs | Sequence[Outputs] | None) -> Sequence[Outputs]:
+    if own is None:
+        return ()
+    return own if isinstance(own, (list, tuple)) else (own,)
+
+
+def _by_samples(definition: Definition, name: str) -> bool:
+    tolerance = definition.tolerances.get(name)
+    return tolerance is not None and tolerance.by == "samples"
+
+
+def _correctness(compared: Sequence[Comparison], worst: Judged) -> Correctness:
+    total = sum(c.total for c in compared)
+    return Correctness(
         max_relative_error=max(c.max_relative for c in compared),
         max_absolute_error=max(c.max_absolute for c in compared),
         extra={
-            "bound_used": worst.used,
-            "worst": element,
+            "oracle": "float64" if all(c.oracle for c in compared) else "own precision",
+            "bound_used": worst.comparison.bound_used,
+            "check": _check(worst.comparison),
+            "worst": _element(worst),
+            "rmse": {c.name: c.rmse for c in compared},
+            "max_ulp": max(c.max_ulp for c in compared),
+            "matched_ratio": 1 - sum(c.wrong for c in compared) / total if total else 1.0,
             "elements_wrong": {c.name: c.wrong for c in compared},
             "elements": {c.name: c.total for c in compared},
         },
     )
-    if not any(c.wrong for c in compared):
-        return Verdict(EvaluationStatus.PASSED, correctness)
-    return Verdict(EvaluationStatus.INCORRECT_NUMERICAL, correctness, _summary(element))
 
 
-def _compare(name: str, got: torch.Tensor, expected: torch.Tensor, bound: Bound) -> _Comparison:
-    result = _Comparison(name, expected.numel())
-    if got.equal(expected):
-        return result
-    flat_got, flat_expected = got.flatten(), expected.flatten()
-    step = CHUNK[expected.device.type]
-    for start in range(0, result.total, step):
-        chunk = slice(start, start + step)
-        _add(result, start, flat_got[chunk], flat_expected[chunk], bound)
-    return result
+def _check(comparison: Comparison) -> str:
+    """Which of the bounds is used most: the elements' wherever these are wrong."""
+    used = {"rows": comparison.rows_used, "fit": comparison.fit_used}
+    most = max(used, key=lambda check: used[check])
+    elements = comparison.elements_used
+    return "elements" if elements > 1 or elements >= used[most] else most
 
 
-def _add(
-    result: _Comparison, start: int, got: torch.Tensor, expected: torch.Tensor, bound: Bound
-) -> None:
-    """Count in one chunk of an output."""
-    # float32 holds every value of the 16-bit and smaller types, so only wider ones need float64.
-    wide = torch.float32 if expected.element_size() <= 2 else torch.float64
-    got, expected = got.to(wide), expected.to(wide)
-    size = expected.abs()
-    error = (got - expected).abs_()
-    used = error / (size * bound.rtol).add_(bound.atol)
-    top = float(used.max())
-    if not math.isfinite(top):  # NaN, an infinity or a bound of zero: rare, so looked at closely
-        error, used = _with_specials(got, expected, error, used)
-        top = float(used.max())
-    if top > result.used:
-        result.used, result.at = top, start + int(used.argmax())
-    if top > 1:
-        result.wrong += int((used > 1).sum())
-    result.max_absolute = max(result.max_absolute, float(error.max()))
-    relative = torch.where(size == 0, 0.0, error / size)
-    result.max_relative = max(result.max_relative, float(relative.nan_to_num_(math.inf).max()))
-
-
-def _with_specials(
-    got: torch.Tensor, expected: torch.Tensor, error: torch.Tensor, used: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Errors and used bounds where NaN and infinities match in place and sign, or are wrong."""
-    same = (got == expected) | (got.isnan() & expected.isnan())
-    finite = got.isfinite() & expected.isfinite()
-    error = torch.where(same, 0.0, torch.where(finite, error, math.inf))
-    return error, torch.where(same, 0.0, torch.where(finite, used, math.inf))
-
-
-def _element(
-    comparison: _Comparison, got: torch.Tensor, expected: torch.Tensor, definition: Definition
-) -> dict[str, Any]:
+def _element(judged: Judged) -> dict[str, Any]:
     """The worst element of an output: where it is, both sides, and how far apart they may be."""
+    comparison = judged.comparison
     if comparison.total == 0:
         return {}
-    index = _index(comparison.at, expected.shape)
-    wanted = float(expected[tuple(index)])
-    bound = bound_for(definition, comparison.name)
-    return {
+    index = unravelled(comparison.at, judged.got.shape)
+    got, expected = float(judged.got[tuple(index)]), float(judged.expected[tuple(index)])
+    found: dict[str, Any] = {
         "output": comparison.name,
         "index": index,
-        "got": float(got[tuple(index)]),
-        "expected": wanted,
-        "allowed": bound.atol + bound.rtol * abs(wanted) if math.isfinite(wanted) else 0.0,
+        "got": got,
+        "expected": expected,
+        "allowed": _allowed(judged, expected),
     }
+    if judged.gathered is not None:
+        found |= judged.gathered.facts(comparison.at)
+    return found
 
 
-def _index(flat: int, shape: torch.Size) -> list[int]:
+def _allowed(judged: Judged, expected: float) -> float:
+    """How far the worst element may be off."""
+    comparison, bound = judged.comparison, judged.comparison.bound
+    if bound.exact or judged.gathered is not None or not math.isfinite(expected):
+        return 0.0
+    start = comparison.at // comparison.row * comparison.row
+    row = judged.expected.reshape(-1)[start : start + comparison.row].double()
+    row = row[row.abs() <= torch.finfo(judged.got.dtype).max]
+    scale = float(row.square().mean().sqrt()) if len(row) else 0.0
+    reach = bound.atol + bound.rtol * abs(expected) + bound.scale * scale
+    return comparison.width * reach
+
+
+def unravelled(flat: int, shape: Sequence[int]) -> list[int]:
+    """The index of an element by its place in memory."""
     index = []
     for n in reversed(shape):
         index.append(flat % n)
@@ -154,7 +203,49 @@ def _index(flat: int, shape: torch.Size) -> list[int]:
     return index[::-1]
 
 
-def _summary(worst: dict[str, Any]) -> str:
-    place = ", ".join(str(i) for i in worst["index"])
-    sides = f"got {worst['got']:.6g}, expected {worst['expected']:.6g}"
-    return f"{worst['output']}[{place}] {sides}, allowed ±{worst['allowed']:.2g}"
+def _summary(worst: Judged) -> str:
+    comparison = worst.comparison
+    check = _check(comparison)
+    if check == "rows":
+        return _row_summary(worst)
+    if check == "fit":
+        return _fit_summary(comparison)
+    element = _element(worst)
+    sides = f"got {element['got']:.6g}, expected {element['expected']:.6g}"
+    if worst.gathered is not None:
+        return f"{_place(element)} {sides}: {element['reason']}"
+    return f"{_place(element)} {sides}, allowed ±{element['allowed']:.2g}"
+
+
+def _place(element: Mapping[str, Any]) -> str:
+    return f"{element['output']}[{', '.join(str(i) for i in element['index'])}]"
+
+
+def _row_summary(judged: Judged) -> str:
+    comparison = judged.comparison
+    index = unravelled(comparison.row_at, judged.got.shape)
+    place = ", ".join(_row_index(index, judged.got.shape, comparison.row))
+    times = f"{comparison.rows_used:.3g} times what rounding explains"
+    return f"{comparison.name}[{place}] is off by {times}, though no element alone is"
+
+
+def _row_index(index: Sequence[int], shape: Sequence[int], row: int) -> Iterator[str]:
+    """``3, :`` for a whole row, ``3, 128:192`` for part of one; short rows by the first of them."""
+    for i in index[:-1]:
+        yield str(i)
+    if shape and shape[-1] == row:
+        yield ":"
+    elif shape:
+        yield f"{index[-1]}:{min(index[-1] + row, shape[-1])}"
+
+
+def _fit_summary(comparison: Comparison) -> str:
+    fit = comparison.fit
+    assert fit is not None
+    name, over = comparison.name, f"fitted to {fit.elements} elements"
+    if abs(fit.scale) / fit.allowed[0] >= abs(fit.offset) / fit.allowed[1]:
+        share, most = 100 * abs(fit.scale), 100 * fit.allowed[0]
+        way = "large" if fit.scale > 0 else "small"
+        return f"{name} is {share:.2g} % too {way} throughout, allowed {most:.2g} % ({over})"
+    share, most = 100 * fit.offset, 100 * fit.allowed[1]
+    return f"{name} is shifted by {share:+.2g} % of a row's scale, allowed ±{most:.2g} % ({over})"

@@ -128,3 +128,16 @@ def test_no_shape_of_data_breaks_the_checks(scale, key, wrong):
 def test_no_shape_of_workloads_breaks_the_checks(scale, wrong):
     with pytest.raises(ValidationError):
         Definition(**scale, workloads=wrong)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("xs", "unknown input or output 'xs'; did you mean 'x'?"),
+        ("y", "'y' are the indices themselves"),
+    ],
+)
+def test_indices_point_into_another_tensor(scale, source, message):
+    wrong = scale | {"tolerances": {"y": {"by": "gathered", "from": source}}}
+    assert complaints(wrong) == {"tolerances.y.from": message}
+    Definition(**scale | {"tolerances": {"y": {"by": "gathered", "from": "x"}}})

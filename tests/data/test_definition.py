@@ -130,14 +130,20 @@ def test_export_leaves_out_what_is_ours_and_keeps_null_shapes(scale):
         **scale,
         workloads={"axes": {"batch": {"max": 4}}, "inputs": {"factor": {"value": 2.0}}},
         tolerances={"y": {"atol": 0.5}},
+        nondeterministic=True,
     )
+    assert definition.nondeterministic
     assert definition.to_flashinfer() == scale
     assert Definition(**json.loads(json.dumps(definition.to_flashinfer()))) == Definition(**scale)
 
 
 def test_a_definition_survives_pydantics_own_json(scale):
     rule = {"kind": "indices", "below": "batch", "unique": True}
-    definition = Definition(**scale, workloads={"inputs": {"x": rule}, "bench": [{"batch": 3}]})
+    definition = Definition(
+        **scale,
+        workloads={"inputs": {"x": rule}, "bench": [{"batch": 3}]},
+        tolerances={"y": {"by": "gathered", "from": "x"}},
+    )
     assert Definition.model_validate_json(definition.model_dump_json()) == definition
 
 

@@ -40,6 +40,11 @@ def test_errors_survive_pickling():
             "hidden:\n    type: const\n    value: 1\n    valu: 2",
             "9: axes.hidden: unknown key 'valu'; did you mean 'value'?",
         ),
+        (
+            "reference: |",
+            "tolerances: {y: {form: x}}\nreference: |",
+            "12: tolerances.y: unknown key 'form'; did you mean 'from'?",
+        ),
         ("hidden: 128", "hidden: -1", "6: axes.hidden: should be at least 0, not -1"),
         (
             "hidden: 128",

@@ -78,11 +78,22 @@ def test_examples_and_bench_have_sizes(size):
 
 def test_tolerances_default_to_the_dtypes_own():
     assert Tolerance() == Tolerance(rtol=None, atol=None, by="elements")
+    assert Tolerance().matched_ratio is Tolerance().from_ is None
+    assert Tolerance().exact is Tolerance().linear is False
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"rtol": -1}, {"atol": math.nan}, {"atol": math.inf}, {"tol": 1}, {"by": "value"}],
+    [
+        {"rtol": -1},
+        {"atol": math.nan},
+        {"atol": math.inf},
+        {"tol": 1},
+        {"by": "value"},
+        {"matched_ratio": 0},
+        {"matched_ratio": 1.5},
+        {"exact": "perhaps"},
+    ],
 )
 def test_tolerances_are_finite_and_have_no_other_keys(wrong):
     with pytest.raises(ValidationError):
@@ -92,3 +103,20 @@ def test_tolerances_are_finite_and_have_no_other_keys(wrong):
 @pytest.mark.parametrize("by", ["elements", "gathered", "samples"])
 def test_a_tolerance_says_what_is_compared(by):
     assert Tolerance.model_validate({"by": by}).by == by
+
+
+def test_a_tolerance_names_what_indices_point_into():
+    assert Tolerance.model_validate({"by": "gathered", "from": "logits"}).from_ == "logits"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"exact": True, "rtol": 0.1}, "exact leaves nothing for rtol to allow"),
+        ({"exact": True, "atol": 0, "matched_ratio": 1}, "exact leaves nothing for atol, matched"),
+        ({"from": "logits"}, "from is only for indices, compared by: gathered"),
+    ],
+)
+def test_tolerances_that_contradict_themselves_are_refused(wrong, message):
+    with pytest.raises(ValidationError, match=message):
+        Tolerance.model_validate(wrong)

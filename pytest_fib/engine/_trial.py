@@ -1,0 +1,112 @@
+"""A function against a definition's reference, all in this process: for tests written by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_fib.build import load, reference_program
+from pytest_fib.data import Evaluation, EvaluationStatus
+from pytest_fib.engine._calling import WrongOutput, bind, store
+from pytest_fib.engine._oracle import YARDSTICKS, OracleUnavailable, run_widened
+from pytest_fib.engine._verdict import judge_outputs
+from pytest_fib.workloads import bits, fill_inputs, layouts, scalar_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_fib.data import Definition, Workload
+    from pytest_fib.engine._verdict import Verdict
+    from pytest_fib.workloads import TensorLayout
+
+
+class Trial:
+    """Evaluates a function on one workload after another. What the function raises is not caught.
+
+    ``calling`` is as in ``@implements``.
+    """
+
+    def __init__(
+        self, definition: Definition, function: Callable[..., Any], device: str, calling: str
+    ) -> None:
+        self.definition = definition
+        self._function = function
+        self._device = device
+        self._calling = calling
+        self._reference: Callable[..., Any] = load(reference_program(definition))
+
+    def __call__(self, workload: Workload) -> Evaluation:
+        """The outcome on a workload."""
+        tensors = self._tensors(workload)
+        pristine = {name: tensor.clone() for name, tensor in tensors.items()}
+        scalars = scalar_inputs(self.definition, workload)
+        outputs = self._poisoned(workload)
+        try:
+            self._call({**tensors, **scalars}, outputs)
+        except WrongOutput as error:
+            return Evaluation(status=EvaluationStatus(error.status), log=str(error))
+        for name, tensor in tensors.items():
+            if not bits(tensor).equal(bits(pristine[name])):
+                wrote = f"wrote to its input {name!r}"
+                return Evaluation(status=EvaluationStatus.RUNTIME_ERROR, log=wrote)
+        verdict = self._verdict(outputs, pristine, scalars)
+        return Evaluation(
+            status=verdict.status, log=verdict.summary, correctness=verdict.correctness
+        )
+
+    def _tensors(self, workload: Workload) -> dict[str, torch.Tensor]:
+        made = {
+            name: _empty(layout, self._device)
+            for name, layout in layouts(self.definition, workload).items()
+            if name in self.definition.inputs
+        }
+        fill_inputs(made, self.definition, workload)
+        return made
+
+    def _poisoned(self, workload: Workload) -> dict[str, torch.Tensor]:
+        """Outputs that hold NaN, or -1, until they are written."""
+        found = layouts(self.definition, workload)
+        made = {name: _empty(found[name], self._device) for name in self.definition.outputs}
+        for tensor in made.values():
+            bits(tensor).fill_(255 if tensor.element_size() == 1 else -1)
+        return made
+
+    def _call(self, inputs: Mapping[str, Any], outputs: Mapping[str, torch.Tensor]) -> None:
+        arguments = [inputs[name] for name in self.definition.inputs]
+        places = list(outputs.values())
+        result = bind(self._function, self._calling, arguments, places)()
+        store(result, self._calling, list(outputs), places)
+
+    def _verdict(
+        self,
+        outputs: Mapping[str, torch.Tensor],
+        tensors: Mapping[str, torch.Tensor],
+        scalars: Mapping[str, Any],
+    ) -> Verdict:
+        """The verdict by the oracle alone and, where that fails, by what yardsticks allow."""
+        arguments = [{**tensors, **scalars}[name] for name in self.definition.inputs]
+        try:
+            expected = self._named(run_widened(self._reference, arguments))
+        except OracleUnavailable:
+            expected = self._named(self._reference(*arguments))
+            return judge_outputs(self.definition, outputs, expected, inputs=tensors)
+        verdict = judge_outputs(self.definition, outputs, expected, inputs=tensors)
+        if verdict.passed:
+            return verdict
+        own = [self._named(self._reference(*arguments))]
+        own += [self._named(run_widened(self._reference, arguments, **how)) for how in YARDSTICKS]
+        return judge_outputs(self.definition, outputs, expected, own, inputs=tensors)
+
+    def _named(self, result: Any) -> dict[str, torch.Tensor]:
+        if isinstance(result, dict):
+            return {name: result[name] for name in self.definition.outputs}
+        values = result if isinstance(result, (tuple, list)) else (result,)
+        return dict(zip(self.definition.outputs, values, strict=True))
+
+
+def _empty(layout: TensorLayout, device: str) -> torch.Tensor:
+    steps = zip(layout.shape, layout.stride, strict=True)
+    extent = 0 if 0 in layout.shape else 1 + sum((n - 1) * step for n, step in steps)
+    memory = torch.empty(layout.offset + extent, dtype=getattr(torch, layout.dtype), device=device)
+    return memory.as_strided(layout.shape, layout.stride, layout.offset)

@@ -1,0 +1,248 @@
+"""Tests written by hand: a function and a fixture that judge as kernel items do."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from pytest_fib.data import Definition, Workload
+from pytest_fib.testing import assert_kernel_close
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32]
+
+
+# What is under test where the tests below are read as an example.
+def scale(x, factor):
+    return (x.float() * factor).to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 128, 1000])
+def test_a_scale_kernel_reads_naturally(dtype, n):
+    x = torch.randn(n, dtype=dtype)
+    assert_kernel_close(scale(x, 2.5), x.double() * 2.5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("n", [1, 128, 1000])
+def test_a_scale_kernel_with_a_definition_reads_naturally(kernel_check, dtype, n):
+    kernel_check(f"kernel_defs/scale/scale.yaml::scale_{dtype}", scale, axes={"n": n})
+
+
+# --- assert_kernel_close ------------------------------------------------------------------------
+
+
+def refusal(actual, expected, **more):
+    with pytest.raises(AssertionError) as caught:
+        assert_kernel_close(actual, expected, **more)
+    return str(caught.value)
+
+
+def test_a_failure_says_what_where_and_how_much():
+    expected = torch.ones(4, 64, dtype=torch.float64)
+    actual = expected.float()
+    actual[1, 2] = 1.5
+    assert refusal(actual, expected, name="out") == (
+        "INCORRECT_NUMERICAL: out[1, 2] got 1.5, expected 1, allowed ±3.8e-06\n"
+        "\n"
+        "  wrong           1 of 256 elements of out (0.391 %)\n"
+        "  largest error   absolute 0.5, relative 0.5\n"
+        "  rms error       0.0312\n"
+        "  bound           1.31e+05 times what is allowed (elements)"
+    )
+
+
+def test_expected_values_may_be_rounded_already():
+    expected = torch.randn(64, 64).half()
+    assert_kernel_close(expected.clone(), expected)
+    assert "got" in refusal(expected * 1.05, expected)
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "message"),
+    [
+        (torch.ones(3), torch.ones(4), "INCORRECT_SHAPE: output: got [3], expected [4]"),
+        (
+            torch.ones(3),
+            torch.ones(3).half(),
+            "INCORRECT_DTYPE: output: got float32, expected float16",
+        ),
+        (
+            torch.ones(3).int(),
+            torch.ones(3).double(),
+            "INCORRECT_DTYPE: output: got int32, expected float64",
+        ),
+        (
+            torch.ones(3),
+            torch.ones(3, device="meta"),
+            "RUNTIME_ERROR: output is on the wrong device: got cpu, expected meta",
+        ),
+    ],
+)
+def test_shape_dtype_and_device_are_compared_first(actual, expected, message):
+    assert refusal(actual, expected) == message
+
+
+def test_tolerances_are_those_given():
+    expected = torch.randn(64, 64, dtype=torch.float64)
+    assert_kernel_close((expected * 1.09).float(), expected, rtol=0.1)
+    assert_kernel_close((expected + 0.09).float(), expected, atol=0.1)
+    wrong = expected.float()
+    wrong[:2] = 9
+    assert_kernel_close(wrong, expected, matched_ratio=0.96)
+    refusal(wrong, expected, matched_ratio=0.97)
+    refusal((expected * (1 + 1e-6)).float(), expected, exact=True)
+    assert_kernel_close(expected.float(), expected, exact=True)
+
+
+def test_where_an_honest_result_is_off_another_may_be():
+    expected = torch.full((1, 64), 1e-9, dtype=torch.float64)
+    own = (expected + 1e-6).float()
+    actual = (expected - 1e-6).float()
+    refusal(actual, expected)
+    assert_kernel_close(actual, expected, own=own)
+
+
+def test_nan_equals_itself():
+    expected = torch.tensor([math.nan, 1.0], dtype=torch.float64)
+    assert_kernel_close(expected.float(), expected)
+    refusal(torch.ones(2), expected)
+
+
+# --- kernel_check -------------------------------------------------------------------------------
+
+SCALE = {
+    "name": "scale",
+    "op_type": "scale",
+    "axes": {"n": "var"},
+    "inputs": {
+        "x": {"shape": ["n"], "dtype": "float16"},
+        "factor": {"shape": None, "dtype": "float32"},
+    },
+    "outputs": {"y": {"shape": ["n"], "dtype": "float16"}},
+    "reference": "def run(x, factor):\n    return (x.float() * factor).to(x.dtype)\n",
+    "workloads": {"axes": {"n": {"max": 300}}, "inputs": {"factor": {"value": 3.0}}},
+}
+
+
+@pytest.fixture
+def definition():
+    return Definition.model_validate(SCALE)
+
+
+def complaint(kernel_check, *arguments, **more):
+    with pytest.raises(AssertionError) as caught:
+        kernel_check(*arguments, **more)
+    return str(caught.value)
+
+
+def test_a_right_function_passes_on_drawn_workloads(kernel_check, definition):
+    calls = []
+    kernel_check(definition, lambda x, factor: calls.append(len(x)) or scale(x, factor), examples=9)
+    assert len(calls) == 9
+    assert len(set(calls)) > 3
+
+
+def tail(x, factor):
+    y = scale(x, factor)
+    y[100:] = 0
+    return y
+
+
+def test_a_wrong_function_is_told_with_the_smallest_workload(kernel_check, definition):
+    text = complaint(kernel_check, definition, tail, examples=20)
+    line, _, rest = text.partition("\n")
+    assert line.startswith("INCORRECT_NUMERICAL: y[100] got 0, expected ")
+    assert "\n  workload        n=101; normal values, seed 0  (the smallest that fails)\n" in rest
+    assert "  implementation  tail  test_testing.py:" in rest
+    assert "  wrong           1 of 101 elements of y (0.99 %)\n" in rest
+    assert "kernel_check('scale', tail, workload={" in rest
+
+
+def test_the_workload_may_be_given(kernel_check, definition):
+    kernel_check(definition, tail, axes={"n": 100})
+    kernel_check(definition, tail, workload={"axes": {"n": 100}, "regime": {"values": "wide"}})
+    kernel_check(definition, tail, workload=Workload(axes={"n": 100}, inputs={}, seed=5))
+    text = complaint(kernel_check, definition, tail, axes={"n": 102}, workload={"seed": 4})
+    assert "n=102; normal values, seed 4\n" in text
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x, factor: scale(x, factor)[1:], "INCORRECT_SHAPE: y: got [7], expected [8]"),
+        (lambda x, factor: x.float(), "INCORRECT_DTYPE: y: got float32, expected float16"),
+        (lambda x, factor: x.mul_(factor), "RUNTIME_ERROR: wrote to its input 'x'"),
+        (lambda x, factor: (x, x), "RUNTIME_ERROR: returned 2 values for 1 output (y)"),
+    ],
+)
+def test_what_is_no_output_is_told_as_of_kernel_items(kernel_check, definition, function, message):
+    text = complaint(kernel_check, definition, function, axes={"n": 8})
+    assert text.partition("\n")[0] == message
+
+
+def test_what_the_function_raises_comes_through(kernel_check, definition):
+    with pytest.raises(ZeroDivisionError):
+        kernel_check(definition, lambda x, factor: 1 / 0)
+
+
+def test_other_ways_of_calling(kernel_check, definition):
+    def into(x, factor, y):
+        y.copy_(x.float() * factor)
+
+    kernel_check(definition, into, calling="destination")
+    kernel_check(definition, lambda both: into(both[0], both[1], both[2]), calling="tuple")
+    text = complaint(
+        kernel_check, definition, lambda x, f, y: None, calling="destination", axes={"n": 8}
+    )
+    assert "y[0] got nan" in text
+
+
+def test_a_reference_that_needs_its_own_dtype_is_run_in_that(kernel_check):
+    strict = SCALE["reference"].replace(
+        "return", "assert str(x.dtype) == 'torch.float16'\n    return"
+    )
+    definition = Definition.model_validate({**SCALE, "reference": strict})
+    kernel_check(definition, scale)
+    complaint(kernel_check, definition, tail, axes={"n": 200})
+
+
+def test_definitions_are_found_by_name_and_file(toys):
+    toys.write(
+        "test_it.py",
+        """\
+        import pytest
+
+        def run(x, factor):
+            return x * factor
+
+        @pytest.mark.parametrize("which", ["scale", "kernel_defs/toy/scale.yaml"])
+        def test_right(kernel_check, which):
+            kernel_check(which, run)
+
+        def test_wrong(kernel_check):
+            kernel_check("scale", lambda x, factor: x)
+
+        def test_unknown(kernel_check):
+            kernel_check("scales", run)
+        """,
+    )
+    result = toys.run("test_it.py", "-q")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*INCORRECT_NUMERICAL: y*got*",
+            "*LookupError: no definition 'scales'; did you mean 'scale'?",
+        ]
+    )
+
+
+def test_the_plugin_does_not_import_it():
+    code = (
+        "import sys, pytest_fib.plugin; "
+        "print({'torch', 'hypothesis', 'pytest_fib.testing'} & set(sys.modules))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout == "set()\n"
