@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -12,13 +12,23 @@ import torch
 
 from pytest_fib.build import program_of, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus, Performance
+from pytest_fib.engine._calling import dtype_name
 from pytest_fib.engine._environment import environment
 from pytest_fib.engine._memory import nbytes, room_for
-from pytest_fib.engine._messages import Block, Call, Done, Failed, Load, TensorRef
+from pytest_fib.engine._messages import Block, Call, Done, Failed, Load, TensorRef, Widened
+from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
 from pytest_fib.engine._request import DefinitionError
-from pytest_fib.engine._verdict import judge_outputs
+from pytest_fib.engine._sampling import SamplingTest
+from pytest_fib.engine._verdict import Verdict, judge_outputs
 from pytest_fib.timing import least_bytes, measure
-from pytest_fib.workloads import RecordedError, bits, fill_inputs, layouts, scalar_inputs
+from pytest_fib.workloads import (
+    RecordedError,
+    TensorLayout,
+    bits,
+    fill_inputs,
+    layouts,
+    scalar_inputs,
+)
 
 if TYPE_CHECKING:
     from pytest_fib.data import Correctness, Workload
@@ -27,7 +37,6 @@ if TYPE_CHECKING:
     from pytest_fib.engine._messages import Argument, Reply
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
-    from pytest_fib.engine._verdict import Verdict
     from pytest_fib.timing import Timing
 
 #: What outputs hold before each of the two calls, byte by byte. The first is NaN in the floating
@@ -55,12 +64,17 @@ class _Places:
     inputs: dict[str, Argument]
     outputs: dict[str, TensorRef]
     size: int
+    #: Where the reference's outputs in float64 lie; of integers and the like, as they are.
+    wide: dict[str, TensorRef] = field(default_factory=dict)
 
     def tensors(self) -> dict[str, TensorRef]:
         return {n: ref for n, ref in self.inputs.items() if isinstance(ref, TensorRef)}
 
     def call(self) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.outputs.values()))
+
+    def oracle(self, how: Widened) -> Call:
+        return Call(tuple(self.inputs.values()), tuple(self.wide.values()), how)
 
     def block(self, calls: int) -> Block:
         return Block(tuple(self.inputs.values()), tuple(self.outputs.values()), calls)
@@ -72,6 +86,14 @@ class _Stop(Exception):
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.summary)
         self.failed = failed
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """The right outputs, and why they are not in float64, where they are not."""
+
+    outputs: dict[str, torch.Tensor]
+    no_oracle: str | None = None
 
 
 class KilledError(Exception):
@@ -132,7 +154,7 @@ class Case:
     def _outcome(self) -> tuple[Verdict, Performance | None]:
         with self._lease.shared():
             self._load_candidate()
-            mine, theirs = self._places(self._candidate), self._places(self._reference)
+            mine, theirs = self._places(self._candidate), self._places(self._reference, wide=True)
             verdict = self._checked(mine, theirs)
         if not self._request.timing or not verdict.passed:
             return verdict, None
@@ -161,8 +183,7 @@ class Case:
         self._poison(mine, poison)
         self._run_candidate(mine.call())
         self._refuse_changed_inputs(mine, theirs)
-        self._run_reference(theirs)
-        verdict = self._verdict(mine, theirs)
+        verdict = self._verdict(mine, theirs, self._expected(theirs))
         unwritten = "" if verdict.passed else self._unwritten(mine, theirs, poison)
         return replace(verdict, summary=verdict.summary + unwritten)
 
@@ -194,17 +215,19 @@ class Case:
     def _remaining(self) -> float:
         return max(self._deadline - monotonic(), 0.001)
 
-    def _places(self, side: Side) -> _Places:
+    def _places(self, side: Side, *, wide: bool = False) -> _Places:
         definition, workload = self._definition, self._request.workload
         tensors = layouts(definition, workload)
+        oracle = {name: _widened(tensors[name]) for name in definition.outputs if wide}
         size = sum(room_for(tensor) for tensor in tensors.values())
-        side.layout.begin(size)
+        side.layout.begin(size + sum(room_for(tensor) for tensor in oracle.values()))
         scalars = scalar_inputs(definition, workload)
         places = {name: side.layout.place(tensor) for name, tensor in tensors.items()}
         return _Places(
             inputs={n: places[n] if n in places else scalars[n] for n in definition.inputs},
             outputs={name: places[name] for name in self._definition.outputs},
             size=size,
+            wide={name: side.layout.place(tensor) for name, tensor in oracle.items()},
         )
 
     def _make_inputs(self, mine: _Places, theirs: _Places, workload: Workload) -> None:
@@ -248,13 +271,33 @@ class Case:
             if not bits(tensor).equal(bits(pristine[name])):
                 raise _Stop(Failed("RUNTIME_ERROR", f"wrote to its input {name!r}", self._log))
 
-    def _run_reference(self, theirs: _Places) -> None:
+    def _expected(self, theirs: _Places) -> _Expected:
+        """What is right: the reference in float64 or, where that can't be, as it is."""
+        self._load_reference()
+        reply = self._reference.sandbox.ask(theirs.oracle(Widened()), self._request.timeout)
+        if isinstance(reply, Failed) and reply.no_oracle:
+            self._referred(self._reference.sandbox.ask(theirs.call(), self._request.timeout))
+            return _Expected(_read(self._reference, theirs.outputs), reply.summary)
+        self._referred(reply)
+        return _Expected(_read(self._reference, theirs.wide))
+
+    def _yardsticks(self, theirs: _Places) -> list[dict[str, torch.Tensor]]:
+        """The reference's outputs as honest rounding may change them; the oracle's are kept."""
+        sandbox, timeout = self._reference.sandbox, self._request.timeout
+        self._referred(sandbox.ask(theirs.call(), timeout))
+        found = [_read(self._reference, theirs.outputs)]
+        for how in YARDSTICKS:
+            self._referred(sandbox.ask(theirs.oracle(Widened(**how)), timeout))
+            wide = _read(self._reference, theirs.wide)
+            found.append({name: tensor.clone() for name, tensor in wide.items()})
+        return found
+
+    def _load_reference(self) -> None:
         sandbox, timeout = self._reference.sandbox, self._request.timeout
         program = reference_program(self._definition)
         if not sandbox.holds(program):
             self._referred(sandbox.open(program))
             self._referred(sandbox.ask(Load(program), timeout))
-        self._referred(sandbox.ask(theirs.call(), timeout))
 
     def _referred(self, reply: Reply) -> None:
         if isinstance(reply, Failed):
@@ -262,12 +305,34 @@ class Case:
             where = f"the reference of {self._definition.name} failed at axes {self._axes}"
             raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
 
-    def _verdict(self, mine: _Places, theirs: _Places) -> Verdict:
-        return judge_outputs(
-            self._definition,
-            _read(self._candidate, mine.outputs),
-            _read(self._reference, theirs.outputs),
-        )
+    def _verdict(self, mine: _Places, theirs: _Places, expected: _Expected) -> Verdict:
+        """The verdict by the oracle alone and, where that is a failure, by what rounding may do."""
+        got, inputs = _read(self._candidate, mine.outputs), _read(self._reference, theirs.tensors())
+        exact = self._request.workload.regime.get("values") == "zeros_and_ones"
+        judged = partial(judge_outputs, self._definition, got, exact=exact, inputs=inputs)
+        verdict = judged(expected.outputs)
+        if not verdict.passed and expected.no_oracle is None:
+            # Yardsticks are written where the oracle's outputs are, so those are set aside.
+            kept = {name: tensor.clone() for name, tensor in expected.outputs.items()}
+            verdict = judged(kept, self._yardsticks(theirs))
+        if verdict.passed:
+            verdict = self._in_support(verdict, got, inputs)
+        return verdict
+
+    def _in_support(
+        self, verdict: Verdict, got: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]
+    ) -> Verdict:
+        """A sample outside the set of what may be sampled is wrong, whatever its neighbours are."""
+        for name, tolerance in self._definition.tolerances.items():
+            if tolerance.by != "samples":
+                continue
+            given = {**inputs, **scalar_inputs(self._definition, self._request.workload)}
+            violations = SamplingTest.of(given).support_violations(got[name])
+            if violations:
+                return Verdict(
+                    EvaluationStatus.INCORRECT_NUMERICAL, verdict.correctness, str(violations[0])
+                )
+        return verdict
 
     def _timed(self, mine: _Places, theirs: _Places) -> tuple[Verdict, Performance | None]:
         """Time both sides; the outputs of the timed calls must be right too."""
@@ -276,7 +341,7 @@ class Case:
         self._poison(mine, POISONS[0])
         latency = measure(partial(self._block, self._candidate, mine), device)
         reference = measure(partial(self._block, self._reference, theirs), device)
-        verdict = self._verdict(mine, theirs)
+        verdict = self._verdict(mine, theirs, self._expected(theirs))
         if not verdict.passed:
             return replace(verdict, summary=f"{verdict.summary} (while it was timed)"), None
         return verdict, self._performance(latency, reference)
@@ -305,6 +370,11 @@ class Case:
 
 def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
     return {name: side.layout.tensor(ref) for name, ref in places.items()}
+
+
+def _widened(tensor: TensorLayout) -> TensorLayout:
+    wide = dtype_name(widened_dtype(getattr(torch, tensor.dtype)))
+    return TensorLayout.contiguous(tensor.shape, wide)
 
 
 def _once(tensor: torch.Tensor) -> torch.Tensor:

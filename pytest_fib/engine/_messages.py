@@ -52,11 +52,20 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Widened:
+    """Compute in float64, perhaps with one of the variations of ``_oracle.run_widened``."""
+
+    nudge: int | None = None
+    narrow_operands: bool = False
+
+
+@dataclass(frozen=True)
 class Call:
     """Call the loaded program once and leave its outputs in the given places."""
 
     inputs: tuple[Argument, ...]
     outputs: tuple[TensorRef, ...]
+    widened: Widened | None = None
     kind: Literal["call"] = "call"
 
 
@@ -88,7 +97,7 @@ class Failed:
 
     ``broken`` says that the process can't be used any more, as after an illegal memory access;
     ``killed``, that it was killed, or the process that all sandboxes are forked from, which may
-    have been anyone's doing.
+    have been anyone's doing; ``no_oracle``, that the program can't be computed in float64.
     """
 
     status: FailedStatus
@@ -96,6 +105,7 @@ class Failed:
     log: str = ""
     broken: bool = False
     killed: bool = False
+    no_oracle: bool = False
     kind: Literal["failed"] = "failed"
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_fib.build import BuildError, Program, load
 from pytest_fib.engine._calling import Invoke, WrongOutput, bind, store
-from pytest_fib.engine._messages import Argument, Block, Call, Done, Failed, Load, TensorRef
+from pytest_fib.engine._messages import Block, Call, Done, Failed, Load, TensorRef
+from pytest_fib.engine._oracle import OracleUnavailable, run_widened
 from pytest_fib.timing import time_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_fib.engine._messages import FailedStatus, Reply
+from pytest_fib.engine._messages import FailedStatus, Reply
 
 # Bound before any program is loaded, which might replace it.
 _synchronize = torch.cuda.synchronize
@@ -42,6 +44,8 @@ class Runner:
             return self._load(request.program) if isinstance(request, Load) else self._run(request)
         except WrongOutput as error:
             return Failed(error.status, str(error))
+        except OracleUnavailable as error:
+            return Failed(status, _encodable(str(error)), no_oracle=True)
         except BuildError as error:
             return Failed("COMPILE_ERROR", str(error))
         except (KeyboardInterrupt, GeneratorExit):
@@ -70,7 +74,7 @@ class Runner:
     def _run(self, request: Call | Block) -> Reply:
         assert self.program is not None, "a program is loaded before it is called"
         outputs = [self._tensor(ref) for ref in request.outputs]
-        invoke = self._bound(request.inputs, outputs)
+        invoke = self._bound(request, outputs)
         if isinstance(request, Block):
             result, samples = time_calls(invoke, request.calls, self._device)
         else:
@@ -80,10 +84,19 @@ class Runner:
             _synchronize()  # all streams of the device, not only the current one
         return Done(samples_ns=samples)
 
-    def _bound(self, inputs: tuple[Argument, ...], outputs: list[torch.Tensor]) -> Invoke:
+    def _bound(self, request: Call | Block, outputs: list[torch.Tensor]) -> Invoke:
         assert self.program is not None
         assert self._function is not None
-        values = [self._tensor(v) if isinstance(v, TensorRef) else v for v in inputs]
+        values = [self._tensor(v) if isinstance(v, TensorRef) else v for v in request.inputs]
+        if isinstance(request, Call) and request.widened is not None:
+            how = request.widened
+            return partial(
+                run_widened,
+                self._function,
+                values,
+                nudge=how.nudge,
+                narrow_operands=how.narrow_operands,
+            )
         return bind(self._function, self.program.calling, values, outputs)
 
 
