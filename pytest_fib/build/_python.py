@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_fib.build._interpreter import repair
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -21,6 +23,8 @@ def load(program: Program) -> ModuleType:
 
     Raises whatever the module's top level raises.
     """
+    if program.language == "triton" and os.environ.get("TRITON_INTERPRET") == "1":
+        repair()
     root = Path(program.directory) if program.directory else _written_out(program)
     name = f"fib_{program.key}_{Path(program.entry_file).stem}"
     spec = importlib.util.spec_from_file_location(name, root / program.entry_file)
