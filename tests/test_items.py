@@ -19,7 +19,7 @@ def failure(result: pytest.RunResult, title: str) -> str:
 def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
     result = toys.run("kernel_defs/toy/split.yaml", "--fib-seed=4")
     assert failure(result, "split[swapped-correctness]") == (
-        "INCORRECT_NUMERICAL: negative[0, 3] got 2.25195, expected -1.12598, allowed ±0.0023\n"
+        "INCORRECT_NUMERICAL: negative[0, 3] got 2.25195, expected -1.12598, allowed ±0.0018\n"
         "\n"
         "  implementation  swapped  kernel_impls/toy/swapped.py:4\n"
         "  workload        n=1; normal values, seed 0  (the smallest that fails)\n"
