@@ -205,7 +205,10 @@ def test_a_workload_that_does_not_fit_is_refused(define, text, message):
         ('{"axes": {"m": -1}}', "axes.m: Input should be greater than or equal to 0"),
         ('{"axes": {}, "seed": "x"}', "seed: Input should be a valid integer"),
         ('{"axes": {}, "sead": 1}', "a workload: 'sead' is not one of axes, seed, regime, inputs"),
-        ('{"axes": {}, "regime": {"shape": "x"}}', "regime: 'shape' is not one of values, lengths, layout"),
+        (
+            '{"axes": {}, "regime": {"shape": "x"}}',
+            "regime: 'shape' is not one of values, lengths, layout",
+        ),
         ("{}", "axes: Field required"),
     ],
 )
