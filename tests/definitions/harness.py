@@ -90,7 +90,7 @@ class Case:
                 agree(out, self.expected[name], scale, f"{name} of {who}")
 
 
-def drawn(name, count=30, max_bytes=4 << 20):
+def drawn(name, count=10, max_bytes=4 << 20):
     """The examples of a definition and drawn workloads, all of them valid."""
     definition, workloads = _definitions()[name], []
     search(
