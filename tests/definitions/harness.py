@@ -15,6 +15,7 @@ from unittest import mock
 import torch
 
 import tests.definitions.validators_attention  # noqa: F401
+from pytest_fib.build._interpreter import repair
 from pytest_fib.implementations import find_implementations, load_catalogue
 from pytest_fib.workloads import (
     bits,
@@ -159,6 +160,7 @@ def _function(path, symbol):
     spec = importlib.util.spec_from_file_location(f"implementation_{abs(hash(path))}", path)
     module = importlib.util.module_from_spec(spec)
     with INTERPRETED:
+        repair()
         spec.loader.exec_module(module)
     return getattr(module, symbol)
 

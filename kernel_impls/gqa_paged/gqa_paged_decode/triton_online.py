@@ -2,7 +2,6 @@
 
 import math
 
-import torch
 import triton
 import triton.language as tl
 
@@ -86,13 +85,6 @@ def run_pages(
 
 def _launch(q, k_cache, v_cache, kv_indptr, kv_indices, kv_last_page_len, sm_scale, output, lse):
     assert all(t.is_contiguous() for t in (q, k_cache, v_cache))
-    if q.device.type == "cpu" and q.dtype == torch.bfloat16:
-        # Triton's interpreter multiplies bfloat16 as integers, and rounds to it towards zero.
-        wide = (q.float(), k_cache.float(), v_cache.float())
-        result = torch.empty_like(output, dtype=torch.float32)
-        _launch(*wide, kv_indptr, kv_indices, kv_last_page_len, sm_scale, result, lse)
-        output.copy_(result)
-        return
     batch, heads, dim = q.shape
     page_size, kv_heads = k_cache.shape[1:3]
     _decode[(batch, kv_heads)](

@@ -2,7 +2,6 @@
 
 import math
 
-import torch
 import triton
 import triton.language as tl
 
@@ -80,12 +79,6 @@ def _prefill(
 )
 def run(q, k, v, qo_indptr, kv_indptr, sm_scale, output, lse):
     assert q.stride(2) == k.stride(2) == v.stride(2) == 1
-    if q.device.type == "cpu" and q.dtype == torch.bfloat16:
-        # Triton's interpreter multiplies bfloat16 as integers, and rounds to it towards zero.
-        result = torch.empty_like(output, dtype=torch.float32)
-        run(q.float(), k.float(), v.float(), qo_indptr, kv_indptr, sm_scale, result, lse)
-        output.copy_(result)
-        return
     total_q, heads, dim = q.shape
     kv_heads, batch = k.shape[1], len(qo_indptr) - 1
     queries = ROWS // (heads // kv_heads)

@@ -1,6 +1,5 @@
 """Selective state update with one Triton program for each head of a sequence."""
 
-import torch
 import triton
 import triton.language as tl
 
@@ -45,14 +44,6 @@ def _update(
 )
 def run(state, x, dt, A, B, C, D, dt_bias, state_batch_indices, output, new_state):
     assert all(t.is_contiguous() for t in (state, x, B, C))
-    if x.device.type == "cpu" and x.dtype == torch.bfloat16:
-        # Triton's interpreter rounds to bfloat16 towards zero, and knows no subnormal ones.
-        wide = [t.float() for t in (state, x, dt, A, B, C, D, dt_bias)]
-        results = [torch.empty_like(t, dtype=torch.float32) for t in (output, new_state)]
-        run(*wide, state_batch_indices, *results)
-        output.copy_(results[0])
-        new_state.copy_(results[1])
-        return
     batch, heads, dim = x.shape
     _update[(batch, heads)](
         state, x, dt, A, B, C, D, dt_bias, state_batch_indices, output, new_state, heads,

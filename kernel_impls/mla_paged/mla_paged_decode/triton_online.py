@@ -2,7 +2,6 @@
 
 import math
 
-import torch
 import triton
 import triton.language as tl
 
@@ -94,13 +93,6 @@ def _launch(
     output, lse,
 ):  # fmt: skip
     assert all(t.is_contiguous() for t in (q_nope, q_pe, ckv_cache, kpe_cache))
-    if q_nope.device.type == "cpu" and q_nope.dtype == torch.bfloat16:
-        # Triton's interpreter multiplies bfloat16 as integers, and rounds to it towards zero.
-        wide = (q_nope.float(), q_pe.float(), ckv_cache.float(), kpe_cache.float())
-        result = torch.empty_like(output, dtype=torch.float32)
-        _launch(*wide, kv_indptr, kv_indices, kv_last_page_len, sm_scale, result, lse)
-        output.copy_(result)
-        return
     batch, heads, ckv = q_nope.shape
     _decode[(batch, triton.cdiv(heads, HEADS))](
         q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, kv_last_page_len, output, lse,
