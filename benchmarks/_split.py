@@ -29,7 +29,7 @@ def pytest_configure() -> None:
     _seconds["importing torch"] = perf_counter() - start
     from pytest_fib.engine import _case, _sandbox
 
-    _case.fill_input = _counted(_case.fill_input, lambda *_, **__: "making inputs")
+    _case.fill_inputs = _counted(_case.fill_inputs, lambda *_, **__: "making inputs")
     _case.judge_outputs = _counted(_case.judge_outputs, lambda *_, **__: "comparing outputs")
     for sandbox in (_sandbox.LocalSandbox, _sandbox.ProcessSandbox):
         sandbox.open = _counted(sandbox.open, lambda *_, **__: "starting sandboxes")
