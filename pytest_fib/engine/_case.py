@@ -27,6 +27,7 @@ from pytest_fib.workloads import (
     bits,
     fill_inputs,
     layouts,
+    once,
     scalar_inputs,
 )
 
@@ -238,7 +239,7 @@ class Case:
         except RecordedError as error:
             raise DefinitionError(f"a recorded workload can't be used: {error}") from error
         for name, pristine in _read(self._reference, theirs.tensors()).items():
-            _once(bits(pristine)).copy_(_once(bits(tensors[name])))
+            once(bits(pristine)).copy_(once(bits(tensors[name])))
         self._synchronize()
 
     def _poison(self, places: _Places, pattern: int) -> None:
@@ -375,11 +376,3 @@ def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
 def _widened(tensor: TensorLayout) -> TensorLayout:
     wide = dtype_name(widened_dtype(getattr(torch, tensor.dtype)))
     return TensorLayout.contiguous(tensor.shape, wide)
-
-
-def _once(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements that are there: along dimensions of stride 0, one."""
-    for dim, step in enumerate(tensor.stride()):
-        if step == 0 and tensor.shape[dim] > 1:
-            tensor = tensor.narrow(dim, 0, 1)
-    return tensor

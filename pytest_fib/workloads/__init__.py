@@ -12,7 +12,7 @@ from pytest_fib.workloads._layouts import TensorLayout, layouts
 from pytest_fib.workloads._plan import in_domain, plan, smallest_axes, why_not_generated
 from pytest_fib.workloads._recorded import RecordedError, missing
 from pytest_fib.workloads._regimes import VALUES
-from pytest_fib.workloads._tensors import bits
+from pytest_fib.workloads._tensors import bits, once
 
 __all__ = [
     "DEFAULT_BUDGETS",
@@ -28,6 +28,7 @@ __all__ = [
     "in_domain",
     "layouts",
     "missing",
+    "once",
     "parse_workload",
     "plan",
     "read_workload",

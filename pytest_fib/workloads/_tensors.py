@@ -29,13 +29,18 @@ def filled(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     if tensor.is_contiguous():
         yield tensor
         return
-    once = tensor
-    for dim, step in enumerate(tensor.stride()):
-        if step == 0:
-            once = once.narrow(dim, 0, min(1, once.shape[dim]))
-    compact = once.new_empty(once.shape)
+    there = once(tensor)
+    compact = there.new_empty(there.shape)
     yield compact
-    bits(once).copy_(bits(compact))
+    bits(there).copy_(bits(compact))
+
+
+def once(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements that are there: along dimensions of stride 0, one."""
+    for dim, step in enumerate(tensor.stride()):
+        if step == 0 and tensor.shape[dim] > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
