@@ -320,3 +320,21 @@ def test_a_program_that_could_not_be_loaded_is_not_held(judge, evaluate, solutio
     text = "raise ValueError\n"
     evaluate(text)
     assert not judge._candidate.sandbox.holds(program_of(solution(text), definition, None))
+
+
+PAGES = """\
+import resource, torch
+
+def run(x, factor):
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(16_000_000)
+    print("pages:", resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults)
+    return x * factor
+"""
+
+
+def test_pages_of_freed_tensors_are_used_again(evaluate):
+    evaluate(PAGES)
+    log = evaluate(PAGES).log
+    # Fresh ones would be 15,625, of 4 KiB each.
+    assert int(log.partition("pages: ")[2].split()[0]) < 1000
