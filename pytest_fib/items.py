@@ -159,6 +159,7 @@ class KernelItem(pytest.Item):
             timing=timing,
             timeout=self.config.stash[SETTINGS].timeout,
             root=None if root is None else str(root),
+            precision=self.config.stash[SETTINGS].precision,
         )
         return evaluate(request, session.judge(self.config))
 

@@ -6,21 +6,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
 from pytest_fib.build import program_of, reference_program
-from pytest_fib.data import Evaluation, EvaluationStatus, Performance
+from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import dtype_name
 from pytest_fib.engine._environment import environment
 from pytest_fib.engine._memory import nbytes, room_for
-from pytest_fib.engine._messages import Block, Call, Done, Failed, Load, TensorRef, Widened
+from pytest_fib.engine._messages import Call, Done, Failed, Load, Prepare, TensorRef, Widened
 from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
 from pytest_fib.engine._request import DefinitionError
 from pytest_fib.engine._sampling import SamplingTest
+from pytest_fib.engine._sets import GAP, Sets
+from pytest_fib.engine._timed import Timed
 from pytest_fib.engine._verdict import Verdict, judge_outputs
-from pytest_fib.timing import least_bytes, measure
 from pytest_fib.workloads import (
     RecordedError,
     TensorLayout,
@@ -32,13 +33,12 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Correctness, Workload
+    from pytest_fib.data import Correctness, Performance, Workload
     from pytest_fib.engine._lease import Lease
     from pytest_fib.engine._memory import Layout
     from pytest_fib.engine._messages import Argument, Reply
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
-    from pytest_fib.timing import Timing
 
 #: What outputs hold before each of the two calls, byte by byte. The first is NaN in the floating
 #: dtypes; the second is a finite number, so that neither passes where the other would.
@@ -59,12 +59,11 @@ class Side:
 
 
 @dataclass(frozen=True)
-class _Places:
+class Places:
     """Where one side's arguments lie."""
 
     inputs: dict[str, Argument]
     outputs: dict[str, TensorRef]
-    size: int
     #: Where the reference's outputs in float64 lie; of integers and the like, as they are.
     wide: dict[str, TensorRef] = field(default_factory=dict)
 
@@ -77,8 +76,19 @@ class _Places:
     def oracle(self, how: Widened) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.wide.values()), how)
 
-    def block(self, calls: int) -> Block:
-        return Block(tuple(self.inputs.values()), tuple(self.outputs.values()), calls)
+    def prepare(self, stride: int, groups: tuple[int, ...], size: int, repeat: int) -> Prepare:
+        arguments = tuple(self.inputs.values()), tuple(self.outputs.values())
+        return Prepare(*arguments, stride, groups, size, repeat)
+
+    def moved(self, by: int) -> Places:
+        """Where a set lies that is ``by`` bytes further on; there is one place for the oracle."""
+        return replace(
+            self,
+            inputs={
+                n: v.moved(by) if isinstance(v, TensorRef) else v for n, v in self.inputs.items()
+            },
+            outputs={name: ref.moved(by) for name, ref in self.outputs.items()},
+        )
 
 
 class _Stop(Exception):
@@ -117,10 +127,10 @@ class Case:
         *,
         last_attempt: bool = True,
     ) -> None:
-        self._candidate = candidate
-        self._reference = reference
+        self.candidate = candidate
+        self.reference = reference
         self._lease = lease
-        self._request = request
+        self.request = request
         self._last_attempt = last_attempt
         self._definition = request.definition
         self._axes = request.definition.axis_values(request.workload.axes)
@@ -149,37 +159,38 @@ class Case:
             log=log.strip(),
             correctness=correctness,
             performance=performance,
-            environment=environment(self._candidate.layout.device),
+            environment=environment(self.candidate.layout.device),
         )
 
     def _outcome(self) -> tuple[Verdict, Performance | None]:
         with self._lease.shared():
             self._load_candidate()
-            mine, theirs = self._places(self._candidate), self._places(self._reference, wide=True)
-            verdict = self._checked(mine, theirs)
-        if not self._request.timing or not verdict.passed:
+            verdict = self._checked()
+        if not self.request.timing or not verdict.passed:
             return verdict, None
         with self._lease.exclusive():
-            return self._timed(mine, theirs)
+            return Timed(self).outcome()
 
-    def _checked(self, mine: _Places, theirs: _Places) -> Verdict:
+    def _checked(self) -> Verdict:
         """The verdict of a call and, where that is cheap, of another with other values.
 
         The second finds everything where the first did: whoever goes by pointer, object or shape
         answers it with what was right before.
         """
-        verdict = self._round(mine, theirs, self._request.workload, POISONS[0])
-        if not verdict.passed or not (self._request.timing or mine.size <= SECOND_CALL_BYTES):
+        sets = self.sets(self.candidate)
+        mine, theirs = sets.first, self.sets(self.reference, wide=True).first
+        verdict = self._round(mine, theirs, self.request.workload, POISONS[0])
+        if not verdict.passed or not (self.request.timing or sets.size <= SECOND_CALL_BYTES):
             return verdict
-        other = self._request.workload.model_copy(
-            update={"seed": self._request.workload.seed ^ OTHER_SEED}
+        other = self.request.workload.model_copy(
+            update={"seed": self.request.workload.seed ^ OTHER_SEED}
         )
         second = self._round(mine, theirs, other, POISONS[1])
         if second.passed:
             return verdict
         return replace(second, summary=f"{second.summary} ({SECOND_CALL})")
 
-    def _round(self, mine: _Places, theirs: _Places, workload: Workload, poison: int) -> Verdict:
+    def _round(self, mine: Places, theirs: Places, workload: Workload, poison: int) -> Verdict:
         self._make_inputs(mine, theirs, workload)
         self._poison(mine, poison)
         self._run_candidate(mine.call())
@@ -188,13 +199,13 @@ class Case:
         unwritten = "" if verdict.passed else self._unwritten(mine, theirs, poison)
         return replace(verdict, summary=verdict.summary + unwritten)
 
-    def _unwritten(self, mine: _Places, theirs: _Places, poison: int) -> str:
+    def _unwritten(self, mine: Places, theirs: Places, poison: int) -> str:
         """Which outputs hold the poison where something else is expected."""
         notes = []
         for name, ref in mine.outputs.items():
             shape = (-1, nbytes((1,), ref.dtype))
-            got = self._candidate.layout.bytes(ref).view(shape)
-            expected = self._reference.layout.bytes(theirs.outputs[name]).view(shape)
+            got = self.candidate.layout.bytes(ref).view(shape)
+            expected = self.reference.layout.bytes(theirs.outputs[name]).view(shape)
             left = (got == poison).all(1) & (expected != poison).any(1)
             if count := int(left.sum()):
                 elements = f"{count} of {len(left)} elements of {name}"
@@ -202,60 +213,72 @@ class Case:
         return "".join(notes)
 
     def _load_candidate(self) -> None:
-        directory = None if self._request.directory is None else Path(self._request.directory)
-        program = program_of(self._request.solution, self._definition, directory)
-        loaded = self._candidate.sandbox.holds(program)
+        directory = None if self.request.directory is None else Path(self.request.directory)
+        program = program_of(self.request.solution, self._definition, directory)
+        loaded = self.candidate.sandbox.holds(program)
         if not loaded:
             # The outputs of another implementation may be the right answers of this one.
-            self._candidate.layout.wipe()
-            self._answered(self._candidate.sandbox.open(program))
-        self._deadline = monotonic() + self._request.timeout
+            self.candidate.layout.wipe()
+            self.answered(self.candidate.sandbox.open(program))
+        self._deadline = monotonic() + self.request.timeout
         if not loaded:
-            self._answered(self._candidate.sandbox.ask(Load(program), self._remaining()))
+            self.answered(self.candidate.sandbox.ask(Load(program), self._remaining()))
 
     def _remaining(self) -> float:
         return max(self._deadline - monotonic(), 0.001)
 
-    def _places(self, side: Side, *, wide: bool = False) -> _Places:
-        definition, workload = self._definition, self._request.workload
+    def sets(self, side: Side, count: int = 1, *, wide: bool = False) -> Sets:
+        """Memory for ``count`` sets of a side's tensors; what lay there before is forgotten."""
+        definition, workload = self._definition, self.request.workload
         tensors = layouts(definition, workload)
+        rooms = {name: room_for(tensor) for name, tensor in tensors.items()}
         oracle = {name: _widened(tensors[name]) for name in definition.outputs if wide}
-        size = sum(room_for(tensor) for tensor in tensors.values())
-        side.layout.begin(size + sum(room_for(tensor) for tensor in oracle.values()))
-        scalars = scalar_inputs(definition, workload)
+        size = sum(rooms.values())
+        stride = size + (GAP if count > 1 else 0)
+        behind = sum(room_for(tensor) for tensor in oracle.values())
+        start = side.layout.begin(count * stride + behind)
         places = {name: side.layout.place(tensor) for name, tensor in tensors.items()}
-        return _Places(
+        side.layout.skip(count * stride - size)
+        scalars = scalar_inputs(definition, workload)
+        first = Places(
             inputs={n: places[n] if n in places else scalars[n] for n in definition.inputs},
-            outputs={name: places[name] for name in self._definition.outputs},
-            size=size,
+            outputs={name: places[name] for name in definition.outputs},
             wide={name: side.layout.place(tensor) for name, tensor in oracle.items()},
         )
+        inputs_size = sum(room for name, room in rooms.items() if name not in definition.outputs)
+        return Sets(side.layout, start, first, stride, inputs_size, size, count)
 
-    def _make_inputs(self, mine: _Places, theirs: _Places, workload: Workload) -> None:
-        tensors = _read(self._candidate, mine.tensors())
-        root = None if self._request.root is None else Path(self._request.root)
+    def fill(self, mine: Places, workload: Workload) -> dict[str, torch.Tensor]:
+        """Make a workload's values in the candidate's inputs. Raises DefinitionError."""
+        tensors = _read(self.candidate, mine.tensors())
+        root = None if self.request.root is None else Path(self.request.root)
         try:
             fill_inputs(tensors, self._definition, workload, root)
         except RecordedError as error:
             raise DefinitionError(f"a recorded workload can't be used: {error}") from error
-        for name, pristine in _read(self._reference, theirs.tensors()).items():
+        return tensors
+
+    def _make_inputs(self, mine: Places, theirs: Places, workload: Workload) -> None:
+        tensors = self.fill(mine, workload)
+        for name, pristine in _read(self.reference, theirs.tensors()).items():
             once(bits(pristine)).copy_(once(bits(tensors[name])))
-        self._synchronize()
+        self.synchronize()
 
-    def _poison(self, places: _Places, pattern: int) -> None:
+    def _poison(self, places: Places, pattern: int) -> None:
         for ref in places.outputs.values():
-            self._candidate.layout.bytes(ref).fill_(pattern)
-        self._synchronize()
+            self.candidate.layout.bytes(ref).fill_(pattern)
+        self.synchronize()
 
-    def _synchronize(self) -> None:
+    def synchronize(self) -> None:
         """Sandboxes are other CUDA contexts: what they read must have been written by then."""
-        if self._candidate.layout.device != "cpu":
+        if self.candidate.layout.device != "cpu":
             torch.cuda.synchronize()
 
     def _run_candidate(self, call: Call) -> None:
-        self._answered(self._candidate.sandbox.ask(call, self._remaining()))
+        self.answered(self.candidate.sandbox.ask(call, self._remaining()))
 
-    def _answered(self, reply: Reply) -> Done:
+    def answered(self, reply: Reply) -> Done:
+        """The candidate's reply; ends the evaluation where it is a failure."""
         if isinstance(reply, Failed):
             self._doubt(reply)
             raise _Stop(reply)
@@ -266,50 +289,60 @@ class Case:
         if failed.killed and not self._last_attempt:
             raise KilledError(failed.summary)
 
-    def _refuse_changed_inputs(self, mine: _Places, theirs: _Places) -> None:
-        pristine = _read(self._reference, theirs.tensors())
-        for name, tensor in _read(self._candidate, mine.tensors()).items():
+    def _refuse_changed_inputs(self, mine: Places, theirs: Places) -> None:
+        pristine = _read(self.reference, theirs.tensors())
+        for name, tensor in _read(self.candidate, mine.tensors()).items():
             if not bits(tensor).equal(bits(pristine[name])):
-                raise _Stop(Failed("RUNTIME_ERROR", f"wrote to its input {name!r}", self._log))
+                self.refuse(f"wrote to its input {name!r}")
 
-    def _expected(self, theirs: _Places) -> _Expected:
+    def _expected(self, theirs: Places) -> _Expected:
         """What is right: the reference in float64 or, where that can't be, as it is."""
         self._load_reference()
-        reply = self._reference.sandbox.ask(theirs.oracle(Widened()), self._request.timeout)
+        reply = self.reference.sandbox.ask(theirs.oracle(Widened()), self.request.timeout)
         if isinstance(reply, Failed) and reply.no_oracle:
-            self._referred(self._reference.sandbox.ask(theirs.call(), self._request.timeout))
-            return _Expected(_read(self._reference, theirs.outputs), reply.summary)
-        self._referred(reply)
-        return _Expected(_read(self._reference, theirs.wide))
+            self.referred(self.reference.sandbox.ask(theirs.call(), self.request.timeout))
+            return _Expected(_read(self.reference, theirs.outputs), reply.summary)
+        self.referred(reply)
+        return _Expected(_read(self.reference, theirs.wide))
 
-    def _yardsticks(self, theirs: _Places) -> list[dict[str, torch.Tensor]]:
+    def _yardsticks(self, theirs: Places) -> list[dict[str, torch.Tensor]]:
         """The reference's outputs as honest rounding may change them; the oracle's are kept."""
-        sandbox, timeout = self._reference.sandbox, self._request.timeout
-        self._referred(sandbox.ask(theirs.call(), timeout))
-        found = [_read(self._reference, theirs.outputs)]
+        sandbox, timeout = self.reference.sandbox, self.request.timeout
+        self.referred(sandbox.ask(theirs.call(), timeout))
+        found = [_read(self.reference, theirs.outputs)]
         for how in YARDSTICKS:
-            self._referred(sandbox.ask(theirs.oracle(Widened(**how)), timeout))
-            wide = _read(self._reference, theirs.wide)
+            self.referred(sandbox.ask(theirs.oracle(Widened(**how)), timeout))
+            wide = _read(self.reference, theirs.wide)
             found.append({name: tensor.clone() for name, tensor in wide.items()})
         return found
 
     def _load_reference(self) -> None:
-        sandbox, timeout = self._reference.sandbox, self._request.timeout
+        sandbox, timeout = self.reference.sandbox, self.request.timeout
         program = reference_program(self._definition)
         if not sandbox.holds(program):
-            self._referred(sandbox.open(program))
-            self._referred(sandbox.ask(Load(program), timeout))
+            self.referred(sandbox.open(program))
+            self.referred(sandbox.ask(Load(program), timeout))
 
-    def _referred(self, reply: Reply) -> None:
+    def referred(self, reply: Reply, when: str = "") -> Done:
+        """The reference's reply. Raises DefinitionError where it is a failure."""
         if isinstance(reply, Failed):
             self._doubt(reply)
-            where = f"the reference of {self._definition.name} failed at axes {self._axes}"
+            where = f"the reference of {self._definition.name} failed{when} at axes {self._axes}"
             raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
+        return reply
 
-    def _verdict(self, mine: _Places, theirs: _Places, expected: _Expected) -> Verdict:
+    def refuse(self, summary: str) -> NoReturn:
+        """End the evaluation: the candidate did what none may."""
+        raise _Stop(Failed("RUNTIME_ERROR", summary, self._log))
+
+    def verdict_of(self, mine: Places, theirs: Places, workload: Workload) -> Verdict:
+        """The verdict on outputs that are there, of a call on that workload."""
+        return self._verdict(mine, theirs, self._expected(theirs))
+
+    def _verdict(self, mine: Places, theirs: Places, expected: _Expected) -> Verdict:
         """The verdict by the oracle alone and, where that is a failure, by what rounding may do."""
-        got, inputs = _read(self._candidate, mine.outputs), _read(self._reference, theirs.tensors())
-        exact = self._request.workload.regime.get("values") == "zeros_and_ones"
+        got, inputs = _read(self.candidate, mine.outputs), _read(self.reference, theirs.tensors())
+        exact = self.request.workload.regime.get("values") == "zeros_and_ones"
         judged = partial(judge_outputs, self._definition, got, exact=exact, inputs=inputs)
         verdict = judged(expected.outputs)
         if not verdict.passed and expected.no_oracle is None:
@@ -327,46 +360,13 @@ class Case:
         for name, tolerance in self._definition.tolerances.items():
             if tolerance.by != "samples":
                 continue
-            given = {**inputs, **scalar_inputs(self._definition, self._request.workload)}
+            given = {**inputs, **scalar_inputs(self._definition, self.request.workload)}
             violations = SamplingTest.of(given).support_violations(got[name])
             if violations:
                 return Verdict(
                     EvaluationStatus.INCORRECT_NUMERICAL, verdict.correctness, str(violations[0])
                 )
         return verdict
-
-    def _timed(self, mine: _Places, theirs: _Places) -> tuple[Verdict, Performance | None]:
-        """Time both sides; the outputs of the timed calls must be right too."""
-        device = self._candidate.layout.device
-        self._make_inputs(mine, theirs, self._request.workload)
-        self._poison(mine, POISONS[0])
-        latency = measure(partial(self._block, self._candidate, mine), device)
-        reference = measure(partial(self._block, self._reference, theirs), device)
-        verdict = self._verdict(mine, theirs, self._expected(theirs))
-        if not verdict.passed:
-            return replace(verdict, summary=f"{verdict.summary} (while it was timed)"), None
-        return verdict, self._performance(latency, reference)
-
-    def _block(self, side: Side, places: _Places, calls: int) -> tuple[float, ...]:
-        reply = side.sandbox.ask(places.block(calls), self._request.timeout)
-        if isinstance(reply, Failed) and side is self._reference:
-            self._doubt(reply)
-            raise DefinitionError(f"the reference failed while it was timed: {reply.summary}")
-        return self._answered(reply).samples_ns
-
-    def _performance(self, latency: Timing, reference: Timing) -> Performance:
-        moved = least_bytes(self._definition, self._request.workload.axes)
-        return Performance.model_validate(
-            {
-                "latency_ms": latency.median_ms,
-                "reference_latency_ms": reference.median_ms,
-                "speedup_factor": reference.median_ms / latency.median_ms,
-                "method": latency.method,
-                "samples": len(latency.samples_ns),
-                "least_bytes": moved,
-                "gigabytes_per_second": moved / latency.median_ms / 1e6,
-            }
-        )
 
 
 def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:

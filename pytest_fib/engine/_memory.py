@@ -96,14 +96,19 @@ class Layout:
         self._next = 0
         self._used = 0
 
-    def begin(self, size: int) -> None:
-        """Forget every place given before, and make room for ``size`` bytes."""
+    def begin(self, size: int) -> int:
+        """Forget every place given before, and make room for ``size`` bytes; where that starts."""
         if size + self.slack > self.arena.size:
             self.arena = Arena(_roomy(size + self.slack), self.device)
             self._used = 0
         self._used = max(self._used, size + self.slack)
         start = int.from_bytes(os.urandom(4)) % (self.slack // ALIGNMENT)
         self._next = start * ALIGNMENT
+        return self._next
+
+    def skip(self, size: int) -> None:
+        """Leave ``size`` bytes before the next place."""
+        self._next += size
 
     def wipe(self) -> None:
         """Clear what was left in memory, such as the outputs of another implementation."""

@@ -19,7 +19,8 @@ class EvaluationRequest:
 
     ``directory`` is where the solution's sources lie on disk, if they do; ``root``, what paths of
     recorded tensors in the workload are relative to. With ``timing`` the
-    calls are also timed, once the outputs were found right. ``timeout`` is in seconds.
+    calls are also timed, once the outputs were found right. ``timeout`` is in seconds;
+    ``precision``, one of ``timing.PRECISIONS``.
     """
 
     definition: Definition
@@ -29,3 +30,4 @@ class EvaluationRequest:
     timing: bool = False
     timeout: float = 60.0
     root: str | None = None
+    precision: str = "default"
