@@ -70,9 +70,9 @@ def _memory_file(size: int) -> int:
 def view(base: torch.Tensor, ref: TensorRef) -> torch.Tensor:
     """A uint8 buffer, seen as the tensor that ``ref`` describes."""
     dtype = getattr(torch, ref.dtype)
-    end = ref.offset + extent(ref.shape, ref.stride) * dtype.itemsize
-    flat = base[ref.offset : end].view(dtype)
-    return flat.as_strided(ref.shape, ref.stride)
+    if extent(ref.shape, ref.stride) * dtype.itemsize > len(base) - ref.offset:
+        raise ValueError(f"{ref} does not fit into {len(base)} bytes")
+    return base.view(dtype).as_strided(ref.shape, ref.stride, ref.offset // dtype.itemsize)
 
 
 def extent(shape: Sequence[int], stride: Sequence[int]) -> int:

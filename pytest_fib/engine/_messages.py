@@ -92,17 +92,18 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Time a block of each of these groups; ``cold``, with an L2 cache that holds none of it."""
+    """Time a block of each group, ``rounds`` times; ``hot``, of one call again and again."""
 
-    order: tuple[int, ...]
-    cold: bool
+    rounds: int = 1
+    hot: bool = False
     kind: Literal["blocks"] = "blocks"
 
 
 @dataclass(frozen=True)
 class Collect:
-    """Leave what the timed calls returned last in their outputs."""
+    """Leave what the calls of these groups returned last in their outputs."""
 
+    groups: tuple[int, ...]
     kind: Literal["collect"] = "collect"
 
 
@@ -113,8 +114,8 @@ Request: TypeAlias = Map | Load | Call | Prepare | Blocks | Collect
 class Done:
     """It ran.
 
-    ``samples_ns`` are durations of one call, for each of the Blocks; ``method``, how prepared calls
-    are timed; ``flush_ns``, what making the cache cold before a block takes.
+    ``samples_ns`` are durations of one call in each block, round after round; ``method``, how
+    prepared calls are timed; ``flush_ns``, what making the cache cold before a block takes.
     """
 
     log: str = ""

@@ -87,9 +87,10 @@ class Runner:
             return self._prepare(request)
         if isinstance(request, Blocks):
             assert self._series is not None, "calls are prepared before they are timed"
-            return Done(samples_ns=self._series.run(request.order, cold=request.cold))
+            run = self._series.hot if request.hot else self._series.run
+            return Done(samples_ns=tuple(t for _ in range(request.rounds) for t in run()))
         assert isinstance(request, Collect), "a mapping is not the program's to answer"
-        return self._collect()
+        return self._collect(request)
 
     def _load(self, program: Program) -> Reply:
         if program != self.program:
@@ -131,14 +132,14 @@ class Runner:
         outputs = [self._tensor(ref.moved(by)) for ref in request.outputs]
         return bind(self._function, self.program.calling, inputs, outputs)
 
-    def _collect(self) -> Reply:
+    def _collect(self, asked: Collect) -> Reply:
         assert self._series is not None, "calls are timed before their outputs are collected"
         assert self._prepared is not None
         assert self.program is not None
         request = self._prepared
-        for start, results in zip(request.groups, self._series.results, strict=True):
-            for i, result in enumerate(results):
-                by = (start + i) * request.stride
+        for group in asked.groups:
+            for i, result in enumerate(self._series.results[group]):
+                by = (request.groups[group] + i) * request.stride
                 outputs = [self._tensor(ref.moved(by)) for ref in request.outputs]
                 store(result, self.program.calling, self.program.outputs, outputs)
         if self._device != "cpu":

@@ -2,10 +2,11 @@
 
 from pytest_fib.timing._clocks import Clocks
 from pytest_fib.timing._measure import (
-    LEAST_GROUPS,
+    GROUPS,
     PRECISIONS,
     Measured,
     Shape,
+    Turn,
     calls_per_block,
     measure,
     placements,
@@ -15,7 +16,7 @@ from pytest_fib.timing._statistics import Estimate, Samples
 from pytest_fib.timing._traffic import least_bytes
 
 __all__ = [
-    "LEAST_GROUPS",
+    "GROUPS",
     "PRECISIONS",
     "Clocks",
     "EmptyCaptureError",
@@ -24,6 +25,7 @@ __all__ = [
     "Samples",
     "Series",
     "Shape",
+    "Turn",
     "calls_per_block",
     "flush_ns",
     "l2_bytes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import log2
 from random import Random
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -27,17 +28,16 @@ if TYPE_CHECKING:
 PRECISIONS = {"quick": 0.02, "default": 0.005, "strict": 0.0025}
 #: Where the intervals stay wider, this much time of the device ends it, in nanoseconds.
 BUDGETS = {"cpu": 300e6, "cuda": 50e6}
-#: How long a block should be: long against what starting one takes, 2 to 5 µs on CUDA.
-BLOCK_NS = {"cpu": 2e6, "cuda": 200e3}
-#: Calls of one block: no fewer launches than this hide, and no more sets of tensors are made.
+#: How long a block should be: long against what the events around it take, 2 µs on CUDA.
+BLOCK_NS = {"cpu": 2e6, "cuda": 100e3}
+#: Calls of one block: more would not be more exact, and each needs tensors of its own on CUDA.
 MOST_CALLS = {"cpu": 1 << 20, "cuda": 64}
 #: Sides whose times differ by less take the same number of calls, to be treated exactly alike.
 ALIKE = 1.5
 #: Placements in memory.
-GROUPS = 8
-FEWEST_ROUNDS, MOST_ROUNDS = 5, 60
-#: What is measured of calls so long that they alone exceed the budget.
-LEAST_GROUPS, LEAST_ROUNDS = 2, 2
+GROUPS, LEAST_GROUPS = 8, 2
+#: Rounds of a request, by turns: the judge's clock takes what both have in common from the longer.
+TURNS, SHORT_TURNS = (1, 4), (1, 2)
 #: Warming up ends when the medians of two rounds in a row are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
@@ -45,8 +45,8 @@ WARM, MOST_WARM = 0.01, 8
 class Arm(Protocol):
     """One side's prepared calls."""
 
-    def run(self, order: Sequence[int], *, cold: bool = True) -> Sequence[float]:
-        """Time a block of each of these groups: nanoseconds of one call each."""
+    def run(self, rounds: int) -> Sequence[float]:
+        """Time a block of each group, round after round: nanoseconds of one call in each."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,26 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """Rounds that the candidate ran: how long by our clock, and by its own, in nanoseconds."""
+
+    rounds: int
+    wall_ns: float
+    claimed_ns: float
+
+
+@dataclass(frozen=True)
 class Measured:
-    """Both sides' samples, (rounds, groups), in nanoseconds per call; and what they amount to."""
+    """Both sides' samples, (rounds, groups), in nanoseconds per call; and what they amount to.
+
+    ``turns`` are the candidate's requests.
+    """
 
     candidate: Samples
     reference: Samples
     precision: float
     spent_ns: float
+    turns: tuple[Turn, ...]
     latency: Estimate = field(init=False)
     reference_latency: Estimate = field(init=False)
     speedup: Estimate = field(init=False)
@@ -111,14 +124,13 @@ def _calls(duration_ns: float, device: str) -> int:
 
 def placements(blocks_ns: Sequence[float], device: str, most: int) -> int:
     """How many groups there is time for, given how long a block of each side is."""
-    affordable = BUDGETS[device] / (FEWEST_ROUNDS * sum(blocks_ns))
+    affordable = BUDGETS[device] / (sum(TURNS) * sum(blocks_ns))
     return max(LEAST_GROUPS, min(GROUPS, most, int(affordable)))
 
 
 def measure(
     arms: tuple[Arm, Arm],
     shapes: tuple[Shape, Shape],
-    groups: int,
     *,
     device: str,
     precision: str = "default",
@@ -127,64 +139,72 @@ def measure(
 ) -> Measured:
     """Time two arms, the candidate's first, in turn until the confidence intervals are narrow.
 
-    Each round times every group of both arms once, arms and groups in random order. ``steady``
+    Each round times every group of both arms once, the arms in random order. ``steady``
     says whether the device's clock is: warming up goes on until it is and two rounds agree.
     """
-    rounds = _Rounds(arms, shapes, groups, Random(seed))
-    budget = BUDGETS[device]
+    rounds, budget = _Rounds(arms, shapes, Random(seed)), BUDGETS[device]
     rounds.warm_up(steady, budget / 4)
+    turns = TURNS if rounds.longest_ns * sum(TURNS) <= budget else SHORT_TURNS
     while True:
-        rounds.run()
-        if rounds.number < LEAST_ROUNDS:
-            continue
-        over = rounds.spent_ns >= budget or rounds.number >= MOST_ROUNDS
-        if over or (rounds.number >= FEWEST_ROUNDS and rounds.settled(PRECISIONS[precision])):
+        for number in turns:
+            rounds.run(number)
+        if rounds.spent_ns >= budget or rounds.settled(PRECISIONS[precision]):
             return rounds.measured(PRECISIONS[precision])
 
 
 class _Rounds:
-    def __init__(
-        self, arms: tuple[Arm, Arm], shapes: tuple[Shape, Shape], groups: int, source: Random
-    ) -> None:
+    def __init__(self, arms: tuple[Arm, Arm], shapes: tuple[Shape, Shape], source: Random) -> None:
         self._arms = arms
         self._shapes = shapes
-        self._groups = groups
         self._random = source
-        self._rounds: tuple[list[list[float]], list[list[float]]] = ([], [])
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rounds: tuple[list[Samples], list[Samples]] = ([], [])
+        self._turns: list[Turn] = []
         self.spent_ns = 0.0
+        self.longest_ns = 0.0
 
     def warm_up(self, steady: Callable[[], bool], budget_ns: float) -> None:
+        """Run rounds that don't count."""
         before = [0.0, 0.0]
         for _ in range(MOST_WARM):
-            self.run()
-            now = [float(np.median(rounds.pop())) for rounds in self._rounds]
+            self.run(1)
+            now = [float(np.median(rounds[-1])) for rounds in self._rounds]
             changes = [abs(a - b) / b for a, b in zip(before, now, strict=True)]
             if self.spent_ns > budget_ns or (max(changes) < WARM and steady()):
                 break
             before = now
+        longest = self.longest_ns
+        self._forget()
+        self.longest_ns = longest
 
-    def run(self) -> None:
-        """One round."""
-        for number in self._random.sample((0, 1), 2):
-            order = self._random.sample(range(self._groups), self._groups)
-            by_group = dict(zip(order, self._arms[number].run(order), strict=True))
-            self._rounds[number].append([by_group[group] for group in range(self._groups)])
-            shape = self._shapes[number]
-            self.spent_ns += sum(by_group.values()) * shape.calls + self._groups * shape.flush_ns
+    def run(self, number: int) -> None:
+        """So many rounds of each arm."""
+        spent = 0.0
+        for arm in self._random.sample((0, 1), 2):
+            start = perf_counter_ns()
+            samples = np.array(self._arms[arm].run(number)).reshape(number, -1)
+            wall = perf_counter_ns() - start
+            claimed = float(samples.sum()) * self._shapes[arm].calls
+            spent += claimed + samples.size * self._shapes[arm].flush_ns
+            self._rounds[arm].append(samples)
+            if arm == 0:
+                self._turns.append(Turn(number, wall, claimed))
+        self.spent_ns += spent
+        self.longest_ns = max(self.longest_ns, spent / number)
 
-    @property
-    def number(self) -> int:
-        """How many rounds count."""
-        return len(self._rounds[0])
+    def _samples(self) -> tuple[Samples, Samples]:
+        candidate, reference = (np.concatenate(rounds) for rounds in self._rounds)
+        return candidate, reference
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals look narrow enough."""
-        candidate, reference = (np.array(rounds) for rounds in self._rounds)
+        candidate, reference = self._samples()
         latency = latency_of(candidate, FEWER_RESAMPLES)
         speedup = speedup_of(candidate, reference, FEWER_RESAMPLES)
         return max(latency.half_width, speedup.half_width) <= precision
 
     def measured(self, precision: float) -> Measured:
         """What the rounds say."""
-        candidate, reference = (np.array(rounds) for rounds in self._rounds)
-        return Measured(candidate, reference, precision, self.spent_ns)
+        return Measured(*self._samples(), precision, self.spent_ns, tuple(self._turns))

@@ -1,9 +1,9 @@
 """Calls in a row, timed where they run: in a sandbox. Clocks are bound before a program is loaded.
 
 A *group* is some calls on tensors of their own; a *block* is one timed run of a group. On CUDA a
-group is captured as a graph where it can be, so that no launch of the host's is part of the time.
-Before each block of a cold series, three times the L2 cache is read: its inputs are in no cache
-then, whatever ran before, and while the device is busy with that, the host gets ahead of it.
+block is captured in a graph where it can be, so that no launch of the host's is part of the time.
+Before each block three times the L2 cache is read: the block's inputs are in no cache then,
+whatever ran before.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _amax = torch.amax
 
 #: What is read before a cold block, in sizes of the L2 cache.
 FLUSH = 3
+#: Calls of a hot block before the clock starts, and the fewest after.
+FEWEST_HOT = 8
 _PERSISTING_L2_LIMIT = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 
@@ -42,8 +44,11 @@ class Series(Protocol):
     method: str
     results: list[list[Any]]
 
-    def run(self, order: Sequence[int], *, cold: bool) -> tuple[float, ...]:
-        """Time these groups one after the other: nanoseconds of one call in each block."""
+    def run(self) -> tuple[float, ...]:
+        """Time a block of each group, in order: nanoseconds of one call in each."""
+
+    def hot(self) -> tuple[float, ...]:
+        """The same of one call again and again, with its tensors in the cache."""
 
 
 def series(groups: Sequence[Calls], repeat: int, device: str) -> Series:
@@ -58,9 +63,7 @@ def series(groups: Sequence[Calls], repeat: int, device: str) -> Series:
         call()
     _synchronize()
     if _capturable(groups[0][0]):
-        graphs = Graphs(groups)
-        graphs.refuse_missing_work(groups[0])
-        return graphs
+        return Graph(groups)
     return Recorded(groups) if _cupti.available() else Eager(groups)
 
 
@@ -73,9 +76,13 @@ class OnCpu:
         self._groups = groups
         self._repeat = repeat
 
-    def run(self, order: Sequence[int], *, cold: bool) -> tuple[float, ...]:
-        """Time these groups; caches are warm, cold or not."""
-        return tuple(self._block(number) for number in order)
+    def run(self) -> tuple[float, ...]:
+        """Time the groups."""
+        return tuple(self._block(number) for number in range(len(self._groups)))
+
+    def hot(self) -> tuple[float, ...]:
+        """Caches are warm in any case."""
+        return self.run()
 
     def _block(self, number: int) -> float:
         calls, results, repeat = self._groups[number], self.results[number], range(self._repeat)
@@ -90,100 +97,135 @@ def _threads(number: int) -> str:
     return f"{number} thread{'s' * (number != 1)}"
 
 
-class _Events:
-    """Blocks between two events each, all of an order in the queue before the first is over."""
+class Graph:
+    """One CUDA graph of all blocks, with events before and after each.
+
+    It is one graph because launching several makes each kernel start 0.3 µs later, from the fourth
+    on, until the device switches to another process: seen on an H200 with CUDA 13.0.
+    """
+
+    method = "cuda graph"
+
+    def __init__(self, groups: Sequence[Calls]) -> None:
+        self.results: list[list[Any]] = []
+        self._groups = groups
+        self._sizes = [len(calls) for calls in groups]
+        flush()
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        with torch.cuda.graph(graph):
+            self._events = [self._captured(calls) for calls in groups]
+        nodes = _nodes(graph) - 3 * len(groups)  # a flush and two events each
+        if nodes < sum(self._sizes):
+            raise EmptyCaptureError("a call leaves no work on the stream that it is called on")
+        graph.instantiate()
+        self._graph = graph
+        self._hot: tuple[torch.cuda.CUDAGraph, tuple[Any, Any], int] | None = None
+        self._launch(graph)
+        self._refuse_missing_work()
+
+    def _captured(self, calls: Calls) -> tuple[Any, Any]:
+        flush()
+        start, end = _timing_event(external=True), _timing_event(external=True)
+        stream = torch.cuda.current_stream()
+        start.record(stream)
+        self.results.append([call() for call in calls])
+        end.record(stream)
+        return start, end
+
+    def _launch(self, graph: torch.cuda.CUDAGraph) -> None:
+        _forget_persisting()
+        graph.replay()
+        _synchronize()
+
+    def _refuse_missing_work(self) -> None:
+        """Compare the kernels of the graph with those of plain calls, where CUPTI tells them."""
+        if not _cupti.available():
+            return
+        with _cupti.recording() as plain:
+            for call in self._groups[0]:
+                call()
+        with _cupti.recording() as captured:
+            self._launch(self._graph)
+        if missing := _cupti.missing(plain * len(self._groups), captured):
+            raise EmptyCaptureError(f"the captured graph lacks what plain calls run: {missing}")
+
+    def run(self) -> tuple[float, ...]:
+        """Launch the graph: a sample of each block."""
+        self._launch(self._graph)
+        return tuple(
+            start.elapsed_time(end) * 1e6 / size
+            for (start, end), size in zip(self._events, self._sizes, strict=True)
+        )
+
+    def hot(self) -> tuple[float, ...]:
+        """Launch another graph, of the first call again and again."""
+        graph, (start, end), size = self._hot = self._hot or self._captured_hot()
+        self._launch(graph)
+        return (start.elapsed_time(end) * 1e6 / size,)
+
+    def _captured_hot(self) -> tuple[torch.cuda.CUDAGraph, tuple[Any, Any], int]:
+        call, size = self._groups[0][0], max(self._sizes[0], FEWEST_HOT)
+        graph = torch.cuda.CUDAGraph()
+        start, end = _timing_event(external=True), _timing_event(external=True)
+        with torch.cuda.graph(graph):
+            for _ in range(FEWEST_HOT):
+                call()
+            start.record(torch.cuda.current_stream())
+            for _ in range(size):
+                call()
+            end.record(torch.cuda.current_stream())
+        return graph, (start, end), size
+
+
+class Eager:
+    """Events around calls that can't be captured: gaps between their launches count."""
+
+    method = "events"
 
     def __init__(self, groups: Sequence[Calls]) -> None:
         self.results: list[list[Any]] = [[None] * len(calls) for calls in groups]
         self._groups = groups
 
-    def run(self, order: Sequence[int], *, cold: bool) -> tuple[float, ...]:
-        """Time these groups by events around each."""
-        pairs = [self._enqueue(number, cold) for number in order]
-        _synchronize()
-        sizes = [len(self._groups[number]) for number in order]
+    def run(self) -> tuple[float, ...]:
+        """Call each group between two events."""
+        return tuple(self._block(number) for number in range(len(self._groups)))
+
+    def _block(self, number: int) -> float:
+        flush()
+        return self._between_events(number, self._groups[number])
+
+    def hot(self) -> tuple[float, ...]:
+        """The same with the first call of each group."""
         return tuple(
-            start.elapsed_time(end) * 1e6 / size
-            for (start, end), size in zip(pairs, sizes, strict=True)
+            self._between_events(number, [calls[0]] * len(calls))
+            for number, calls in enumerate(self._groups)
         )
 
-    def _enqueue(self, number: int, cold: bool) -> tuple[Any, Any]:
-        if cold:
-            flush()
-        start, end = _Event(enable_timing=True), _Event(enable_timing=True)
-        stream = torch.cuda.current_stream()
-        start.record(stream)
-        self._launch(number)
-        end.record(stream)
-        return start, end
+    def _between_events(self, number: int, calls: Calls) -> float:
+        _forget_persisting()
+        start, end = _timing_event(), _timing_event()
+        start.record(torch.cuda.current_stream())
+        self._call(number, calls)
+        end.record(torch.cuda.current_stream())
+        _synchronize()
+        return float(start.elapsed_time(end)) * 1e6 / len(calls)
 
-    def _launch(self, number: int) -> None:
+    def _call(self, number: int, calls: Calls) -> None:
         results = self.results[number]
-        for i, call in enumerate(self._groups[number]):
+        for i, call in enumerate(calls):
             results[i] = call()
 
 
-class Eager(_Events):
-    """Events around calls that can't be captured: gaps between their launches count."""
-
-    method = "events"
-
-
-class Graphs(_Events):
-    """Events around graphs, each of one group's calls."""
-
-    method = "cuda graph"
-
-    def __init__(self, groups: Sequence[Calls]) -> None:
-        super().__init__(groups)
-        self._graphs = [self._captured(number) for number in range(len(groups))]
-        for graph in self._graphs:
-            graph.replay()  # the first also uploads it
-        _synchronize()
-
-    def _captured(self, number: int) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph(keep_graph=True)
-        with torch.cuda.graph(graph):
-            super()._launch(number)
-        if _nodes(graph) < len(self._groups[number]):
-            raise EmptyCaptureError("a call leaves no work on the stream that it is called on")
-        graph.instantiate()
-        return graph
-
-    def _launch(self, number: int) -> None:
-        self._graphs[number].replay()
-
-    def refuse_missing_work(self, calls: Calls) -> None:
-        """Compare the kernels of the first graph with those of its calls, where CUPTI tells them.
-
-        Raises EmptyCaptureError.
-        """
-        if not _cupti.available():
-            return
-        with _cupti.recording() as plain:
-            for call in calls:
-                call()
-        with _cupti.recording() as captured:
-            self._graphs[0].replay()
-        if missing := _cupti.missing(plain, captured):
-            raise EmptyCaptureError(f"the captured graph lacks what a plain call runs: {missing}")
-
-
-class Recorded(_Events):
+class Recorded(Eager):
     """Calls that can't be captured: the time in which the device was busy, by CUPTI's records."""
 
     method = "cupti"
 
-    def run(self, order: Sequence[int], *, cold: bool) -> tuple[float, ...]:
-        """Time these groups; by events, gaps included, where they need not be cold."""
-        if not cold:
-            return super().run(order, cold=False)
-        return tuple(self._busy(number) for number in order)
-
-    def _busy(self, number: int) -> float:
+    def _block(self, number: int) -> float:
         flush()
+        _forget_persisting()
         with _cupti.recording() as records:
-            self._launch(number)
+            self._call(number, self._groups[number])
         return _cupti.busy_ns(records) / len(self._groups[number])
 
 
@@ -220,14 +262,11 @@ def flush() -> None:
     """Fill the L2 cache with lines that nobody needs and that need not be written back."""
     buffer, result = _flush_buffers()
     _amax(buffer, 0, out=result)
-    if _persisting():
-        _synchronize()
-        _driver().cuCtxResetPersistingL2Cache()
 
 
 def flush_ns() -> float:
     """How long reading it takes, in nanoseconds of the device's time."""
-    start, end = _Event(enable_timing=True), _Event(enable_timing=True)
+    start, end = _timing_event(), _timing_event()
     flush()
     start.record(torch.cuda.current_stream())
     flush()
@@ -241,11 +280,18 @@ def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def _persisting() -> bool:
-    """Whether a part of the L2 cache was set aside for lines that outlive a flush."""
+def _forget_persisting() -> None:
+    """Where a part of the L2 cache was set aside for lines that outlive a flush, drop those."""
     limit = ctypes.c_size_t()
     _driver().cuCtxGetLimit(ctypes.byref(limit), _PERSISTING_L2_LIMIT)
-    return limit.value > 0
+    if limit.value > 0:
+        _synchronize()
+        _driver().cuCtxResetPersistingL2Cache()
+
+
+def _timing_event(*, external: bool = False) -> Any:
+    """An event; an ``external`` one is timed anew in each launch of the graph that records it."""
+    return _Event(enable_timing=True, external=external)
 
 
 def _nodes(graph: torch.cuda.CUDAGraph) -> int:
