@@ -119,7 +119,7 @@ class Runner:
             [self._prepared_call(request, start + i) for i in range(request.size)]
             for start in request.groups
         ]
-        self._series = series(groups, request.repeat, self._device)
+        self._series = series(groups, request.repeat, self._device, check=request.check)
         self._prepared = request
         flush = 0.0 if self._device == "cpu" else flush_ns()
         return Done(method=self._series.method, flush_ns=flush)

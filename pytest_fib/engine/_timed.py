@@ -104,7 +104,8 @@ class Timed:
         spacing = max(sizes) | (min(sizes) == 1)
         self._allocate(groups * spacing)
         for arm, size, repeat in zip(arms, sizes, repeats, strict=True):
-            arm.prepare([spacing * n for n in range(groups)], size, repeat)
+            starts, check = [spacing * n for n in range(groups)], arm is self._candidate
+            arm.prepare(starts, size, repeat, check=check)
         self._fill()  # what the calls have seen until here is of no use to them any more
 
     def _allocate(self, count: int) -> None:
@@ -252,11 +253,13 @@ class _Arm:
         self.size = 0
         self.shape = Shape(0)
 
-    def prepare(self, groups: Sequence[int], size: int, repeat: int = 1) -> None:
+    def prepare(
+        self, groups: Sequence[int], size: int, repeat: int = 1, *, check: bool = False
+    ) -> None:
         """Get groups of ``size`` calls ready, from these sets on."""
         self.groups, self.size = tuple(groups), size
         request = self.sets.first.prepare(self.sets.stride, self.groups, size, repeat)
-        done = self.ask(request)
+        done = self.ask(replace(request, check=check))
         cold = "" if self._side.layout.device == "cpu" else ", cold L2"
         self.method = done.method + cold
         self.shape = Shape(size * repeat, done.flush_ns)

@@ -37,7 +37,7 @@ ALIKE = 1.5
 #: Placements in memory.
 GROUPS, LEAST_GROUPS = 8, 2
 #: Rounds of a request, by turns: the judge's clock takes what both have in common from the longer.
-TURNS, SHORT_TURNS = (1, 4), (1, 2)
+TURNS, SHORT_TURNS = (2, 8), (1, 2)
 #: Warming up ends when the medians of two rounds in a row are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 

@@ -51,11 +51,12 @@ class Series(Protocol):
         """The same of one call again and again, with its tensors in the cache."""
 
 
-def series(groups: Sequence[Calls], repeat: int, device: str) -> Series:
+def series(groups: Sequence[Calls], repeat: int, device: str, *, check: bool = False) -> Series:
     """Make groups ready; each group's calls are run ``repeat`` times in a block.
 
     On CUDA the backend is the first that works: a CUDA graph; CUPTI's records of what the device
-    did; events. Raises EmptyCaptureError, and whatever the calls raise.
+    did; events. With ``check``, and CUPTI, a graph must contain what plain calls run. Raises
+    EmptyCaptureError, and whatever the calls raise.
     """
     if device == "cpu":
         return OnCpu(groups, repeat)
@@ -63,7 +64,10 @@ def series(groups: Sequence[Calls], repeat: int, device: str) -> Series:
         call()
     _synchronize()
     if _capturable(groups[0][0]):
-        return Graph(groups)
+        graph = Graph(groups)
+        if check and _cupti.available():
+            graph.refuse_missing_work()
+        return graph
     return Recorded(groups) if _cupti.available() else Eager(groups)
 
 
@@ -121,7 +125,6 @@ class Graph:
         self._graph = graph
         self._hot: tuple[torch.cuda.CUDAGraph, tuple[Any, Any], int] | None = None
         self._launch(graph)
-        self._refuse_missing_work()
 
     def _captured(self, calls: Calls) -> tuple[Any, Any]:
         flush()
@@ -137,10 +140,8 @@ class Graph:
         graph.replay()
         _synchronize()
 
-    def _refuse_missing_work(self) -> None:
-        """Compare the kernels of the graph with those of plain calls, where CUPTI tells them."""
-        if not _cupti.available():
-            return
+    def refuse_missing_work(self) -> None:
+        """Compare what CUPTI records of the graph and of plain calls. Raises EmptyCaptureError."""
         with _cupti.recording() as plain:
             for call in self._groups[0]:
                 call()
