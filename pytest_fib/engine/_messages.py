@@ -78,8 +78,8 @@ class Prepare:
     """Get groups of calls of the loaded program ready to be timed.
 
     Call ``i`` works on ``inputs`` and ``outputs`` moved by ``i * stride`` bytes. Each group is
-    ``size`` calls in a row, from the one in ``groups`` on; in a block, each runs ``repeat`` times. With ``check``, a captured graph must
-    contain what plain calls run.
+    ``size`` calls in a row, from the one in ``groups`` on; in a block, each runs ``repeat`` times.
+    With ``check``, a captured graph must contain what plain calls run.
     """
 
     inputs: tuple[Argument, ...]

@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from pytest_fib.engine._messages import Reply
     from pytest_fib.engine._sets import Sets
     from pytest_fib.engine._verdict import Verdict
-    from pytest_fib.timing import Estimate, Measured, Samples, Turn
+    from pytest_fib.timing import Estimate, Measured, Samples
 
 #: How much longer calls may take on values they have not seen, and in nanoseconds.
 UNSEEN, UNSEEN_NS = 1.3, 2_000.0
-#: How much longer the judge's clock may find calls to take than they claim, and in nanoseconds.
-CLAIM, CLAIM_NS = 1.3, 300_000.0
+#: How much longer than they claim rounds may take by the judge's clock, as a share of the claim
+#: and in nanoseconds.
+UNCLAIMED, UNCLAIMED_NS = 0.3, 300_000.0
 #: Groups of timed calls whose outputs are checked.
 CHECKED = 2
 #: Launches of hot blocks.
@@ -129,25 +130,22 @@ class Timed:
         return workloads
 
     def _refuse_false_claims(self, measured: Measured) -> None:
-        """Compare what the calls claim to have taken with the judge's clock.
+        """Compare what rounds of calls claim to have taken with the judge's clock.
 
-        The difference between turns of many rounds and of few: what a request costs besides is the
-        same in both. What flushing the cache takes is measured here, in the judge.
+        What a request takes besides is the same for many rounds and for few, so the rest of its
+        time must not grow with the rounds. What flushing takes is measured here, in the judge.
         """
         flushing = len(self._candidate.groups) * (0.0 if self._device == "cpu" else flush_ns())
-        by_rounds: dict[int, list[Turn]] = {}
+        rest: dict[int, list[float]] = {}
         for turn in measured.turns:
-            by_rounds.setdefault(turn.rounds, []).append(turn)
-        few, many = sorted(by_rounds)
-        wall, claim = (
-            median(getattr(turn, what) for turn in by_rounds[many])
-            - median(getattr(turn, what) for turn in by_rounds[few])
-            for what in ("wall_ns", "claimed_ns")
-        )
-        claim += (many - few) * flushing
-        if wall > CLAIM * claim + (many - few) * CLAIM_NS:
-            sides = f"{wall / 1e6:.3g} ms, by their own account {claim / 1e6:.3g} ms"
-            self._case.refuse(f"its times are false: {many - few} rounds of calls took {sides}")
+            unclaimed = turn.wall_ns - turn.claimed_ns - turn.rounds * flushing
+            rest.setdefault(turn.rounds, []).append(unclaimed)
+        few, many = sorted(rest)
+        hidden = (median(rest[many]) - median(rest[few])) / (many - few)
+        claimed = median(turn.claimed_ns / turn.rounds for turn in measured.turns) + flushing
+        if hidden > UNCLAIMED * claimed + UNCLAIMED_NS:
+            sides = f"{claimed / 1e6:.3g} ms by their own account, {hidden / 1e6:.3g} ms longer"
+            self._case.refuse(f"its times are false: rounds of calls take {sides} by the clock")
 
     def _hot(self) -> float | None:
         """Milliseconds of a call whose tensors are in the L2 cache; None where they don't fit."""
