@@ -19,12 +19,18 @@ def failure(result: pytest.RunResult, title: str) -> str:
 def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
     result = toys.run("kernel_defs/toy/split.yaml", "--fib-seed=4")
     assert failure(result, "split[swapped-correctness]") == (
-        "INCORRECT_NUMERICAL: negative[0, 3] got 2.25195, expected -1.12598, allowed ±0.0018\n"
+        "INCORRECT_NUMERICAL: double: swapped with negative\n"
         "\n"
         "  implementation  swapped  kernel_impls/toy/swapped.py:4\n"
         "  workload        n=1; normal values, seed 0  (the smallest that fails)\n"
         "  wrong           4 of 4 elements of double (100 %)\n"
         "  wrong           4 of 4 elements of negative (100 %)\n"
+        "  largest error   absolute 3.38, relative 3; 3.48e+03 times the bound\n"
+        "\n"
+        "  double[0, 3] got -1.12598, expected 2.25195, allowed ±0.0036\n"
+        "  double[0, 1] got 0.705078, expected -1.41016, allowed ±0.0028\n"
+        "  double[0, 2] got 0.654297, expected -1.30859, allowed ±0.0027\n"
+        "  double[0, 0] got 0.0109787, expected -0.0219574, allowed ±0.0015\n"
         "\n"
         "replay:\n"
         "  pytest 'kernel_defs/toy/split.yaml::split[swapped-correctness]'"
@@ -36,7 +42,8 @@ def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
 def test_shrinking_ends_at_the_smallest_axis_that_fails(toys, seed):
     result = toys.run("-k", "tail", "--fib-examples=20", f"--fib-seed={seed}")
     text = failure(result, "scale[tail-correctness]")
-    assert text.startswith("INCORRECT_NUMERICAL: y[64] got 0, expected ")
+    assert text.startswith("INCORRECT_NUMERICAL: y: zeros in the very last element\n")
+    assert "\n  y[64] got 0, expected " in text
     assert "  workload        n=65; normal values, seed 0  (the smallest that fails)\n" in text
     assert "  wrong           1 of 65 elements of y (1.54 %)\n" in text
 
@@ -139,7 +146,7 @@ def test_a_listed_example_that_fails_is_shrunk(toys, scale_yaml):
             "INCORRECT_DTYPE: y: got float64, expected float32",
         ),
         ("x, factor\nreturn (x * factor)[None]", "INCORRECT_SHAPE: y: got [1, 1], expected [1]"),
-        ("x, factor\nreturn x / 0 * factor", "INCORRECT_NUMERICAL: y[0] got *inf, expected *"),
+        ("x, factor\nreturn x / 0 * factor", "INCORRECT_NUMERICAL: y: overflow to infinity *"),
         ("x, factor\nraise ValueError('too hot')", "RUNTIME_ERROR: ValueError: too hot"),
         ("x, factor\nreturn None", "RUNTIME_ERROR: y is None, not a torch.Tensor"),
         ("x, factor\nreturn x, x", "RUNTIME_ERROR: returned 2 values for 1 output (y)"),

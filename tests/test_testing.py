@@ -45,12 +45,15 @@ def test_a_failure_says_what_where_and_how_much():
     actual = expected.float()
     actual[1, 2] = 1.5
     assert refusal(actual, expected, name="out") == (
-        "INCORRECT_NUMERICAL: out[1, 2] got 1.5, expected 1, allowed ±3.8e-06\n"
+        "INCORRECT_NUMERICAL: out: wrong in one element;\n"
+        "  out[1, 2] got 1.5, expected 1, allowed ±3.8e-06\n"
         "\n"
         "  wrong           1 of 256 elements of out (0.391 %)\n"
         "  largest error   absolute 0.5, relative 0.5\n"
         "  rms error       0.0312\n"
-        "  bound           1.31e+05 times what is allowed (elements)"
+        "  bound           1.31e+05 times what is allowed (elements)\n"
+        "\n"
+        "  out[1, 2] got 1.5, expected 1, allowed ±3.8e-06"
     )
 
 
@@ -154,7 +157,8 @@ def tail(x, factor):
 def test_a_wrong_function_is_told_with_the_smallest_workload(kernel_check, definition):
     text = complaint(kernel_check, definition, tail, examples=20)
     line, _, rest = text.partition("\n")
-    assert line.startswith("INCORRECT_NUMERICAL: y[100] got 0, expected ")
+    assert line == "INCORRECT_NUMERICAL: y: zeros in the very last element"
+    assert "\n  y[100] got 0, expected " in rest
     assert "\n  workload        n=101; normal values, seed 0  (the smallest that fails)\n" in rest
     assert "  implementation  tail  test_testing.py:" in rest
     assert "  wrong           1 of 101 elements of y (0.99 %)\n" in rest
@@ -233,7 +237,8 @@ def test_definitions_are_found_by_name_and_file(toys):
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "*INCORRECT_NUMERICAL: y*got*",
+            "*INCORRECT_NUMERICAL: y: wrong everywhere;",
+            "*  y[[]0] got *, expected *, allowed *",
             "*LookupError: no definition 'scales'; did you mean 'scale'?",
         ]
     )

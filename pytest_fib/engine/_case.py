@@ -14,12 +14,11 @@ from pytest_fib.build import program_of, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus, Performance
 from pytest_fib.engine._calling import dtype_name
 from pytest_fib.engine._environment import environment
-from pytest_fib.engine._memory import nbytes, room_for
+from pytest_fib.engine._evidence import Evidence
+from pytest_fib.engine._memory import room_for
 from pytest_fib.engine._messages import Block, Call, Done, Failed, Load, TensorRef, Widened
 from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
 from pytest_fib.engine._request import DefinitionError
-from pytest_fib.engine._sampling import SamplingTest
-from pytest_fib.engine._verdict import Verdict, judge_outputs
 from pytest_fib.timing import least_bytes, measure
 from pytest_fib.workloads import (
     RecordedError,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_fib.engine._messages import Argument, Reply
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
+    from pytest_fib.engine._verdict import Verdict
     from pytest_fib.timing import Timing
 
 #: What outputs hold before each of the two calls, byte by byte. The first is NaN in the floating
@@ -134,7 +134,7 @@ class Case:
         except _Stop as stop:
             failed = stop.failed
             return self._evaluation(failed.status, f"{failed.summary}\n{failed.log}")
-        log = f"{verdict.summary}\n{self._log}"
+        log = f"{verdict.log}\n{self._log}"
         return self._evaluation(verdict.status, log, verdict.correctness, performance)
 
     def _evaluation(
@@ -184,22 +184,7 @@ class Case:
         self._poison(mine, poison)
         self._run_candidate(mine.call())
         self._refuse_changed_inputs(mine, theirs)
-        verdict = self._verdict(mine, theirs, self._expected(theirs))
-        unwritten = "" if verdict.passed else self._unwritten(mine, theirs, poison)
-        return replace(verdict, summary=verdict.summary + unwritten)
-
-    def _unwritten(self, mine: _Places, theirs: _Places, poison: int) -> str:
-        """Which outputs hold the poison where something else is expected."""
-        notes = []
-        for name, ref in mine.outputs.items():
-            shape = (-1, nbytes((1,), ref.dtype))
-            got = self._candidate.layout.bytes(ref).view(shape)
-            expected = self._reference.layout.bytes(theirs.outputs[name]).view(shape)
-            left = (got == poison).all(1) & (expected != poison).any(1)
-            if count := int(left.sum()):
-                elements = f"{count} of {len(left)} elements of {name}"
-                notes.append(f"; {elements} still hold what was there before the call")
-        return "".join(notes)
+        return self._verdict(mine, theirs, workload, (poison,))
 
     def _load_candidate(self) -> None:
         directory = None if self._request.directory is None else Path(self._request.directory)
@@ -283,14 +268,18 @@ class Case:
         return _Expected(_read(self._reference, theirs.wide))
 
     def _yardsticks(self, theirs: _Places) -> list[dict[str, torch.Tensor]]:
-        """The reference's outputs as honest rounding may change them; the oracle's are kept."""
+        """The reference's outputs as honest rounding may change them."""
         sandbox, timeout = self._reference.sandbox, self._request.timeout
         self._referred(sandbox.ask(theirs.call(), timeout))
         found = [_read(self._reference, theirs.outputs)]
+        # They are written where the oracle's outputs are, which are put back.
+        wide = _read(self._reference, theirs.wide)
+        kept = _copies(wide)
         for how in YARDSTICKS:
             self._referred(sandbox.ask(theirs.oracle(Widened(**how)), timeout))
-            wide = _read(self._reference, theirs.wide)
-            found.append({name: tensor.clone() for name, tensor in wide.items()})
+            found.append(_copies(wide))
+        for name, tensor in kept.items():
+            wide[name].copy_(tensor)
         return found
 
     def _load_reference(self) -> None:
@@ -306,34 +295,20 @@ class Case:
             where = f"the reference of {self._definition.name} failed at axes {self._axes}"
             raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
 
-    def _verdict(self, mine: _Places, theirs: _Places, expected: _Expected) -> Verdict:
-        """The verdict by the oracle alone and, where that is a failure, by what rounding may do."""
-        got, inputs = _read(self._candidate, mine.outputs), _read(self._reference, theirs.tensors())
-        exact = self._request.workload.regime.get("values") == "zeros_and_ones"
-        judged = partial(judge_outputs, self._definition, got, exact=exact, inputs=inputs)
-        verdict = judged(expected.outputs)
-        if not verdict.passed and expected.no_oracle is None:
-            # Yardsticks are written where the oracle's outputs are, so those are set aside.
-            kept = {name: tensor.clone() for name, tensor in expected.outputs.items()}
-            verdict = judged(kept, self._yardsticks(theirs))
-        if verdict.passed:
-            verdict = self._in_support(verdict, got, inputs)
-        return verdict
-
-    def _in_support(
-        self, verdict: Verdict, got: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]
+    def _verdict(
+        self, mine: _Places, theirs: _Places, workload: Workload, poisons: tuple[int, ...]
     ) -> Verdict:
-        """A sample outside the set of what may be sampled is wrong, whatever its neighbours are."""
-        for name, tolerance in self._definition.tolerances.items():
-            if tolerance.by != "samples":
-                continue
-            given = {**inputs, **scalar_inputs(self._definition, self._request.workload)}
-            violations = SamplingTest.of(given).support_violations(got[name])
-            if violations:
-                return Verdict(
-                    EvaluationStatus.INCORRECT_NUMERICAL, verdict.correctness, str(violations[0])
-                )
-        return verdict
+        expected = self._expected(theirs)
+        inputs = _read(self._reference, theirs.tensors())
+        evidence = Evidence(
+            self._definition,
+            workload,
+            {**inputs, **scalar_inputs(self._definition, workload)},
+            expected.outputs,
+            None if expected.no_oracle else partial(self._yardsticks, theirs),
+            poisons,
+        )
+        return evidence.verdict(_read(self._candidate, mine.outputs))
 
     def _timed(self, mine: _Places, theirs: _Places) -> tuple[Verdict, Performance | None]:
         """Time both sides; the outputs of the timed calls must be right too."""
@@ -342,7 +317,7 @@ class Case:
         self._poison(mine, POISONS[0])
         latency = measure(partial(self._block, self._candidate, mine), device)
         reference = measure(partial(self._block, self._reference, theirs), device)
-        verdict = self._verdict(mine, theirs, self._expected(theirs))
+        verdict = self._verdict(mine, theirs, self._request.workload, POISONS[:1])
         if not verdict.passed:
             return replace(verdict, summary=f"{verdict.summary} (while it was timed)"), None
         return verdict, self._performance(latency, reference)
@@ -371,6 +346,10 @@ class Case:
 
 def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
     return {name: side.layout.tensor(ref) for name, ref in places.items()}
+
+
+def _copies(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
 def _widened(tensor: TensorLayout) -> TensorLayout:

@@ -60,7 +60,7 @@ def _limit(what: int, most: int) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Give freed tensors' pages to the next ones: clearing fresh ones took most of a call's time."""
+    """Give freed tensors' pages to the next: clearing fresh ones took most of a call's time."""
     if hasattr(_LIBC, "mallopt"):
         _LIBC.mallopt(_M_TRIM_THRESHOLD, KEPT_MEMORY)
         _LIBC.mallopt(_M_MMAP_MAX, 0)

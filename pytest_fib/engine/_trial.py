@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,16 +10,18 @@ import torch
 from pytest_fib.build import load, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import WrongOutput, bind, store
+from pytest_fib.engine._evidence import Evidence
 from pytest_fib.engine._oracle import YARDSTICKS, OracleUnavailable, run_widened
-from pytest_fib.engine._verdict import judge_outputs
 from pytest_fib.workloads import bits, fill_inputs, layouts, scalar_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_fib.data import Definition, Workload
-    from pytest_fib.engine._verdict import Verdict
     from pytest_fib.workloads import TensorLayout
+
+#: What every byte of an output holds until it is written: NaN, or -1.
+POISON = 0xFF
 
 
 class Trial:
@@ -50,10 +53,8 @@ class Trial:
             if not bits(tensor).equal(bits(pristine[name])):
                 wrote = f"wrote to its input {name!r}"
                 return Evaluation(status=EvaluationStatus.RUNTIME_ERROR, log=wrote)
-        verdict = self._verdict(outputs, pristine, scalars)
-        return Evaluation(
-            status=verdict.status, log=verdict.summary, correctness=verdict.correctness
-        )
+        verdict = self._evidence(workload, {**pristine, **scalars}).verdict(outputs)
+        return Evaluation(status=verdict.status, log=verdict.log, correctness=verdict.correctness)
 
     def _tensors(self, workload: Workload) -> dict[str, torch.Tensor]:
         made = {
@@ -78,25 +79,20 @@ class Trial:
         result = bind(self._function, self._calling, arguments, places)()
         store(result, self._calling, list(outputs), places)
 
-    def _verdict(
-        self,
-        outputs: Mapping[str, torch.Tensor],
-        tensors: Mapping[str, torch.Tensor],
-        scalars: Mapping[str, Any],
-    ) -> Verdict:
-        """The verdict by the oracle alone and, where that fails, by what yardsticks allow."""
-        arguments = [{**tensors, **scalars}[name] for name in self.definition.inputs]
+    def _evidence(self, workload: Workload, inputs: Mapping[str, Any]) -> Evidence:
+        arguments = [inputs[name] for name in self.definition.inputs]
+        facts = (self.definition, workload, inputs)
         try:
             expected = self._named(run_widened(self._reference, arguments))
         except OracleUnavailable:
-            expected = self._named(self._reference(*arguments))
-            return judge_outputs(self.definition, outputs, expected, inputs=tensors)
-        verdict = judge_outputs(self.definition, outputs, expected, inputs=tensors)
-        if verdict.passed:
-            return verdict
+            return Evidence(*facts, self._named(self._reference(*arguments)), poisons=(POISON,))
+        return Evidence(*facts, expected, partial(self._yardsticks, arguments), (POISON,))
+
+    def _yardsticks(self, arguments: list[Any]) -> list[dict[str, torch.Tensor]]:
         own = [self._named(self._reference(*arguments))]
-        own += [self._named(run_widened(self._reference, arguments, **how)) for how in YARDSTICKS]
-        return judge_outputs(self.definition, outputs, expected, own, inputs=tensors)
+        return own + [
+            self._named(run_widened(self._reference, arguments, **how)) for how in YARDSTICKS
+        ]
 
     def _named(self, result: Any) -> dict[str, torch.Tensor]:
         if isinstance(result, dict):
