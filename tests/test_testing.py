@@ -144,7 +144,8 @@ def complaint(kernel_check, *arguments, **more):
 def test_a_right_function_passes_on_drawn_workloads(kernel_check, definition):
     calls = []
     kernel_check(definition, lambda x, factor: calls.append(len(x)) or scale(x, factor), examples=9)
-    assert len(calls) == 9
+    assert len(calls) == 2 * 9
+    assert calls[::2] == calls[1::2]
     assert len(set(calls)) > 3
 
 
@@ -192,6 +193,23 @@ def test_what_the_function_raises_comes_through(kernel_check, definition):
         kernel_check(definition, lambda x, factor: 1 / 0)
 
 
+def test_a_function_that_is_not_repeatable_fails(kernel_check, definition):
+    calls = []
+
+    def shaky(x, factor):
+        calls.append(1)
+        y = scale(x, factor)
+        y[0] *= 1 + len(calls) % 2 * 2.0**-10
+        return y
+
+    text = complaint(kernel_check, definition, shaky, axes={"n": 8})
+    assert text.startswith(
+        "INCORRECT_NUMERICAL: y: two calls on the same inputs gave other bits in 1"
+    )
+    free = definition.model_copy(update={"nondeterministic": True})
+    kernel_check(free, shaky, axes={"n": 8})
+
+
 def test_other_ways_of_calling(kernel_check, definition):
     def into(x, factor, y):
         y.copy_(x.float() * factor)
@@ -201,7 +219,7 @@ def test_other_ways_of_calling(kernel_check, definition):
     text = complaint(
         kernel_check, definition, lambda x, f, y: None, calling="destination", axes={"n": 8}
     )
-    assert "y[0] got nan" in text
+    assert text.startswith("INCORRECT_NUMERICAL: y: never written everywhere\n")
 
 
 def test_a_reference_that_needs_its_own_dtype_is_run_in_that(kernel_check):

@@ -14,7 +14,8 @@ from pytest_fib.build import program_of, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus, Performance
 from pytest_fib.engine._calling import dtype_name
 from pytest_fib.engine._environment import environment
-from pytest_fib.engine._evidence import Evidence
+from pytest_fib.engine._evidence import POISONS, Evidence
+from pytest_fib.engine._expected import Expected
 from pytest_fib.engine._memory import room_for
 from pytest_fib.engine._messages import Block, Call, Done, Failed, Load, TensorRef, Widened
 from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
@@ -32,18 +33,16 @@ from pytest_fib.workloads import (
 
 if TYPE_CHECKING:
     from pytest_fib.data import Correctness, Workload
+    from pytest_fib.engine._expected import Known
     from pytest_fib.engine._lease import Lease
     from pytest_fib.engine._memory import Layout
-    from pytest_fib.engine._messages import Argument, Reply
+    from pytest_fib.engine._messages import Argument, Reply, Request
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
     from pytest_fib.engine._verdict import Verdict
     from pytest_fib.timing import Timing
 
-#: What outputs hold before each of the two calls, byte by byte. The first is NaN in the floating
-#: dtypes; the second is a finite number, so that neither passes where the other would.
-POISONS = (0xFF, 0x55)
-#: Up to this size an implementation is called a second time, with other values.
+#: Up to this size an implementation is called once more, with other values.
 SECOND_CALL_BYTES = 8 << 20
 SECOND_CALL = "right on a first call, wrong on a second of the same shapes with other values"
 #: Makes another seed of a seed.
@@ -65,11 +64,17 @@ class _Places:
     inputs: dict[str, Argument]
     outputs: dict[str, TensorRef]
     size: int
+    #: Where the outputs of a second call lie, of the candidate's.
+    again: dict[str, TensorRef] = field(default_factory=dict)
     #: Where the reference's outputs in float64 lie; of integers and the like, as they are.
     wide: dict[str, TensorRef] = field(default_factory=dict)
 
     def tensors(self) -> dict[str, TensorRef]:
         return {n: ref for n, ref in self.inputs.items() if isinstance(ref, TensorRef)}
+
+    def elsewhere(self) -> _Places:
+        """The same inputs, other outputs."""
+        return replace(self, outputs=self.again)
 
     def call(self) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.outputs.values()))
@@ -89,14 +94,6 @@ class _Stop(Exception):
         self.failed = failed
 
 
-@dataclass(frozen=True)
-class _Expected:
-    """The right outputs, and why they are not in float64, where they are not."""
-
-    outputs: dict[str, torch.Tensor]
-    no_oracle: str | None = None
-
-
 class KilledError(Exception):
     """A sandbox was killed, or what it comes from: by this candidate's hand or another's."""
 
@@ -114,6 +111,7 @@ class Case:
         reference: Side,
         lease: Lease,
         request: EvaluationRequest,
+        known: Known,
         *,
         last_attempt: bool = True,
     ) -> None:
@@ -121,10 +119,11 @@ class Case:
         self._reference = reference
         self._lease = lease
         self._request = request
+        self._known = known
         self._last_attempt = last_attempt
         self._definition = request.definition
         self._axes = request.definition.axis_values(request.workload.axes)
-        self._deadline = 0.0  # set when the candidate is about to be loaded
+        self._left = request.timeout  # seconds that the candidate may still take
         self._log = ""
 
     def evaluation(self) -> Evaluation:
@@ -163,57 +162,80 @@ class Case:
             return self._timed(mine, theirs)
 
     def _checked(self, mine: _Places, theirs: _Places) -> Verdict:
-        """The verdict of a call and, where that is cheap, of another with other values.
+        """The verdict of two calls and, where that is cheap, of a third with other values.
 
-        The second finds everything where the first did: whoever goes by pointer, object or shape
+        The third finds everything where the first did: whoever goes by pointer, object or shape
         answers it with what was right before.
         """
-        verdict = self._round(mine, theirs, self._request.workload, POISONS[0])
+        verdict = self._twice(mine, theirs)
         if not verdict.passed or not (self._request.timing or mine.size <= SECOND_CALL_BYTES):
             return verdict
-        other = self._request.workload.model_copy(
-            update={"seed": self._request.workload.seed ^ OTHER_SEED}
-        )
-        second = self._round(mine, theirs, other, POISONS[1])
-        if second.passed:
+        other = self._other_values(mine, theirs)
+        if other.passed:
             return verdict
-        return replace(second, summary=f"{second.summary} ({SECOND_CALL})")
+        return replace(other, summary=f"{other.summary} ({SECOND_CALL})")
 
-    def _round(self, mine: _Places, theirs: _Places, workload: Workload, poison: int) -> Verdict:
+    def _twice(self, mine: _Places, theirs: _Places) -> Verdict:
+        """The verdict of two calls on the same inputs, with outputs at other places."""
+        self._make_inputs(mine, theirs, self._request.workload)
+        first = self._call(mine, theirs, POISONS[0])
+        evidence = self._evidence(theirs, self._request)
+        again = partial(self._call, mine.elsewhere(), theirs, POISONS[1])
+        return evidence.verdict_of_two(first, again)
+
+    def _other_values(self, mine: _Places, theirs: _Places) -> Verdict:
+        """The verdict of another call where the first one's inputs and outputs were."""
+        seed = self._request.workload.seed ^ OTHER_SEED
+        workload = self._request.workload.model_copy(update={"seed": seed})
+        earlier = self._known.get(self._request)
         self._make_inputs(mine, theirs, workload)
-        self._poison(mine, poison)
-        self._run_candidate(mine.call())
-        self._refuse_changed_inputs(mine, theirs)
-        return self._verdict(mine, theirs, workload, (poison,))
+        outputs = self._call(mine, theirs, POISONS[1])
+        evidence = self._evidence(theirs, replace(self._request, workload=workload))
+        evidence = replace(
+            evidence, poisons=POISONS[1:], previous=earlier.outputs if earlier else {}
+        )
+        return evidence.verdict(outputs)
+
+    def _call(self, places: _Places, theirs: _Places, poison: int) -> dict[str, torch.Tensor]:
+        """What the candidate writes to outputs that hold a poison before."""
+        self._poison(places, poison)
+        self._answered(self._asked(places.call()))
+        self._refuse_changed_inputs(places, theirs)
+        return _read(self._candidate, places.outputs)
 
     def _load_candidate(self) -> None:
         directory = None if self._request.directory is None else Path(self._request.directory)
         program = program_of(self._request.solution, self._definition, directory)
-        loaded = self._candidate.sandbox.holds(program)
-        if not loaded:
+        if not self._candidate.sandbox.holds(program):
             # The outputs of another implementation may be the right answers of this one.
             self._candidate.layout.wipe()
             self._answered(self._candidate.sandbox.open(program))
-        self._deadline = monotonic() + self._request.timeout
-        if not loaded:
-            self._answered(self._candidate.sandbox.ask(Load(program), self._remaining()))
+            self._answered(self._asked(Load(program)))
 
-    def _remaining(self) -> float:
-        return max(self._deadline - monotonic(), 0.001)
+    def _asked(self, request: Request) -> Reply:
+        """The candidate's answer, within what is left of its time."""
+        start = monotonic()
+        try:
+            return self._candidate.sandbox.ask(request, max(self._left, 0.001))
+        finally:
+            self._left -= monotonic() - start
 
     def _places(self, side: Side, *, wide: bool = False) -> _Places:
         definition, workload = self._definition, self._request.workload
         tensors = layouts(definition, workload)
-        oracle = {name: _widened(tensors[name]) for name in definition.outputs if wide}
+        # The reference's side computes in float64 as well, the candidate's a second time.
+        change = _widened if wide else _unchanged
+        more = {name: change(tensors[name]) for name in definition.outputs}
         size = sum(room_for(tensor) for tensor in tensors.values())
-        side.layout.begin(size + sum(room_for(tensor) for tensor in oracle.values()))
+        side.layout.begin(size + sum(room_for(tensor) for tensor in more.values()))
         scalars = scalar_inputs(definition, workload)
         places = {name: side.layout.place(tensor) for name, tensor in tensors.items()}
+        others = {name: side.layout.place(tensor) for name, tensor in more.items()}
         return _Places(
             inputs={n: places[n] if n in places else scalars[n] for n in definition.inputs},
             outputs={name: places[name] for name in self._definition.outputs},
             size=size,
-            wide={name: side.layout.place(tensor) for name, tensor in oracle.items()},
+            **{"wide" if wide else "again": others},
         )
 
     def _make_inputs(self, mine: _Places, theirs: _Places, workload: Workload) -> None:
@@ -237,9 +259,6 @@ class Case:
         if self._candidate.layout.device != "cpu":
             torch.cuda.synchronize()
 
-    def _run_candidate(self, call: Call) -> None:
-        self._answered(self._candidate.sandbox.ask(call, self._remaining()))
-
     def _answered(self, reply: Reply) -> Done:
         if isinstance(reply, Failed):
             self._doubt(reply)
@@ -257,18 +276,26 @@ class Case:
             if not bits(tensor).equal(bits(pristine[name])):
                 raise _Stop(Failed("RUNTIME_ERROR", f"wrote to its input {name!r}", self._log))
 
-    def _expected(self, theirs: _Places) -> _Expected:
+    def _expected(self, theirs: _Places, request: EvaluationRequest) -> Expected:
         """What is right: the reference in float64 or, where that can't be, as it is."""
+        expected = self._known.get(request)
+        if expected is None:
+            expected = self._computed(theirs)
+            self._known.put(request, expected)
+        return expected
+
+    def _computed(self, theirs: _Places) -> Expected:
         self._load_reference()
         reply = self._reference.sandbox.ask(theirs.oracle(Widened()), self._request.timeout)
         if isinstance(reply, Failed) and reply.no_oracle:
             self._referred(self._reference.sandbox.ask(theirs.call(), self._request.timeout))
-            return _Expected(_read(self._reference, theirs.outputs), reply.summary)
+            return Expected(_read(self._reference, theirs.outputs), reply.summary)
         self._referred(reply)
-        return _Expected(_read(self._reference, theirs.wide))
+        return Expected(_read(self._reference, theirs.wide))
 
     def _yardsticks(self, theirs: _Places) -> list[dict[str, torch.Tensor]]:
         """The reference's outputs as honest rounding may change them."""
+        self._load_reference()
         sandbox, timeout = self._reference.sandbox, self._request.timeout
         self._referred(sandbox.ask(theirs.call(), timeout))
         found = [_read(self._reference, theirs.outputs)]
@@ -295,29 +322,28 @@ class Case:
             where = f"the reference of {self._definition.name} failed at axes {self._axes}"
             raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
 
-    def _verdict(
-        self, mine: _Places, theirs: _Places, workload: Workload, poisons: tuple[int, ...]
-    ) -> Verdict:
-        expected = self._expected(theirs)
+    def _evidence(self, theirs: _Places, request: EvaluationRequest) -> Evidence:
+        expected = self._expected(theirs, request)
         inputs = _read(self._reference, theirs.tensors())
-        evidence = Evidence(
+        return Evidence(
             self._definition,
-            workload,
-            {**inputs, **scalar_inputs(self._definition, workload)},
+            request.workload,
+            {**inputs, **scalar_inputs(self._definition, request.workload)},
             expected.outputs,
             None if expected.no_oracle else partial(self._yardsticks, theirs),
-            poisons,
+            no_oracle=expected.no_oracle,
         )
-        return evidence.verdict(_read(self._candidate, mine.outputs))
 
     def _timed(self, mine: _Places, theirs: _Places) -> tuple[Verdict, Performance | None]:
         """Time both sides; the outputs of the timed calls must be right too."""
         device = self._candidate.layout.device
         self._make_inputs(mine, theirs, self._request.workload)
         self._poison(mine, POISONS[0])
+        self._load_reference()
         latency = measure(partial(self._block, self._candidate, mine), device)
         reference = measure(partial(self._block, self._reference, theirs), device)
-        verdict = self._verdict(mine, theirs, self._request.workload, POISONS[:1])
+        evidence = self._evidence(theirs, self._request)
+        verdict = evidence.verdict(_read(self._candidate, mine.outputs))
         if not verdict.passed:
             return replace(verdict, summary=f"{verdict.summary} (while it was timed)"), None
         return verdict, self._performance(latency, reference)
@@ -350,6 +376,10 @@ def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
 
 def _copies(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _unchanged(tensor: TensorLayout) -> TensorLayout:
+    return tensor
 
 
 def _widened(tensor: TensorLayout) -> TensorLayout:

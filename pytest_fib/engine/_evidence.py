@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,17 @@ import torch
 from pytest_fib.data import EvaluationStatus
 from pytest_fib.engine._bounds import PRECISION
 from pytest_fib.engine._explain import explain
-from pytest_fib.engine._mistake import Mistake, WrongOutput
+from pytest_fib.engine._mistake import Mistake, WrongOutput, take
 from pytest_fib.engine._sampling import SamplingTest
 from pytest_fib.engine._verdict import (
     Verdict,
     by_samples,
     compare_outputs,
     decided_by,
+    unravelled,
     verdict_of,
 )
+from pytest_fib.workloads import bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +29,14 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
     from pytest_fib.engine._verdict import Judged, Outputs
 
+#: What outputs hold before each of the first two calls, byte by byte. The first is NaN in the
+#: floating dtypes; the second is a finite number, so that neither passes where the other would.
+POISONS = (0xFF, 0x55)
 #: Patterns that no one understands without an element beside them.
 SAYS_LITTLE = ("everywhere", "one element", "scattered")
+#: What the names of inputs have in them that make random choices repeatable.
+RANDOMNESS = ("seed", "uniform", "noise")
+AGAIN = "right on a first call, wrong on a second of the same inputs"
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,9 @@ class Evidence:
     """What a call was given, and what is right. Tensors are only read.
 
     ``inputs`` include scalars. ``yardsticks`` makes the outputs that honest rounding may lead to,
-    and is asked after a failure only; it is None where ``expected`` is not in float64. ``poisons``
+    and is asked after a failure only; None, there are none. ``poisons``
     are the bytes that outputs held before the call, ``previous`` what earlier calls should have
-    written.
+    written. ``no_oracle`` is why ``expected`` is not in float64.
     """
 
     definition: Definition
@@ -47,6 +56,42 @@ class Evidence:
     yardsticks: Callable[[], Sequence[Outputs]] | None = None
     poisons: tuple[int, ...] = ()
     previous: Outputs = field(default_factory=dict)
+    no_oracle: str | None = None
+
+    def verdict_of_two(self, first: Outputs, call_again: Callable[[], Outputs]) -> Verdict:
+        """Of two calls on the same inputs, which must be right and have the same bits.
+
+        ``call_again`` makes the second, unless the first left its outputs unwritten. Other bits are
+        allowed where the definition says ``nondeterministic``, and of outputs that are chosen at
+        random, unless the inputs have what they are drawn with.
+        """
+        verdict = replace(self, poisons=POISONS[:1]).verdict(first)
+        if _pattern(verdict) == "unwritten":
+            return verdict
+        second = call_again()
+        differences = self._differences(first, second)
+        if not differences:
+            return self._in_support(verdict, second) if verdict.passed else verdict
+        free = self.definition.nondeterministic
+        if not verdict.passed:
+            return verdict if free else _also(verdict, differences[0])
+        again = replace(self, poisons=POISONS[1:]).verdict(second)
+        if not again.passed and (free or _pattern(again) == "unwritten"):
+            return replace(again, summary=f"{again.summary} ({AGAIN})")
+        if free:
+            return verdict
+        more = [*differences[1:], *(["", again.summary] if again.summary else []), *again.details]
+        return failing(again, "nondeterministic", differences[0], more)
+
+    def _differences(self, first: Outputs, second: Outputs) -> list[str]:
+        """How far outputs are from those of another call, where their bits are not the same."""
+        drawn_with = any(word in name for name in self.definition.inputs for word in RANDOMNESS)
+        return [
+            _difference(name, first[name], second[name])
+            for name in self.definition.outputs
+            if (drawn_with or not by_samples(self.definition, name))
+            and not bits(first[name]).equal(bits(second[name]))
+        ]
 
     def verdict(self, outputs: Outputs) -> Verdict:
         """By the oracle alone and, where that is a failure, by what rounding may do."""
@@ -54,6 +99,8 @@ class Evidence:
         if self.yardsticks is not None and not all(each.comparison.passed for each in compared):
             compared = self._compared(outputs, self.yardsticks())
         verdict = verdict_of(compared)
+        if self.no_oracle is not None:
+            verdict = _noted(verdict, no_oracle=self.no_oracle)
         if verdict.passed:
             return self._in_support(verdict, outputs)
         return explained(
@@ -84,12 +131,47 @@ class Evidence:
         return verdict
 
 
+def _difference(name: str, first: torch.Tensor, second: torch.Tensor) -> str:
+    """How many elements of an output two calls gave other bits, and the worst of them."""
+    differ = (bits(first) != bits(second)).reshape(-1)
+    at = differ.nonzero()[:, 0]
+    if not _is_readable(first):
+        first, second = first.view(torch.uint8), second.view(torch.uint8)
+    sides = take(first, at), take(second, at)
+    apart = (sides[0] - sides[1]).abs().nan_to_num(math.inf, math.inf)
+    worst = int(apart.argmax())
+    index = ", ".join(map(str, unravelled(int(at[worst]), first.shape)))
+    one, other = (f"{float(side[worst]):.9g}" for side in sides)
+    return (
+        f"{name}: two calls on the same inputs gave other bits in {len(at)} of {len(differ)} "
+        f"elements; {name}[{index}] was {one}, then {other}, the most apart"
+    )
+
+
+def _also(verdict: Verdict, difference: str) -> Verdict:
+    """A failure of which the next call's differs: that is why, unless there is a better reason."""
+    if _pattern(verdict) not in SAYS_LITTLE:
+        return replace(verdict, details=(*verdict.details, "", f"  {difference}"))
+    return failing(verdict, "nondeterministic", difference, ["", verdict.summary, *verdict.details])
+
+
 def failing(verdict: Verdict, pattern: str, summary: str, details: Sequence[str] = ()) -> Verdict:
     """A verdict turned into a failure of a named kind, with its figures."""
-    extra = {**(verdict.correctness.extra or {}), "pattern": pattern}
+    indented = tuple(f"  {line.strip()}" if line else "" for line in details)
+    found = Verdict(EvaluationStatus.INCORRECT_NUMERICAL, verdict.correctness, summary, indented)
+    return _noted(found, pattern=pattern)
+
+
+def _noted(verdict: Verdict, **facts: Any) -> Verdict:
+    """A verdict with more facts in its record."""
+    extra = {**(verdict.correctness.extra or {}), **facts}
     correctness = verdict.correctness.model_copy(update={"extra": extra})
-    indented = tuple(f"  {line}" for line in details)
-    return Verdict(EvaluationStatus.INCORRECT_NUMERICAL, correctness, summary, indented)
+    return replace(verdict, correctness=correctness)
+
+
+def _pattern(verdict: Verdict) -> str | None:
+    pattern: str | None = (verdict.correctness.extra or {}).get("pattern")
+    return pattern
 
 
 def explained(
@@ -119,10 +201,7 @@ def explained(
     sentence = found.sentence
     if found.pattern in SAYS_LITTLE:
         sentence = f"{sentence}; {found.elements[0]}"
-    explained_ = failing(verdict, found.pattern, sentence, lines)
-    extra = {**(explained_.correctness.extra or {}), "place": found.place}
-    correctness = explained_.correctness.model_copy(update={"extra": extra})
-    return replace(explained_, correctness=correctness)
+    return _noted(failing(verdict, found.pattern, sentence, lines), place=found.place)
 
 
 def _wrong_output(judged: Judged, definition: Definition | None) -> WrongOutput:

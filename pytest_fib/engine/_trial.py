@@ -10,7 +10,7 @@ import torch
 from pytest_fib.build import load, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import WrongOutput, bind, store
-from pytest_fib.engine._evidence import Evidence
+from pytest_fib.engine._evidence import POISONS, Evidence
 from pytest_fib.engine._oracle import YARDSTICKS, OracleUnavailable, run_widened
 from pytest_fib.workloads import bits, fill_inputs, layouts, scalar_inputs
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Definition, Workload
     from pytest_fib.workloads import TensorLayout
-
-#: What every byte of an output holds until it is written: NaN, or -1.
-POISON = 0xFF
 
 
 class Trial:
@@ -44,16 +41,21 @@ class Trial:
         tensors = self._tensors(workload)
         pristine = {name: tensor.clone() for name, tensor in tensors.items()}
         scalars = scalar_inputs(self.definition, workload)
-        outputs = self._poisoned(workload)
-        try:
+
+        def call(poison: int) -> dict[str, torch.Tensor]:
+            outputs = self._poisoned(workload, poison)
             self._call({**tensors, **scalars}, outputs)
+            for name, tensor in tensors.items():
+                if not bits(tensor).equal(bits(pristine[name])):
+                    raise WrongOutput("RUNTIME_ERROR", f"wrote to its input {name!r}")
+            return outputs
+
+        try:
+            first = call(POISONS[0])
+            evidence = self._evidence(workload, {**pristine, **scalars})
+            verdict = evidence.verdict_of_two(first, partial(call, POISONS[1]))
         except WrongOutput as error:
             return Evaluation(status=EvaluationStatus(error.status), log=str(error))
-        for name, tensor in tensors.items():
-            if not bits(tensor).equal(bits(pristine[name])):
-                wrote = f"wrote to its input {name!r}"
-                return Evaluation(status=EvaluationStatus.RUNTIME_ERROR, log=wrote)
-        verdict = self._evidence(workload, {**pristine, **scalars}).verdict(outputs)
         return Evaluation(status=verdict.status, log=verdict.log, correctness=verdict.correctness)
 
     def _tensors(self, workload: Workload) -> dict[str, torch.Tensor]:
@@ -65,12 +67,12 @@ class Trial:
         fill_inputs(made, self.definition, workload)
         return made
 
-    def _poisoned(self, workload: Workload) -> dict[str, torch.Tensor]:
-        """Outputs that hold NaN, or -1, until they are written."""
+    def _poisoned(self, workload: Workload, poison: int) -> dict[str, torch.Tensor]:
+        """Outputs of which every byte is ``poison`` until they are written."""
         found = layouts(self.definition, workload)
         made = {name: _empty(found[name], self._device) for name in self.definition.outputs}
         for tensor in made.values():
-            bits(tensor).fill_(255 if tensor.element_size() == 1 else -1)
+            tensor.view(-1).view(torch.uint8).fill_(poison)
         return made
 
     def _call(self, inputs: Mapping[str, Any], outputs: Mapping[str, torch.Tensor]) -> None:
@@ -84,9 +86,10 @@ class Trial:
         facts = (self.definition, workload, inputs)
         try:
             expected = self._named(run_widened(self._reference, arguments))
-        except OracleUnavailable:
-            return Evidence(*facts, self._named(self._reference(*arguments)), poisons=(POISON,))
-        return Evidence(*facts, expected, partial(self._yardsticks, arguments), (POISON,))
+        except OracleUnavailable as error:
+            own = self._named(self._reference(*arguments))
+            return Evidence(*facts, own, no_oracle=str(error))
+        return Evidence(*facts, expected, partial(self._yardsticks, arguments))
 
     def _yardsticks(self, arguments: list[Any]) -> list[dict[str, torch.Tensor]]:
         own = [self._named(self._reference(*arguments))]

@@ -12,7 +12,7 @@ from pytest_fib.workloads.search import search
 
 CHEATS = Path(__file__).parents[1] / "mutants" / "cheats"
 
-SECOND = r"out: .* \(right on a first call, wrong on a second of the same shapes .*\)"
+SECOND = r"out: the results of an earlier call everywhere \(right on a first call, wrong on .*\)"
 WRONG = r"out: wrong everywhere; out\[\d+\] got .*, expected .*, allowed .*"
 ZEROS = "out: zeros everywhere"
 FORKS = "it killed or disturbed the process that sandboxes come from"
@@ -44,7 +44,7 @@ REASONS = {
         "INCORRECT_NUMERICAL",
         r"out: never written at the last 16 of 1000 along n \(a tile of 16\)",
     ),
-    "unwritten_value": ("INCORRECT_NUMERICAL", WRONG),
+    "unwritten_value": ("INCORRECT_NUMERICAL", "out: .*"),  # whatever memory it found
     "write_inputs": ("RUNTIME_ERROR", "wrote to its input 'x'"),
     "write_to_parent": ("RUNTIME_ERROR", FORKS),
 }
