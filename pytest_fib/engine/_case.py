@@ -13,6 +13,7 @@ import torch
 from pytest_fib.build import program_of, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus, Performance
 from pytest_fib.engine._calling import dtype_name
+from pytest_fib.engine._draws import SECONDS, Draws
 from pytest_fib.engine._environment import environment
 from pytest_fib.engine._evidence import POISONS, Evidence
 from pytest_fib.engine._expected import Expected
@@ -156,6 +157,8 @@ class Case:
             self._load_candidate()
             mine, theirs = self._places(self._candidate), self._places(self._reference, wide=True)
             verdict = self._checked(mine, theirs)
+            if verdict.passed and self._request.draws and not self._request.timing:
+                verdict = self._drawn(verdict, mine, theirs)
         if not self._request.timing or not verdict.passed:
             return verdict, None
         with self._lease.exclusive():
@@ -195,6 +198,37 @@ class Case:
             evidence, poisons=POISONS[1:], previous=earlier.outputs if earlier else {}
         )
         return evidence.verdict(outputs)
+
+    def _drawn(self, passed: Verdict, mine: _Places, theirs: _Places) -> Verdict:
+        """The verdict of many draws of a few rows, where an output is chosen at random."""
+        layout = self._candidate.layout
+        draws = Draws.of(self._definition, self._request.workload, layout.device)
+        if draws is None:
+            return passed
+        self._make_inputs(mine, theirs, self._request.workload)
+        rows = _read(self._reference, theirs.tensors())
+        layout.begin(sum(room_for(tensor) for tensor in draws.tensors.values()))
+        batch = {name: layout.place(tensor) for name, tensor in draws.tensors.items()}
+        places = replace(
+            mine,
+            inputs={name: batch.get(name, value) for name, value in mine.inputs.items()},
+            outputs={name: batch[name] for name in mine.outputs},
+        )
+        for name, tensor in _read(self._candidate, places.tensors()).items():
+            draws.fill(tensor, rows[name])
+        scalars = scalar_inputs(self._definition, self._request.workload)
+        return draws.verdict(passed, self._calls(draws, places), {**rows, **scalars})
+
+    def _calls(self, draws: Draws, places: _Places) -> list[torch.Tensor]:
+        """The samples of the planned calls, or of an even number of them that the time allows."""
+        until = monotonic() + SECONDS[self._candidate.layout.device]
+        found: list[torch.Tensor] = []
+        while len(found) < draws.plan.calls and (len(found) % 2 or monotonic() < until):
+            self._poison(places, POISONS[1])
+            self._answered(self._asked(places.call()))
+            outputs = _read(self._candidate, places.outputs)
+            found.append(outputs[draws.name].clone())
+        return found
 
     def _call(self, places: _Places, theirs: _Places, poison: int) -> dict[str, torch.Tensor]:
         """What the candidate writes to outputs that hold a poison before."""

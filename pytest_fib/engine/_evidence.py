@@ -100,7 +100,7 @@ class Evidence:
             compared = self._compared(outputs, self.yardsticks())
         verdict = verdict_of(compared)
         if self.no_oracle is not None:
-            verdict = _noted(verdict, no_oracle=self.no_oracle)
+            verdict = noted(verdict, no_oracle=self.no_oracle)
         if verdict.passed:
             return self._in_support(verdict, outputs)
         return explained(
@@ -159,10 +159,10 @@ def failing(verdict: Verdict, pattern: str, summary: str, details: Sequence[str]
     """A verdict turned into a failure of a named kind, with its figures."""
     indented = tuple(f"  {line.strip()}" if line else "" for line in details)
     found = Verdict(EvaluationStatus.INCORRECT_NUMERICAL, verdict.correctness, summary, indented)
-    return _noted(found, pattern=pattern)
+    return noted(found, pattern=pattern)
 
 
-def _noted(verdict: Verdict, **facts: Any) -> Verdict:
+def noted(verdict: Verdict, **facts: Any) -> Verdict:
     """A verdict with more facts in its record."""
     extra = {**(verdict.correctness.extra or {}), **facts}
     correctness = verdict.correctness.model_copy(update={"extra": extra})
@@ -201,7 +201,7 @@ def explained(
     sentence = found.sentence
     if found.pattern in SAYS_LITTLE:
         sentence = f"{sentence}; {found.elements[0]}"
-    return _noted(failing(verdict, found.pattern, sentence, lines), place=found.place)
+    return noted(failing(verdict, found.pattern, sentence, lines), place=found.place)
 
 
 def _wrong_output(judged: Judged, definition: Definition | None) -> WrongOutput:

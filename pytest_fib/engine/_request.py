@@ -18,8 +18,9 @@ class EvaluationRequest:
     """One implementation on one workload; plain data.
 
     ``directory`` is where the solution's sources lie on disk, if they do; ``root``, what paths of
-    recorded tensors in the workload are relative to. With ``timing`` the
-    calls are also timed, once the outputs were found right. ``timeout`` is in seconds.
+    recorded tensors in the workload are relative to. With ``timing`` the calls are also timed, once
+    the outputs were found right. With ``draws``, outputs that are chosen at random are also drawn
+    many times, which takes seconds; not where calls are timed. ``timeout`` is in seconds.
     """
 
     definition: Definition
@@ -29,3 +30,4 @@ class EvaluationRequest:
     timing: bool = False
     timeout: float = 60.0
     root: str | None = None
+    draws: bool = False
