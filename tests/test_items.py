@@ -5,6 +5,8 @@ import shlex
 
 import pytest
 
+from pytest_fib.engine import _case
+
 GOOD = "kernel_defs/toy/scale.yaml::scale[good-correctness]"
 
 
@@ -298,3 +300,58 @@ def test_an_error_of_our_own_is_not_passed_off_as_the_kernels(scale):
     result = scale.run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E * LookupError: from a hook"])
+
+
+STRICT = "return x * factor"
+OWN = "assert str(x.dtype) == 'torch.float32'\n      return x * factor"
+
+
+def test_an_oracle_that_is_not_float64_is_said_in_record_table_and_failure(scale, scale_yaml):
+    scale.define(scale_yaml.replace(STRICT, OWN))
+    scale.implement("bad", "x, factor\nreturn x + factor")
+    result = scale.run("-v")
+    result.assert_outcomes(passed=1, failed=1)
+    reason = "float64: AssertionError"
+    result.stdout.fnmatch_lines([f"  oracle          the reference's own precision, not {reason}"])
+    result.stdout.fnmatch_lines([f"oracle: the reference's own precision, not {reason}"])
+    for trace in scale.traces():
+        assert trace["evaluation"]["correctness"]["extra"]["no_oracle"] == "AssertionError"
+        assert trace["evaluation"]["correctness"]["extra"]["oracle"] == "own precision"
+    assert "oracle: the" not in scale.run("-k", "good").stdout.str()
+
+
+def test_random_choices_are_drawn_many_times_at_the_end_of_a_search(project, monkeypatch):
+    monkeypatch.setitem(_case.SECONDS, "cpu", 0.2)
+    project.define(SAMPLING, "kernel_defs/toy/pick.yaml")
+    draw = "return torch.multinomial(probs{}, 1).squeeze(-1).int()"
+    for name, change in (("right", ""), ("uniform", ".gt(0).float()")):
+        body = f"probs\nimport torch\n{draw.format(change)}"
+        project.implement(name, body, "pick")
+    result = project.run("--fib-examples=3")
+    result.assert_outcomes(passed=1, failed=1)
+    text = failure(result, "pick[uniform-correctness]")
+    assert text.startswith("INCORRECT_NUMERICAL: samples: row ")
+    [passed] = [t["evaluation"] for t in project.traces() if t["solution"] == "right"]
+    assert passed["correctness"]["extra"]["draws"] > 100
+    replay = shlex.split(text.splitlines()[-1])
+    project.run(*replay[1:]).assert_outcomes(failed=1)
+
+
+SAMPLING = """\
+name: pick
+op_type: sampling
+axes: {batch: var, vocab: 50}
+inputs:
+  probs: {shape: [batch, vocab], dtype: float32}
+outputs:
+  samples: {shape: [batch], dtype: int32}
+reference: |
+  import torch
+  def run(probs):
+      return torch.multinomial(probs, 1).squeeze(-1).int()
+workloads:
+  axes: {batch: {max: 512}}
+  inputs: {probs: {kind: probabilities}}
+  examples: [{batch: 3}]
+tolerances: {samples: {by: samples}}
+"""

@@ -136,15 +136,22 @@ def _wrong(correctness: Correctness) -> list[str]:
 
 
 def _how_far(correctness: Correctness) -> list[str]:
-    """The largest errors, beside what is allowed."""
+    """The largest errors, beside what is allowed; and where that is not by float64."""
     extra = correctness.extra or {}
     absolute, relative = correctness.max_absolute_error, correctness.max_relative_error
     if absolute is None or relative is None or "bound_used" not in extra:
         return []
+    own = []
+    if reason := extra.get("no_oracle"):
+        own = textwrap.wrap(
+            f"  oracle          the reference's own precision, not float64: {reason}",
+            WIDTH,
+            subsequent_indent=" " * 18,
+        )
     if not math.isfinite(absolute):  # NaN or an infinity, which the elements show
-        return []
+        return own
     times = f"{float(extra['bound_used']):.3g} times the bound"
-    return [f"  largest error   absolute {absolute:.3g}, relative {relative:.3g}; {times}"]
+    return [f"  largest error   absolute {absolute:.3g}, relative {relative:.3g}; {times}", *own]
 
 
 def _share(part: int, whole: int) -> str:
