@@ -145,7 +145,12 @@ class KernelItem(pytest.Item):
         return message_only(excinfo)
 
     def evaluate(
-        self, workload: Workload, *, timing: bool = False, root: Path | None = None
+        self,
+        workload: Workload,
+        *,
+        timing: bool = False,
+        root: Path | None = None,
+        draws: bool = False,
     ) -> Evaluation:
         """The outcome of the implementation on a workload. Raises DefinitionError."""
         from pytest_fib.engine import EvaluationRequest, evaluate
@@ -160,6 +165,7 @@ class KernelItem(pytest.Item):
             timeout=self.config.stash[SETTINGS].timeout,
             root=None if root is None else str(root),
             precision=self.config.stash[SETTINGS].precision,
+            draws=draws,
         )
         return evaluate(request, session.judge(self.config))
 
@@ -264,7 +270,7 @@ class CorrectnessItem(KernelItem):
             raise KernelFailure(
                 f"--fib-workload does not fit {self.definition.name}: {error}"
             ) from None
-        self.conclude(workload, self._outcome(workload))
+        self.conclude(workload, self._outcome(workload, draws=True))
 
     def _search(self) -> None:
         from pytest_fib.workloads.search import search
@@ -284,13 +290,25 @@ class CorrectnessItem(KernelItem):
         _kept.save(self, workload_json(found.workload) if found.origin else None)
         if found.origin and settings.keep_failures:
             keep(found.workload, self.loaded, settings.datasets)
-        self.conclude(found.workload, found.outcome, found.origin)
+        if found.origin is None and _is_random(self.definition):
+            workload = self._drawn_from(found.workload)
+            self.conclude(workload, self._outcome(workload, draws=True))
+        else:
+            self.conclude(found.workload, found.outcome, found.origin)
 
-    def _outcome(self, workload: Workload) -> Evaluation | DefinitionError:
+    def _drawn_from(self, workload: Workload) -> Workload:
+        """One workload to draw many times: that takes seconds, so a search does it at its end."""
+        from pytest_fib.workloads import complete
+
+        axes = [workload.axes, *(listed.axes for listed in self._affordable(self._examples()))]
+        seed = self.config.stash[SETTINGS].seed
+        return complete(self.definition, axes[-1], seed=seed)
+
+    def _outcome(self, workload: Workload, *, draws: bool = False) -> Evaluation | DefinitionError:
         from pytest_fib.engine import DefinitionError
 
         try:
-            return self.evaluate(workload)
+            return self.evaluate(workload, draws=draws)
         except DefinitionError as error:
             return error
 
@@ -337,7 +355,7 @@ class WorkloadItem(KernelItem):
         workload = self.case.workload
         try:
             outcome: Evaluation | DefinitionError = self.evaluate(
-                workload, timing=self.timing, root=self.case.root
+                workload, timing=self.timing, root=self.case.root, draws=True
             )
         except DefinitionError as error:
             outcome = error
@@ -359,6 +377,10 @@ class BenchItem(WorkloadItem):
 
 def _failed(outcome: Evaluation | DefinitionError) -> bool:
     return getattr(outcome, "status", None) is not EvaluationStatus.PASSED
+
+
+def _is_random(definition: Definition) -> bool:
+    return any(tolerance.by == "samples" for tolerance in definition.tolerances.values())
 
 
 def _closeness(outcome: Evaluation | DefinitionError) -> float:

@@ -112,7 +112,7 @@ class Timed:
     def _allocate(self, count: int) -> None:
         case, count = self._case, max(count, DISTINCT)
         self._candidate.sets = case.sets(case.candidate, count)
-        self._reference.sets = case.sets(case.reference, count, wide=True)
+        self._reference.sets = case.sets(case.reference, count)
         self._fill()
 
     def _fill(self) -> list[Workload]:

@@ -10,7 +10,7 @@ import torch
 
 from pytest_fib.data import Correctness, EvaluationStatus
 from pytest_fib.engine._bounds import EXACT, bound_for
-from pytest_fib.engine._compare import Comparison, compare
+from pytest_fib.engine._compare import Comparison, compare, marked
 from pytest_fib.engine._gathered import Gathered, gather
 
 if TYPE_CHECKING:
@@ -24,11 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """PASSED or INCORRECT_NUMERICAL, the figures, and one line that says what is wrong."""
+    """PASSED or INCORRECT_NUMERICAL, the figures, one line that says what is wrong, and more."""
 
     status: EvaluationStatus
     correctness: Correctness
     summary: str = ""
+    details: tuple[str, ...] = ()
+
+    @property
+    def log(self) -> str:
+        """The summary, and the details below it."""
+        return "\n".join([self.summary, *self.details])
 
     @property
     def passed(self) -> bool:
@@ -56,12 +62,26 @@ def judge_outputs(
     samples are left to the statistics.
     """
     yardsticks = _sequence(own)
-    compared = [
+    return verdict_of(
+        compare_outputs(definition, outputs, expected, yardsticks, exact=exact, inputs=inputs)
+    )
+
+
+def compare_outputs(
+    definition: Definition,
+    outputs: Outputs,
+    expected: Outputs,
+    yardsticks: Sequence[Outputs] = (),
+    *,
+    exact: bool = False,
+    inputs: Outputs | None = None,
+) -> list[Judged]:
+    """What ``judge_outputs`` concludes from."""
+    return [
         judge_output(definition, name, outputs, expected, yardsticks, exact=exact, inputs=inputs)
         for name in definition.outputs
-        if not _by_samples(definition, name)
+        if not by_samples(definition, name)
     ]
-    return verdict_of(compared)
 
 
 @dataclass(frozen=True)
@@ -72,6 +92,14 @@ class Judged:
     got: torch.Tensor
     expected: torch.Tensor
     gathered: Gathered | None = None
+    yardsticks: Sequence[torch.Tensor] = ()
+
+    def marked(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The wrong elements and how far each may be off, as in ``_compare.marked``."""
+        if self.gathered is None:
+            return marked(self.got, self.expected, self.comparison.bound, self.yardsticks)
+        wrong, _ = marked(self.gathered.got, self.gathered.expected, self.comparison.bound)
+        return wrong, torch.zeros((), device=wrong.device)  # indices are equal or not
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -110,7 +138,8 @@ def judge_tensor(
     yardsticks: Sequence[torch.Tensor] = (),
 ) -> Judged:
     """Compare one tensor by a given bound."""
-    return Judged(compare(name, got, expected, bound, yardsticks), got, expected)
+    comparison = compare(name, got, expected, bound, yardsticks)
+    return Judged(comparison, got, expected, yardsticks=yardsticks)
 
 
 def verdict_of(compared: Sequence[Judged]) -> Verdict:
@@ -130,7 +159,8 @@ def _sequence(own: Outputs | Sequence[Outputs] | None) -> Sequence[Outputs]:
     return own if isinstance(own, (list, tuple)) else (own,)
 
 
-def _by_samples(definition: Definition, name: str) -> bool:
+def by_samples(definition: Definition, name: str) -> bool:
+    """Whether an output is chosen at random."""
     tolerance = definition.tolerances.get(name)
     return tolerance is not None and tolerance.by == "samples"
 
@@ -143,7 +173,7 @@ def _correctness(compared: Sequence[Comparison], worst: Judged) -> Correctness:
         extra={
             "oracle": "float64" if all(c.oracle for c in compared) else "own precision",
             "bound_used": worst.comparison.bound_used,
-            "check": _check(worst.comparison),
+            "check": decided_by(worst.comparison),
             "worst": _element(worst),
             "rmse": {c.name: c.rmse for c in compared},
             "max_ulp": max(c.max_ulp for c in compared),
@@ -154,7 +184,7 @@ def _correctness(compared: Sequence[Comparison], worst: Judged) -> Correctness:
     )
 
 
-def _check(comparison: Comparison) -> str:
+def decided_by(comparison: Comparison) -> str:
     """Which of the bounds is used most: the elements' wherever these are wrong."""
     used = {"rows": comparison.rows_used, "fit": comparison.fit_used}
     most = max(used, key=lambda check: used[check])
@@ -205,7 +235,7 @@ def unravelled(flat: int, shape: Sequence[int]) -> list[int]:
 
 def _summary(worst: Judged) -> str:
     comparison = worst.comparison
-    check = _check(comparison)
+    check = decided_by(comparison)
     if check == "rows":
         return _row_summary(worst)
     if check == "fit":

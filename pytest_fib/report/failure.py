@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
+import textwrap
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,10 +14,12 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_fib.data import Correctness, Evaluation, Workload
+    from pytest_fib.data import Correctness, Evaluation, EvaluationStatus, Workload
     from pytest_fib.workloads.search import Origin
 
 
+#: Columns of a terminal.
+WIDTH = 80
 #: What is said of a failing workload, by where it comes from.
 _NOTES = {
     "shrunk": "  (the smallest that fails)",
@@ -37,16 +42,31 @@ def describe_evaluation(
     """Why an implementation failed: what, where, how much, and how to see it again.
 
     ``place`` is where the implementation is; ``replay`` the command that runs just this again.
-    The first line says the most, since pytest's summary shows that alone.
+    The first paragraph says the most, since pytest's summary shows that alone.
     """
     summary, _, details = evaluation.log.partition("\n")
     facts = _facts("implementation", place, workload, origin)
-    lines = [f"{evaluation.status.value}: {summary}", "", *facts]
+    lines = [*first_line(evaluation.status, summary), "", *facts]
     if evaluation.correctness is not None:
         lines += _wrong(evaluation.correctness)
     if details.strip():
         lines += ["", *details.strip("\n").splitlines()]
     return "\n".join([*lines, "", "replay:", f"  {replay}"])
+
+
+def first_line(status: EvaluationStatus, summary: str) -> list[str]:
+    """The status and what is wrong, as lines of a terminal.
+
+    What others say, such as an error's message, is left as it is.
+    """
+    line = f"{status.value}: {summary}"
+    if len(line) <= WIDTH or status.value != "INCORRECT_NUMERICAL":
+        return [line]
+    first, *more = line.replace("; ", ";\n").splitlines()
+    wrapped = textwrap.wrap(first, WIDTH, subsequent_indent="  ")
+    for part in more:
+        wrapped += textwrap.wrap(part, WIDTH, initial_indent="  ", subsequent_indent="  ")
+    return wrapped
 
 
 def describe_definition_error(
@@ -112,7 +132,26 @@ def _wrong(correctness: Correctness) -> list[str]:
         f"({_share(wrong[name], total[name])})"
         for name in wrong
         if wrong[name]
-    ]
+    ] + _how_far(correctness)
+
+
+def _how_far(correctness: Correctness) -> list[str]:
+    """The largest errors, beside what is allowed; and where that is not by float64."""
+    extra = correctness.extra or {}
+    absolute, relative = correctness.max_absolute_error, correctness.max_relative_error
+    if absolute is None or relative is None or "bound_used" not in extra:
+        return []
+    own = []
+    if reason := extra.get("no_oracle"):
+        own = textwrap.wrap(
+            f"  oracle          the reference's own precision, not float64: {reason}",
+            WIDTH,
+            subsequent_indent=" " * 18,
+        )
+    if not math.isfinite(absolute):  # NaN or an infinity, which the elements show
+        return own
+    times = f"{float(extra['bound_used']):.3g} times the bound"
+    return [f"  largest error   absolute {absolute:.3g}, relative {relative:.3g}; {times}", *own]
 
 
 def _share(part: int, whole: int) -> str:
@@ -121,13 +160,20 @@ def _share(part: int, whole: int) -> str:
 
 
 def message_only(excinfo: pytest.ExceptionInfo[BaseException], known: str = "") -> object:
-    """An exception as pytest shows it: its text alone, whose first line goes in the summary.
+    """An exception as pytest shows it: its text alone, its first paragraph in the summary.
 
     ``known`` is a beginning that the summary leaves out.
     """
     shown = excinfo.getrepr(style="value")
     if shown.reprcrash is not None:
-        first = str(excinfo.value).partition("\n")[0]
+        first = _first_paragraph(str(excinfo.value))
         shortened = first.removeprefix(known)
         shown.reprcrash.message = f"line {shortened}" if shortened != first else first
     return shown
+
+
+def _first_paragraph(text: str) -> str:
+    """Its first line, and those that continue it: they are indented."""
+    first, *more = text.partition("\n\n")[0].split("\n")
+    continued = takewhile(lambda line: line.startswith("  "), more)
+    return " ".join([first, *(line.strip() for line in continued)])

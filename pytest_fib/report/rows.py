@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms."""
+    """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms.
+
+    ``no_oracle`` is why expected values were not computed in float64, where they were not.
+    """
 
     definition: str
     implementation: str
@@ -23,6 +26,7 @@ class Row:
     reference_latency_ms: float | None = None
     speedup_factor: float | None = None
     gigabytes_per_second: float | None = None
+    no_oracle: str = ""
 
 
 #: Reports without a record: what the status column then says.
@@ -57,4 +61,5 @@ def _recorded(row: Row, trace: dict[str, Any]) -> Row:
         reference_latency_ms=performance.get("reference_latency_ms"),
         speedup_factor=performance.get("speedup_factor"),
         gigabytes_per_second=performance.get("gigabytes_per_second"),
+        no_oracle=(correctness.get("extra") or {}).get("no_oracle", ""),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -57,10 +58,28 @@ def write_tables(terminal: pytest.TerminalReporter, rows: Iterable[Row]) -> None
     ordered = sorted(rows, key=lambda row: row.definition)
     for definition, group in groupby(ordered, key=lambda row: row.definition):
         terminal.section(definition, sep="-")
-        for line in table(sorted(group, key=_place)):
+        found = sorted(group, key=_place)
+        for line in table(found):
             for text, markup in line:
                 terminal.write(text, **markup)
             terminal.line("")
+        if terminal.verbosity > 0:
+            for text in oracle_notes(found):
+                terminal.line(text)
+
+
+def oracle_notes(rows: Sequence[Row]) -> list[str]:
+    """Why a definition's expected values were not computed in float64, if they were not."""
+    reasons = dict.fromkeys(row.no_oracle for row in rows if row.no_oracle)
+    return [
+        line
+        for reason in reasons
+        for line in textwrap.wrap(
+            f"oracle: the reference's own precision, not float64: {reason}",
+            80,
+            subsequent_indent="  ",
+        )
+    ]
 
 
 def table(rows: Sequence[Row]) -> list[Line]:

@@ -1,9 +1,11 @@
 """The tables."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_fib.report.rows import row_of
-from pytest_fib.report.terminal import _place, duration, table
+from pytest_fib.report.terminal import _place, duration, oracle_notes, table
 
 FACTS = {"definition": "op", "language": "python", "kind": "correctness", "label": "correctness"}
 
@@ -133,3 +135,14 @@ def test_no_line_is_longer_than_80_columns():
 )
 def test_a_duration_has_three_digits_and_a_unit(milliseconds, shown):
     assert duration(milliseconds) == shown
+
+
+def test_a_reference_that_does_not_run_in_float64_is_told_once():
+    reason = "AssertionError: it has to be float16"
+    rows = [row(name) for name in ("one", "two")]
+    assert oracle_notes(rows) == []
+    without = [replace(each, no_oracle=reason) for each in rows]
+    assert oracle_notes(without) == [
+        "oracle: the reference's own precision, not float64: AssertionError: it has to be",
+        "  float16",
+    ]
