@@ -56,6 +56,14 @@ workloads:
 """
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """What is measured of this machine in a test stays out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 class Project:
     """A tree of kernel definitions and implementations to run pytest on."""
 

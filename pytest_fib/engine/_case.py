@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 
@@ -14,8 +14,19 @@ from pytest_fib.build import program_of, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import dtype_name
 from pytest_fib.engine._environment import environment
+from pytest_fib.engine._figures import least_traffic
 from pytest_fib.engine._memory import nbytes, room_for
-from pytest_fib.engine._messages import Call, Done, Failed, Load, Prepare, TensorRef, Widened
+from pytest_fib.engine._messages import (
+    Call,
+    Count,
+    Counted,
+    Done,
+    Failed,
+    Load,
+    Prepare,
+    TensorRef,
+    Widened,
+)
 from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
 from pytest_fib.engine._request import DefinitionError
 from pytest_fib.engine._sampling import SamplingTest
@@ -39,6 +50,10 @@ if TYPE_CHECKING:
     from pytest_fib.engine._messages import Argument, Reply
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
+    from pytest_fib.timing import Traffic
+
+#: A definition's name and reference, and a workload's uuid.
+CountKey: TypeAlias = tuple[str, str, str]
 
 #: What outputs hold before each of the two calls, byte by byte. The first is NaN in the floating
 #: dtypes; the second is a finite number, so that neither passes where the other would.
@@ -75,6 +90,9 @@ class Places:
 
     def oracle(self, how: Widened) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.wide.values()), how)
+
+    def count(self) -> Count:
+        return Count(tuple(self.inputs.values()))
 
     def prepare(self, stride: int, groups: tuple[int, ...], size: int, repeat: int) -> Prepare:
         arguments = tuple(self.inputs.values()), tuple(self.outputs.values())
@@ -115,7 +133,7 @@ class Case:
     """Takes one request through its steps; used once.
 
     Unless it is the ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on
-    the candidate.
+    the candidate. ``counts`` has what references were counted to do, and gains what this counts.
     """
 
     def __init__(
@@ -126,12 +144,14 @@ class Case:
         request: EvaluationRequest,
         *,
         last_attempt: bool = True,
+        counts: dict[CountKey, Counted | None] | None = None,
     ) -> None:
         self.candidate = candidate
         self.reference = reference
         self._lease = lease
         self.request = request
         self._last_attempt = last_attempt
+        self._counts = {} if counts is None else counts
         self._definition = request.definition
         self._axes = request.definition.axis_values(request.workload.axes)
         self._deadline = 0.0  # set when the candidate is about to be loaded
@@ -330,6 +350,21 @@ class Case:
             where = f"the reference of {self._definition.name} failed{when} at axes {self._axes}"
             raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
         return reply
+
+    def work(self, theirs: Places) -> tuple[Traffic, Counted | None]:
+        """What has to be moved on these inputs, and what the reference does, where that is known.
+
+        The latter is the same for every implementation, so it is kept.
+        """
+        definition, workload = self._definition, self.request.workload
+        key = (definition.name, definition.reference, workload.uuid)
+        if key not in self._counts:
+            reply = self.reference.sandbox.ask(theirs.count(), self.request.timeout)
+            if isinstance(reply, Failed):
+                self._doubt(reply)
+            self._counts[key] = reply.counted if isinstance(reply, Done) else None
+        counted, tensors = self._counts[key], _read(self.reference, theirs.tensors())
+        return least_traffic(definition, workload.axes, tensors, counted), counted
 
     def refuse(self, summary: str) -> NoReturn:
         """End the evaluation: the candidate did what none may."""

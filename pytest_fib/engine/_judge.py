@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pytest_fib.data import Evaluation
+    from pytest_fib.engine._case import CountKey
+    from pytest_fib.engine._messages import Counted
     from pytest_fib.engine._request import EvaluationRequest
 
 
@@ -34,6 +36,7 @@ class Judge:
     ) -> None:
         self.device = device
         self._lease = Lease(device, announce)
+        self._counts: dict[CountKey, Counted | None] = {}
         self._nursery: Nursery | None = None
         if isolation == "process":
             self._nursery = Nursery(device, environment_for(device))
@@ -74,7 +77,9 @@ class Judge:
 
     def _case(self, request: EvaluationRequest, *, last_attempt: bool) -> Case:
         sides = self._candidate, self._reference
-        return Case(*sides, self._lease, request, last_attempt=last_attempt)
+        return Case(
+            *sides, self._lease, request, last_attempt=last_attempt, counts=self._counts
+        )
 
     def _side(self, *, suspect: bool) -> Side:
         layout = Layout(self.device)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from pytest_fib.data import Performance
+from pytest_fib.engine._figures import figures, under_the_roof
 from pytest_fib.engine._messages import Blocks, Collect, Done, Prepare
 from pytest_fib.engine._sets import DISTINCT, most_sets
 from pytest_fib.timing import (
@@ -23,9 +24,9 @@ from pytest_fib.timing import (
     Clocks,
     Shape,
     calls_per_block,
+    ceilings,
     flush_ns,
     l2_bytes,
-    least_bytes,
     measure,
     placements,
 )
@@ -203,8 +204,15 @@ class Timed:
     def _performance(self, measured: Measured, facts: dict[str, Any]) -> Performance:
         arm, reference = self._candidate, self._reference
         request = self._case.request
-        moved = least_bytes(request.definition, request.workload.axes)
-        seconds = measured.latency.value / 1e9
+        traffic, counted = self._case.work(reference.sets.first)
+        found = under_the_roof(
+            request.definition,
+            traffic,
+            counted,
+            ceilings(self._device),
+            measured.latency.value / 1e9,
+            cold=self._device != "cpu",
+        )
         return Performance.model_validate(
             {
                 "latency_ms": measured.latency.value / 1e6,
@@ -223,8 +231,7 @@ class Timed:
                 "placements": len(arm.groups),
                 "calls_per_block": arm.shape.calls,
                 "device_time_ms": measured.spent_ns / 1e6,
-                "least_bytes": moved,
-                "gigabytes_per_second": moved / seconds / 1e9,
+                **figures(traffic, counted, found),
                 **facts,
             }
         )
