@@ -11,6 +11,7 @@ import pytest
 import pytest_fib.collect
 import pytest_fib.engine
 import pytest_fib.report.terminal
+import pytest_fib.timing._count
 import pytest_fib.workloads.search  # noqa: F401
 
 # A definition with one var axis of up to 256 elements and a scalar.

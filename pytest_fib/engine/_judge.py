@@ -77,9 +77,7 @@ class Judge:
 
     def _case(self, request: EvaluationRequest, *, last_attempt: bool) -> Case:
         sides = self._candidate, self._reference
-        return Case(
-            *sides, self._lease, request, last_attempt=last_attempt, counts=self._counts
-        )
+        return Case(*sides, self._lease, request, last_attempt=last_attempt, counts=self._counts)
 
     def _side(self, *, suspect: bool) -> Side:
         layout = Layout(self.device)

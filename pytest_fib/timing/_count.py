@@ -61,11 +61,11 @@ def count(function: Callable[..., Any], arguments: Sequence[Any]) -> Count:
     return Count(int(flops.get_total_flops()), tally.moved, seen)
 
 
-class _Tally(TorchDispatchMode):
+class _Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Bytes that operations move, and the ranges of memory that they read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.moved = 0
         self._ranges: list[torch.Tensor] = []  # rows of beginnings, rows of ends
 
@@ -133,7 +133,8 @@ def _rows(packet: Any, args: Any) -> torch.Tensor | None:
     if index is None:
         return None
     index = index.nonzero()[:, 0] if index.dtype is torch.bool else index.flatten()
-    return index.to("cpu", torch.long).unique()
+    rows: torch.Tensor = index.to("cpu", torch.long).unique()
+    return rows
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:

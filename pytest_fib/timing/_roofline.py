@@ -39,6 +39,7 @@ BLOCKS, CALLS = 5, 4
 CACHE_MARGIN = 3
 
 _Call: TypeAlias = Callable[[], object]
+_Event: Callable[..., Any] = torch.cuda.Event
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,12 @@ def _kept(facts: Mapping[str, Any], device: str) -> Ceilings:
 
 def cache_directory() -> Path:
     """Where what is true of a machine is kept: ``$XDG_CACHE_HOME/pytest-fib``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "pytest-fib"
+    given = os.environ.get("XDG_CACHE_HOME")
+    try:
+        base = Path(given) if given else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise FileNotFoundError("the user has no home directory") from error
+    return base / "pytest-fib"
 
 
 def _read(file: Path) -> Ceilings | None:
@@ -248,7 +253,7 @@ def _memory_rates(size: int) -> Iterator[float]:
 
 def _cuda_seconds(call: _Call) -> float:
     """Seconds of one call, the mean over a few in a row."""
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, end = _Event(enable_timing=True), _Event(enable_timing=True)
     start.record()
     for _ in range(CALLS):
         call()
