@@ -59,6 +59,8 @@ class Recorder:
         if self.rows and terminalreporter.verbosity >= 0:
             earlier = baseline.of(self._config)
             write_tables(terminalreporter, self.rows, earlier)
+            terminalreporter.currentfspath = None  # else there would be another empty line
+            terminalreporter.line("")
             if earlier is not None:
                 write_comparison(terminalreporter, self.rows, earlier)
             if self.written:

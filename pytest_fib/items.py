@@ -390,7 +390,8 @@ class BenchItem(WorkloadItem):
 
     def _slower(self, workload: Workload, comparison: compare.Comparison, limit: float) -> str:
         settings = self.config.stash[SETTINGS]
-        options = ("--fib-bench", f"--fib-compare={settings.compare}", *settings.replay_options)
+        compared = f"--fib-compare={settings.compare}", f"--fib-fail-on=slower > {100 * limit:g}%"
+        options = ("--fib-bench", *compared, *settings.replay_options)
         again = shlex.join(["pytest", self.nodeid, *options])
         return describe_slower(comparison, workload, self._implementation_place(), again, limit)
 
