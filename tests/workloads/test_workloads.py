@@ -2,11 +2,12 @@
 
 import re
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 import torch
 
-from pytest_fib.data import ScalarInput, Workload
+from pytest_fib.data import ScalarInput, Workload, load_definition_file
 from pytest_fib.workloads import (
     VALUES,
     bench_workloads,
@@ -62,13 +63,50 @@ def test_listed_bench_workloads_are_taken_as_they_are(define):
 
 
 def test_without_a_list_a_ladder_within_the_domain_is_timed(define):
-    assert list(bench_workloads(define())) == ["n=1", "n=8", "n=64", "n=512", "n=4096"]
+    rungs = ["n=1", "n=8", "n=64", "n=512", "n=4096", "n=32768"]
+    assert list(bench_workloads(define())) == rungs
     assert list(bench_workloads(define(domains={"n": {"max": 100}}))) == [
         "n=1",
         "n=8",
         "n=64",
         "n=100",
     ]
+
+
+def test_an_axis_that_would_take_too_much_memory_stays_behind(define):
+    inputs = {
+        "x": {"shape": ["m", "n"], "dtype": "float32"},
+        "y_": {"shape": ["n"], "dtype": "int8"},
+    }
+    definition = define({"m": "var", "n": "var"}, inputs)
+    ladder = list(bench_workloads(definition))
+    # A float32 matrix, an output of its size, and float64 copies: 24 bytes an element.
+    assert ladder[3:] == ["m=512,n=512", "m=4096,n=4096", "m=32768,n=4096"]
+    assert all(
+        workload_bytes(definition, w.axes) <= 4 << 30 for w in bench_workloads(definition).values()
+    )
+
+
+def test_a_ladder_is_the_same_whatever_this_machine_affords(define, monkeypatch):
+    monkeypatch.setattr("pytest_fib.workloads._budget.DEFAULT_BUDGETS", {"cpu": 1})
+    assert list(bench_workloads(define()))[-1] == "n=32768"
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted((Path(__file__).parents[2] / "kernel_defs").rglob("*.yaml")),
+    ids=lambda p: p.stem,
+)
+def test_every_kind_of_kernel_has_a_ladder(path):
+    definition = load_definition_file(path)[0].definition
+    section = definition.workloads.model_copy(update={"bench": []})
+    definition = definition.model_copy(update={"workloads": section})
+    ladder = bench_workloads(definition)
+    assert len(ladder) >= 4
+    assert all(in_domain(definition, workload.axes) for workload in ladder.values())
+    sizes = [workload_bytes(definition, workload.axes) for workload in ladder.values()]
+    assert sizes[0] == min(sizes)
+    assert max(sizes) <= 4 << 30
 
 
 def test_without_var_axes_there_is_one_bench_workload(define):
