@@ -268,12 +268,17 @@ class Case:
         inputs_size = sum(room for name, room in rooms.items() if name not in definition.outputs)
         return Sets(side.layout, start, first, stride, inputs_size, size, count)
 
-    def fill(self, mine: Places, workload: Workload) -> dict[str, torch.Tensor]:
-        """Make a workload's values in the candidate's inputs. Raises DefinitionError."""
+    def fill(
+        self, mine: Places, workload: Workload, bulk_seed: int | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Make a workload's values in the candidate's inputs, or others for as much work.
+
+        Raises DefinitionError.
+        """
         tensors = _read(self.candidate, mine.tensors())
         root = None if self.request.root is None else Path(self.request.root)
         try:
-            fill_inputs(tensors, self._definition, workload, root)
+            fill_inputs(tensors, self._definition, workload, root, bulk_seed)
         except RecordedError as error:
             raise DefinitionError(f"a recorded workload can't be used: {error}") from error
         return tensors
@@ -370,8 +375,8 @@ class Case:
         """End the evaluation: the candidate did what none may."""
         raise _Stop(Failed("RUNTIME_ERROR", summary, self._log))
 
-    def verdict_of(self, mine: Places, theirs: Places, workload: Workload) -> Verdict:
-        """The verdict on outputs that are there, of a call on that workload."""
+    def verdict_of(self, mine: Places, theirs: Places) -> Verdict:
+        """The verdict on outputs that are there."""
         return self._verdict(mine, theirs, self._expected(theirs))
 
     def _verdict(self, mine: Places, theirs: Places, expected: _Expected) -> Verdict:

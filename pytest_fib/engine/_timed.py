@@ -34,7 +34,6 @@ from pytest_fib.timing import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_fib.data import Workload
     from pytest_fib.engine._case import Case, Side
     from pytest_fib.engine._messages import Reply
     from pytest_fib.engine._sets import Sets
@@ -116,19 +115,18 @@ class Timed:
         self._reference.sets = case.sets(case.reference, count, wide=True)
         self._fill()
 
-    def _fill(self) -> list[Workload]:
+    def _fill(self) -> None:
         """Values that no call has seen, and outputs that are none."""
         mine, theirs = self._candidate.sets, self._reference.sets
         workload = self._case.request.workload
-        seeds = [self._random.getrandbits(32) for _ in range(DISTINCT)]
-        workloads = [workload.model_copy(update={"seed": seed}) for seed in seeds]
-        for number, each in enumerate(workloads):
-            self._case.fill(mine.at(number), each)
+        for number in range(DISTINCT):
+            # The same lengths, pages and routes each time: other ones are other work.
+            seed = self._random.getrandbits(32)
+            self._case.fill(mine.at(number), workload, bulk_seed=seed)
         mine.repeat(DISTINCT)
         theirs.inputs().copy_(mine.inputs())
         mine.outputs().fill_(-1)
         self._case.synchronize()
-        return workloads
 
     def _refuse_false_claims(self, measured: Measured) -> None:
         """Compare what rounds of calls claim to have taken with the judge's clock.
@@ -162,9 +160,9 @@ class Timed:
         """
         arm = self._candidate
         for _ in range(ATTEMPTS):
-            workloads = self._fill()
+            self._fill()
             found = median(arm.run(1))
-            verdict = self._collected(workloads)
+            verdict = self._collected()
             usual = median(arm.run(1))
             if not verdict.passed or found <= UNSEEN * usual + UNSEEN_NS:
                 break
@@ -173,21 +171,20 @@ class Timed:
             self._case.refuse(f"slower on new values: {sides}")
         return verdict
 
-    def _collected(self, workloads: Sequence[Workload]) -> Verdict:
+    def _collected(self) -> Verdict:
         """The verdict on what some of the groups left, drawn when the calls are over."""
         arm = self._candidate
         groups = self._random.sample(range(len(arm.groups)), min(CHECKED, len(arm.groups)))
         arm.ask(Collect(tuple(groups)))
-        return self._verdict(workloads, groups)
+        return self._verdict(groups)
 
-    def _verdict(self, workloads: Sequence[Workload], groups: Sequence[int]) -> Verdict:
-        """That of one call for each workload; all others must have the same outputs."""
+    def _verdict(self, groups: Sequence[int]) -> Verdict:
+        """That of one call on each of the values; all others must have the same outputs."""
         mine, theirs, arm = self._candidate.sets, self._reference.sets, self._candidate
         called = [arm.groups[group] + i for group in groups for i in range(arm.size)]
         first = {number % DISTINCT: number for number in reversed(called)}
-        for which, number in first.items():
-            places = mine.at(number), theirs.at(number)
-            verdict = self._case.verdict_of(*places, workloads[which])
+        for number in first.values():
+            verdict = self._case.verdict_of(mine.at(number), theirs.at(number))
             if not verdict.passed:
                 return verdict
         if not self._case.request.definition.nondeterministic:

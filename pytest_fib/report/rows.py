@@ -10,7 +10,10 @@ from pytest_fib.report.compare import Comparison
 
 @dataclass(frozen=True)
 class Row:
-    """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms."""
+    """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms.
+
+    ``against`` is how its time compares with an earlier one.
+    """
 
     definition: str
     implementation: str
@@ -31,7 +34,7 @@ class Row:
     least_bytes: int | None = None
     separate_bytes: int | None = None
     flops: int | None = None
-    comparison: Comparison | None = None
+    against: Comparison | None = None
 
 
 #: Reports without a record: what the status column then says.
@@ -49,7 +52,7 @@ def row_of(facts: dict[str, Any], outcome: str, trace: dict[str, Any] | None) ->
         label=facts["label"],
         status=_WITHOUT_RECORD[outcome],
         reason=facts.get("reason", ""),
-        comparison=Comparison(**comparison) if comparison else None,
+        against=Comparison(**comparison) if comparison else None,
     )
     return row if trace is None else _recorded(row, trace, failed=outcome == "failed")
 
@@ -57,7 +60,7 @@ def row_of(facts: dict[str, Any], outcome: str, trace: dict[str, Any] | None) ->
 def _recorded(row: Row, trace: dict[str, Any], *, failed: bool) -> Row:
     evaluation = trace["evaluation"]
     # What is right may fail all the same: where it is slower than it may be.
-    slower = failed and row.comparison is not None and evaluation["status"] == "PASSED"
+    slower = failed and row.against is not None and evaluation["status"] == "PASSED"
     found = {**(evaluation.get("correctness") or {}), **(evaluation.get("performance") or {})}
     named = {field.name for field in fields(Row)}
     return replace(

@@ -81,7 +81,7 @@ def write_comparison(
     terminal: pytest.TerminalReporter, rows: Iterable[Row], baseline: Baseline
 ) -> None:
     """How many times were compared, what came of it, and why others were not."""
-    found = [row.comparison for row in rows if row.comparison is not None]
+    found = [row.against for row in rows if row.against is not None]
     for sentence in compare.tally(found, baseline.name):
         for line in textwrap.wrap(sentence, _WIDTH, subsequent_indent="  "):
             terminal.write_line(line)
@@ -128,7 +128,7 @@ def comparison_table(
     rows: Sequence[Row], baseline: Baseline | None, *, verbose: bool = False
 ) -> list[Line]:
     """The times of one definition against earlier ones; nothing where none was compared."""
-    pairs = [(row, row.comparison) for row in rows if row.comparison is not None]
+    pairs = [(row, row.against) for row in rows if row.against is not None]
     if baseline is None or all(found.before_ms is None for _, found in pairs):
         return []
     before = "best" if baseline.best else "before"

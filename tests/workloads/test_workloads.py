@@ -253,3 +253,29 @@ def test_a_workload_that_does_not_fit_is_refused(define, text, message):
 def test_what_is_no_workload_is_refused(text, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         parse_workload(text)
+
+
+ROWS = {"x": {"shape": ["n"], "dtype": "float32"}, "order": {"shape": ["n"], "dtype": "int64"}}
+
+
+def test_other_values_for_the_same_work_leave_structure_alone(define):
+    definition = define(inputs=ROWS, rules={"order": {"kind": "permutation"}})
+    workload, made = complete(definition, {"n": 100}, seed=3), []
+    for bulk_seed in (None, 4, 5):
+        tensors = {"x": torch.empty(100), "order": torch.empty(100, dtype=torch.int64)}
+        fill_inputs(tensors, definition, workload, bulk_seed=bulk_seed)
+        made.append(tensors)
+    plain, other, another = made
+    assert plain["order"].equal(other["order"])
+    assert plain["order"].equal(another["order"])
+    assert not plain["x"].equal(other["x"])
+    assert not other["x"].equal(another["x"])
+
+
+def test_where_there_is_nothing_but_structure_other_values_are_another_structure(define):
+    definition = define(inputs={"order": ROWS["order"]}, rules={"order": {"kind": "permutation"}})
+    orders = [torch.empty(100, dtype=torch.int64) for _ in range(2)]
+    for order, bulk_seed in zip(orders, (4, 5), strict=True):
+        workload = complete(definition, {"n": 100})
+        fill_inputs({"order": order}, definition, workload, bulk_seed=bulk_seed)
+    assert not orders[0].equal(orders[1])
