@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pytest_fib.report import compare
-from pytest_fib.report.units import amount, duration, percent, three_digits
+from pytest_fib.report.units import amount, duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -201,10 +201,10 @@ def _timing(row: Row) -> Line:
 def _rate(row: Row) -> str:
     """Bytes or operations, of whichever there are too many for the device to be any faster."""
     if row.bound_by == "compute" and row.teraflops_per_second is not None:
-        return f"{three_digits(row.teraflops_per_second)} TF"
+        return amount(row.teraflops_per_second * 1e12, "F")
     if row.gigabytes_per_second is None:
         return "-"
-    return f"{three_digits(row.gigabytes_per_second)} GB"
+    return amount(row.gigabytes_per_second * 1e9, "B")
 
 
 def _error(value: float | str | None) -> str:

@@ -69,7 +69,7 @@ def test_a_table_says_how_right_and_how_fast():
         "broken                python   ERROR                        -         -",
         "",
         "implementation      workload            latency reference speed-up  rate/s  roof",
-        "torch_row           batch=8             12.3 µs   24.5 µs    1.99x 1234 GB     -",
+        "torch_row           batch=8             12.3 µs   24.5 µs    1.99x 1.23 TB     -",
         "torch_row           batch=16384         12.3 ms    1.23 s  100.00x  712 TF  90 %",
         "",
         "traffic of workload                  separate       fused    less   operations",
