@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import flop_registry
 
 from pytest_fib.workloads import extent, once
 
@@ -54,29 +54,42 @@ class Count:
 
 def count(function: Callable[..., Any], arguments: Sequence[Any]) -> Count:
     """Call the function once and count."""
-    tally, flops = _Tally(), FlopCounterMode(display=False)
-    with tally, flops:
+    tally = _Tally()
+    with tally:
         function(*arguments)
     seen = tuple(tally.seen(value) if _is_tensor(value) else None for value in arguments)
-    return Count(int(flops.get_total_flops()), tally.moved, seen)
+    return Count(tally.flops, tally.moved, seen)
 
 
 class _Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Bytes that operations move, and the ranges of memory that they read."""
+    """Operations, the bytes that they move, and the ranges of memory that they read."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.moved = 0
+        self.flops = self.moved = 0
         self._ranges: list[torch.Tensor] = []  # rows of beginnings, rows of ends
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if not (func.is_view or func.overloadpacket in _FREE):
-            given = {key: value for key, value in (kwargs or {}).items() if key != "out"}
-            self._note(func.overloadpacket, args, _tensors((args, given)), _tensors(result))
+        kwargs, packet = kwargs or {}, func.overloadpacket
+        if packet not in flop_registry:
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
+        if packet in flop_registry:
+            self.flops += int(flop_registry[packet](*args, **kwargs, out_val=result))
+        if not (func.is_view or packet in _FREE):
+            given = {key: value for key, value in kwargs.items() if key != "out"}
+            self._note(packet, args, _tensors((args, given)), _tensors(result))
         return result
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not by importing all of it, which takes seconds."""
+        return False
 
     def _note(
         self, packet: Any, args: Any, given: list[torch.Tensor], made: list[torch.Tensor]

@@ -1,5 +1,8 @@
 """What a reference does as separate operations."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -96,6 +99,25 @@ def test_what_has_no_memory_is_not_seen():
 
 def test_a_broadcast_argument_is_seen_once():
     assert count(lambda x: x + 1, [torch.ones(8).expand(N, 8)]).seen == (ROW,)
+
+
+def test_products_within_inference_mode_are_seen_too():
+    left, right = torch.ones(3, 5), torch.ones(7, 5)
+
+    def run(a, b):
+        with torch.inference_mode():
+            return torch.nn.functional.linear(a, b)
+
+    found = count(run, [left, right])
+    assert found.flops == 2 * 3 * 5 * 7
+    assert found.moved_bytes == 4 * (15 + 35 + 21)
+
+
+def test_counting_does_not_import_a_compiler():
+    code = "import sys, torch; from pytest_fib.timing._count import count; "
+    code += "count(torch.neg, [torch.ones(3)]); print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_an_error_of_the_function_is_its_own():
