@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 
@@ -17,8 +17,19 @@ from pytest_fib.engine._draws import SECONDS, Draws
 from pytest_fib.engine._environment import environment
 from pytest_fib.engine._evidence import POISONS, Evidence
 from pytest_fib.engine._expected import Expected
+from pytest_fib.engine._figures import least_traffic
 from pytest_fib.engine._memory import room_for
-from pytest_fib.engine._messages import Call, Done, Failed, Load, Prepare, TensorRef, Widened
+from pytest_fib.engine._messages import (
+    Call,
+    Count,
+    Counted,
+    Done,
+    Failed,
+    Load,
+    Prepare,
+    TensorRef,
+    Widened,
+)
 from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
 from pytest_fib.engine._request import DefinitionError
 from pytest_fib.engine._sets import GAP, Sets
@@ -42,6 +53,10 @@ if TYPE_CHECKING:
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
     from pytest_fib.engine._verdict import Verdict
+    from pytest_fib.timing import Traffic
+
+#: A definition's name and reference, and a workload's uuid.
+CountKey: TypeAlias = tuple[str, str, str]
 
 #: Up to this size an implementation is called once more, with other values.
 SECOND_CALL_BYTES = 8 << 20
@@ -82,6 +97,9 @@ class Places:
     def oracle(self, how: Widened) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.wide.values()), how)
 
+    def count(self) -> Count:
+        return Count(tuple(self.inputs.values()))
+
     def prepare(self, stride: int, groups: tuple[int, ...], size: int, repeat: int) -> Prepare:
         arguments = tuple(self.inputs.values()), tuple(self.outputs.values())
         return Prepare(*arguments, stride, groups, size, repeat)
@@ -109,7 +127,7 @@ class Case:
     """Takes one request through its steps; used once.
 
     Unless it is the ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on
-    the candidate.
+    the candidate. ``counts`` has what references were counted to do, and gains what this counts.
     """
 
     def __init__(
@@ -120,6 +138,7 @@ class Case:
         request: EvaluationRequest,
         known: Known,
         *,
+        counts: dict[CountKey, Counted | None],
         last_attempt: bool = True,
     ) -> None:
         self.candidate = candidate
@@ -128,6 +147,7 @@ class Case:
         self.request = request
         self._known = known
         self._last_attempt = last_attempt
+        self._counts = counts
         self._definition = request.definition
         self._axes = request.definition.axis_values(request.workload.axes)
         self._left = request.timeout  # seconds that the candidate may still take
@@ -289,12 +309,17 @@ class Case:
         inputs_size = sum(room for name, room in rooms.items() if name not in definition.outputs)
         return Sets(side.layout, start, first, stride, inputs_size, size, count)
 
-    def fill(self, mine: Places, workload: Workload) -> dict[str, torch.Tensor]:
-        """Make a workload's values in the candidate's inputs. Raises DefinitionError."""
+    def fill(
+        self, mine: Places, workload: Workload, bulk_seed: int | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Make a workload's values in the candidate's inputs, or others for as much work.
+
+        Raises DefinitionError.
+        """
         tensors = _read(self.candidate, mine.tensors())
         root = None if self.request.root is None else Path(self.request.root)
         try:
-            fill_inputs(tensors, self._definition, workload, root)
+            fill_inputs(tensors, self._definition, workload, root, bulk_seed)
         except RecordedError as error:
             raise DefinitionError(f"a recorded workload can't be used: {error}") from error
         return tensors
@@ -381,12 +406,31 @@ class Case:
             raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
         return reply
 
+    def work(self, theirs: Places) -> tuple[Traffic, Counted | None]:
+        """What has to be moved on these inputs, and what the reference does, where that is known.
+
+        The latter is the same for every implementation, so it is kept.
+        """
+        definition, workload = self._definition, self.request.workload
+        key = (definition.name, definition.reference, workload.uuid)
+        if key not in self._counts:
+            reply = self.reference.sandbox.ask(theirs.count(), self.request.timeout)
+            if isinstance(reply, Failed):
+                self._doubt(reply)
+            self._counts[key] = reply.counted if isinstance(reply, Done) else None
+        counted, tensors = self._counts[key], _read(self.reference, theirs.tensors())
+        return least_traffic(definition, workload.axes, tensors, counted), counted
+
     def refuse(self, summary: str) -> NoReturn:
         """End the evaluation: the candidate did what none may."""
         raise _Stop(Failed("RUNTIME_ERROR", summary, self._log))
 
     def _evidence(self, theirs: Places, request: EvaluationRequest) -> Evidence:
-        expected = self._expected(theirs, request)
+        return self._evidence_of(self._expected(theirs, request), theirs, request)
+
+    def _evidence_of(
+        self, expected: Expected, theirs: Places, request: EvaluationRequest
+    ) -> Evidence:
         inputs = _read(self.reference, theirs.tensors())
         return Evidence(
             self._definition,
@@ -397,9 +441,9 @@ class Case:
             no_oracle=expected.no_oracle,
         )
 
-    def verdict_of(self, mine: Places, theirs: Places, workload: Workload) -> Verdict:
-        """The verdict on outputs that are there, of a call on that workload."""
-        evidence = self._evidence(theirs, replace(self.request, workload=workload))
+    def verdict_of(self, mine: Places, theirs: Places) -> Verdict:
+        """The verdict on outputs that are there, by what is computed of the inputs beside them."""
+        evidence = self._evidence_of(self._computed(theirs), theirs, self.request)
         return evidence.verdict(_read(self.candidate, mine.outputs))
 
 
