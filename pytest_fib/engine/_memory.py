@@ -76,6 +76,12 @@ def view(base: torch.Tensor, ref: TensorRef) -> torch.Tensor:
     return base.view(dtype).as_strided(ref.shape, ref.stride, ref.offset // dtype.itemsize)
 
 
+def moved(tensor: torch.Tensor, by: int) -> torch.Tensor:
+    """A tensor that lies the same, ``by`` bytes further on in the same memory."""
+    start = tensor.storage_offset() + by // tensor.itemsize
+    return tensor.as_strided(tensor.shape, tensor.stride(), start)
+
+
 class Layout:
     """Hands out places in an arena one behind the other, from a random start.
 

@@ -77,6 +77,7 @@ class Timed:
         candidate, reference = self._candidate, self._reference
         clocks = Clocks(self._device)
         self._prepare()
+        clocks.steady()  # what later readings are compared with
         measured = measure(
             (candidate, reference),
             (candidate.shape, reference.shape),

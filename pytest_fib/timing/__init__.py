@@ -13,7 +13,7 @@ from pytest_fib.timing._measure import (
     placements,
 )
 from pytest_fib.timing._roofline import Ceilings, Roofline, ceilings, compute_dtype, roofline
-from pytest_fib.timing._series import EmptyCaptureError, Series, flush_ns, l2_bytes, series
+from pytest_fib.timing._series import EmptyCaptureError, Graph, Series, flush_ns, l2_bytes, series
 from pytest_fib.timing._statistics import Estimate, Samples
 from pytest_fib.timing._traffic import Traffic, traffic
 
@@ -24,6 +24,7 @@ __all__ = [
     "Clocks",
     "EmptyCaptureError",
     "Estimate",
+    "Graph",
     "Measured",
     "Roofline",
     "Samples",
