@@ -28,6 +28,8 @@ class Row:
     latency_ms: float | None = None
     reference_latency_ms: float | None = None
     speedup_factor: float | None = None
+    ci_ms: list[float] | None = None
+    noisy: bool | None = None
     gigabytes_per_second: float | None = None
     no_oracle: str = ""
     teraflops_per_second: float | None = None

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Line = list[tuple[str, dict[str, bool]]]
 
 _PLAIN: dict[str, bool] = {}
+#: Stands before a time that is not known as well as it should be.
+_NOISY = "~"
 _COLOURS = {"PASSED": {"green": True}, "SKIPPED": {"yellow": True}}
 _FAILED = {"red": True, "bold": True}
 _VERDICTS = {"slower": {"red": True}, "faster": {"green": True}, "unclear": {"yellow": True}}
@@ -118,7 +120,20 @@ def table(rows: Sequence[Row]) -> list[Line]:
         titles = f"{'latency':>10}{'reference':>10}{'speed-up':>9}{'rate/s':>8}{'roof':>6}"
         lines += [[], [(_timed("implementation", "workload") + titles, _PLAIN)]]
         lines += [_timing(row) for row in timed]
+        lines += _noise(timed)
     return lines + _traffic(timed)
+
+
+def _noise(timed: Iterable[Row]) -> list[Line]:
+    """How badly the times are known that were measured less well than was asked for."""
+    half_widths = [
+        (row.ci_ms[1] - row.ci_ms[0]) / 2 / row.latency_ms
+        for row in timed
+        if row.noisy and row.ci_ms and row.latency_ms
+    ]
+    if not half_widths:
+        return []
+    return [[(f"{_NOISY} noisy: the worst is known to within {percent(max(half_widths))}", _PLAIN)]]
 
 
 def _traffic(timed: Iterable[Row]) -> list[Line]:
@@ -210,7 +225,8 @@ def _timing(row: Row) -> Line:
         markup = _COLOURS.get(row.status, _FAILED)
         reason = f"  {_end(row.reason, 32)}" if row.status == "SKIPPED" else ""
         return [(columns, _PLAIN), (row.status, markup), (reason, _PLAIN)]
-    times = f"{duration(row.latency_ms):>10}{duration(row.reference_latency_ms):>10}"
+    latency = f"{_NOISY if row.noisy else ''}{duration(row.latency_ms)}"
+    times = f"{latency:>10}{duration(row.reference_latency_ms):>10}"
     share = "-" if row.ceiling_share is None else percent(row.ceiling_share)
     return [(f"{columns}{times}{row.speedup_factor:>8.2f}x{_rate(row):>8}{share:>6}", _PLAIN)]
 
