@@ -6,7 +6,7 @@ import hashlib
 import random
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import SafetensorsInput, ScalarInput
+from pytest_fib.data import FORMS, SafetensorsInput, ScalarInput
 from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._kinds import KINDS, Making
 from pytest_fib.workloads._plan import plan
@@ -123,7 +123,7 @@ def _numbers(
     axes = definition.axis_values(workload.axes)
     return {
         name: parse_expression(value, definition)(axes) if isinstance(value, str) else value
-        for name in KINDS[rule["kind"]].numbers
+        for name in FORMS[rule["kind"]].numbers
         if (value := rule.get(name)) is not None
     }
 

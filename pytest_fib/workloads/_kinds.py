@@ -51,22 +51,13 @@ class Making:
 
 @dataclass(frozen=True)
 class Kind:
-    """A generator: how it fills, and its parameters: numbers, names of other inputs, and others.
+    """How a generator fills; what it takes is in ``pytest_fib.data.FORMS``.
 
     ``implies`` gives the constraints on axes without which nothing valid can be made.
     """
 
     fill: Callable[[torch.Tensor, Making], None]
-    numbers: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-    dtypes: str = "any"
     implies: Callable[[TensorSpec, Mapping[str, Any]], list[str]] = lambda spec, params: []
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Every parameter it takes."""
-        return (*self.numbers, *self.inputs, *self.others)
 
 
 # --- values -------------------------------------------------------------------------------------
@@ -203,7 +194,8 @@ def _indptr(tensor: torch.Tensor, making: Making) -> None:
     """Offsets of sequences: from 0 to ``total``, never falling.
 
     ``allow_empty`` (true); ``at_least``, an indptr whose every sequence must fit in ours;
-    ``page_size`` (1), how many of its elements one of ours holds.
+    ``page_size`` (1), how many of its elements one of ours holds; ``parts``, how many sequences
+    there are, where no constraint says so.
     """
     import torch
 
@@ -244,7 +236,7 @@ def _indices(tensor: torch.Tensor, making: Making) -> None:
 
     below, host = making.whole("below", 1), making.host
     rows, n = tensor.shape[:-1].numel(), tensor.shape[-1]
-    unique, pad = making.params.get("unique", True), making.params.get("pad")
+    unique, pad = making.params.get("unique", True), making.numbers.get("pad")
     drawn = torch.zeros((rows, n), dtype=torch.long)
     for row in drawn:
         row[:] = _row(n, below, host, unique=unique)
@@ -365,6 +357,8 @@ def _axis(spec: TensorSpec, dim: int) -> str:
 def _indptr_implies(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
     parts, total = f"({_axis(spec, 0)} - 1)", params.get("total", 0)
     implied = [f"{_axis(spec, 0)} >= 2"]
+    if "parts" in params:
+        implied.append(f"{_axis(spec, 0)} == {params['parts']} + 1")
     if not params.get("allow_empty", True):
         implied.append(f"{total} >= {parts}")
     if "at_least" in params:
@@ -391,48 +385,27 @@ def _experts_imply(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
     return [f"{_axis(spec, -1)} <= {params.get('experts', 1)}"]
 
 
+#: By name, as ``FORMS`` has them.
 KINDS: dict[str, Kind] = {
-    "values": Kind(_values, dtypes="floating"),
-    "normal": Kind(_normal, numbers=("mean", "std"), dtypes="floating"),
-    "uniform": Kind(_uniform, numbers=("min", "max"), others=("ends",), dtypes="floating"),
-    "integers": Kind(_integers, numbers=("min", "max", "step"), others=("ends",)),
-    "boolean": Kind(_boolean, numbers=("p",)),
-    "l2_normalized": Kind(_l2_normalized, dtypes="floating"),
-    "probabilities": Kind(_probabilities, numbers=("sharpness",), dtypes="floating"),
-    "scales": Kind(_scales, numbers=("min", "max"), dtypes="floating"),
+    "values": Kind(_values),
+    "normal": Kind(_normal),
+    "uniform": Kind(_uniform),
+    "integers": Kind(_integers),
+    "boolean": Kind(_boolean),
+    "l2_normalized": Kind(_l2_normalized),
+    "probabilities": Kind(_probabilities),
+    "router_logits": Kind(_router_logits),
+    "scales": Kind(_scales),
     "fp4": Kind(_fp4),
-    "fp8_pages": Kind(_fp8_pages, dtypes="integer"),
-    "cos_sin_cache": Kind(_cos_sin_cache, numbers=("base",), dtypes="floating"),
-    "indptr": Kind(
-        _indptr,
-        numbers=("total", "page_size"),
-        inputs=("at_least",),
-        others=("allow_empty",),
-        dtypes="integer",
-        implies=_indptr_implies,
-    ),
-    "last_page_len": Kind(
-        _last_page_len, numbers=("page_size",), inputs=("indptr", "at_least"), dtypes="integer"
-    ),
-    "indices": Kind(
-        _indices,
-        numbers=("below",),
-        others=("unique", "pad"),
-        dtypes="integer",
-        implies=_indices_implies,
-    ),
-    "permutation": Kind(_permutation, dtypes="integer"),
-    "seq_lens": Kind(
-        _seq_lens,
-        numbers=("max", "pages", "page_size"),
-        dtypes="integer",
-        implies=_seq_lens_implies,
-    ),
-    "block_table": Kind(
-        _block_table, numbers=("pages", "page_size"), inputs=("lengths",), dtypes="integer"
-    ),
-    "positions": Kind(_positions, numbers=("below",), dtypes="integer"),
-    "router_logits": Kind(_router_logits, dtypes="floating"),
-    "topk_ids": Kind(_topk_ids, numbers=("experts",), dtypes="integer", implies=_experts_imply),
-    "routing": Kind(_routing, numbers=("experts",), dtypes="integer", implies=_experts_imply),
+    "fp8_pages": Kind(_fp8_pages),
+    "cos_sin_cache": Kind(_cos_sin_cache),
+    "indptr": Kind(_indptr, implies=_indptr_implies),
+    "last_page_len": Kind(_last_page_len),
+    "indices": Kind(_indices, implies=_indices_implies),
+    "permutation": Kind(_permutation),
+    "seq_lens": Kind(_seq_lens, implies=_seq_lens_implies),
+    "block_table": Kind(_block_table),
+    "positions": Kind(_positions),
+    "topk_ids": Kind(_topk_ids, implies=_experts_imply),
+    "routing": Kind(_routing, implies=_experts_imply),
 }

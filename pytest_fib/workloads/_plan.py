@@ -6,11 +6,12 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_fib.data import FORMS
 from pytest_fib.workloads._axes import Domain, listed_domain
 from pytest_fib.workloads._budget import workload_bytes
-from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse, parse_expression
-from pytest_fib.workloads._inference import Subject, dtype_matches, infer
-from pytest_fib.workloads._kinds import KINDS, Kind
+from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse
+from pytest_fib.workloads._inference import Subject, infer
+from pytest_fib.workloads._kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 #: How many plans are kept; making one takes about a millisecond.
 KEPT = 256
-#: Parameters of any kind: how the tensor lies in memory.
-LAYOUT_PARAMETERS = ("broadcast", "memory_order", "packed")
 
 
 class InfeasibleError(ValueError):
@@ -212,39 +211,10 @@ def _rules(
             continue
         rules[name], words = inferred
         notes += [f"{name}: {words}"] if rules[name].get("kind") != "values" else []
-    for name, rule_of in rules.items():
-        _refuse_mistakes(name, rule_of, definition)
+    for rule_of in rules.values():
         if rule_of.get("kind") == "indptr" and "at_least" in rule_of:
             rule_of["at_least_total"] = rules[rule_of["at_least"]].get("total", 0)
     return rules, notes, unmade
-
-
-def _refuse_mistakes(name: str, rule: Mapping[str, Any], definition: Definition) -> None:
-    """Raise ConstraintError for a rule that no generator understands."""
-    if "kind" not in rule:
-        return
-    kind = KINDS.get(rule["kind"])
-    if kind is None:
-        known = ", ".join(KINDS)
-        raise ConstraintError(f"input {name!r}: no generator {rule['kind']!r} (there are: {known})")
-    if not dtype_matches(kind.dtypes, definition.inputs[name]):
-        dtype = definition.inputs[name].dtype.value
-        raise ConstraintError(f"input {name!r}: {rule['kind']} can't make {dtype}")
-    for parameter, value in rule.items():
-        problem = _mistake(parameter, value, kind, definition)
-        if problem is not None:
-            raise ConstraintError(f"input {name!r}: {rule['kind']}: {problem}")
-
-
-def _mistake(parameter: str, value: Any, kind: Kind, definition: Definition) -> str | None:
-    if parameter not in ("kind", *kind.parameters, *LAYOUT_PARAMETERS):
-        known = ", ".join(kind.parameters) or "none"
-        return f"no parameter {parameter!r} (it has: {known})"
-    if parameter in kind.inputs and value not in definition.inputs:
-        return f"{parameter}: no input {value!r}"
-    if parameter in kind.numbers and isinstance(value, str):
-        parse_expression(value, definition)
-    return None
 
 
 def _axis_order(
@@ -255,11 +225,12 @@ def _axis_order(
     """Axes as the definition lists them, with two exceptions.
 
     One that equals something of others comes right after those, so that it is known as soon as it
-    can be. Totals come last, since how much there is to split bounds them, not the other way.
+    can be. Totals come late, since how much there is to split bounds them, not the other way; and
+    after them what has room for them, or a small cache would leave hardly any sequences.
     """
-    totals = [str(rule.get("total")) for rule in rules.values() if rule.get("kind") == "indptr"]
-    waiting = [axis for axis in definition.var_axes if axis not in totals]
-    waiting += [axis for axis in definition.var_axes if axis in totals]
+    totals = {str(rule.get("total")) for rule in rules.values() if rule.get("kind") == "indptr"}
+    rooms = {str(rule.get(what)) for rule in rules.values() for what in ("below", "pages")} - totals
+    waiting = sorted(definition.var_axes, key=lambda axis: (axis in rooms, axis in totals))
     needs: dict[str, set[str]] = {axis: set() for axis in waiting}
     for constraint in constraints:
         derived = next((axis for axis in reversed(waiting) if constraint.equals(axis)), None)
@@ -287,5 +258,5 @@ def _fill_order(rules: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _references(rule: Mapping[str, Any]) -> set[str]:
-    kind = KINDS.get(rule.get("kind", ""))
-    return {rule[parameter] for parameter in kind.inputs if parameter in rule} if kind else set()
+    inputs = FORMS[rule["kind"]].inputs if "kind" in rule else ()
+    return {rule[parameter] for parameter in inputs if parameter in rule}
