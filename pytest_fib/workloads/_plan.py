@@ -34,7 +34,7 @@ class Plan:
     each input, ``{"value": x}`` or ``{"kind": ..., parameters}``; ``fill``, the inputs so that each
     comes after those it refers to. ``stated`` are the definition's own constraints, and
     ``constraints`` those and what the generators need. ``notes`` say what was inferred; ``unmade``,
-    which inputs no rule speaks of; ``problem``, why no workload can be made at all.
+    of which inputs no rule speaks; ``problem``, why no workload can be made at all.
     """
 
     definition: Definition
@@ -141,8 +141,9 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
     """
     made = plan(definition)
     brought = {n for n, v in workload.inputs.items() if v.type != "random"} if workload else set()
-    lacking = (reason for name, reason in made.unmade.items() if name not in brought)
-    return made.problem or next(lacking, None)
+    lacking = (name for name in made.unmade if name not in brought)
+    unmade = next((f"input {name!r}: {made.unmade[name]}" for name in lacking), None)
+    return made.problem or unmade
 
 
 def _made(definition: Definition) -> Plan:
@@ -204,13 +205,12 @@ def _rules(
         if inferred is None:
             what = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
             unmade[name] = (
-                f"input {name!r}: nothing says what this {what} means; "
-                "give it a rule under workloads.inputs"
+                f"nothing says what this {what} means; give it a rule under workloads.inputs"
             )
             rules[name] = {"value": 0}
             continue
-        rules[name], words = inferred
-        notes += [f"{name}: {words}"] if rules[name].get("kind") != "values" else []
+        rules[name] = inferred.params
+        notes += [f"{name}: {inferred}"] if inferred.params.get("kind") != "values" else []
     for rule_of in rules.values():
         if rule_of.get("kind") == "indptr" and "at_least" in rule_of:
             rule_of["at_least_total"] = rules[rule_of["at_least"]].get("total", 0)

@@ -54,8 +54,10 @@ def _grouped_gemm(axes, A, B, m_indptr):
 
 
 @validates("rmsnorm")
-def _rmsnorm(axes, x, weight, eps):
+def _rmsnorm(axes, weight, x=None, hidden_states=None, residual=None, eps=1e-6):
+    x = hidden_states if x is None else x
     assert len(weight) == x.shape[-1]
+    assert residual is None or residual.shape == x.shape
     assert 0 < eps < 1e-3
 
 
@@ -66,7 +68,7 @@ def _layernorm(axes, x, weight, bias, eps):
 
 
 @validates("rope")
-def _rope(axes, q, k, cos_sin_cache, positions):
+def _rope(axes, q, k, cos_sin_cache, positions, is_neox=True):
     cos, sin = cos_sin_cache.double().chunk(2, dim=-1)
     assert cos.shape == sin.shape
     # They are those of real angles, the one of position 0 being 0.
@@ -76,6 +78,8 @@ def _rope(axes, q, k, cos_sin_cache, positions):
     assert (positions >= 0).all()
     assert (positions < len(cos_sin_cache)).all()
     assert len(q) == len(k) == len(positions)
+    assert positions.dtype == torch.int64
+    assert isinstance(is_neox, bool)
 
 
 @validates("silu_and_mul")
@@ -93,6 +97,7 @@ def _sampling(axes, probs, top_k=None, top_p=None, min_p=None):
     assert (probs >= 0).all()
     sums = probs.double().sum(dim=-1)
     assert torch.allclose(sums, torch.ones_like(sums), atol=1e-4)
-    assert top_k is None or ((top_k >= 1) & (top_k <= probs.shape[-1])).all()
+    assert top_k is None or (top_k.dtype == torch.int32 and (top_k >= 1).all())
+    assert top_k is None or (top_k <= probs.shape[-1]).all()
     assert top_p is None or ((top_p > 0) & (top_p <= 1)).all()
     assert min_p is None or ((min_p >= 0) & (min_p <= 1)).all()
