@@ -34,6 +34,7 @@ from pytest_fib.workloads import (
     read_workload,
     smallest_axes,
     why_not_generated,
+    why_unfit,
     workload_bytes,
 )
 
@@ -59,6 +60,22 @@ class Outcome:
 
     traces: list[str] = field(default_factory=list)
     reason: str = ""
+
+
+class UnusableItem(pytest.Item):
+    """Something in a dataset that can't be tested: a skip with the reason, and on with the rest."""
+
+    def __init__(self, *, reason: str, line: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._line = line
+        self.add_marker(pytest.mark.skip(reason=f"can't be tested: {reason}"))
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where it is."""
+        return self.path, self._line - 1, self.name
+
+    def runtest(self) -> None:
+        """Nothing to do; the mark keeps pytest from coming here."""
 
 
 class KernelItem(pytest.Item):
@@ -340,6 +357,8 @@ class WorkloadItem(KernelItem):
     def why_no_inputs(self) -> str | None:
         """What can't be read of the workload, or made where it does not say."""
         workload = self.case.workload
+        if reason := why_unfit(self.definition, workload):
+            return f"workload {workload.uuid} does not fit {self.definition.name}: {reason}"
         if reason := missing(workload, self.case.root):
             return self._relative(reason)
         return why_not_generated(self.definition, workload)

@@ -11,10 +11,10 @@ from pytest_fib.data import RandomInput, SafetensorsInput, Trace, Workload, read
 from pytest_fib.workloads import layouts, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from pytest_fib.data import Definition, LoadedDefinition
+    from pytest_fib.data import DataError, Definition, LoadedDefinition
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,21 @@ class Recorded:
     root: Path
 
 
-def recorded_workloads(loaded: LoadedDefinition, datasets: Sequence[Path]) -> dict[str, Recorded]:
+def recorded_workloads(
+    loaded: LoadedDefinition,
+    datasets: Sequence[Path],
+    broken: Callable[[DataError], None] | None = None,
+) -> dict[str, Recorded]:
     """The recorded workloads of a definition, by the shortest distinct beginning of their uuid.
 
     They lie in ``<name>.workloads.jsonl`` beside a YAML file, and in a dataset where its layout has
-    them. Raises DataError for a file that can't be read.
+    them. ``broken`` is told of lines that can't be read; without it, they raise DataError.
     """
     path, root = workloads_file(loaded, datasets)
     if not path.is_file():
         return {}
-    named = (t.workload for t in read_traces(path) if t.definition == loaded.definition.name)
+    traces = read_traces(path, broken)
+    named = (t.workload for t in traces if t.definition == loaded.definition.name)
     found = {workload.uuid: Recorded(workload, root) for workload in named}
     length = _distinct_length(found)
     return {uuid[:length]: recorded for uuid, recorded in found.items()}
@@ -103,4 +108,6 @@ def _store(file: Path, workload: Workload, definition: Definition, names: Iterab
 
 def _distinct_length(uuids: Iterable[str]) -> int:
     known = list(uuids)
-    return next(n for n in range(8, 37) if len({uuid[:n] for uuid in known}) == len(known))
+    longest = max(map(len, known), default=8)
+    lengths = (n for n in range(8, longest) if len({uuid[:n] for uuid in known}) == len(known))
+    return next(lengths, longest)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class BrokenConstraintError(RuntimeError):
-    """A workload was made that breaks a constraint of its definition."""
+    """A workload was made or recorded that breaks a constraint; the message has its text."""
 
 
 def fill_inputs(
@@ -85,8 +85,12 @@ def _refuse_broken(
     scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
     broken = plan(definition).broken(definition.axis_values(workload.axes), {**scalars, **tensors})
     if broken is not None:
-        made = f"a workload of {definition.name} was made that breaks {broken!r}"
-        raise BrokenConstraintError(f"{made}: axes {workload.axes}, seed {workload.seed}")
+        stored = any(isinstance(given, SafetensorsInput) for given in workload.inputs.values())
+        what = "recorded" if stored else "made"
+        where = f"axes {workload.axes}, seed {workload.seed}"
+        raise BrokenConstraintError(
+            f"a workload of {definition.name} was {what} that breaks {broken!r}: {where}"
+        )
 
 
 def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scalar]:

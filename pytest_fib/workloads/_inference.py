@@ -139,6 +139,11 @@ def _indptr(subject: Subject) -> Params | None:
     return params | _kind("indptr", at_least=of_queries, page_size=pages)
 
 
+def _offsets(subject: Subject) -> Params | None:
+    """An indptr, whatever its name, where a constraint says what its last offset is."""
+    return _indptr(subject) if subject.name in subject.totals else None
+
+
 def _parts(subject: Subject) -> str | None:
     """The number of sequences, where no constraint says how many there are."""
     (length,) = subject.spec.shape if subject.spec.shape and len(subject.spec.shape) == 1 else ("",)
@@ -268,6 +273,7 @@ RULES: tuple[Rule, ...] = (
     Rule("true or false", ".*", _fixed("boolean"), "bool", scalar=True),
     Rule("some factor", ".*", _fixed("uniform", min=0.5, max=1.0), "floating", scalar=True),
     # Page tables and sequences.
+    Rule("offsets by a constraint", ".*", _offsets, "integer"),
     Rule("offsets of sequences", r".*indptr|cu_.*|.*_offsets", _indptr, "integer"),
     Rule("distinct pages", r"(.*_)?kv_indices|page_indices", _below("num_pages"), "integer"),
     Rule("fill of the last page", r".*last_page_len", _last_page_len, "integer"),

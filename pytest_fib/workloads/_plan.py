@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import FORMS
 from pytest_fib.workloads._axes import Domain, listed_domain
 from pytest_fib.workloads._budget import workload_bytes
-from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse
+from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse, parse_all
 from pytest_fib.workloads._inference import Subject, infer
 from pytest_fib.workloads._kinds import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pytest_fib.data import Definition, Workload
 
 #: How many plans are kept; making one takes about a millisecond.
 KEPT = 256
+#: How many workloads are tried before a constraint that can't be solved is held to be unmeetable.
+TRIES = 1000
 
 
 class InfeasibleError(ValueError):
@@ -32,14 +35,16 @@ class Plan:
 
     ``order`` has the var axes so that those that follow from others come after them; ``rules``, for
     each input, ``{"value": x}`` or ``{"kind": ..., parameters}``; ``fill``, the inputs so that each
-    comes after those it refers to. ``stated`` are the definition's own constraints, and
-    ``constraints`` those and what the generators need. ``notes`` say what was inferred; ``unmade``,
-    of which inputs no rule speaks; ``problem``, why no workload can be made at all.
+    comes after those it refers to. ``stated`` are the definition's own constraints, ``needs`` what
+    the generator of each input needs, ``constraints`` both and what they say of axes drawn earlier.
+    ``notes`` say what was inferred; ``unmade``, of which inputs no rule speaks; ``problem``, why no
+    workload can be made at all.
     """
 
     definition: Definition
     constraints: tuple[Constraint, ...] = ()
     stated: tuple[Constraint, ...] = ()
+    needs: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
     order: tuple[str, ...] = ()
     rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     fill: tuple[str, ...] = ()
@@ -58,8 +63,8 @@ class Plan:
                     used.append(repr(constraint.text))
                     found = found.narrowed(bounds.low, bounds.high, bounds.step)
         if len(found) == 0:
-            listed = listed_domain(self.definition, axis)
-            raise InfeasibleError(f"axis {axis!r} ({listed}): no value meets {' and '.join(used)}")
+            listed, said = listed_domain(self.definition, axis), " and ".join(dict.fromkeys(used))
+            raise InfeasibleError(f"axis {axis!r} ({listed}): no value meets {said}")
         return found
 
     def completed(self, known: Mapping[str, int]) -> dict[str, int]:
@@ -103,6 +108,18 @@ class Plan:
         values = {**self.definition.const_axes, **axes, **(inputs or {})}
         for constraint in self.constraints if inputs is None else self.stated:
             if constraint.tensors <= values.keys() and not constraint.holds(values):
+                return constraint.text
+        return None
+
+    def unmet(self, axes: Mapping[str, int], recorded: Collection[str]) -> str | None:
+        """The first constraint that axes break, leaving out what only recorded inputs would need.
+
+        ``recorded`` names those: no generator makes them.
+        """
+        values = {**self.definition.const_axes, **axes}
+        needed = [c for name, needs in self.needs.items() if name not in recorded for c in needs]
+        for constraint in (*self.stated, *needed):
+            if not constraint.tensors and not constraint.holds(values):
                 return constraint.text
         return None
 
@@ -157,7 +174,14 @@ def _made(definition: Definition) -> Plan:
 
 
 def _refuse_impossible(made: Plan) -> None:
-    """Raise InfeasibleError for a listed workload that the definition's constraints rule out."""
+    """Raise InfeasibleError for constraints or a listed workload that can't be met."""
+    for constraint in made.constraints:
+        if not (constraint.axes or constraint.tensors) and not constraint.holds(
+            made.definition.const_axes
+        ):
+            raise InfeasibleError(f"constraint {constraint.text!r}: no, by its const axes")
+    if (broken := made.broken(made.completed({}))) is not None and not _ever_met(made):
+        raise InfeasibleError(f"constraint {broken!r}: no workload of {TRIES} meets it")
     section = made.definition.workloads
     for what in ("examples", "bench") if section else ():
         for axes in getattr(section, what):
@@ -166,27 +190,74 @@ def _refuse_impossible(made: Plan) -> None:
                 raise InfeasibleError(f"workloads.{what}: {axes} breaks {broken!r}")
 
 
+def _ever_met(made: Plan) -> bool:
+    """Whether some of the workloads that may be drawn break no constraint."""
+    random = Random(0)
+    return any(made.broken(axes) is None for axes in (_tried(made, random) for _ in range(TRIES)))
+
+
+def _tried(made: Plan, random: Random) -> dict[str, int]:
+    axes: dict[str, int] = {}
+    for axis in made.order:
+        domain = made.domain(axis, axes)
+        axes[axis] = domain[int(len(domain) ** random.random()) - 1]
+    return axes
+
+
 def _planned(definition: Definition) -> Plan:
-    given = [parse(text, definition) for text in definition.constraints]
-    totals = dict(total for c in given if (total := c.total_of()) is not None)
+    stated = [c for text in definition.constraints for c in parse_all(text, definition)]
+    totals = dict(total for c in stated if (total := c.total_of()) is not None)
     rules, notes, unmade = _rules(definition, totals)
-    implied = [
-        parse(text, definition)
-        for name, rule in rules.items()
-        if "kind" in rule
-        for text in KINDS[rule["kind"]].implies(definition.inputs[name], rule)
-    ]
-    constraints = (*given, *implied)
+    needs = {
+        name: tuple(parse(text, definition) for text in KINDS[rule["kind"]].implies(spec, rule))
+        for name, spec in definition.inputs.items()
+        if "kind" in (rule := rules[name])
+    }
+    constraints = (*stated, *(constraint for needed in needs.values() for constraint in needed))
     return Plan(
         definition=definition,
-        constraints=constraints,
-        stated=tuple(given),
+        constraints=(*constraints, *_foreseen(definition, constraints)),
+        stated=tuple(stated),
+        needs=needs,
         order=_axis_order(definition, constraints, rules),
         rules=rules,
         fill=_fill_order(rules),
         notes=tuple(notes),
         unmade=unmade,
     )
+
+
+def _foreseen(definition: Definition, constraints: tuple[Constraint, ...]) -> list[Constraint]:
+    """What constraints say of axes by the ends of others' domains; told as what they are from."""
+    found: list[Constraint] = []
+    ends: dict[str, tuple[int, int]] = {}
+    for _ in definition.var_axes:  # what is found for one axis may say something of the next
+        narrowed = _ends(definition, (*constraints, *found))
+        if narrowed == ends:
+            break
+        ends = narrowed
+        found = [
+            parsed
+            for constraint in constraints
+            for text in constraint.foreseen(ends)
+            for parsed in parse_all(text, definition, said=constraint.text)
+        ]
+    return found
+
+
+def _ends(
+    definition: Definition, constraints: tuple[Constraint, ...]
+) -> dict[str, tuple[int, int]]:
+    """The least and the largest value of each axis by what speaks of it alone."""
+    domains = {axis: listed_domain(definition, axis) for axis in definition.var_axes}
+    ends = {axis: (domain[0], domain[len(domain) - 1]) for axis, domain in domains.items()}
+    for constraint in constraints:
+        if len(constraint.axes) == 1:
+            (axis,) = constraint.axes
+            bounds = constraint.bounds(axis, definition.const_axes)
+            if bounds is not None:
+                ends[axis] = (max(ends[axis][0], bounds.low), min(ends[axis][1], bounds.high))
+    return ends
 
 
 def _rules(

@@ -241,7 +241,9 @@ def test_a_choice_among_several_axes_is_a_doubt():
         "a guess: num_kv_indices rather than total_kv"
     )
     constrained = ("gqa", "m total_kv num_kv_indices", "kv_indptr[m]:i32", LAST_KV)
-    assert str(infer(subject_of(*constrained))) == "offsets of sequences (indptr, total total_kv)"
+    assert (
+        str(infer(subject_of(*constrained))) == "offsets by a constraint (indptr, total total_kv)"
+    )
 
 
 def test_a_doubt_of_a_rule_that_does_not_apply_is_forgotten():
