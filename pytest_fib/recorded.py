@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
@@ -12,7 +13,6 @@ from pytest_fib.workloads import layouts, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from pytest_fib.data import DataError, Definition, LoadedDefinition
 
@@ -50,7 +50,10 @@ def workloads_file(loaded: LoadedDefinition, datasets: Sequence[Path]) -> tuple[
     name = loaded.definition.name
     for dataset in datasets:
         if loaded.path.is_relative_to(dataset):
-            return dataset / "workloads" / loaded.definition.op_type / f"{name}.jsonl", dataset
+            folders = [dataset / "workloads" / loaded.definition.op_type]
+            folders.append(folders[0].with_name(loaded.path.parent.name))
+            paths = [folder / f"{name}.jsonl" for folder in folders]
+            return next(filter(Path.is_file, paths), paths[0]), dataset
     return loaded.path.with_name(f"{name}.workloads.jsonl"), loaded.path.parent
 
 
