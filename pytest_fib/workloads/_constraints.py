@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any
@@ -320,6 +321,7 @@ def _conjuncts(tree: ast.expr) -> list[ast.expr]:
     return [tree]
 
 
+@lru_cache(maxsize=4096)  # a search asks for those of the same few expressions all the time
 def _names(tree: ast.expr) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
@@ -335,7 +337,7 @@ def _foreseen(kind: type[ast.cmpop], other: str, low: int, high: int) -> list[st
 
 
 def _mentions(node: ast.expr, name: str) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
+    return name in _names(node)
 
 
 def _sides_of_equality(tree: ast.expr) -> tuple[ast.expr, ...]:

@@ -147,13 +147,13 @@ def _named(definition, result):
 def filled(definition, workload):
     """The inputs of a workload: scalars, and tensors that lie in memory as it says."""
     found = layouts(definition, workload)
-    tensors = {name: _placed(found[name]) for name in definition.inputs if name in found}
+    tensors = {name: empty(found[name]) for name in definition.inputs if name in found}
     fill_inputs(tensors, definition, workload)
     made = {**tensors, **scalar_inputs(definition, workload)}
     return {name: made[name] for name in definition.inputs}
 
 
-def _placed(layout):
+def empty(layout):
     steps = zip(layout.shape, layout.stride, strict=True)
     extent = 1 + sum((n - 1) * step for n, step in steps) if 0 not in layout.shape else 0
     dtype = getattr(torch, layout.dtype)

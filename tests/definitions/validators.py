@@ -1,6 +1,7 @@
 """What makes the inputs of a workload valid, by op_type; none of it uses the generators."""
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 import torch
@@ -32,7 +33,8 @@ def validate(definition, axes: dict[str, int], inputs: dict[str, Any]) -> None:
             assert str(value.dtype) == f"torch.{spec.dtype.value}", name
         if value.dtype.is_floating_point and value.element_size() > 1:
             assert value.isfinite().all(), name
-    VALIDATORS[definition.op_type](axes, **inputs)
+    if definition.op_type in VALIDATORS:
+        VALIDATORS[definition.op_type](axes, **inputs)
 
 
 def is_indptr(indptr, total):
@@ -53,12 +55,17 @@ def _grouped_gemm(axes, A, B, m_indptr):
     is_indptr(m_indptr, len(A))
 
 
-@validates("rmsnorm")
-def _rmsnorm(axes, weight, x=None, hidden_states=None, residual=None, eps=1e-6):
-    x = hidden_states if x is None else x
+@validates("rmsnorm", "fused_add_rmsnorm")
+def _rmsnorm(axes, weight, residual=None, eps=1e-6, **inputs):
+    (x,) = inputs.values()  # whatever its name
     assert len(weight) == x.shape[-1]
     assert residual is None or residual.shape == x.shape
     assert 0 < eps < 1e-3
+
+
+@validates("scale")
+def _scale(axes, x, factor):
+    assert isfinite(factor)
 
 
 @validates("layernorm")
