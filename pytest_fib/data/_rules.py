@@ -47,6 +47,7 @@ FORMS: dict[str, Form] = {
     "probabilities": Form(("sharpness",), dtypes="floating", dims=(1, MOST_DIMS)),
     "router_logits": Form(dtypes="floating", dims=(1, MOST_DIMS)),
     "scales": Form(("min", "max"), dtypes="floating"),
+    "quantized": Form(("block",), dtypes="fp8", dims=(1, MOST_DIMS)),
     "fp4": Form(dtypes="bytes"),
     "fp8_pages": Form(dtypes="bytes", dims=(3, MOST_DIMS)),
     "cos_sin_cache": Form(("base",), dtypes="floating", dims=(2, 2)),
@@ -101,6 +102,7 @@ DTYPES = {
     "plain": "(u?int.*|b?float(16|32)|bool)",
     "bytes": "(float4.*|u?int8)",
     "packed ids": "int(32|64)",
+    "fp8": "float8.*",
     "fp4": "float4.*",
     "bool": "bool",
 }

@@ -148,6 +148,22 @@ def _scales(tensor: torch.Tensor, making: Making) -> None:
     )
 
 
+def _quantized(tensor: torch.Tensor, making: Making) -> None:
+    """The regime's values in fp8, each ``block`` (128) of a row scaled to the dtype's range.
+
+    Only a block of zeros stays as it is. The last one of a row may be shorter.
+    """
+    import torch
+
+    limit = torch.finfo(tensor.dtype).max
+    wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
+    VALUES[making.regime.get("values", "normal")](wide, making.generator)
+    for block in torch.split(wide, making.whole("block", 128), dim=-1):
+        largest = block.abs().amax(dim=-1, keepdim=True)
+        block.div_(largest.where(largest > 0, 1)).mul_(limit)
+    tensor.copy_(wide.clamp_(-limit, limit))
+
+
 def _fp4(tensor: torch.Tensor, making: Making) -> None:
     """Any two e2m1 values in a byte; every bit pattern is a number."""
     import torch
@@ -396,6 +412,7 @@ KINDS: dict[str, Kind] = {
     "probabilities": Kind(_probabilities),
     "router_logits": Kind(_router_logits),
     "scales": Kind(_scales),
+    "quantized": Kind(_quantized),
     "fp4": Kind(_fp4),
     "fp8_pages": Kind(_fp8_pages),
     "cos_sin_cache": Kind(_cos_sin_cache),
