@@ -1,6 +1,7 @@
 """Datasets as serving engines dump them: what stops a test is said, and the others go on."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -158,6 +159,18 @@ def test_a_selection_leaves_broken_definitions_out(dataset):
     dataset.define(DOUBLE)
     dataset.define(DOUBLE, name="dumped", reference="def reference(x): ...")
     dataset.run("--fib-definition=double").assert_outcomes(passed=1)
+
+
+def test_a_dataset_elsewhere_may_be_given_after_a_blank(dataset, project, tmp_path):
+    """pytest then has another rootdir, where no implementations are."""
+    dataset.define(DOUBLE)
+    elsewhere = (project.path / "dataset").rename(tmp_path / "elsewhere")
+    shutil.rmtree(elsewhere / "solutions")
+    (project.path / "tox.ini").unlink()
+    project.implement("ours", "x\nreturn x + x", "double")
+    result = project.run("--fib-dataset", str(elsewhere), "--fib-isolation=none", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line(f"rootdir: {project.path}")
 
 
 # Recorded workloads.
