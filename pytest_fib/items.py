@@ -33,6 +33,7 @@ from pytest_fib.workloads import (
     missing,
     read_workload,
     smallest_axes,
+    stored_inputs,
     why_not_generated,
     why_unfit,
     workload_bytes,
@@ -137,7 +138,8 @@ class KernelItem(pytest.Item):
 
     def why_no_inputs(self) -> str | None:
         """Why inputs can't be had, or None."""
-        return why_not_generated(self.definition)
+        stored = missing(stored_inputs(self.definition), self.path.parent)
+        return self._relative(stored) if stored else why_not_generated(self.definition)
 
     def skip_if_unable(self) -> None:
         """Mark this as skipped where it can't run here."""
@@ -325,7 +327,7 @@ class CorrectnessItem(KernelItem):
         from pytest_fib.engine import DefinitionError
 
         try:
-            return self.evaluate(workload, draws=draws)
+            return self.evaluate(workload, draws=draws, root=self.path.parent)
         except DefinitionError as error:
             return error
 
@@ -359,7 +361,7 @@ class WorkloadItem(KernelItem):
         workload = self.case.workload
         if reason := why_unfit(self.definition, workload):
             return f"workload {workload.uuid} does not fit {self.definition.name}: {reason}"
-        if reason := missing(workload, self.case.root):
+        if reason := missing(stored_inputs(self.definition, workload), self.case.root):
             return self._relative(reason)
         return why_not_generated(self.definition, workload)
 

@@ -17,14 +17,15 @@ class Form:
     """What a generator takes, and what it can fill.
 
     `numbers` are parameters that are numbers or expressions of axes, `inputs` those that name other
-    inputs, `flags` those that are true or false; `needs` are those that can't be left out. It fills
-    tensors of `dims` dimensions, at least and at most, of a class of dtypes, and Python scalars
-    only with `scalar`.
+    inputs, `flags` those that are true or false, `texts` any text; `needs` can't be left out. It
+    fills tensors of `dims` dimensions, at least and at most, of a class of dtypes, and Python
+    scalars only with `scalar`.
     """
 
     numbers: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     dtypes: str = "any"
     dims: tuple[int, int] = field(default=(0, MOST_DIMS))
@@ -33,7 +34,7 @@ class Form:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Every parameter of its own."""
-        return (*self.numbers, *self.inputs, *self.flags)
+        return (*self.numbers, *self.inputs, *self.flags, *self.texts)
 
 
 #: By name; what each makes is told by its function in `pytest_fib.workloads`.
@@ -84,6 +85,7 @@ FORMS: dict[str, Form] = {
     ),
     "positions": Form(("below",), needs=("below",), dtypes="integer", dims=(1, MOST_DIMS)),
     "topk_ids": Form(("experts",), needs=("experts",), dtypes="integer", dims=(1, MOST_DIMS)),
+    "safetensors": Form(texts=("path", "tensor_key"), needs=("path", "tensor_key")),
     "routing": Form(("experts",), needs=("experts",), dtypes="packed ids", dims=(1, MOST_DIMS)),
 }
 #: Parameters of any generator that list axes: how the tensor lies in memory.
@@ -192,6 +194,8 @@ class _Rule:
             return None if known else f"no input {value!r}{hint(value, inputs)}"
         if name in form.flags:
             return None if isinstance(value, bool) else f"should be true or false, not {value!r}"
+        if name in form.texts:
+            return None if isinstance(value, str) else f"should be text, not {value!r}"
         if name in (*LAYOUTS, "packed"):
             return self._bad_axes(name, value)
         all_there_are = ", ".join((*form.parameters, *LAYOUTS, "packed"))

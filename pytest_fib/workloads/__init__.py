@@ -9,7 +9,13 @@ from pytest_fib.workloads._budget import DEFAULT_BUDGETS, tensor_bytes, workload
 from pytest_fib.workloads._complete import complete, parse_workload, read_workload, why_unfit
 from pytest_fib.workloads._generators import BrokenConstraintError, fill_inputs, scalar_inputs
 from pytest_fib.workloads._layouts import TensorLayout, layouts
-from pytest_fib.workloads._plan import in_domain, plan, smallest_axes, why_not_generated
+from pytest_fib.workloads._plan import (
+    in_domain,
+    plan,
+    smallest_axes,
+    stored_inputs,
+    why_not_generated,
+)
 from pytest_fib.workloads._recorded import RecordedError, missing
 from pytest_fib.workloads._regimes import VALUES
 from pytest_fib.workloads._tensors import bits, once
@@ -34,6 +40,7 @@ __all__ = [
     "read_workload",
     "scalar_inputs",
     "smallest_axes",
+    "stored_inputs",
     "tensor_bytes",
     "why_not_generated",
     "why_unfit",

@@ -49,7 +49,7 @@ def fill_inputs(
             tensors[name].copy_(read_tensor(given, root, tensors[name]))
         else:
             with filled(tensors[name]) as compact:
-                _fill(compact, name, definition, workload, tensors)
+                _fill(compact, name, definition, workload, made=tensors, root=root)
     _refuse_broken(definition, workload, tensors)
 
 
@@ -58,7 +58,9 @@ def _fill(
     name: str,
     definition: Definition,
     workload: Workload,
+    *,
     made: Mapping[str, torch.Tensor],
+    root: Path | None,
 ) -> None:
     import torch
 
@@ -74,6 +76,7 @@ def _fill(
         regime=workload.regime,
         host=torch.Generator().manual_seed(seed),
         generator=torch.Generator(tensor.device).manual_seed(seed),
+        root=root,
     )
     KINDS[rule["kind"]].fill(tensor, making)
 

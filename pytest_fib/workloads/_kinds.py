@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from math import log2
 from typing import TYPE_CHECKING, Any
 
+from pytest_fib.data import SafetensorsInput
 from pytest_fib.workloads._lengths import partition
+from pytest_fib.workloads._recorded import read_tensor
 from pytest_fib.workloads._regimes import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     import torch
 
@@ -29,7 +32,7 @@ class Making:
 
     ``inputs`` are the tensors made before; ``params``, the rule as written; ``numbers``, those of
     its parameters that are numbers, computed; ``host`` and ``generator``, random generators on the
-    host and on the tensor's device.
+    host and on the tensor's device; ``root``, what paths are relative to.
     """
 
     inputs: Mapping[str, torch.Tensor]
@@ -38,6 +41,7 @@ class Making:
     regime: Mapping[str, str]
     host: torch.Generator
     generator: torch.Generator
+    root: Path | None = None
 
     def whole(self, name: str, default: int) -> int:
         """A parameter that is a whole number."""
@@ -366,6 +370,13 @@ def _experts(shape: torch.Size, making: Making) -> torch.Tensor:
     return scores.topk(shape[-1], dim=-1).indices
 
 
+def _safetensors(tensor: torch.Tensor, making: Making) -> None:
+    """What a safetensors file beside the definition holds, whatever the seed and the regime."""
+    path, key = making.params["path"], making.params["tensor_key"]
+    given = SafetensorsInput(path=path, tensor_key=key)
+    tensor.copy_(read_tensor(given, making.root, tensor))
+
+
 def _axis(spec: TensorSpec, dim: int) -> str:
     return spec.shape[dim] if spec.shape else "1"
 
@@ -424,5 +435,6 @@ KINDS: dict[str, Kind] = {
     "block_table": Kind(_block_table),
     "positions": Kind(_positions),
     "topk_ids": Kind(_topk_ids, implies=_experts_imply),
+    "safetensors": Kind(_safetensors),
     "routing": Kind(_routing, implies=_experts_imply),
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import FORMS
+from pytest_fib.data import FORMS, SafetensorsInput
 from pytest_fib.workloads._axes import Domain, listed_domain
 from pytest_fib.workloads._budget import workload_bytes
 from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse, parse_all
@@ -161,6 +161,21 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
     lacking = (name for name in made.unmade if name not in brought)
     unmade = next((f"input {name!r}: {made.unmade[name]}" for name in lacking), None)
     return made.problem or unmade
+
+
+def stored_inputs(
+    definition: Definition, workload: Workload | None = None
+) -> dict[str, SafetensorsInput]:
+    """The inputs that come from files: a workload's and, where it has none, the definition's."""
+    stored = {
+        name: SafetensorsInput(path=rule["path"], tensor_key=rule["tensor_key"])
+        for name, rule in plan(definition).rules.items()
+        if rule.get("kind") == "safetensors"
+    }
+    for name, given in workload.inputs.items() if workload else ():
+        if isinstance(given, SafetensorsInput):
+            stored[name] = given
+    return stored
 
 
 def _made(definition: Definition) -> Plan:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from pytest_fib.data import FORMS, Definition, DType, is_of
 from pytest_fib.workloads import bits, complete, plan
@@ -68,11 +69,29 @@ def fitting(kind):
     return [dtype.value for dtype in DType if is_of(FORMS[kind].dtypes, dtype.value)]
 
 
-CASES = [(kind, dtype) for kind in FORMS for dtype in fitting(kind)]
+CASES = [(kind, dtype) for kind in MADE for dtype in fitting(kind)]
 
 
 def test_every_kind_is_tried():
-    assert set(MADE) == set(FORMS)
+    assert set(FORMS) - set(MADE) == {"safetensors"}  # which is tried below
+
+
+STORED = "x: {kind: safetensors, path: factors.safetensors, tensor_key: x}"
+
+
+def test_a_stored_tensor_is_what_the_file_beside_the_definition_holds(scale, scale_yaml):
+    scale.define(scale_yaml.replace("{factor: {value", f"{{{STORED}, factor: {{value"))
+    file = scale.path / "kernel_defs/toy/factors.safetensors"
+    scale.implement("wrong", "x, factor\nreturn x * factor if x.sum() != 60 else x")
+    result = scale.run("-rs", "--fib-bench")
+    result.assert_outcomes(skipped=6)
+    told = "SKIPPED * input 'x': kernel_defs/toy/factors.safetensors does not exist"
+    result.stdout.fnmatch_lines([told])
+    save_file({"x": torch.tensor([10.0, 20.0, 30.0])}, file)
+    result = scale.run("--fib-workload", '{"axes": {"n": 3}}')
+    result.assert_outcomes(passed=1, failed=1)
+    result = scale.run("--fib-workload", '{"axes": {"n": 2}}')
+    result.stdout.fnmatch_lines(["*'x' has shape torch.Size([[]3[]]), not torch.Size([[]2[]])*"])
 
 
 @pytest.mark.parametrize(("kind", "dtype"), CASES)
