@@ -1,5 +1,8 @@
 """Every generator, in every dtype that it can make, and what makes its values valid."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -74,6 +77,15 @@ CASES = [(kind, dtype) for kind in MADE for dtype in fitting(kind)]
 
 def test_every_kind_is_tried():
     assert set(FORMS) - set(MADE) == {"safetensors"}  # which is tried below
+
+
+def test_every_kind_is_documented_with_its_parameters():
+    text = Path(__file__).parents[2].joinpath("docs/writing-definitions.md").read_text("utf-8")
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \|(.*)$", text.partition("### Generators")[2], re.MULTILINE)
+    )
+    for kind, form in FORMS.items():
+        assert set(form.parameters) <= set(re.findall(r"`(\w+)`", rows[kind])), kind
 
 
 STORED = "x: {kind: safetensors, path: factors.safetensors, tensor_key: x}"
