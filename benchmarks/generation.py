@@ -2,9 +2,9 @@
 
 A workload is made from its axes, seed and regime: scalars, layouts, the order of inputs, their
 parameters, and a check of every constraint. ``beyond fills`` is all of that but the generators'
-own work, in a workload of up to ``--max-bytes`` whose rows lie one after another. ``a draw`` is what choosing axes, seed and regime
-takes Hypothesis and the constraints. Targets: 1 ms beyond the fills, and 0.5 s for 100 workloads of
-gqa_paged decode, drawn and made, with no draw rejected.
+own work, in a workload of up to ``--max-bytes`` whose rows lie one after another. ``a draw`` is
+what choosing axes, seed and regime takes Hypothesis and the constraints. Targets: 1 ms beyond the
+fills, and 0.5 s for 100 workloads of gqa_paged decode, drawn and made, with no draw rejected.
 
     python benchmarks/generation.py
 """
