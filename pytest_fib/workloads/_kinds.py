@@ -388,6 +388,8 @@ def _indptr_implies(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
         implied.append(f"{_axis(spec, 0)} == {params['parts']} + 1")
     if not params.get("allow_empty", True):
         implied.append(f"{total} >= {parts}")
+    if params.get("at_least_axis", _axis(spec, 0)) != _axis(spec, 0):
+        implied.append(f"{_axis(spec, 0)} == {params['at_least_axis']}")
     if "at_least" in params:
         # Enough whichever way the other's total is split: n sequences of together t elements need
         # at most (t + n * (size - 1)) // size pages, and this is no more than ours.

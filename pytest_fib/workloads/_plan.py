@@ -300,6 +300,7 @@ def _rules(
     for rule_of in rules.values():
         if rule_of.get("kind") == "indptr" and "at_least" in rule_of:
             rule_of["at_least_total"] = rules[rule_of["at_least"]].get("total", 0)
+            rule_of["at_least_axis"] = (definition.inputs[rule_of["at_least"]].shape or ("1",))[0]
     return rules, notes, unmade
 
 

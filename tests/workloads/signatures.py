@@ -239,6 +239,16 @@ SIGNATURES: dict[str, dict[str, Any]] = {
         LAST_Q,
         LAST_KV,
     ),
+    "gqa_ragged_prefill_of_two_lengths": signature(
+        "gqa_ragged",
+        f"total_q total_kv len_q len_kv {HEADS}",
+        "q[total_q,num_qo_heads,head_dim]:bf16 k[total_kv,num_kv_heads,head_dim]:bf16 "
+        "v[total_kv,num_kv_heads,head_dim]:bf16 qo_indptr[len_q]:i32 kv_indptr[len_kv]:i32 "
+        "sm_scale:f32",
+        PREFILLED,
+        LAST_Q,
+        LAST_KV,
+    ),
     "mla_ragged_prefill": signature(
         "mla_ragged",
         "total_q total_kv len_indptr num_qo_heads=2 num_kv_heads=2 qk_dim=192 vo_dim=128",
