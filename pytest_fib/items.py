@@ -35,7 +35,9 @@ from pytest_fib.workloads import (
     missing,
     read_workload,
     smallest_axes,
+    stored_inputs,
     why_not_generated,
+    why_unfit,
     workload_bytes,
 )
 
@@ -65,6 +67,22 @@ class Outcome:
     traces: list[str] = field(default_factory=list)
     reason: str = ""
     comparison: dict[str, Any] | None = None
+
+
+class UnusableItem(pytest.Item):
+    """Something in a dataset that can't be tested: a skip with the reason, and on with the rest."""
+
+    def __init__(self, *, reason: str, line: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._line = line
+        self.add_marker(pytest.mark.skip(reason=f"can't be tested: {reason}"))
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where it is."""
+        return self.path, self._line - 1, self.name
+
+    def runtest(self) -> None:
+        """Nothing to do; the mark keeps pytest from coming here."""
 
 
 class KernelItem(pytest.Item):
@@ -126,7 +144,8 @@ class KernelItem(pytest.Item):
 
     def why_no_inputs(self) -> str | None:
         """Why inputs can't be had, or None."""
-        return why_not_generated(self.definition)
+        stored = missing(stored_inputs(self.definition), self.path.parent)
+        return self._relative(stored) if stored else why_not_generated(self.definition)
 
     def skip_if_unable(self) -> None:
         """Mark this as skipped where it can't run here."""
@@ -320,7 +339,7 @@ class CorrectnessItem(KernelItem):
         from pytest_fib.engine import DefinitionError
 
         try:
-            return self.evaluate(workload, draws=draws)
+            return self.evaluate(workload, draws=draws, root=self.path.parent)
         except DefinitionError as error:
             return error
 
@@ -352,7 +371,9 @@ class WorkloadItem(KernelItem):
     def why_no_inputs(self) -> str | None:
         """What can't be read of the workload, or made where it does not say."""
         workload = self.case.workload
-        if reason := missing(workload, self.case.root):
+        if reason := why_unfit(self.definition, workload):
+            return f"workload {workload.uuid} does not fit {self.definition.name}: {reason}"
+        if reason := missing(stored_inputs(self.definition, workload), self.case.root):
             return self._relative(reason)
         return why_not_generated(self.definition, workload)
 

@@ -226,17 +226,21 @@ def read(config: pytest.Config) -> Settings:
     """The settings of a run."""
     option = config.option
     start = config.invocation_params.dir
+    datasets = tuple(_absolute(start, text) for text in option.fib_dataset)
+    # After a blank, pytest takes an existing path for one to find its rootdir by; where it finds no
+    # ini file that way, the rootdir may be the dataset or anything above it.
+    root = start if datasets and config.inipath is None else config.rootpath
     return Settings(
         rootdir=config.rootpath,
         definitions=tuple(option.fib_definition),
         implementations=tuple(option.fib_implementation),
         bench=option.fib_bench,
         start=start,
-        definition_dirs=_directories(config, option.fib_defs, "fib_defs"),
+        definition_dirs=_directories(config, root, option.fib_defs, "fib_defs"),
         definition_dirs_given=bool(option.fib_defs),
-        implementation_dirs=_directories(config, option.fib_impls, "fib_impls"),
+        implementation_dirs=_directories(config, root, option.fib_impls, "fib_impls"),
         implementation_dirs_given=bool(option.fib_impls),
-        datasets=tuple(_absolute(start, text) for text in option.fib_dataset),
+        datasets=datasets,
         keep_failures=option.fib_keep_failures,
         traces=_absolute(start, option.fib_traces or DEFAULT_TRACES),
         traces_given=option.fib_traces is not None,
@@ -282,10 +286,12 @@ def _checked(kind: type[int] | type[float], least: int) -> Callable[[str], float
     return number
 
 
-def _directories(config: pytest.Config, given: Sequence[str], ini: str) -> tuple[Path, ...]:
+def _directories(
+    config: pytest.Config, root: Path, given: Sequence[str], ini: str
+) -> tuple[Path, ...]:
     if given:
         return tuple(_absolute(config.invocation_params.dir, text) for text in given)
-    return tuple(_absolute(config.rootpath, text) for text in config.getini(ini))
+    return tuple(_absolute(root, text) for text in config.getini(ini))
 
 
 def _absolute(start: Path, text: str) -> Path:

@@ -46,6 +46,7 @@ from pytest_fib.report.failure import (
     has_recorded_tensors,
     workload_json,
 )
+from pytest_fib.workloads import why_not_generated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -150,12 +151,15 @@ class KernelCheck:
         with ``::name`` behind it where that holds several. Without ``axes`` or a ``workload`` (a
         record, or what ``--fib-workload`` takes), the definition's examples and some drawn
         workloads are tried, and the smallest that fails is told. ``calling`` is as in
-        ``@implements``. Raises AssertionError, and whatever ``function`` raises.
+        ``@implements``. Raises AssertionError, whatever ``function`` raises, and ValueError for a
+        definition that no workload can be made of.
         """
         __tracebackhide__ = True
         found = definition if isinstance(definition, Definition) else self._found(definition)
         trial = Trial(found, function, session.device(self._config), calling)
         given = self._given(found, axes, workload)
+        if reason := why_not_generated(found, given):
+            raise ValueError(f"{found.name}: {reason}")
         case = (given, trial(given), None) if given else self._searched(trial, examples)
         if case[1].status is not EvaluationStatus.PASSED:
             raise AssertionError(_told(found, function, *case))

@@ -245,29 +245,15 @@ def test_a_dependency_may_be_named_as_a_distribution_or_as_a_module(scale):
     scale.run("--fib-device", "cpu").assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        (
-            "x:      {shape: [n], dtype: float32}",
-            "x:      {shape: [n], dtype: int32}",
-            "input 'x': nothing says what this int32 tensor means; *",
-        ),
-        (
-            "factor: {value: 3.0}",
-            "x: {kind: spiral}",
-            "input 'x': no generator 'spiral' (there are: values, *)",
-        ),
-    ],
-)
-def test_inputs_that_can_not_be_made_are_a_skip_with_the_reason(
-    scale, scale_yaml, old, new, reason
-):
-    assert old in scale_yaml
-    scale.define(scale_yaml.replace(old, new))
+def test_inputs_that_can_not_be_made_are_a_skip_with_the_reason(scale, scale_yaml):
+    scale.define(
+        scale_yaml.replace("x:      {shape: [n], dtype: float32}", "x: {shape: [n], dtype: int32}")
+    )
     result = scale.run("-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
+    result.stdout.fnmatch_lines(
+        ["SKIPPED * input 'x': nothing says what this int32 tensor means; *"]
+    )
 
 
 def test_triton_in_its_interpreter_is_checked_and_not_timed(scale):

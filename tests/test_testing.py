@@ -210,6 +210,13 @@ def test_a_function_that_is_not_repeatable_fails(kernel_check, definition):
     kernel_check(free, shaky, axes={"n": 8})
 
 
+def test_a_definition_that_no_workload_can_be_made_of_is_told(kernel_check, definition):
+    data = definition.model_dump(by_alias=True)
+    never = Definition.model_validate({**data, "constraints": ["n >= 9", "n <= 5"]})
+    with pytest.raises(ValueError, match=r"no value meets 'n >= 9' and 'n <= 5'$"):
+        kernel_check(never, scale)
+
+
 def test_other_ways_of_calling(kernel_check, definition):
     def into(x, factor, y):
         y.copy_(x.float() * factor)

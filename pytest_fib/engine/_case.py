@@ -35,6 +35,7 @@ from pytest_fib.engine._request import DefinitionError
 from pytest_fib.engine._sets import GAP, Sets
 from pytest_fib.engine._timed import Timed
 from pytest_fib.workloads import (
+    BrokenConstraintError,
     RecordedError,
     TensorLayout,
     bits,
@@ -322,6 +323,8 @@ class Case:
             fill_inputs(tensors, self._definition, workload, root, bulk_seed)
         except RecordedError as error:
             raise DefinitionError(f"a recorded workload can't be used: {error}") from error
+        except BrokenConstraintError as error:
+            raise DefinitionError(str(error)) from error
         return tensors
 
     def _make_inputs(self, mine: Places, theirs: Places, workload: Workload) -> None:

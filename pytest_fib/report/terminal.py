@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from itertools import groupby
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from pytest_fib.report import compare
@@ -57,11 +58,17 @@ def _inferred(config: pytest.Config, settings: Settings) -> list[str]:
     lines = []
     for loaded in session.catalogue(config).definitions.values():
         for definition in (entry.definition for entry in loaded):
-            if settings.wants_definition(definition.name):
-                made = plan(definition)
-                said = [*made.notes, *made.unmade.values()] if not made.problem else [made.problem]
-                lines += [f"fib: {definition.name}: {sentence}" for sentence in said]
+            made = plan(definition) if settings.wants_definition(definition.name) else None
+            if made is not None and (made.problem or made.notes or made.unmade):
+                unmade = [f"{name}: {reason}" for name, reason in made.unmade.items()]
+                said = [made.problem] if made.problem else [*made.notes, *unmade]
+                lines += [f"fib: what inputs of {definition.name} mean:"]
+                lines += [line for sentence in said for line in _indented(sentence)]
     return lines
+
+
+def _indented(sentence: str) -> list[str]:
+    return wrap(sentence, 80, initial_indent="  ", subsequent_indent="    ")
 
 
 def write_tables(

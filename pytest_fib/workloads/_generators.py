@@ -6,7 +6,7 @@ import hashlib
 import random
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import SafetensorsInput, ScalarInput
+from pytest_fib.data import FORMS, SafetensorsInput, ScalarInput
 from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._kinds import KINDS, Making
 from pytest_fib.workloads._plan import plan
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class BrokenConstraintError(RuntimeError):
-    """A workload was made that breaks a constraint of its definition."""
+    """A workload was made or recorded that breaks a constraint; the message has its text."""
 
 
 def fill_inputs(
@@ -54,7 +54,7 @@ def fill_inputs(
         else:
             with filled(tensors[name]) as compact:
                 seed = _seed_of(name, definition, workload, bulk_seed)
-                _fill(compact, name, definition, workload, tensors, seed=seed)
+                _fill(compact, name, definition, workload, made=tensors, root=root, seed=seed)
     _refuse_broken(definition, workload, tensors)
 
 
@@ -63,8 +63,9 @@ def _fill(
     name: str,
     definition: Definition,
     workload: Workload,
-    made: Mapping[str, torch.Tensor],
     *,
+    made: Mapping[str, torch.Tensor],
+    root: Path | None,
     seed: int,
 ) -> None:
     import torch
@@ -80,6 +81,7 @@ def _fill(
         regime=workload.regime,
         host=torch.Generator().manual_seed(seed),
         generator=torch.Generator(tensor.device).manual_seed(seed),
+        root=root,
     )
     KINDS[rule["kind"]].fill(tensor, making)
 
@@ -99,8 +101,12 @@ def _refuse_broken(
     scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
     broken = plan(definition).broken(definition.axis_values(workload.axes), {**scalars, **tensors})
     if broken is not None:
-        made = f"a workload of {definition.name} was made that breaks {broken!r}"
-        raise BrokenConstraintError(f"{made}: axes {workload.axes}, seed {workload.seed}")
+        stored = any(isinstance(given, SafetensorsInput) for given in workload.inputs.values())
+        what = "recorded" if stored else "made"
+        where = f"axes {workload.axes}, seed {workload.seed}"
+        raise BrokenConstraintError(
+            f"a workload of {definition.name} was {what} that breaks {broken!r}: {where}"
+        )
 
 
 def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scalar]:
@@ -137,7 +143,7 @@ def _numbers(
     axes = definition.axis_values(workload.axes)
     return {
         name: parse_expression(value, definition)(axes) if isinstance(value, str) else value
-        for name in KINDS[rule["kind"]].numbers
+        for name in FORMS[rule["kind"]].numbers
         if (value := rule.get(name)) is not None
     }
 

@@ -136,7 +136,7 @@ def regimes(definition: Definition) -> dict[str, list[str]]:
     section = definition.workloads
     kinds = {rule.get("kind") for rule in plan(definition).rules.values()}
     chosen: dict[str, list[str]] = {}
-    if kinds & {"values", "probabilities"}:
+    if kinds & {"values", "probabilities", "quantized"}:
         usual = [name for name in VALUES if name not in ON_REQUEST]
         chosen["values"] = list(section.values) if section and section.values else usual
     if kinds & {"indptr", "seq_lens"}:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import assume
+from hypothesis import assume, reject
 from hypothesis import strategies as st
 
 from pytest_fib.workloads._complete import complete
-from pytest_fib.workloads._plan import plan
+from pytest_fib.workloads._plan import InfeasibleError, plan
 from pytest_fib.workloads._regimes import REGIMES, regimes
 
 if TYPE_CHECKING:
@@ -28,7 +28,10 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
     def draw_workload(draw: DrawFn) -> Workload:
         axes: dict[str, int] = {}
         for axis in made.order:
-            axes[axis] = draw(_value(*made.affordable(axis, axes, max_bytes)))
+            try:
+                axes[axis] = draw(_value(*made.affordable(axis, axes, max_bytes)))
+            except InfeasibleError:
+                reject()
         assume(made.broken(axes) is None)  # what could not be solved for an axis
         drawn = {what: draw(st.sampled_from(names)) for what, names in choices.items()}
         regime = {what: name for what, name in drawn.items() if name != REGIMES[what][0]}

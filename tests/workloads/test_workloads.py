@@ -189,10 +189,6 @@ def test_a_recorded_scalar_is_taken_as_it_is(define):
     [
         ({}, None),
         (
-            {"rules": {"x": {"kind": "spiral"}}},
-            "input 'x': no generator 'spiral' (there are: values, *)",
-        ),
-        (
             {"inputs": {"x": {"shape": ["n"], "dtype": "int32"}}},
             "input 'x': nothing says what this int32 tensor means; *",
         ),
