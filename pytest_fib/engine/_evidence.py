@@ -100,7 +100,7 @@ class Evidence:
             compared = self._compared(outputs, self.yardsticks())
         verdict = verdict_of(compared)
         if self.no_oracle is not None:
-            verdict = noted(verdict, no_oracle=self.no_oracle)
+            verdict = noted(verdict, oracle="own precision", no_oracle=self.no_oracle)
         if verdict.passed:
             return self._in_support(verdict, outputs)
         return explained(
