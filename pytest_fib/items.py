@@ -165,6 +165,7 @@ class KernelItem(pytest.Item):
             timeout=self.config.stash[SETTINGS].timeout,
             root=None if root is None else str(root),
             draws=draws,
+            precision=self.config.stash[SETTINGS].precision,
         )
         return evaluate(request, session.judge(self.config))
 

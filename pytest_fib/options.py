@@ -44,6 +44,7 @@ class Settings:
     seed: int
     max_bytes: int | None
     timeout: float
+    precision: str
     isolation: Literal["process", "none"]
     workload: str | None
 
@@ -174,6 +175,12 @@ def declare(parser: pytest.Parser) -> None:
         help="the longest one call may take (default: 60)",
     )
     group.addoption(
+        "--fib-precision",
+        choices=("quick", "default", "strict"),
+        default="default",
+        help="measure until times are known within 2, 0.5 or 0.25 %% (default: 0.5)",
+    )
+    group.addoption(
         "--fib-isolation",
         choices=("process", "none"),
         default="process",
@@ -216,6 +223,7 @@ def read(config: pytest.Config) -> Settings:
         seed=option.fib_seed,
         max_bytes=option.fib_max_bytes,
         timeout=option.fib_timeout,
+        precision=option.fib_precision,
         isolation="none" if option.usepdb else option.fib_isolation,
         workload=option.fib_workload,
     )

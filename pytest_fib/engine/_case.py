@@ -6,22 +6,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
 from pytest_fib.build import program_of, reference_program
-from pytest_fib.data import Evaluation, EvaluationStatus, Performance
+from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import dtype_name
 from pytest_fib.engine._draws import SECONDS, Draws
 from pytest_fib.engine._environment import environment
 from pytest_fib.engine._evidence import POISONS, Evidence
 from pytest_fib.engine._expected import Expected
 from pytest_fib.engine._memory import room_for
-from pytest_fib.engine._messages import Block, Call, Done, Failed, Load, TensorRef, Widened
+from pytest_fib.engine._messages import Call, Done, Failed, Load, Prepare, TensorRef, Widened
 from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
 from pytest_fib.engine._request import DefinitionError
-from pytest_fib.timing import least_bytes, measure
+from pytest_fib.engine._sets import GAP, Sets
+from pytest_fib.engine._timed import Timed
 from pytest_fib.workloads import (
     RecordedError,
     TensorLayout,
@@ -33,7 +34,7 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Correctness, Workload
+    from pytest_fib.data import Correctness, Performance, Workload
     from pytest_fib.engine._expected import Known
     from pytest_fib.engine._lease import Lease
     from pytest_fib.engine._memory import Layout
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
     from pytest_fib.engine._verdict import Verdict
-    from pytest_fib.timing import Timing
 
 #: Up to this size an implementation is called once more, with other values.
 SECOND_CALL_BYTES = 8 << 20
@@ -59,12 +59,11 @@ class Side:
 
 
 @dataclass(frozen=True)
-class _Places:
+class Places:
     """Where one side's arguments lie."""
 
     inputs: dict[str, Argument]
     outputs: dict[str, TensorRef]
-    size: int
     #: Where the outputs of a second call lie, of the candidate's.
     again: dict[str, TensorRef] = field(default_factory=dict)
     #: Where the reference's outputs in float64 lie; of integers and the like, as they are.
@@ -73,7 +72,7 @@ class _Places:
     def tensors(self) -> dict[str, TensorRef]:
         return {n: ref for n, ref in self.inputs.items() if isinstance(ref, TensorRef)}
 
-    def elsewhere(self) -> _Places:
+    def elsewhere(self) -> Places:
         """The same inputs, other outputs."""
         return replace(self, outputs=self.again)
 
@@ -83,8 +82,19 @@ class _Places:
     def oracle(self, how: Widened) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.wide.values()), how)
 
-    def block(self, calls: int) -> Block:
-        return Block(tuple(self.inputs.values()), tuple(self.outputs.values()), calls)
+    def prepare(self, stride: int, groups: tuple[int, ...], size: int, repeat: int) -> Prepare:
+        arguments = tuple(self.inputs.values()), tuple(self.outputs.values())
+        return Prepare(*arguments, stride, groups, size, repeat)
+
+    def moved(self, by: int) -> Places:
+        """Where a set lies that is ``by`` bytes further on; there is one place for the oracle."""
+        return replace(
+            self,
+            inputs={
+                n: v.moved(by) if isinstance(v, TensorRef) else v for n, v in self.inputs.items()
+            },
+            outputs={name: ref.moved(by) for name, ref in self.outputs.items()},
+        )
 
 
 class _Stop(Exception):
@@ -116,10 +126,10 @@ class Case:
         *,
         last_attempt: bool = True,
     ) -> None:
-        self._candidate = candidate
-        self._reference = reference
+        self.candidate = candidate
+        self.reference = reference
         self._lease = lease
-        self._request = request
+        self.request = request
         self._known = known
         self._last_attempt = last_attempt
         self._definition = request.definition
@@ -149,64 +159,63 @@ class Case:
             log=log.strip(),
             correctness=correctness,
             performance=performance,
-            environment=environment(self._candidate.layout.device),
+            environment=environment(self.candidate.layout.device),
         )
 
     def _outcome(self) -> tuple[Verdict, Performance | None]:
         with self._lease.shared():
             self._load_candidate()
-            mine, theirs = self._places(self._candidate), self._places(self._reference, wide=True)
-            verdict = self._checked(mine, theirs)
-            if verdict.passed and self._request.draws and not self._request.timing:
-                verdict = self._drawn(verdict, mine, theirs)
-        if not self._request.timing or not verdict.passed:
+            verdict = self._checked()
+        if not self.request.timing or not verdict.passed:
             return verdict, None
+        self._load_reference()  # its outputs may have been known
         with self._lease.exclusive():
-            return self._timed(mine, theirs)
+            return Timed(self).outcome()
 
-    def _checked(self, mine: _Places, theirs: _Places) -> Verdict:
+    def _checked(self) -> Verdict:
         """The verdict of two calls and, where that is cheap, of a third with other values.
 
         The third finds everything where the first did: whoever goes by pointer, object or shape
         answers it with what was right before.
         """
+        sets = self.sets(self.candidate, twice=True)
+        mine, theirs = sets.first, self.sets(self.reference, wide=True).first
         verdict = self._twice(mine, theirs)
-        if not verdict.passed or not (self._request.timing or mine.size <= SECOND_CALL_BYTES):
-            return verdict
-        other = self._other_values(mine, theirs)
-        if other.passed:
-            return verdict
-        return replace(other, summary=f"{other.summary} ({SECOND_CALL})")
+        if verdict.passed and (self.request.timing or sets.size <= SECOND_CALL_BYTES):
+            other = self._other_values(mine, theirs)
+            if not other.passed:
+                return replace(other, summary=f"{other.summary} ({SECOND_CALL})")
+        if verdict.passed and self.request.draws and not self.request.timing:
+            return self._drawn(verdict, mine, theirs)
+        return verdict
 
-    def _twice(self, mine: _Places, theirs: _Places) -> Verdict:
+    def _twice(self, mine: Places, theirs: Places) -> Verdict:
         """The verdict of two calls on the same inputs, with outputs at other places."""
-        self._make_inputs(mine, theirs, self._request.workload)
+        self._make_inputs(mine, theirs, self.request.workload)
         first = self._call(mine, theirs, POISONS[0])
-        evidence = self._evidence(theirs, self._request)
+        evidence = self._evidence(theirs, self.request)
         again = partial(self._call, mine.elsewhere(), theirs, POISONS[1])
         return evidence.verdict_of_two(first, again)
 
-    def _other_values(self, mine: _Places, theirs: _Places) -> Verdict:
+    def _other_values(self, mine: Places, theirs: Places) -> Verdict:
         """The verdict of another call where the first one's inputs and outputs were."""
-        seed = self._request.workload.seed ^ OTHER_SEED
-        workload = self._request.workload.model_copy(update={"seed": seed})
-        earlier = self._known.get(self._request)
+        seed = self.request.workload.seed ^ OTHER_SEED
+        workload = self.request.workload.model_copy(update={"seed": seed})
+        earlier = self._known.get(self.request)
         self._make_inputs(mine, theirs, workload)
         outputs = self._call(mine, theirs, POISONS[1])
-        evidence = self._evidence(theirs, replace(self._request, workload=workload))
-        evidence = replace(
-            evidence, poisons=POISONS[1:], previous=earlier.outputs if earlier else {}
-        )
-        return evidence.verdict(outputs)
+        evidence = self._evidence(theirs, replace(self.request, workload=workload))
+        previous = earlier.outputs if earlier else {}
+        return replace(evidence, poisons=POISONS[1:], previous=previous).verdict(outputs)
 
-    def _drawn(self, passed: Verdict, mine: _Places, theirs: _Places) -> Verdict:
+    def _drawn(self, passed: Verdict, mine: Places, theirs: Places) -> Verdict:
         """The verdict of many draws of a few rows, where an output is chosen at random."""
-        layout = self._candidate.layout
-        draws = Draws.of(self._definition, self._request.workload, layout.device)
+        layout = self.candidate.layout
+        draws = Draws.of(self._definition, self.request.workload, layout.device)
         if draws is None:
             return passed
-        self._make_inputs(mine, theirs, self._request.workload)
-        rows = _read(self._reference, theirs.tensors())
+        self._make_inputs(mine, theirs, self.request.workload)
+        rows = _read(self.reference, theirs.tensors())
         layout.begin(sum(room_for(tensor) for tensor in draws.tensors.values()))
         batch = {name: layout.place(tensor) for name, tensor in draws.tensors.items()}
         places = replace(
@@ -214,86 +223,100 @@ class Case:
             inputs={name: batch.get(name, value) for name, value in mine.inputs.items()},
             outputs={name: batch[name] for name in mine.outputs},
         )
-        for name, tensor in _read(self._candidate, places.tensors()).items():
+        for name, tensor in _read(self.candidate, places.tensors()).items():
             draws.fill(tensor, rows[name])
-        scalars = scalar_inputs(self._definition, self._request.workload)
+        scalars = scalar_inputs(self._definition, self.request.workload)
         return draws.verdict(passed, self._calls(draws, places), {**rows, **scalars})
 
-    def _calls(self, draws: Draws, places: _Places) -> list[torch.Tensor]:
+    def _calls(self, draws: Draws, places: Places) -> list[torch.Tensor]:
         """The samples of the planned calls, or of an even number of them that the time allows."""
-        until = monotonic() + SECONDS[self._candidate.layout.device]
+        until = monotonic() + SECONDS[self.candidate.layout.device]
         found: list[torch.Tensor] = []
         while len(found) < draws.plan.calls and (len(found) % 2 or monotonic() < until):
             self._poison(places, POISONS[1])
-            self._answered(self._asked(places.call()))
-            outputs = _read(self._candidate, places.outputs)
+            self.answered(self._asked(places.call()))
+            outputs = _read(self.candidate, places.outputs)
             found.append(outputs[draws.name].clone())
         return found
 
-    def _call(self, places: _Places, theirs: _Places, poison: int) -> dict[str, torch.Tensor]:
+    def _call(self, places: Places, theirs: Places, poison: int) -> dict[str, torch.Tensor]:
         """What the candidate writes to outputs that hold a poison before."""
         self._poison(places, poison)
-        self._answered(self._asked(places.call()))
+        self.answered(self._asked(places.call()))
         self._refuse_changed_inputs(places, theirs)
-        return _read(self._candidate, places.outputs)
+        return _read(self.candidate, places.outputs)
 
     def _load_candidate(self) -> None:
-        directory = None if self._request.directory is None else Path(self._request.directory)
-        program = program_of(self._request.solution, self._definition, directory)
-        if not self._candidate.sandbox.holds(program):
+        directory = None if self.request.directory is None else Path(self.request.directory)
+        program = program_of(self.request.solution, self._definition, directory)
+        if not self.candidate.sandbox.holds(program):
             # The outputs of another implementation may be the right answers of this one.
-            self._candidate.layout.wipe()
-            self._answered(self._candidate.sandbox.open(program))
-            self._answered(self._asked(Load(program)))
+            self.candidate.layout.wipe()
+            self.answered(self.candidate.sandbox.open(program))
+            self.answered(self._asked(Load(program)))
 
     def _asked(self, request: Request) -> Reply:
         """The candidate's answer, within what is left of its time."""
         start = monotonic()
         try:
-            return self._candidate.sandbox.ask(request, max(self._left, 0.001))
+            return self.candidate.sandbox.ask(request, max(self._left, 0.001))
         finally:
             self._left -= monotonic() - start
 
-    def _places(self, side: Side, *, wide: bool = False) -> _Places:
-        definition, workload = self._definition, self._request.workload
+    def sets(self, side: Side, count: int = 1, *, wide: bool = False, twice: bool = False) -> Sets:
+        """Memory for ``count`` sets of a side's tensors; what lay there before is forgotten.
+
+        Behind them are outputs once more: ``wide``, in float64, or ``twice``, for another call.
+        """
+        definition, workload = self._definition, self.request.workload
         tensors = layouts(definition, workload)
-        # The reference's side computes in float64 as well, the candidate's a second time.
-        change = _widened if wide else _unchanged
-        more = {name: change(tensors[name]) for name in definition.outputs}
-        size = sum(room_for(tensor) for tensor in tensors.values())
-        side.layout.begin(size + sum(room_for(tensor) for tensor in more.values()))
-        scalars = scalar_inputs(definition, workload)
+        rooms = {name: room_for(tensor) for name, tensor in tensors.items()}
+        more = {n: tensors[n] for n in definition.outputs if wide or twice}
+        more = {name: _widened(tensor) if wide else tensor for name, tensor in more.items()}
+        size = sum(rooms.values())
+        stride = size + (GAP if count > 1 else 0)
+        behind = sum(room_for(tensor) for tensor in more.values())
+        start = side.layout.begin(count * stride + behind)
         places = {name: side.layout.place(tensor) for name, tensor in tensors.items()}
+        side.layout.skip(count * stride - size)
         others = {name: side.layout.place(tensor) for name, tensor in more.items()}
-        return _Places(
+        scalars = scalar_inputs(definition, workload)
+        first = Places(
             inputs={n: places[n] if n in places else scalars[n] for n in definition.inputs},
-            outputs={name: places[name] for name in self._definition.outputs},
-            size=size,
+            outputs={name: places[name] for name in definition.outputs},
             **{"wide" if wide else "again": others},
         )
+        inputs_size = sum(room for name, room in rooms.items() if name not in definition.outputs)
+        return Sets(side.layout, start, first, stride, inputs_size, size, count)
 
-    def _make_inputs(self, mine: _Places, theirs: _Places, workload: Workload) -> None:
-        tensors = _read(self._candidate, mine.tensors())
-        root = None if self._request.root is None else Path(self._request.root)
+    def fill(self, mine: Places, workload: Workload) -> dict[str, torch.Tensor]:
+        """Make a workload's values in the candidate's inputs. Raises DefinitionError."""
+        tensors = _read(self.candidate, mine.tensors())
+        root = None if self.request.root is None else Path(self.request.root)
         try:
             fill_inputs(tensors, self._definition, workload, root)
         except RecordedError as error:
             raise DefinitionError(f"a recorded workload can't be used: {error}") from error
-        for name, pristine in _read(self._reference, theirs.tensors()).items():
+        return tensors
+
+    def _make_inputs(self, mine: Places, theirs: Places, workload: Workload) -> None:
+        tensors = self.fill(mine, workload)
+        for name, pristine in _read(self.reference, theirs.tensors()).items():
             once(bits(pristine)).copy_(once(bits(tensors[name])))
-        self._synchronize()
+        self.synchronize()
 
-    def _poison(self, places: _Places, pattern: int) -> None:
+    def _poison(self, places: Places, pattern: int) -> None:
         for ref in places.outputs.values():
-            self._candidate.layout.bytes(ref).fill_(pattern)
-        self._synchronize()
+            self.candidate.layout.bytes(ref).fill_(pattern)
+        self.synchronize()
 
-    def _synchronize(self) -> None:
+    def synchronize(self) -> None:
         """Sandboxes are other CUDA contexts: what they read must have been written by then."""
-        if self._candidate.layout.device != "cpu":
+        if self.candidate.layout.device != "cpu":
             torch.cuda.synchronize()
 
-    def _answered(self, reply: Reply) -> Done:
+    def answered(self, reply: Reply) -> Done:
+        """The candidate's reply; ends the evaluation where it is a failure."""
         if isinstance(reply, Failed):
             self._doubt(reply)
             raise _Stop(reply)
@@ -304,13 +327,13 @@ class Case:
         if failed.killed and not self._last_attempt:
             raise KilledError(failed.summary)
 
-    def _refuse_changed_inputs(self, mine: _Places, theirs: _Places) -> None:
-        pristine = _read(self._reference, theirs.tensors())
-        for name, tensor in _read(self._candidate, mine.tensors()).items():
+    def _refuse_changed_inputs(self, mine: Places, theirs: Places) -> None:
+        pristine = _read(self.reference, theirs.tensors())
+        for name, tensor in _read(self.candidate, mine.tensors()).items():
             if not bits(tensor).equal(bits(pristine[name])):
-                raise _Stop(Failed("RUNTIME_ERROR", f"wrote to its input {name!r}", self._log))
+                self.refuse(f"wrote to its input {name!r}")
 
-    def _expected(self, theirs: _Places, request: EvaluationRequest) -> Expected:
+    def _expected(self, theirs: Places, request: EvaluationRequest) -> Expected:
         """What is right: the reference in float64 or, where that can't be, as it is."""
         expected = self._known.get(request)
         if expected is None:
@@ -318,89 +341,68 @@ class Case:
             self._known.put(request, expected)
         return expected
 
-    def _computed(self, theirs: _Places) -> Expected:
+    def _computed(self, theirs: Places) -> Expected:
         self._load_reference()
-        reply = self._reference.sandbox.ask(theirs.oracle(Widened()), self._request.timeout)
+        reply = self.reference.sandbox.ask(theirs.oracle(Widened()), self.request.timeout)
         if isinstance(reply, Failed) and reply.no_oracle:
-            self._referred(self._reference.sandbox.ask(theirs.call(), self._request.timeout))
-            return Expected(_read(self._reference, theirs.outputs), reply.summary)
-        self._referred(reply)
-        return Expected(_read(self._reference, theirs.wide))
+            self.referred(self.reference.sandbox.ask(theirs.call(), self.request.timeout))
+            return Expected(_read(self.reference, theirs.outputs), reply.summary)
+        self.referred(reply)
+        return Expected(_read(self.reference, theirs.wide))
 
-    def _yardsticks(self, theirs: _Places) -> list[dict[str, torch.Tensor]]:
+    def _yardsticks(self, theirs: Places) -> list[dict[str, torch.Tensor]]:
         """The reference's outputs as honest rounding may change them."""
         self._load_reference()
-        sandbox, timeout = self._reference.sandbox, self._request.timeout
-        self._referred(sandbox.ask(theirs.call(), timeout))
-        found = [_read(self._reference, theirs.outputs)]
+        sandbox, timeout = self.reference.sandbox, self.request.timeout
+        self.referred(sandbox.ask(theirs.call(), timeout))
+        found = [_read(self.reference, theirs.outputs)]
         # They are written where the oracle's outputs are, which are put back.
-        wide = _read(self._reference, theirs.wide)
+        wide = _read(self.reference, theirs.wide)
         kept = _copies(wide)
         for how in YARDSTICKS:
-            self._referred(sandbox.ask(theirs.oracle(Widened(**how)), timeout))
+            self.referred(sandbox.ask(theirs.oracle(Widened(**how)), timeout))
             found.append(_copies(wide))
         for name, tensor in kept.items():
             wide[name].copy_(tensor)
         return found
 
     def _load_reference(self) -> None:
-        sandbox, timeout = self._reference.sandbox, self._request.timeout
+        sandbox, timeout = self.reference.sandbox, self.request.timeout
         program = reference_program(self._definition)
         if not sandbox.holds(program):
-            self._referred(sandbox.open(program))
-            self._referred(sandbox.ask(Load(program), timeout))
+            self.referred(sandbox.open(program))
+            self.referred(sandbox.ask(Load(program), timeout))
 
-    def _referred(self, reply: Reply) -> None:
+    def referred(self, reply: Reply, when: str = "") -> Done:
+        """The reference's reply. Raises DefinitionError where it is a failure."""
         if isinstance(reply, Failed):
             self._doubt(reply)
-            where = f"the reference of {self._definition.name} failed at axes {self._axes}"
+            where = f"the reference of {self._definition.name} failed{when} at axes {self._axes}"
             raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
+        return reply
 
-    def _evidence(self, theirs: _Places, request: EvaluationRequest) -> Evidence:
-        expected = self._expected(theirs, request)
-        inputs = _read(self._reference, theirs.tensors())
+    def refuse(self, summary: str) -> NoReturn:
+        """End the evaluation: the candidate did what none may."""
+        raise _Stop(Failed("RUNTIME_ERROR", summary, self._log))
+
+    def verdict_of(self, mine: Places, theirs: Places, workload: Workload) -> Verdict:
+        """The verdict on outputs that are there, of a call on that workload."""
+        # Of values that nobody will be asked for again, so nothing is kept.
+        evidence = self._given(theirs, workload, self._computed(theirs))
+        return evidence.verdict(_read(self.candidate, mine.outputs))
+
+    def _evidence(self, theirs: Places, request: EvaluationRequest) -> Evidence:
+        return self._given(theirs, request.workload, self._expected(theirs, request))
+
+    def _given(self, theirs: Places, workload: Workload, expected: Expected) -> Evidence:
+        inputs = _read(self.reference, theirs.tensors())
         return Evidence(
             self._definition,
-            request.workload,
-            {**inputs, **scalar_inputs(self._definition, request.workload)},
+            workload,
+            {**inputs, **scalar_inputs(self._definition, workload)},
             expected.outputs,
             None if expected.no_oracle else partial(self._yardsticks, theirs),
             no_oracle=expected.no_oracle,
-        )
-
-    def _timed(self, mine: _Places, theirs: _Places) -> tuple[Verdict, Performance | None]:
-        """Time both sides; the outputs of the timed calls must be right too."""
-        device = self._candidate.layout.device
-        self._make_inputs(mine, theirs, self._request.workload)
-        self._poison(mine, POISONS[0])
-        self._load_reference()
-        latency = measure(partial(self._block, self._candidate, mine), device)
-        reference = measure(partial(self._block, self._reference, theirs), device)
-        evidence = self._evidence(theirs, self._request)
-        verdict = evidence.verdict(_read(self._candidate, mine.outputs))
-        if not verdict.passed:
-            return replace(verdict, summary=f"{verdict.summary} (while it was timed)"), None
-        return verdict, self._performance(latency, reference)
-
-    def _block(self, side: Side, places: _Places, calls: int) -> tuple[float, ...]:
-        reply = side.sandbox.ask(places.block(calls), self._request.timeout)
-        if isinstance(reply, Failed) and side is self._reference:
-            self._doubt(reply)
-            raise DefinitionError(f"the reference failed while it was timed: {reply.summary}")
-        return self._answered(reply).samples_ns
-
-    def _performance(self, latency: Timing, reference: Timing) -> Performance:
-        moved = least_bytes(self._definition, self._request.workload.axes)
-        return Performance.model_validate(
-            {
-                "latency_ms": latency.median_ms,
-                "reference_latency_ms": reference.median_ms,
-                "speedup_factor": reference.median_ms / latency.median_ms,
-                "method": latency.method,
-                "samples": len(latency.samples_ns),
-                "least_bytes": moved,
-                "gigabytes_per_second": moved / latency.median_ms / 1e6,
-            }
         )
 
 
@@ -410,10 +412,6 @@ def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
 
 def _copies(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
-
-
-def _unchanged(tensor: TensorLayout) -> TensorLayout:
-    return tensor
 
 
 def _widened(tensor: TensorLayout) -> TensorLayout:

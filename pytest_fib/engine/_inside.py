@@ -60,7 +60,7 @@ def _limit(what: int, most: int) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Give freed tensors' pages to the next: clearing fresh ones took most of a call's time."""
+    """Give freed pages to the next tensors: clearing fresh ones took most of a call's time."""
     if hasattr(_LIBC, "mallopt"):
         _LIBC.mallopt(_M_TRIM_THRESHOLD, KEPT_MEMORY)
         _LIBC.mallopt(_M_MMAP_MAX, 0)
@@ -89,6 +89,7 @@ class _Inside:
             self._channel.send(serial, replies().dump_json(reply))
 
     def _map(self, request: Map, descriptors: list[int]) -> Done:
+        self._runner.release()
         self._arena = self._arena.new_empty(0)
         self._close_arena()
         if self._device == "cpu":

@@ -70,9 +70,9 @@ def _memory_file(size: int) -> int:
 def view(base: torch.Tensor, ref: TensorRef) -> torch.Tensor:
     """A uint8 buffer, seen as the tensor that ``ref`` describes."""
     dtype = getattr(torch, ref.dtype)
-    end = ref.offset + extent(ref.shape, ref.stride) * dtype.itemsize
-    flat = base[ref.offset : end].view(dtype)
-    return flat.as_strided(ref.shape, ref.stride)
+    if extent(ref.shape, ref.stride) * dtype.itemsize > len(base) - ref.offset:
+        raise ValueError(f"{ref} does not fit into {len(base)} bytes")
+    return base.view(dtype).as_strided(ref.shape, ref.stride, ref.offset // dtype.itemsize)
 
 
 def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
@@ -96,14 +96,19 @@ class Layout:
         self._next = 0
         self._used = 0
 
-    def begin(self, size: int) -> None:
-        """Forget every place given before, and make room for ``size`` bytes."""
+    def begin(self, size: int) -> int:
+        """Forget every place given before, and make room for ``size`` bytes; where that starts."""
         if size + self.slack > self.arena.size:
             self.arena = Arena(_roomy(size + self.slack), self.device)
             self._used = 0
         self._used = max(self._used, size + self.slack)
         start = int.from_bytes(os.urandom(4)) % (self.slack // ALIGNMENT)
         self._next = start * ALIGNMENT
+        return self._next
+
+    def skip(self, size: int) -> None:
+        """Leave ``size`` bytes before the next place."""
+        self._next += size
 
     def wipe(self) -> None:
         """Clear what was left in memory, such as the outputs of another implementation."""

@@ -5,7 +5,7 @@ JSON rather than pickle, since reading a pickle runs code of the sender's choice
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -22,6 +22,10 @@ class TensorRef:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: str
+
+    def moved(self, by: int) -> TensorRef:
+        """The place of a tensor that lies the same, ``by`` bytes further on."""
+        return replace(self, offset=self.offset + by)
 
 
 #: The statuses that a sandbox can end a request with; whether outputs are right is not its to say.
@@ -70,24 +74,56 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Block:
-    """Call the loaded program ``calls`` times in a row and time that."""
+class Prepare:
+    """Get groups of calls of the loaded program ready to be timed.
+
+    Call ``i`` works on ``inputs`` and ``outputs`` moved by ``i * stride`` bytes. Each group is
+    ``size`` calls in a row, from the one in ``groups`` on; in a block, each runs ``repeat`` times.
+    With ``check``, a captured graph must contain what plain calls run.
+    """
 
     inputs: tuple[Argument, ...]
     outputs: tuple[TensorRef, ...]
-    calls: int
-    kind: Literal["block"] = "block"
+    stride: int
+    groups: tuple[int, ...]
+    size: int
+    repeat: int = 1
+    check: bool = False
+    kind: Literal["prepare"] = "prepare"
 
 
-Request: TypeAlias = Map | Load | Call | Block
+@dataclass(frozen=True)
+class Blocks:
+    """Time a block of each group, ``rounds`` times; ``hot``, of one call again and again."""
+
+    rounds: int = 1
+    hot: bool = False
+    kind: Literal["blocks"] = "blocks"
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Leave what the calls of these groups returned last in their outputs."""
+
+    groups: tuple[int, ...]
+    kind: Literal["collect"] = "collect"
+
+
+Request: TypeAlias = Map | Load | Call | Prepare | Blocks | Collect
 
 
 @dataclass(frozen=True)
 class Done:
-    """It ran. ``samples_ns`` are durations of one call each, of a Block."""
+    """It ran.
+
+    ``samples_ns`` are durations of one call in each block, round after round; ``method``, how
+    prepared calls are timed; ``flush_ns``, what making the cache cold before a block takes.
+    """
 
     log: str = ""
     samples_ns: tuple[float, ...] = ()
+    method: str = ""
+    flush_ns: float = 0.0
     kind: Literal["done"] = "done"
 
 

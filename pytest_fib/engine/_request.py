@@ -20,7 +20,8 @@ class EvaluationRequest:
     ``directory`` is where the solution's sources lie on disk, if they do; ``root``, what paths of
     recorded tensors in the workload are relative to. With ``timing`` the calls are also timed, once
     the outputs were found right. With ``draws``, outputs that are chosen at random are also drawn
-    many times, which takes seconds; not where calls are timed. ``timeout`` is in seconds.
+    many times, which takes seconds; not where calls are timed. ``timeout`` is in seconds;
+    ``precision``, one of ``timing.PRECISIONS``.
     """
 
     definition: Definition
@@ -31,3 +32,4 @@ class EvaluationRequest:
     timeout: float = 60.0
     root: str | None = None
     draws: bool = False
+    precision: str = "default"

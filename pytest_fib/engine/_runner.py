@@ -10,14 +10,24 @@ import torch
 
 from pytest_fib.build import BuildError, Program, load
 from pytest_fib.engine._calling import Invoke, WrongOutput, bind, store
-from pytest_fib.engine._messages import Block, Call, Done, Failed, Load, TensorRef
+from pytest_fib.engine._messages import (
+    Blocks,
+    Call,
+    Collect,
+    Done,
+    Failed,
+    Load,
+    Prepare,
+    TensorRef,
+)
 from pytest_fib.engine._oracle import OracleUnavailable, run_widened
-from pytest_fib.timing import time_calls
+from pytest_fib.timing import EmptyCaptureError, flush_ns, series
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-from pytest_fib.engine._messages import FailedStatus, Reply
+    from pytest_fib.engine._messages import Argument, FailedStatus, Reply, Request
+    from pytest_fib.timing import Series
 
 # Bound before any program is loaded, which might replace it.
 _synchronize = torch.cuda.synchronize
@@ -36,14 +46,18 @@ class Runner:
         self._tensor = tensor
         self.program: Program | None = None
         self._function: Callable[..., Any] | None = None
+        self._series: Series | None = None
+        self._prepared: Prepare | None = None
 
-    def answer(self, request: Load | Call | Block) -> Reply:
+    def answer(self, request: Request) -> Reply:
         """Do what is asked. Whatever the program raises becomes a Failed."""
         status: FailedStatus = "COMPILE_ERROR" if isinstance(request, Load) else "RUNTIME_ERROR"
         try:
-            return self._load(request.program) if isinstance(request, Load) else self._run(request)
+            return self._answer(request)
         except WrongOutput as error:
             return Failed(error.status, str(error))
+        except EmptyCaptureError as error:
+            return Failed(status, str(error))
         except OracleUnavailable as error:
             return Failed(status, _encodable(str(error)), no_oracle=True)
         except BuildError as error:
@@ -64,31 +78,82 @@ class Runner:
             return True
         return False
 
+    def _answer(self, request: Request) -> Reply:
+        if isinstance(request, Load):
+            return self._load(request.program)
+        if isinstance(request, Call):
+            return self._call(request)
+        if isinstance(request, Prepare):
+            return self._prepare(request)
+        if isinstance(request, Blocks):
+            assert self._series is not None, "calls are prepared before they are timed"
+            run = self._series.hot if request.hot else self._series.run
+            return Done(samples_ns=tuple(t for _ in range(request.rounds) for t in run()))
+        assert isinstance(request, Collect), "a mapping is not the program's to answer"
+        return self._collect(request)
+
     def _load(self, program: Program) -> Reply:
         if program != self.program:
             self.program = self._function = None
+            self.release()
             self._function = load(program)
             self.program = program
         return Done()
 
-    def _run(self, request: Call | Block) -> Reply:
+    def release(self) -> None:
+        """Drop calls that were prepared: graphs keep memory."""
+        self._series = self._prepared = None
+
+    def _call(self, request: Call) -> Reply:
         assert self.program is not None, "a program is loaded before it is called"
         outputs = [self._tensor(ref) for ref in request.outputs]
-        invoke = self._bound(request, outputs)
-        if isinstance(request, Block):
-            result, samples = time_calls(invoke, request.calls, self._device)
-        else:
-            result, samples = invoke(), ()
+        result = self._bound(request, outputs)()
         store(result, self.program.calling, self.program.outputs, outputs)
         if self._device != "cpu":
             _synchronize()  # all streams of the device, not only the current one
-        return Done(samples_ns=samples)
+        return Done()
 
-    def _bound(self, request: Call | Block, outputs: list[torch.Tensor]) -> Invoke:
+    def _prepare(self, request: Prepare) -> Reply:
+        self.release()
+        groups = [
+            [self._prepared_call(request, start + i) for i in range(request.size)]
+            for start in request.groups
+        ]
+        self._series = series(groups, request.repeat, self._device, check=request.check)
+        self._prepared = request
+        flush = 0.0 if self._device == "cpu" else flush_ns()
+        return Done(method=self._series.method, flush_ns=flush)
+
+    def _prepared_call(self, request: Prepare, number: int) -> Invoke:
+        assert self.program is not None, "a program is loaded before it is called"
+        assert self._function is not None
+        by = number * request.stride
+        inputs = [self._value(value, by) for value in request.inputs]
+        outputs = [self._tensor(ref.moved(by)) for ref in request.outputs]
+        return bind(self._function, self.program.calling, inputs, outputs)
+
+    def _collect(self, asked: Collect) -> Reply:
+        assert self._series is not None, "calls are timed before their outputs are collected"
+        assert self._prepared is not None
+        assert self.program is not None
+        request = self._prepared
+        for group in asked.groups:
+            for i, result in enumerate(self._series.results[group]):
+                by = (request.groups[group] + i) * request.stride
+                outputs = [self._tensor(ref.moved(by)) for ref in request.outputs]
+                store(result, self.program.calling, self.program.outputs, outputs)
+        if self._device != "cpu":
+            _synchronize()
+        return Done()
+
+    def _value(self, value: Argument, by: int = 0) -> Any:
+        return self._tensor(value.moved(by)) if isinstance(value, TensorRef) else value
+
+    def _bound(self, request: Call, outputs: list[torch.Tensor]) -> Invoke:
         assert self.program is not None
         assert self._function is not None
-        values = [self._tensor(v) if isinstance(v, TensorRef) else v for v in request.inputs]
-        if isinstance(request, Call) and request.widened is not None:
+        values = [self._value(value) for value in request.inputs]
+        if request.widened is not None:
             how = request.widened
             return partial(
                 run_widened,

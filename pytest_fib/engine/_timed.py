@@ -1,0 +1,286 @@
+"""Timing one implementation beside the reference, and refusing times that can't be true.
+
+Both sides get sets of tensors of their own, many, and time blocks of calls in turn. A last round
+on values and outputs that no call has seen decides whether the timed calls did the work: it must
+be right, and as fast as the rounds before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from random import SystemRandom
+from statistics import median
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from pytest_fib.data import Performance
+from pytest_fib.engine._messages import Blocks, Collect, Done, Prepare
+from pytest_fib.engine._sets import DISTINCT, most_sets
+from pytest_fib.timing import (
+    GROUPS,
+    Clocks,
+    Shape,
+    calls_per_block,
+    flush_ns,
+    l2_bytes,
+    least_bytes,
+    measure,
+    placements,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_fib.data import Workload
+    from pytest_fib.engine._case import Case, Side
+    from pytest_fib.engine._messages import Reply
+    from pytest_fib.engine._sets import Sets
+    from pytest_fib.engine._verdict import Verdict
+    from pytest_fib.timing import Estimate, Measured, Samples
+
+#: How much longer calls may take on values they have not seen, and in nanoseconds.
+UNSEEN, UNSEEN_NS = 1.3, 2_000.0
+#: How much longer than they claim rounds may take by the judge's clock, as a share of the claim
+#: and in nanoseconds.
+UNCLAIMED, UNCLAIMED_NS = 0.3, 300_000.0
+#: Groups of timed calls whose outputs are checked.
+CHECKED = 2
+#: Launches of hot blocks.
+HOT_ROUNDS = 3
+#: What disagrees once may be the machine's doing.
+ATTEMPTS = 3
+#: Calls that tell roughly how long one takes.
+ROUGH = 2
+
+
+class Timed:
+    """Times one case whose outputs were found right; used once, with the device to itself."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._device = case.candidate.layout.device
+        self._random = SystemRandom()
+        timeout = case.request.timeout
+        self._candidate = _Arm(case.candidate, case.answered, case.refuse, timeout)
+        self._reference = _Arm(case.reference, self._referred, case.refuse, timeout)
+
+    def _referred(self, reply: Reply) -> Done:
+        return self._case.referred(reply, " while it was timed")
+
+    def outcome(self) -> tuple[Verdict, Performance | None]:
+        """The verdict on the timed calls, and their times where it is good."""
+        candidate, reference = self._candidate, self._reference
+        clocks = Clocks(self._device)
+        self._prepare()
+        measured = measure(
+            (candidate, reference),
+            (candidate.shape, reference.shape),
+            device=self._device,
+            precision=self._case.request.precision,
+            steady=clocks.steady,
+        )
+        self._refuse_false_claims(measured)
+        facts = {"hot_latency_ms": self._hot(), **clocks.facts()}
+        verdict = self._unseen(measured)
+        if not verdict.passed:
+            return replace(verdict, summary=f"{verdict.summary} (while it was timed)"), None
+        return verdict, self._performance(measured, facts)
+
+    def _prepare(self) -> None:
+        """Find out how many calls make a block, then get those ready."""
+        arms = (self._candidate, self._reference)
+        self._allocate(ROUGH)
+        for arm in arms:
+            arm.prepare([0], ROUGH)
+        rough = [arm.rough() for arm in arms]
+        most, many = most_sets(arms[0].sets.size, self._device), self._device != "cpu"
+        calls = calls_per_block(rough, self._device, max(most // GROUPS, 1) if many else None)
+        # On the CPU a block is one call again and again, so caches are warm and sets are few.
+        sizes, repeats = (calls, [1, 1]) if many else ([1, 1], calls)
+        blocks = [duration * number for duration, number in zip(rough, calls, strict=True)]
+        groups = placements(blocks, self._device, most // max(sizes))
+        # Single calls lie at odd distances, so that there are some on each of the distinct values.
+        spacing = max(sizes) | (min(sizes) == 1)
+        self._allocate(groups * spacing)
+        for arm, size, repeat in zip(arms, sizes, repeats, strict=True):
+            starts, check = [spacing * n for n in range(groups)], arm is self._candidate
+            arm.prepare(starts, size, repeat, check=check)
+        self._fill()  # what the calls have seen until here is of no use to them any more
+
+    def _allocate(self, count: int) -> None:
+        case, count = self._case, max(count, DISTINCT)
+        self._candidate.sets = case.sets(case.candidate, count)
+        self._reference.sets = case.sets(case.reference, count, wide=True)
+        self._fill()
+
+    def _fill(self) -> list[Workload]:
+        """Values that no call has seen, and outputs that are none."""
+        mine, theirs = self._candidate.sets, self._reference.sets
+        workload = self._case.request.workload
+        seeds = [self._random.getrandbits(32) for _ in range(DISTINCT)]
+        workloads = [workload.model_copy(update={"seed": seed}) for seed in seeds]
+        for number, each in enumerate(workloads):
+            self._case.fill(mine.at(number), each)
+        mine.repeat(DISTINCT)
+        theirs.inputs().copy_(mine.inputs())
+        mine.outputs().fill_(-1)
+        self._case.synchronize()
+        return workloads
+
+    def _refuse_false_claims(self, measured: Measured) -> None:
+        """Compare what rounds of calls claim to have taken with the judge's clock.
+
+        What a request takes besides is the same for many rounds and for few, so the rest of its
+        time must not grow with the rounds. What flushing takes is measured here, in the judge.
+        """
+        flushing = len(self._candidate.groups) * (0.0 if self._device == "cpu" else flush_ns())
+        rest: dict[int, list[float]] = {}
+        for turn in measured.turns:
+            unclaimed = turn.wall_ns - turn.claimed_ns - turn.rounds * flushing
+            rest.setdefault(turn.rounds, []).append(unclaimed)
+        few, many = sorted(rest)
+        hidden = (median(rest[many]) - median(rest[few])) / (many - few)
+        claimed = median(turn.claimed_ns / turn.rounds for turn in measured.turns) + flushing
+        if hidden > UNCLAIMED * claimed + UNCLAIMED_NS:
+            sides = f"{claimed / 1e6:.3g} ms by their own account, {hidden / 1e6:.3g} ms longer"
+            self._case.refuse(f"its times are false: rounds of calls take {sides} by the clock")
+
+    def _hot(self) -> float | None:
+        """Milliseconds of a call whose tensors are in the L2 cache; None where they don't fit."""
+        arm = self._candidate
+        if self._device == "cpu" or arm.sets.size > l2_bytes() // 2:
+            return None
+        return median(arm.ask(Blocks(HOT_ROUNDS, hot=True)).samples_ns) / 1e6
+
+    def _unseen(self, measured: Measured) -> Verdict:
+        """The verdict on calls with values and outputs that are new to them.
+
+        Refuses an implementation that is slower on those than on the same ones a second time.
+        """
+        arm = self._candidate
+        for _ in range(ATTEMPTS):
+            workloads = self._fill()
+            found = median(arm.run(1))
+            verdict = self._collected(workloads)
+            usual = median(arm.run(1))
+            if not verdict.passed or found <= UNSEEN * usual + UNSEEN_NS:
+                break
+        else:
+            sides = f"{found / 1e3:.3g} µs a call, {usual / 1e3:.3g} µs when they come again"
+            self._case.refuse(f"slower on new values: {sides}")
+        return verdict
+
+    def _collected(self, workloads: Sequence[Workload]) -> Verdict:
+        """The verdict on what some of the groups left, drawn when the calls are over."""
+        arm = self._candidate
+        groups = self._random.sample(range(len(arm.groups)), min(CHECKED, len(arm.groups)))
+        arm.ask(Collect(tuple(groups)))
+        return self._verdict(workloads, groups)
+
+    def _verdict(self, workloads: Sequence[Workload], groups: Sequence[int]) -> Verdict:
+        """That of one call for each workload; all others must have the same outputs."""
+        mine, theirs, arm = self._candidate.sets, self._reference.sets, self._candidate
+        called = [arm.groups[group] + i for group in groups for i in range(arm.size)]
+        first = {number % DISTINCT: number for number in reversed(called)}
+        for which, number in first.items():
+            places = mine.at(number), theirs.at(number)
+            verdict = self._case.verdict_of(*places, workloads[which])
+            if not verdict.passed:
+                return verdict
+        if not self._case.request.definition.nondeterministic:
+            self._refuse_differing(called, [first[number % DISTINCT] for number in called])
+        return verdict
+
+    def _refuse_differing(self, called: list[int], checked: list[int]) -> None:
+        """Each call must have left the outputs that the checked one on the same values left."""
+        outputs = self._candidate.sets.outputs()
+        if wrong := int((outputs[called] != outputs[checked]).any(1).sum()):
+            total = f"{wrong} of {len(called)} timed calls"
+            self._case.refuse(f"{total} left other outputs than others on the same values")
+
+    def _performance(self, measured: Measured, facts: dict[str, Any]) -> Performance:
+        arm, reference = self._candidate, self._reference
+        request = self._case.request
+        moved = least_bytes(request.definition, request.workload.axes)
+        seconds = measured.latency.value / 1e9
+        return Performance.model_validate(
+            {
+                "latency_ms": measured.latency.value / 1e6,
+                "reference_latency_ms": measured.reference_latency.value / 1e6,
+                "speedup_factor": measured.speedup.value,
+                **_interval("ci_ms", measured.latency, 1e6),
+                **_interval("reference_ci_ms", measured.reference_latency, 1e6),
+                **_interval("speedup_ci", measured.speedup),
+                "comparison": measured.compared,
+                "noise_floor": measured.floor,
+                "noisy": measured.noisy,
+                "method": arm.method,
+                "reference_method": reference.method,
+                **_spread(measured.candidate),
+                "samples": measured.candidate.size,
+                "placements": len(arm.groups),
+                "calls_per_block": arm.shape.calls,
+                "device_time_ms": measured.spent_ns / 1e6,
+                "least_bytes": moved,
+                "gigabytes_per_second": moved / seconds / 1e9,
+                **facts,
+            }
+        )
+
+
+class _Arm:
+    """One side's prepared calls, asked through its sandbox."""
+
+    sets: Sets
+
+    def __init__(
+        self,
+        side: Side,
+        answered: Callable[[Reply], Done],
+        refuse: Callable[[str], NoReturn],
+        timeout: float,
+    ) -> None:
+        self._side = side
+        self._answered = answered
+        self._refuse = refuse
+        self._timeout = timeout
+        self.method = ""
+        self.groups: tuple[int, ...] = ()
+        self.size = 0
+        self.shape = Shape(0)
+
+    def prepare(
+        self, groups: Sequence[int], size: int, repeat: int = 1, *, check: bool = False
+    ) -> None:
+        """Get groups of ``size`` calls ready, from these sets on."""
+        self.groups, self.size = tuple(groups), size
+        request = self.sets.first.prepare(self.sets.stride, self.groups, size, repeat)
+        done = self.ask(replace(request, check=check))
+        cold = "" if self._side.layout.device == "cpu" else ", cold L2"
+        self.method = done.method + cold
+        self.shape = Shape(size * repeat, done.flush_ns)
+
+    def rough(self) -> float:
+        """About how long a call takes, in nanoseconds."""
+        return min(self.run(2))
+
+    def run(self, rounds: int) -> tuple[float, ...]:
+        """Time a block of each group: nanoseconds of one call in each."""
+        samples, blocks = self.ask(Blocks(rounds)).samples_ns, rounds * len(self.groups)
+        if len(samples) != blocks or not all(0 < sample < inf for sample in samples):
+            self._refuse(f"its times are false: {blocks} blocks took {list(samples)} ns a call")
+        return samples
+
+    def ask(self, request: Prepare | Blocks | Collect) -> Done:
+        """The sandbox's answer; ends the evaluation where there is none."""
+        return self._answered(self._side.sandbox.ask(request, self._timeout))
+
+
+def _interval(name: str, estimate: Estimate, unit: float = 1.0) -> dict[str, list[float]]:
+    return {name: [estimate.low / unit, estimate.high / unit]}
+
+
+def _spread(samples: Samples) -> dict[str, float]:
+    return {f"p{q}_ms": float(np.percentile(samples, q)) / 1e6 for q in (10, 90)}

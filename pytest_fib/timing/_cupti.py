@@ -1,0 +1,106 @@
+"""What the device did and when, by CUPTI's activity records; an optional dependency."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_synchronize = torch.cuda.synchronize
+_BUFFER = 8 << 20
+#: Flush what is not complete as well.
+_FORCED = 1
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Something that the device did: a kernel, a copy or a memset; times in nanoseconds."""
+
+    name: str
+    start: int
+    end: int
+
+
+@cache
+def available() -> bool:
+    """Whether cupti-python is installed, and its library is there."""
+    if importlib.util.find_spec("cupti") is None:
+        return False
+    try:
+        _recorder()
+    except (ImportError, RuntimeError):
+        return False
+    return True
+
+
+@contextmanager
+def recording() -> Iterator[list[Activity]]:
+    """What the device does within; the list is complete afterwards."""
+    recorder = _recorder()
+    _synchronize()
+    recorder.enable()
+    try:
+        yield recorder.records
+        _synchronize()
+    finally:
+        recorder.disable()
+
+
+class _Recorder:
+    def __init__(self) -> None:
+        from cupti import cupti
+
+        self._cupti = cupti
+        kinds = cupti.ActivityKind
+        self._kinds = (kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMSET)
+        self.records: list[Activity] = []
+        cupti.activity_register_callbacks(_requested, self._completed)
+
+    def _completed(self, activities: Sequence[Any]) -> None:
+        for activity in activities:
+            name = getattr(activity, "name", None) or type(activity).__name__
+            self.records.append(Activity(name, activity.start, activity.end))
+
+    def enable(self) -> None:
+        self._cupti.activity_flush_all(_FORCED)
+        self.records = []
+        for kind in self._kinds:
+            self._cupti.activity_enable(kind)
+
+    def disable(self) -> None:
+        self._cupti.activity_flush_all(_FORCED)
+        for kind in self._kinds:
+            self._cupti.activity_disable(kind)
+
+
+def _requested() -> tuple[int, int]:
+    return _BUFFER, 0
+
+
+@cache
+def _recorder() -> _Recorder:
+    return _Recorder()
+
+
+def busy_ns(records: Sequence[Activity]) -> float:
+    """The time in which at least one activity ran, in nanoseconds."""
+    busy, until = 0, 0
+    for record in sorted(records, key=lambda r: r.start):
+        start = max(record.start, until)
+        busy += max(record.end - start, 0)
+        until = max(until, record.end)
+    return float(busy)
+
+
+def missing(plain: Sequence[Activity], captured: Sequence[Activity]) -> str:
+    """The activity that the captured run has fewer of; empty if there is none."""
+    lacking = Counter(r.name for r in plain) - Counter(r.name for r in captured)
+    return ", ".join(f"{count} of {name[:60]}" for name, count in lacking.most_common(2))

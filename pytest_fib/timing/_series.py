@@ -1,0 +1,301 @@
+"""Calls in a row, timed where they run: in a sandbox. Clocks are bound before a program is loaded.
+
+A *group* is some calls on tensors of their own; a *block* is one timed run of a group. On CUDA a
+block is captured in a graph where it can be, so that no launch of the host's is part of the time.
+Before each block three times the L2 cache is read: the block's inputs are in no cache then,
+whatever ran before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from pytest_fib.timing import _cupti
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Calls = Sequence[Callable[[], Any]]
+
+# The base class, as attributes of a Python class could be replaced. Not in builds without CUDA.
+_Event: Callable[..., Any] = getattr(torch._C, "_CudaEventBase", torch.cuda.Event)
+_synchronize = torch.cuda.synchronize
+_amax = torch.amax
+
+#: What is read before a cold block, in sizes of the L2 cache.
+FLUSH = 3
+#: Calls of a hot block before the clock starts, and the fewest after.
+FEWEST_HOT = 8
+_PERSISTING_L2_LIMIT = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+
+
+class EmptyCaptureError(Exception):
+    """A captured graph lacks the work of the calls that it was made of."""
+
+
+class Series(Protocol):
+    """Groups of calls that can be timed. ``results`` holds what each call returned last."""
+
+    method: str
+    results: list[list[Any]]
+
+    def run(self) -> tuple[float, ...]:
+        """Time a block of each group, in order: nanoseconds of one call in each."""
+
+    def hot(self) -> tuple[float, ...]:
+        """The same of one call again and again, with its tensors in the cache."""
+
+
+def series(groups: Sequence[Calls], repeat: int, device: str, *, check: bool = False) -> Series:
+    """Make groups ready; each group's calls are run ``repeat`` times in a block.
+
+    On CUDA the backend is the first that works: a CUDA graph; CUPTI's records of what the device
+    did; events. With ``check``, and CUPTI, a graph must contain what plain calls run. Raises
+    EmptyCaptureError, and whatever the calls raise.
+    """
+    if device == "cpu":
+        return OnCpu(groups, repeat)
+    for call in groups[0][:2]:
+        call()
+    _synchronize()
+    if _capturable(groups[0][0]):
+        graph = Graph(groups)
+        if check and _cupti.available():
+            graph.refuse_missing_work()
+        return graph
+    return Recorded(groups) if _cupti.available() else Eager(groups)
+
+
+class OnCpu:
+    """Calls timed by the clock; each group's tensors stay in the caches as they can."""
+
+    def __init__(self, groups: Sequence[Calls], repeat: int) -> None:
+        self.method = f"cpu, warm, {_threads(torch.get_num_threads())}"
+        self.results: list[list[Any]] = [[None] * len(calls) for calls in groups]
+        self._groups = groups
+        self._repeat = repeat
+
+    def run(self) -> tuple[float, ...]:
+        """Time the groups."""
+        return tuple(self._block(number) for number in range(len(self._groups)))
+
+    def hot(self) -> tuple[float, ...]:
+        """Caches are warm in any case."""
+        return self.run()
+
+    def _block(self, number: int) -> float:
+        calls, results, repeat = self._groups[number], self.results[number], range(self._repeat)
+        start = perf_counter_ns()
+        for i, call in enumerate(calls):
+            for _ in repeat:
+                results[i] = call()
+        return (perf_counter_ns() - start) / (len(calls) * self._repeat)
+
+
+def _threads(number: int) -> str:
+    return f"{number} thread{'s' * (number != 1)}"
+
+
+class Graph:
+    """One CUDA graph of all blocks, with events before and after each.
+
+    It is one graph because launching several makes each kernel start 0.3 µs later, from the fourth
+    on, until the device switches to another process: seen on an H200 with CUDA 13.0.
+    """
+
+    method = "cuda graph"
+
+    def __init__(self, groups: Sequence[Calls]) -> None:
+        self.results: list[list[Any]] = []
+        self._groups = groups
+        self._sizes = [len(calls) for calls in groups]
+        flush()
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        with torch.cuda.graph(graph):
+            self._events = [self._captured(calls) for calls in groups]
+        nodes = _nodes(graph) - 3 * len(groups)  # a flush and two events each
+        if nodes < sum(self._sizes):
+            raise EmptyCaptureError("a call leaves no work on the stream that it is called on")
+        graph.instantiate()
+        self._graph = graph
+        self._hot: tuple[torch.cuda.CUDAGraph, tuple[Any, Any], int] | None = None
+        self._launch(graph)
+
+    def _captured(self, calls: Calls) -> tuple[Any, Any]:
+        flush()
+        start, end = _timing_event(external=True), _timing_event(external=True)
+        stream = torch.cuda.current_stream()
+        start.record(stream)
+        self.results.append([call() for call in calls])
+        end.record(stream)
+        return start, end
+
+    def _launch(self, graph: torch.cuda.CUDAGraph) -> None:
+        _forget_persisting()
+        graph.replay()
+        _synchronize()
+
+    def refuse_missing_work(self) -> None:
+        """Compare what CUPTI records of the graph and of plain calls. Raises EmptyCaptureError."""
+        with _cupti.recording() as plain:
+            for call in self._groups[0]:
+                call()
+        with _cupti.recording() as captured:
+            self._launch(self._graph)
+        if missing := _cupti.missing(plain * len(self._groups), captured):
+            raise EmptyCaptureError(f"the captured graph lacks what plain calls run: {missing}")
+
+    def run(self) -> tuple[float, ...]:
+        """Launch the graph: a sample of each block."""
+        self._launch(self._graph)
+        return tuple(
+            start.elapsed_time(end) * 1e6 / size
+            for (start, end), size in zip(self._events, self._sizes, strict=True)
+        )
+
+    def hot(self) -> tuple[float, ...]:
+        """Launch another graph, of the first call again and again."""
+        graph, (start, end), size = self._hot = self._hot or self._captured_hot()
+        self._launch(graph)
+        return (start.elapsed_time(end) * 1e6 / size,)
+
+    def _captured_hot(self) -> tuple[torch.cuda.CUDAGraph, tuple[Any, Any], int]:
+        call, size = self._groups[0][0], max(self._sizes[0], FEWEST_HOT)
+        graph = torch.cuda.CUDAGraph()
+        start, end = _timing_event(external=True), _timing_event(external=True)
+        with torch.cuda.graph(graph):
+            for _ in range(FEWEST_HOT):
+                call()
+            start.record(torch.cuda.current_stream())
+            for _ in range(size):
+                call()
+            end.record(torch.cuda.current_stream())
+        return graph, (start, end), size
+
+
+class Eager:
+    """Events around calls that can't be captured: gaps between their launches count."""
+
+    method = "events"
+
+    def __init__(self, groups: Sequence[Calls]) -> None:
+        self.results: list[list[Any]] = [[None] * len(calls) for calls in groups]
+        self._groups = groups
+
+    def run(self) -> tuple[float, ...]:
+        """Call each group between two events."""
+        return tuple(self._block(number) for number in range(len(self._groups)))
+
+    def _block(self, number: int) -> float:
+        flush()
+        return self._between_events(number, self._groups[number])
+
+    def hot(self) -> tuple[float, ...]:
+        """The same with the first call of each group."""
+        return tuple(
+            self._between_events(number, [calls[0]] * len(calls))
+            for number, calls in enumerate(self._groups)
+        )
+
+    def _between_events(self, number: int, calls: Calls) -> float:
+        _forget_persisting()
+        start, end = _timing_event(), _timing_event()
+        start.record(torch.cuda.current_stream())
+        self._call(number, calls)
+        end.record(torch.cuda.current_stream())
+        _synchronize()
+        return float(start.elapsed_time(end)) * 1e6 / len(calls)
+
+    def _call(self, number: int, calls: Calls) -> None:
+        results = self.results[number]
+        for i, call in enumerate(calls):
+            results[i] = call()
+
+
+class Recorded(Eager):
+    """Calls that can't be captured: the time in which the device was busy, by CUPTI's records."""
+
+    method = "cupti"
+
+    def _block(self, number: int) -> float:
+        flush()
+        _forget_persisting()
+        with _cupti.recording() as records:
+            self._call(number, self._groups[number])
+        return _cupti.busy_ns(records) / len(self._groups[number])
+
+
+def _capturable(call: Callable[[], Any]) -> bool:
+    """Whether a call waits for the device, by torch's word and by trying to capture it."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        call()
+        torch.cuda.set_sync_debug_mode("default")
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            call()
+    except RuntimeError:
+        return False
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+        _synchronize()
+    return True
+
+
+def l2_bytes() -> int:
+    """The size of the current device's L2 cache."""
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size)
+
+
+@cache
+def _flush_buffers() -> tuple[torch.Tensor, torch.Tensor]:
+    return (
+        torch.zeros(FLUSH * l2_bytes() // 4, dtype=torch.int32, device="cuda"),
+        torch.zeros((), dtype=torch.int32, device="cuda"),
+    )
+
+
+def flush() -> None:
+    """Fill the L2 cache with lines that nobody needs and that need not be written back."""
+    buffer, result = _flush_buffers()
+    _amax(buffer, 0, out=result)
+
+
+def flush_ns() -> float:
+    """How long reading it takes, in nanoseconds of the device's time."""
+    start, end = _timing_event(), _timing_event()
+    flush()
+    start.record(torch.cuda.current_stream())
+    flush()
+    end.record(torch.cuda.current_stream())
+    _synchronize()
+    return float(start.elapsed_time(end)) * 1e6
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _forget_persisting() -> None:
+    """Where a part of the L2 cache was set aside for lines that outlive a flush, drop those."""
+    limit = ctypes.c_size_t()
+    _driver().cuCtxGetLimit(ctypes.byref(limit), _PERSISTING_L2_LIMIT)
+    if limit.value > 0:
+        _synchronize()
+        _driver().cuCtxResetPersistingL2Cache()
+
+
+def _timing_event(*, external: bool = False) -> Any:
+    """An event; an ``external`` one is timed anew in each launch of the graph that records it."""
+    return _Event(enable_timing=True, external=external)
+
+
+def _nodes(graph: torch.cuda.CUDAGraph) -> int:
+    number = ctypes.c_size_t()
+    _driver().cuGraphGetNodes(ctypes.c_void_p(graph.raw_cuda_graph()), None, ctypes.byref(number))
+    return number.value

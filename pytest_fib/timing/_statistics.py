@@ -1,0 +1,123 @@
+"""What block times say: a latency, a speed-up, and how far to trust them.
+
+Samples of one side are an array of nanoseconds per call, shape (rounds, groups): in each round
+every group's block is timed once, and a group is one placement of the tensors in memory. Rounds
+differ by noise in time. Groups differ because equal kernels on other addresses take other times,
+by up to 2 %, however often each is timed; so a confidence interval has to come from both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, expm1, log, sqrt
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples: TypeAlias = NDArray[np.float64]
+Compared: TypeAlias = Literal["FASTER", "SLOWER", "SAME", "UNCLEAR"]
+
+#: Resamples of a bootstrap: for a result, and to see whether there are enough samples.
+RESAMPLES, FEWER_RESAMPLES = 400, 60
+#: Two-sided 95 % quantiles of Student's t by degrees of freedom, and of the normal distribution.
+STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
+NORMAL = 1.960
+#: No difference below this is called one, as a natural logarithm: clocks move that much.
+LEAST_FLOOR = 0.005
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval, relative to the value."""
+        return (self.high - self.low) / 2 / self.value
+
+
+def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
+    """The median over groups of each group's median over rounds, in the samples' unit."""
+    groups = samples.shape[1]
+    value = float(np.median(np.median(samples, axis=0)))
+    by_group = np.median(np.log(samples), axis=0)
+    medians = np.median(_resampled(by_group, resamples), axis=1)
+    low, high = _interval(log(value), medians, groups)
+    return Estimate(value, exp(low), exp(high))
+
+
+def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLES) -> Estimate:
+    """The reference's time over the candidate's, paired by round and group.
+
+    The mean over groups of the median over rounds of the logarithm of the ratio.
+    """
+    by_group = np.median(np.log(reference) - np.log(candidate), axis=0)
+    value = float(by_group.mean())
+    means = _resampled(by_group, resamples).mean(axis=1)
+    low, high = _interval(value, means, len(by_group))
+    return Estimate(exp(value), exp(low), exp(high))
+
+
+def _resampled(by_group: Samples, resamples: int) -> Samples:
+    """Groups drawn with replacement, each with all of its blocks: shape (resamples, groups).
+
+    The noise of blocks is in their group's median already; drawing blocks as well would count it
+    twice (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8).
+    """
+    source = np.random.default_rng(0)  # the same samples give the same interval
+    drawn: Samples = by_group[source.integers(len(by_group), size=(resamples, len(by_group)))]
+    return drawn
+
+
+def _interval(value: float, resampled: Samples, groups: int) -> tuple[float, float]:
+    """Around the value, percentiles of the resamples widened for how few groups there are.
+
+    A bootstrap over n groups has a spread too small by sqrt((n-1)/n), and the quantiles of a normal
+    distribution where a t distribution is due (Hesterberg, "What Teachers Should Know About the
+    Bootstrap", 2015, section 5.3).
+    """
+    if groups == 1:
+        return float(np.quantile(resampled, 0.025)), float(np.quantile(resampled, 0.975))
+    quantile = STUDENT[min(groups - 1, len(STUDENT)) - 1]
+    widening = quantile / NORMAL * sqrt(groups / (groups - 1))
+    low, high = (float(np.quantile(resampled, q)) - value for q in (0.025, 0.975))
+    return value + widening * low, value + widening * high
+
+
+def noise_floor(*sides: Samples) -> float:
+    """What a side differs from itself by: even rounds against odd ones, as a logarithm.
+
+    The larger of the sides', and never below ``LEAST_FLOOR``.
+    """
+    return max([LEAST_FLOOR, *(_from_itself(samples) for samples in sides)])
+
+
+def _from_itself(samples: Samples) -> float:
+    if len(samples) < 2:
+        return 0.0
+    halves = [np.median(np.log(samples[start::2]), axis=0) for start in (0, 1)]
+    return abs(float((halves[0] - halves[1]).mean()))
+
+
+def compared(speedup: Estimate, floor: float) -> Compared:
+    """What can be said of a speed-up whose noise floor is known.
+
+    FASTER and SLOWER where the whole interval is beyond the floor, SAME where it is within twice
+    the floor, else UNCLEAR.
+    """
+    low, high = log(speedup.low), log(speedup.high)
+    if low > floor:
+        return "FASTER"
+    if high < -floor:
+        return "SLOWER"
+    return "SAME" if -2 * floor <= low and high <= 2 * floor else "UNCLEAR"
+
+
+def percent(logarithm: float) -> float:
+    """A logarithm of a ratio as a difference in percent."""
+    return 100 * expm1(logarithm)
