@@ -227,3 +227,41 @@ def test_what_was_left_unwritten_is_not_called_again():
     got.view(torch.uint8).fill_(0xFF)
     verdict = evidence(values(4, 64)).verdict_of_two({"y": got}, no)
     assert verdict.correctness.extra["pattern"] == "unwritten"
+
+
+def test_packed_outputs_are_explained_by_their_bytes():
+    expected = torch.arange(64, dtype=torch.uint8).view(4, 16)
+    got = expected.clone()
+    got[2, 3] = 200
+    packed = torch.float4_e2m1fn_x2
+    verdict = evidence(expected.view(packed), "float4_e2m1").verdict({"y": got.view(packed)})
+    assert verdict.summary == ("y: wrong in one element; y[2, 3] got 200, expected 35, allowed ±0")
+
+
+DTYPES = ["float32", "float16", "bfloat16", "float8_e4m3fn", "int32", "int64", "uint8", "bool"]
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "float4_e2m1"])
+@pytest.mark.parametrize("given", [*DTYPES, "float4_e2m1"])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 65), (64, 4)])
+def test_whatever_bytes_are_there_a_failure_is_explained(dtype, given, shape):
+    def some(name, seed):
+        kind = torch.float4_e2m1fn_x2 if name == "float4_e2m1" else getattr(torch, name)
+        size = shape[0] * shape[1] * kind.itemsize
+        generator = torch.Generator().manual_seed(seed)
+        raw = torch.randint(0, 256, (size,), generator=generator, dtype=torch.uint8)
+        return (raw % 2 if name == "bool" else raw).view(kind).view(shape)
+
+    spec = {"shape": ["m", "n"], "dtype": given}
+    definition = define(dtype, inputs={"x": spec})
+    workload = Workload(axes=dict(zip("mn", shape, strict=True)))
+    expected = some(dtype, 1)
+    found = Evidence(definition, workload, {"x": some(given, 2)}, {"y": expected}, poisons=(255,))
+    for seed in range(3, 12):
+        verdict = found.verdict({"y": some(dtype, seed)})
+        if not verdict.passed:
+            break
+    assert not verdict.passed
+    assert verdict.correctness.extra["pattern"]
+    assert verdict.summary.startswith("y: ")
+    assert all(len(line) <= 80 for line in verdict.details)
