@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_fib import _kept, session
+from pytest_fib import _kept, baseline, session
 from pytest_fib.build import why_no_builder
 from pytest_fib.data import EvaluationStatus, Trace
 from pytest_fib.options import SETTINGS
 from pytest_fib.recorded import keep
+from pytest_fib.report import compare
 from pytest_fib.report.failure import (
     describe_definition_error,
     describe_evaluation,
+    describe_slower,
     has_recorded_tensors,
     message_only,
     replay_command,
@@ -55,10 +57,14 @@ class KernelFailure(Exception):
 
 @dataclass
 class Outcome:
-    """What an item leaves behind for the report: its traces, and why it was skipped."""
+    """What an item leaves behind for the report.
+
+    Its traces, why it was skipped, and how its time compares with an earlier one.
+    """
 
     traces: list[str] = field(default_factory=list)
     reason: str = ""
+    comparison: dict[str, Any] | None = None
 
 
 class KernelItem(pytest.Item):
@@ -164,8 +170,8 @@ class KernelItem(pytest.Item):
             timing=timing,
             timeout=self.config.stash[SETTINGS].timeout,
             root=None if root is None else str(root),
-            draws=draws,
             precision=self.config.stash[SETTINGS].precision,
+            draws=draws,
         )
         return evaluate(request, session.judge(self.config))
 
@@ -183,13 +189,16 @@ class KernelItem(pytest.Item):
 
     def _record(self, workload: Workload, evaluation: Evaluation) -> None:
         """Keep the trace of an evaluation for the report."""
-        trace = Trace(
+        self.outcome.traces.append(self.trace(workload, evaluation).to_json_line())
+
+    def trace(self, workload: Workload, evaluation: Evaluation) -> Trace:
+        """The record of an evaluation."""
+        return Trace(
             definition=self.definition.name,
             solution=self.implementation.name,
             workload=workload,
             evaluation=evaluation,
         )
-        self.outcome.traces.append(trace.to_json_line())
 
     def attach_outcome(self, report: pytest.TestReport) -> None:
         """Put facts and traces on the report that decides the item, as JSON.
@@ -215,11 +224,14 @@ class KernelItem(pytest.Item):
             raise KernelFailure(
                 describe_definition_error(str(outcome), workload, place, replay, origin)
             )
+        raise KernelFailure(
+            describe_evaluation(outcome, workload, self._implementation_place(), replay, origin)
+        )
+
+    def _implementation_place(self) -> str:
         implementation = self.implementation
         place = f"{implementation.name}  {implementation.path}:{implementation.line}"
-        raise KernelFailure(
-            describe_evaluation(outcome, workload, self._relative(place), replay, origin)
-        )
+        return self._relative(place)
 
     def max_bytes(self) -> int:
         """The memory budget of one workload."""
@@ -373,6 +385,33 @@ class BenchItem(WorkloadItem):
         if self.implementation.language == "triton" and session.device(self.config) == "cpu":
             return "Triton's interpreter on the CPU can't be timed meaningfully"
         return super().skip_reason()
+
+    def conclude(
+        self,
+        workload: Workload,
+        outcome: Evaluation | DefinitionError,
+        origin: Origin | None = None,
+    ) -> None:
+        """Besides: compare the time with the baseline's, and fail where that is asked for."""
+        super().conclude(workload, outcome, origin)
+        earlier = baseline.of(self.config)
+        if earlier is None or isinstance(outcome, Exception):
+            return
+        now = compare.timed(self.trace(workload, outcome))
+        if now is None:
+            return
+        comparison = earlier.versus(now)
+        self.outcome.comparison = compare.plain(comparison)
+        limit = self.config.stash[SETTINGS].fail_on
+        if limit is not None and comparison.slower_than(limit):
+            raise KernelFailure(self._slower(workload, comparison, limit))
+
+    def _slower(self, workload: Workload, comparison: compare.Comparison, limit: float) -> str:
+        settings = self.config.stash[SETTINGS]
+        compared = f"--fib-compare={settings.compare}", f"--fib-fail-on=slower > {100 * limit:g}%"
+        options = ("--fib-bench", *compared, *settings.replay_options)
+        again = shlex.join(["pytest", self.nodeid, *options])
+        return describe_slower(comparison, workload, self._implementation_place(), again, limit)
 
 
 def _failed(outcome: Evaluation | DefinitionError) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 
@@ -17,8 +17,19 @@ from pytest_fib.engine._draws import SECONDS, Draws
 from pytest_fib.engine._environment import environment
 from pytest_fib.engine._evidence import POISONS, Evidence
 from pytest_fib.engine._expected import Expected
+from pytest_fib.engine._figures import least_traffic
 from pytest_fib.engine._memory import room_for
-from pytest_fib.engine._messages import Call, Done, Failed, Load, Prepare, TensorRef, Widened
+from pytest_fib.engine._messages import (
+    Call,
+    Count,
+    Counted,
+    Done,
+    Failed,
+    Load,
+    Prepare,
+    TensorRef,
+    Widened,
+)
 from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
 from pytest_fib.engine._request import DefinitionError
 from pytest_fib.engine._sets import GAP, Sets
@@ -42,6 +53,10 @@ if TYPE_CHECKING:
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
     from pytest_fib.engine._verdict import Verdict
+    from pytest_fib.timing import Traffic
+
+#: A definition's name and reference, and a workload's uuid.
+CountKey: TypeAlias = tuple[str, str, str]
 
 #: Up to this size an implementation is called once more, with other values.
 SECOND_CALL_BYTES = 8 << 20
@@ -82,19 +97,18 @@ class Places:
     def oracle(self, how: Widened) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.wide.values()), how)
 
+    def count(self) -> Count:
+        return Count(tuple(self.inputs.values()))
+
     def prepare(self, stride: int, groups: tuple[int, ...], size: int, repeat: int) -> Prepare:
         arguments = tuple(self.inputs.values()), tuple(self.outputs.values())
         return Prepare(*arguments, stride, groups, size, repeat)
 
     def moved(self, by: int) -> Places:
         """Where a set lies that is ``by`` bytes further on; there is one place for the oracle."""
-        return replace(
-            self,
-            inputs={
-                n: v.moved(by) if isinstance(v, TensorRef) else v for n, v in self.inputs.items()
-            },
-            outputs={name: ref.moved(by) for name, ref in self.outputs.items()},
-        )
+        inputs = {name: ref.moved(by) for name, ref in self.tensors().items()}
+        outputs = {name: ref.moved(by) for name, ref in self.outputs.items()}
+        return replace(self, inputs={**self.inputs, **inputs}, outputs=outputs)
 
 
 class _Stop(Exception):
@@ -113,7 +127,7 @@ class Case:
     """Takes one request through its steps; used once.
 
     Unless it is the ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on
-    the candidate.
+    the candidate. ``counts`` has what references were counted to do, and gains what this counts.
     """
 
     def __init__(
@@ -124,6 +138,7 @@ class Case:
         request: EvaluationRequest,
         known: Known,
         *,
+        counts: dict[CountKey, Counted | None],
         last_attempt: bool = True,
     ) -> None:
         self.candidate = candidate
@@ -132,6 +147,7 @@ class Case:
         self.request = request
         self._known = known
         self._last_attempt = last_attempt
+        self._counts = counts
         self._definition = request.definition
         self._axes = request.definition.axis_values(request.workload.axes)
         self._left = request.timeout  # seconds that the candidate may still take
@@ -165,29 +181,30 @@ class Case:
     def _outcome(self) -> tuple[Verdict, Performance | None]:
         with self._lease.shared():
             self._load_candidate()
-            verdict = self._checked()
+            sets = self.sets(self.candidate)
+            mine, theirs = sets.first, self.sets(self.reference).first
+            verdict = self._checked(mine, theirs, sets.size)
+            if verdict.passed and self.request.draws and not self.request.timing:
+                verdict = self._drawn(verdict, mine, theirs)
         if not self.request.timing or not verdict.passed:
             return verdict, None
-        self._load_reference()  # its outputs may have been known
         with self._lease.exclusive():
+            self._load_reference()
             return Timed(self).outcome()
 
-    def _checked(self) -> Verdict:
+    def _checked(self, mine: Places, theirs: Places, size: int) -> Verdict:
         """The verdict of two calls and, where that is cheap, of a third with other values.
 
         The third finds everything where the first did: whoever goes by pointer, object or shape
         answers it with what was right before.
         """
-        sets = self.sets(self.candidate, twice=True)
-        mine, theirs = sets.first, self.sets(self.reference, wide=True).first
         verdict = self._twice(mine, theirs)
-        if verdict.passed and (self.request.timing or sets.size <= SECOND_CALL_BYTES):
-            other = self._other_values(mine, theirs)
-            if not other.passed:
-                return replace(other, summary=f"{other.summary} ({SECOND_CALL})")
-        if verdict.passed and self.request.draws and not self.request.timing:
-            return self._drawn(verdict, mine, theirs)
-        return verdict
+        if not verdict.passed or not (self.request.timing or size <= SECOND_CALL_BYTES):
+            return verdict
+        other = self._other_values(mine, theirs)
+        if other.passed:
+            return verdict
+        return replace(other, summary=f"{other.summary} ({SECOND_CALL})")
 
     def _twice(self, mine: Places, theirs: Places) -> Verdict:
         """The verdict of two calls on the same inputs, with outputs at other places."""
@@ -205,8 +222,10 @@ class Case:
         self._make_inputs(mine, theirs, workload)
         outputs = self._call(mine, theirs, POISONS[1])
         evidence = self._evidence(theirs, replace(self.request, workload=workload))
-        previous = earlier.outputs if earlier else {}
-        return replace(evidence, poisons=POISONS[1:], previous=previous).verdict(outputs)
+        evidence = replace(
+            evidence, poisons=POISONS[1:], previous=earlier.outputs if earlier else {}
+        )
+        return evidence.verdict(outputs)
 
     def _drawn(self, passed: Verdict, mine: Places, theirs: Places) -> Verdict:
         """The verdict of many draws of a few rows, where an output is chosen at random."""
@@ -263,16 +282,17 @@ class Case:
         finally:
             self._left -= monotonic() - start
 
-    def sets(self, side: Side, count: int = 1, *, wide: bool = False, twice: bool = False) -> Sets:
+    def sets(self, side: Side, count: int = 1) -> Sets:
         """Memory for ``count`` sets of a side's tensors; what lay there before is forgotten.
 
-        Behind them are outputs once more: ``wide``, in float64, or ``twice``, for another call.
+        Behind them, the outputs of the reference's side in float64, and of the candidate's again.
         """
         definition, workload = self._definition, self.request.workload
         tensors = layouts(definition, workload)
+        wide = side is self.reference
+        change = _widened if wide else _unchanged
+        more = {name: change(tensors[name]) for name in definition.outputs}
         rooms = {name: room_for(tensor) for name, tensor in tensors.items()}
-        more = {n: tensors[n] for n in definition.outputs if wide or twice}
-        more = {name: _widened(tensor) if wide else tensor for name, tensor in more.items()}
         size = sum(rooms.values())
         stride = size + (GAP if count > 1 else 0)
         behind = sum(room_for(tensor) for tensor in more.values())
@@ -289,12 +309,17 @@ class Case:
         inputs_size = sum(room for name, room in rooms.items() if name not in definition.outputs)
         return Sets(side.layout, start, first, stride, inputs_size, size, count)
 
-    def fill(self, mine: Places, workload: Workload) -> dict[str, torch.Tensor]:
-        """Make a workload's values in the candidate's inputs. Raises DefinitionError."""
+    def fill(
+        self, mine: Places, workload: Workload, bulk_seed: int | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Make a workload's values in the candidate's inputs, or others for as much work.
+
+        Raises DefinitionError.
+        """
         tensors = _read(self.candidate, mine.tensors())
         root = None if self.request.root is None else Path(self.request.root)
         try:
-            fill_inputs(tensors, self._definition, workload, root)
+            fill_inputs(tensors, self._definition, workload, root, bulk_seed)
         except RecordedError as error:
             raise DefinitionError(f"a recorded workload can't be used: {error}") from error
         return tensors
@@ -381,29 +406,45 @@ class Case:
             raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
         return reply
 
+    def work(self, theirs: Places) -> tuple[Traffic, Counted | None]:
+        """What has to be moved on these inputs, and what the reference does, where that is known.
+
+        The latter is the same for every implementation, so it is kept.
+        """
+        definition, workload = self._definition, self.request.workload
+        key = (definition.name, definition.reference, workload.uuid)
+        if key not in self._counts:
+            reply = self.reference.sandbox.ask(theirs.count(), self.request.timeout)
+            if isinstance(reply, Failed):
+                self._doubt(reply)
+            self._counts[key] = reply.counted if isinstance(reply, Done) else None
+        counted, tensors = self._counts[key], _read(self.reference, theirs.tensors())
+        return least_traffic(definition, workload.axes, tensors, counted), counted
+
     def refuse(self, summary: str) -> NoReturn:
         """End the evaluation: the candidate did what none may."""
         raise _Stop(Failed("RUNTIME_ERROR", summary, self._log))
 
-    def verdict_of(self, mine: Places, theirs: Places, workload: Workload) -> Verdict:
-        """The verdict on outputs that are there, of a call on that workload."""
-        # Of values that nobody will be asked for again, so nothing is kept.
-        evidence = self._given(theirs, workload, self._computed(theirs))
-        return evidence.verdict(_read(self.candidate, mine.outputs))
-
     def _evidence(self, theirs: Places, request: EvaluationRequest) -> Evidence:
-        return self._given(theirs, request.workload, self._expected(theirs, request))
+        return self._evidence_of(self._expected(theirs, request), theirs, request)
 
-    def _given(self, theirs: Places, workload: Workload, expected: Expected) -> Evidence:
+    def _evidence_of(
+        self, expected: Expected, theirs: Places, request: EvaluationRequest
+    ) -> Evidence:
         inputs = _read(self.reference, theirs.tensors())
         return Evidence(
             self._definition,
-            workload,
-            {**inputs, **scalar_inputs(self._definition, workload)},
+            request.workload,
+            {**inputs, **scalar_inputs(self._definition, request.workload)},
             expected.outputs,
             None if expected.no_oracle else partial(self._yardsticks, theirs),
             no_oracle=expected.no_oracle,
         )
+
+    def verdict_of(self, mine: Places, theirs: Places) -> Verdict:
+        """The verdict on outputs that are there, by what is computed of the inputs beside them."""
+        evidence = self._evidence_of(self._computed(theirs), theirs, self.request)
+        return evidence.verdict(_read(self.candidate, mine.outputs))
 
 
 def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
@@ -412,6 +453,10 @@ def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
 
 def _copies(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _unchanged(tensor: TensorLayout) -> TensorLayout:
+    return tensor
 
 
 def _widened(tensor: TensorLayout) -> TensorLayout:

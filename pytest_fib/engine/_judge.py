@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pytest_fib.data import Evaluation
+    from pytest_fib.engine._case import CountKey
+    from pytest_fib.engine._messages import Counted
     from pytest_fib.engine._request import EvaluationRequest
 
 
@@ -36,6 +38,7 @@ class Judge:
         self.device = device
         self._lease = Lease(device, announce)
         self._known = Known()
+        self._counts: dict[CountKey, Counted | None] = {}
         self._nursery: Nursery | None = None
         if isolation == "process":
             self._nursery = Nursery(device, environment_for(device))
@@ -76,7 +79,14 @@ class Judge:
 
     def _case(self, request: EvaluationRequest, *, last_attempt: bool) -> Case:
         sides = self._candidate, self._reference
-        return Case(*sides, self._lease, request, self._known, last_attempt=last_attempt)
+        return Case(
+            *sides,
+            self._lease,
+            request,
+            self._known,
+            counts=self._counts,
+            last_attempt=last_attempt,
+        )
 
     def _side(self, *, suspect: bool) -> Side:
         layout = Layout(self.device)

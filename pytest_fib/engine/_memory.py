@@ -16,6 +16,7 @@ import torch
 
 from pytest_fib.engine import _cuda
 from pytest_fib.engine._messages import TensorRef
+from pytest_fib.workloads import extent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,13 +74,6 @@ def view(base: torch.Tensor, ref: TensorRef) -> torch.Tensor:
     if extent(ref.shape, ref.stride) * dtype.itemsize > len(base) - ref.offset:
         raise ValueError(f"{ref} does not fit into {len(base)} bytes")
     return base.view(dtype).as_strided(ref.shape, ref.stride, ref.offset // dtype.itemsize)
-
-
-def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
-    """How many elements a strided tensor spans, from its first to its last."""
-    if 0 in shape:
-        return 0
-    return 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
 
 
 class Layout:

@@ -19,9 +19,9 @@ class EvaluationRequest:
 
     ``directory`` is where the solution's sources lie on disk, if they do; ``root``, what paths of
     recorded tensors in the workload are relative to. With ``timing`` the calls are also timed, once
-    the outputs were found right. With ``draws``, outputs that are chosen at random are also drawn
-    many times, which takes seconds; not where calls are timed. ``timeout`` is in seconds;
-    ``precision``, one of ``timing.PRECISIONS``.
+    the outputs were found right, to a ``precision`` that is one of ``timing.PRECISIONS``. With
+    ``draws``, outputs that are chosen at random are also drawn many times, which takes seconds; not
+    where calls are timed. ``timeout`` is in seconds.
     """
 
     definition: Definition
@@ -31,5 +31,5 @@ class EvaluationRequest:
     timing: bool = False
     timeout: float = 60.0
     root: str | None = None
-    draws: bool = False
     precision: str = "default"
+    draws: bool = False

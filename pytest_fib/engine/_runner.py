@@ -14,6 +14,8 @@ from pytest_fib.engine._messages import (
     Blocks,
     Call,
     Collect,
+    Count,
+    Counted,
     Done,
     Failed,
     Load,
@@ -89,6 +91,8 @@ class Runner:
             assert self._series is not None, "calls are prepared before they are timed"
             run = self._series.hot if request.hot else self._series.run
             return Done(samples_ns=tuple(t for _ in range(request.rounds) for t in run()))
+        if isinstance(request, Count):
+            return self._count(request)
         assert isinstance(request, Collect), "a mapping is not the program's to answer"
         return self._collect(request)
 
@@ -112,6 +116,13 @@ class Runner:
         if self._device != "cpu":
             _synchronize()  # all streams of the device, not only the current one
         return Done()
+
+    def _count(self, request: Count) -> Reply:
+        from pytest_fib.timing._count import count  # what it imports, most runs don't need
+
+        assert self._function is not None, "a program is loaded before it is called"
+        found = count(self._function, [self._value(value) for value in request.inputs])
+        return Done(counted=Counted(found.flops, found.moved_bytes, found.seen))
 
     def _prepare(self, request: Prepare) -> Reply:
         self.release()

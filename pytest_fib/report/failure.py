@@ -9,12 +9,15 @@ import textwrap
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from pytest_fib.report.units import duration
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
 
     from pytest_fib.data import Correctness, Evaluation, EvaluationStatus, Workload
+    from pytest_fib.report.compare import Comparison
     from pytest_fib.workloads.search import Origin
 
 
@@ -79,6 +82,32 @@ def describe_definition_error(
     if details.strip():
         lines += ["", *details.strip("\n").splitlines()]
     return "\n".join([*lines, "", "replay:", f"  {replay}"])
+
+
+def describe_slower(
+    comparison: Comparison, workload: Workload, place: str, replay: str, limit: float
+) -> str:
+    """That an implementation is slower than it may be; ``limit`` as 0.05 for 5 %."""
+    assert comparison.before_ms is not None
+    assert comparison.low is not None
+    assert comparison.high is not None
+    now, before = duration(comparison.now_ms), duration(comparison.before_ms)
+    low, high = (100 * (end - 1) for end in (comparison.low, comparison.high))
+    by = f"{100 * (comparison.now_ms / comparison.before_ms - 1):.1f} %"
+    facts = _facts("implementation", place, workload, None)
+    earlier = [comparison.solution, comparison.timestamp, comparison.method]
+    return "\n".join(
+        [
+            f"SLOWER: {now}, {by} over the {before} before; {100 * limit:g} % is allowed",
+            "",
+            *facts,
+            f"  slower by       {low:.1f} to {high:.1f} %",
+            f"  before          {', '.join(filter(None, earlier))}",
+            "",
+            "replay:",
+            f"  {replay}",
+        ]
+    )
 
 
 def replay_command(node_id: str, workload: Workload, options: Sequence[str]) -> str:

@@ -12,7 +12,8 @@ from pytest_fib.workloads._layouts import TensorLayout, layouts
 from pytest_fib.workloads._plan import in_domain, plan, smallest_axes, why_not_generated
 from pytest_fib.workloads._recorded import RecordedError, missing
 from pytest_fib.workloads._regimes import VALUES
-from pytest_fib.workloads._tensors import bits, once
+from pytest_fib.workloads._tensors import bits, extent, once
+from pytest_fib.workloads._touched import touched_bytes
 
 __all__ = [
     "DEFAULT_BUDGETS",
@@ -24,6 +25,7 @@ __all__ = [
     "bits",
     "complete",
     "example_workloads",
+    "extent",
     "fill_inputs",
     "in_domain",
     "layouts",
@@ -35,6 +37,7 @@ __all__ = [
     "scalar_inputs",
     "smallest_axes",
     "tensor_bytes",
+    "touched_bytes",
     "why_not_generated",
     "workload_bytes",
 ]

@@ -33,8 +33,12 @@ def fill_inputs(
     definition: Definition,
     workload: Workload,
     root: Path | None = None,
+    bulk_seed: int | None = None,
 ) -> None:
     """Fill the input tensors in place, from the workload's seed or the files that it names.
+
+    With ``bulk_seed`` they get other values where that changes nothing about the work to be done:
+    lengths, pages, routing and the like are the workload's own, unless there is nothing else.
 
     The same workload gives the same bits in every process on the same kind of device. Structure is
     the same on every device; bulk values are not, since CPU and CUDA have different generators.
@@ -49,7 +53,8 @@ def fill_inputs(
             tensors[name].copy_(read_tensor(given, root, tensors[name]))
         else:
             with filled(tensors[name]) as compact:
-                _fill(compact, name, definition, workload, tensors)
+                seed = _seed_of(name, definition, workload, bulk_seed)
+                _fill(compact, name, definition, workload, tensors, seed=seed)
     _refuse_broken(definition, workload, tensors)
 
 
@@ -59,6 +64,8 @@ def _fill(
     definition: Definition,
     workload: Workload,
     made: Mapping[str, torch.Tensor],
+    *,
+    seed: int,
 ) -> None:
     import torch
 
@@ -66,7 +73,6 @@ def _fill(
     if "value" in rule:
         tensor.fill_(rule["value"])
         return
-    seed = _seed(workload.seed, name)
     making = Making(
         inputs=made,
         params=rule,
@@ -76,6 +82,14 @@ def _fill(
         generator=torch.Generator(tensor.device).manual_seed(seed),
     )
     KINDS[rule["kind"]].fill(tensor, making)
+
+
+def _seed_of(name: str, definition: Definition, workload: Workload, bulk_seed: int | None) -> int:
+    rules = plan(definition).rules
+    bulk = [n for n, rule in rules.items() if "kind" in rule and KINDS[rule["kind"]].bulk]
+    if bulk_seed is None or (bulk and name not in bulk):
+        return _seed(workload.seed, name)
+    return _seed(bulk_seed, name)
 
 
 def _refuse_broken(

@@ -53,7 +53,8 @@ class Making:
 class Kind:
     """A generator: how it fills, and its parameters: numbers, names of other inputs, and others.
 
-    ``implies`` gives the constraints on axes without which nothing valid can be made.
+    ``implies`` gives the constraints on axes without which nothing valid can be made. ``bulk`` are
+    values that don't decide what a kernel does with them, only what comes out.
     """
 
     fill: Callable[[torch.Tensor, Making], None]
@@ -62,6 +63,7 @@ class Kind:
     others: tuple[str, ...] = ()
     dtypes: str = "any"
     implies: Callable[[TensorSpec, Mapping[str, Any]], list[str]] = lambda spec, params: []
+    bulk: bool = False
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -392,16 +394,18 @@ def _experts_imply(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
 
 
 KINDS: dict[str, Kind] = {
-    "values": Kind(_values, dtypes="floating"),
-    "normal": Kind(_normal, numbers=("mean", "std"), dtypes="floating"),
-    "uniform": Kind(_uniform, numbers=("min", "max"), others=("ends",), dtypes="floating"),
+    "values": Kind(_values, dtypes="floating", bulk=True),
+    "normal": Kind(_normal, numbers=("mean", "std"), dtypes="floating", bulk=True),
+    "uniform": Kind(
+        _uniform, numbers=("min", "max"), others=("ends",), dtypes="floating", bulk=True
+    ),
     "integers": Kind(_integers, numbers=("min", "max", "step"), others=("ends",)),
     "boolean": Kind(_boolean, numbers=("p",)),
-    "l2_normalized": Kind(_l2_normalized, dtypes="floating"),
-    "probabilities": Kind(_probabilities, numbers=("sharpness",), dtypes="floating"),
-    "scales": Kind(_scales, numbers=("min", "max"), dtypes="floating"),
-    "fp4": Kind(_fp4),
-    "fp8_pages": Kind(_fp8_pages, dtypes="integer"),
+    "l2_normalized": Kind(_l2_normalized, dtypes="floating", bulk=True),
+    "probabilities": Kind(_probabilities, numbers=("sharpness",), dtypes="floating", bulk=True),
+    "scales": Kind(_scales, numbers=("min", "max"), dtypes="floating", bulk=True),
+    "fp4": Kind(_fp4, bulk=True),
+    "fp8_pages": Kind(_fp8_pages, dtypes="integer", bulk=True),
     "cos_sin_cache": Kind(_cos_sin_cache, numbers=("base",), dtypes="floating"),
     "indptr": Kind(
         _indptr,
