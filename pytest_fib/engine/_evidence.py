@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +101,7 @@ class Evidence:
             compared = self._compared(outputs, self.yardsticks())
         verdict = verdict_of(compared)
         if self.no_oracle is not None:
-            verdict = noted(verdict, no_oracle=self.no_oracle)
+            verdict = noted(verdict, oracle="own precision", no_oracle=self.no_oracle)
         if verdict.passed:
             return self._in_support(verdict, outputs)
         return explained(
@@ -151,15 +152,20 @@ def _difference(name: str, first: torch.Tensor, second: torch.Tensor) -> str:
 def _also(verdict: Verdict, difference: str) -> Verdict:
     """A failure of which the next call's differs: that is why, unless there is a better reason."""
     if _pattern(verdict) not in SAYS_LITTLE:
-        return replace(verdict, details=(*verdict.details, "", f"  {difference}"))
+        return replace(verdict, details=(*verdict.details, "", *_wrapped(difference)))
     return failing(verdict, "nondeterministic", difference, ["", verdict.summary, *verdict.details])
 
 
 def failing(verdict: Verdict, pattern: str, summary: str, details: Sequence[str] = ()) -> Verdict:
     """A verdict turned into a failure of a named kind, with its figures."""
-    indented = tuple(f"  {line.strip()}" if line else "" for line in details)
-    found = Verdict(EvaluationStatus.INCORRECT_NUMERICAL, verdict.correctness, summary, indented)
+    lines = tuple(part for line in details for part in _wrapped(line))
+    found = Verdict(EvaluationStatus.INCORRECT_NUMERICAL, verdict.correctness, summary, lines)
     return noted(found, pattern=pattern)
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line of details, in 80 columns."""
+    return textwrap.wrap(line.strip(), 80, initial_indent="  ", subsequent_indent="    ") or [""]
 
 
 def noted(verdict: Verdict, **facts: Any) -> Verdict:
@@ -208,10 +214,7 @@ def _wrong_output(judged: Judged, definition: Definition | None) -> WrongOutput:
     name = judged.comparison.name
     dims = () if definition is None else definition.outputs[name].shape or ()
     wrong, bound = judged.marked()
-    got, expected = judged.got, judged.expected
-    if not _is_readable(got):
-        got, expected = got.view(torch.uint8), expected.to(got.dtype).view(torch.uint8)
-    return WrongOutput(name, tuple(dims), got, expected, wrong, bound)
+    return WrongOutput(name, tuple(dims), judged.got, judged.expected, wrong, bound)
 
 
 def _is_readable(value: Any) -> bool:

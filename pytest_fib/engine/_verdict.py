@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.data import Correctness, EvaluationStatus
-from pytest_fib.engine._bounds import EXACT, bound_for
+from pytest_fib.engine._bounds import EXACT, PRECISION, bound_for
 from pytest_fib.engine._compare import Comparison, compare, marked
 from pytest_fib.engine._gathered import Gathered, gather
 
@@ -137,7 +137,9 @@ def judge_tensor(
     bound: Bound,
     yardsticks: Sequence[torch.Tensor] = (),
 ) -> Judged:
-    """Compare one tensor by a given bound."""
+    """Compare one tensor by a given bound; of float4, which torch can't read, the bytes."""
+    if got.is_floating_point() and got.dtype not in PRECISION:
+        got, expected, *yardsticks = (x.view(torch.uint8) for x in (got, expected, *yardsticks))
     comparison = compare(name, got, expected, bound, yardsticks)
     return Judged(comparison, got, expected, yardsticks=yardsticks)
 

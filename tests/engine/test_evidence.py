@@ -1,5 +1,7 @@
 """What a verdict is made of, and what is said of it where it is a failure."""
 
+import math
+
 import pytest
 import torch
 
@@ -162,3 +164,104 @@ def test_a_row_that_is_wrong_together_is_marked_whole():
     assert (comparison.passed, comparison.wrong) == (False, 0)
     wrong, _ = marked(got.to(torch.bfloat16), expected, bound)
     assert wrong.any(1).nonzero().flatten().tolist() == [3]
+
+
+def test_the_record_has_every_figure():
+    expected = values(4, 64)
+    got = expected.float()
+    got[1, 2] += 0.25
+    extra = evidence(expected).verdict({"y": got}).correctness.extra
+    assert extra["oracle"] == "float64"
+    assert extra["worst"]["output"] == "y"
+    assert extra["worst"]["index"] == [1, 2]
+    assert extra["worst"]["got"] - extra["worst"]["expected"] == pytest.approx(0.25, rel=1e-5)
+    assert extra["bound_used"] == pytest.approx(0.25 / extra["worst"]["allowed"], rel=1e-3)
+    assert extra["rmse"]["y"] == pytest.approx(0.25 / 16, rel=1e-3)
+    assert extra["matched_ratio"] == 1 - 1 / 256
+    assert extra["max_ulp"] == pytest.approx(0.25 / 2.0**-23 / power_of_two(expected[1, 2]))
+    assert extra["check"] == "elements"
+
+
+def power_of_two(value):
+    return 2.0 ** math.floor(math.log2(abs(float(value))))
+
+
+def test_the_record_says_that_and_why_the_oracle_is_not_float64():
+    expected = values(4, 64).float()
+    verdict = evidence(expected, no_oracle="AssertionError: float16 only").verdict({"y": expected})
+    assert verdict.passed
+    assert verdict.correctness.extra["oracle"] == "own precision"
+    assert verdict.correctness.extra["no_oracle"] == "AssertionError: float16 only"
+
+
+def test_specials_are_right_in_place_only():
+    expected = torch.tensor([[math.nan, -math.inf, math.inf, 1.0]], dtype=torch.float64)
+    assert evidence(expected).verdict({"y": expected.float()}).passed
+    for order in ([1, 0, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]):
+        verdict = evidence(expected).verdict({"y": expected.float()[:, order]})
+        assert verdict.correctness.extra["elements_wrong"] == {"y": 2}
+    finite = torch.full_like(expected, torch.finfo(torch.float32).max).float()
+    finite[0, 0] = math.nan
+    verdict = evidence(expected).verdict({"y": finite})
+    assert verdict.correctness.extra["elements_wrong"] == {"y": 3}
+
+
+def test_bits_that_differ_are_counted_as_they_are():
+    expected = values(4, 64)
+    first, second = expected.float(), expected.float()
+    first[0, 0], second[0, 0] = 0.0, -0.0
+    expected[0, 0] = 0.0
+    verdict = evidence(expected).verdict_of_two({"y": first}, lambda: {"y": second})
+    assert not verdict.passed
+    assert verdict.summary == (
+        "y: two calls on the same inputs gave other bits in 1 of 256 elements; "
+        "y[0, 0] was 0, then -0, the most apart"
+    )
+
+
+def test_what_was_left_unwritten_is_not_called_again():
+    def no():
+        raise AssertionError("there is nothing to compare")
+
+    got = torch.empty(4, 64)
+    got.view(torch.uint8).fill_(0xFF)
+    verdict = evidence(values(4, 64)).verdict_of_two({"y": got}, no)
+    assert verdict.correctness.extra["pattern"] == "unwritten"
+
+
+def test_packed_outputs_are_explained_by_their_bytes():
+    expected = torch.arange(64, dtype=torch.uint8).view(4, 16)
+    got = expected.clone()
+    got[2, 3] = 200
+    packed = torch.float4_e2m1fn_x2
+    verdict = evidence(expected.view(packed), "float4_e2m1").verdict({"y": got.view(packed)})
+    assert verdict.summary == ("y: wrong in one element; y[2, 3] got 200, expected 35, allowed ±0")
+
+
+DTYPES = ["float32", "float16", "bfloat16", "float8_e4m3fn", "int32", "int64", "uint8", "bool"]
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "float4_e2m1"])
+@pytest.mark.parametrize("given", [*DTYPES, "float4_e2m1"])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 65), (64, 4)])
+def test_whatever_bytes_are_there_a_failure_is_explained(dtype, given, shape):
+    def some(name, seed):
+        kind = torch.float4_e2m1fn_x2 if name == "float4_e2m1" else getattr(torch, name)
+        size = shape[0] * shape[1] * kind.itemsize
+        generator = torch.Generator().manual_seed(seed)
+        raw = torch.randint(0, 256, (size,), generator=generator, dtype=torch.uint8)
+        return (raw % 2 if name == "bool" else raw).view(kind).view(shape)
+
+    spec = {"shape": ["m", "n"], "dtype": given}
+    definition = define(dtype, inputs={"x": spec})
+    workload = Workload(axes=dict(zip("mn", shape, strict=True)))
+    expected = some(dtype, 1)
+    found = Evidence(definition, workload, {"x": some(given, 2)}, {"y": expected}, poisons=(255,))
+    for seed in range(3, 12):
+        verdict = found.verdict({"y": some(dtype, seed)})
+        if not verdict.passed:
+            break
+    assert not verdict.passed
+    assert verdict.correctness.extra["pattern"]
+    assert verdict.summary.startswith("y: ")
+    assert all(len(line) <= 80 for line in verdict.details)
