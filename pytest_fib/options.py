@@ -228,8 +228,8 @@ def read(config: pytest.Config) -> Settings:
     start = config.invocation_params.dir
     datasets = tuple(_absolute(start, text) for text in option.fib_dataset)
     # After a blank, pytest takes an existing path for one to find its rootdir by; where it finds no
-    # ini file that way, the rootdir may be the dataset or anything above it.
-    root = start if datasets and config.inipath is None else config.rootpath
+    # ini file that way, the rootdir may be the folder of a dataset or of trace records.
+    root = start if config.inipath is None else config.rootpath
     return Settings(
         rootdir=config.rootpath,
         definitions=tuple(option.fib_definition),
