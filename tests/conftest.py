@@ -1,8 +1,10 @@
 """A small project of kernels, laid out in pytester's directory, and ways to run pytest there."""
 
 import json
+import os
 from pathlib import Path
 from textwrap import dedent
+from unittest import mock
 
 import pytest
 
@@ -11,8 +13,12 @@ import pytest
 import pytest_fib.collect
 import pytest_fib.engine
 import pytest_fib.report.terminal
-import pytest_fib.timing._count
-import pytest_fib.workloads.search  # noqa: F401
+import pytest_fib.workloads.search
+
+# Counting operations imports triton where torch is built for CUDA; kernels that tests call in this
+# process are interpreted, and so must be what triton itself is written in.
+with mock.patch.dict(os.environ, {"TRITON_INTERPRET": "1"}):
+    import pytest_fib.timing._count  # noqa: F401
 
 # A definition with one var axis of up to 256 elements and a scalar.
 SCALE = """\

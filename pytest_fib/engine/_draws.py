@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_fib.workloads import TensorLayout
 
 #: Seconds that drawing takes at most; fewer draws see less, and mean no less.
-SECONDS = {"cpu": 5.0, "cuda": 20.0}
+SECONDS = {"cpu": 5.0, "cuda": 10.0}
 #: Rows that are tested: of some, limits leave a single token.
 ROWS = 4
 #: Bytes of a call's rows: on the CPU, few enough for several calls in that time.

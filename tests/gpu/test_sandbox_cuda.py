@@ -212,7 +212,7 @@ def test_a_larger_workload_is_mapped_into_the_same_process(evaluate, judge):
 
 def test_every_kernel_that_is_shipped_is_right(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "kernel_defs"]
-    command += ["--fib-device", "cuda", "--fib-examples", "20"]
+    command += ["-n", "8", "--fib-device", "cuda", "--fib-examples", "5"]
     command += ["--fib-traces", str(tmp_path / "traces.jsonl")]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout
