@@ -31,17 +31,19 @@ class InfeasibleError(ValueError):
 class Plan:
     """What workloads are made by.
 
-    ``order`` has the var axes so that those that follow from others come after them; ``rules``, for
-    each input, ``{"value": x}`` or ``{"kind": ..., parameters}``; ``fill``, the inputs so that each
-    comes after those it refers to. ``stated`` are the definition's own constraints, and
-    ``constraints`` those and what the generators need. ``notes`` say what was inferred; ``unmade``,
-    which inputs no rule speaks of; ``problem``, why no workload can be made at all.
+    ``order`` has the var axes so that those that follow from others come after them;
+    ``independent``, those that don't; ``rules``, for each input, ``{"value": x}`` or
+    ``{"kind": ..., parameters}``; ``fill``, the inputs so that each comes after those it refers to.
+    ``stated`` are the definition's own constraints, and ``constraints`` those and what the
+    generators need. ``notes`` say what was inferred; ``unmade``, which inputs no rule speaks of;
+    ``problem``, why no workload can be made at all.
     """
 
     definition: Definition
     constraints: tuple[Constraint, ...] = ()
     stated: tuple[Constraint, ...] = ()
     order: tuple[str, ...] = ()
+    independent: tuple[str, ...] = ()
     rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     fill: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -177,11 +179,13 @@ def _planned(definition: Definition) -> Plan:
         for text in KINDS[rule["kind"]].implies(definition.inputs[name], rule)
     ]
     constraints = (*given, *implied)
+    order, independent = _axis_order(definition, constraints, rules)
     return Plan(
         definition=definition,
         constraints=constraints,
         stated=tuple(given),
-        order=_axis_order(definition, constraints, rules),
+        order=order,
+        independent=independent,
         rules=rules,
         fill=_fill_order(rules),
         notes=tuple(notes),
@@ -251,8 +255,8 @@ def _axis_order(
     definition: Definition,
     constraints: tuple[Constraint, ...],
     rules: Mapping[str, Mapping[str, Any]],
-) -> tuple[str, ...]:
-    """Axes as the definition lists them, with two exceptions.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Axes as the definition lists them, with two exceptions; and those that follow from no other.
 
     One that equals something of others comes right after those, so that it is known as soon as it
     can be. Totals come last, since how much there is to split bounds them, not the other way.
@@ -271,7 +275,7 @@ def _axis_order(
         chosen = min(ready, key=lambda axis: not needs[axis])  # of those, derived ones first
         waiting.remove(chosen)
         order.append(chosen)
-    return tuple(order)
+    return tuple(order), tuple(axis for axis in order if not needs[axis])
 
 
 def _fill_order(rules: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:

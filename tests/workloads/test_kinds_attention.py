@@ -76,7 +76,7 @@ def test_no_rounding_decides_which_experts_are_chosen(define, experts):
         },
         rules={
             "logits": {"kind": "router_logits"},
-            "bias": {"kind": "integers", "min": -9, "max": 9, "step": "1 / experts"},
+            "bias": {"kind": "integers", "min": -9, "max": 9, "step": "1 / experts", "ends": False},
         },
     )
     inputs = made(definition, {"tokens": 200})
