@@ -18,10 +18,9 @@ from pytest_fib.engine._memory import nbytes, room_for
 from pytest_fib.engine._messages import Call, Done, Failed, Load, Prepare, TensorRef, Widened
 from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
 from pytest_fib.engine._request import DefinitionError
-from pytest_fib.engine._sampling import SamplingTest
 from pytest_fib.engine._sets import GAP, Sets
 from pytest_fib.engine._timed import Timed
-from pytest_fib.engine._verdict import Verdict, judge_outputs
+from pytest_fib.engine._verdict import Verdict, in_support, judge_outputs
 from pytest_fib.workloads import (
     RecordedError,
     TensorLayout,
@@ -351,22 +350,8 @@ class Case:
             kept = {name: tensor.clone() for name, tensor in expected.outputs.items()}
             verdict = judged(kept, self._yardsticks(theirs))
         if verdict.passed:
-            verdict = self._in_support(verdict, got, inputs)
-        return verdict
-
-    def _in_support(
-        self, verdict: Verdict, got: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]
-    ) -> Verdict:
-        """A sample outside the set of what may be sampled is wrong, whatever its neighbours are."""
-        for name, tolerance in self._definition.tolerances.items():
-            if tolerance.by != "samples":
-                continue
             given = {**inputs, **scalar_inputs(self._definition, self.request.workload)}
-            violations = SamplingTest.of(given).support_violations(got[name])
-            if violations:
-                return Verdict(
-                    EvaluationStatus.INCORRECT_NUMERICAL, verdict.correctness, str(violations[0])
-                )
+            verdict = in_support(self._definition, verdict, got, given)
         return verdict
 
 

@@ -10,7 +10,7 @@ from pytest_fib.build import load, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import WrongOutput, bind, store
 from pytest_fib.engine._oracle import YARDSTICKS, OracleUnavailable, run_widened
-from pytest_fib.engine._verdict import judge_outputs
+from pytest_fib.engine._verdict import in_support, judge_outputs
 from pytest_fib.workloads import bits, fill_inputs, layouts, scalar_inputs
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Trial:
                 wrote = f"wrote to its input {name!r}"
                 return Evaluation(status=EvaluationStatus.RUNTIME_ERROR, log=wrote)
         verdict = self._verdict(outputs, pristine, scalars)
+        if verdict.passed:
+            verdict = in_support(self.definition, verdict, outputs, {**pristine, **scalars})
         return Evaluation(
             status=verdict.status, log=verdict.summary, correctness=verdict.correctness
         )

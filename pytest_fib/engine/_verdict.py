@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,7 @@ from pytest_fib.data import Correctness, EvaluationStatus
 from pytest_fib.engine._bounds import EXACT, bound_for
 from pytest_fib.engine._compare import Comparison, compare
 from pytest_fib.engine._gathered import Gathered, gather
+from pytest_fib.engine._sampling import SamplingTest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -128,6 +130,21 @@ def _sequence(own: Outputs | Sequence[Outputs] | None) -> Sequence[Outputs]:
     if own is None:
         return ()
     return own if isinstance(own, (list, tuple)) else (own,)
+
+
+def in_support(
+    definition: Definition,
+    verdict: Verdict,
+    outputs: Mapping[str, torch.Tensor],
+    inputs: Mapping[str, torch.Tensor | float],
+) -> Verdict:
+    """The verdict, unless a sample is outside the set of what may be sampled."""
+    for name in filter(partial(_by_samples, definition), definition.outputs):
+        violations = SamplingTest.of(inputs).support_violations(outputs[name])
+        if violations:
+            status = EvaluationStatus.INCORRECT_NUMERICAL
+            return Verdict(status, verdict.correctness, str(violations[0]))
+    return verdict
 
 
 def _by_samples(definition: Definition, name: str) -> bool:

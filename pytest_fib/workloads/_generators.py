@@ -130,7 +130,7 @@ def _scalar(definition: Definition, name: str, workload: Workload) -> Scalar:
     low, high = numbers.get("min", 0.0), numbers.get("max", 1.0)
     floating = definition.inputs[name].dtype.is_floating
     if source.random() < SPECIAL:
-        number = source.choice([n for n in (low, high, 0, 1) if low <= n <= high])
+        number = source.choice(sorted({n for n in (low, high, 0, 1) if low <= n <= high}))
     else:
         number = source.uniform(low, high) if floating else source.randint(int(low), int(high))
     return float(number) if floating else int(number)

@@ -29,10 +29,12 @@ BACKEND = "pytest-fib"
 
 #: Below this many sizes none is more of a boundary than another.
 FEW = 16
-TILES = (16, 32, 64, 128, 256)
+TILES = (16, 32, 64, 128, 256, 512, 1024)
 PRIMES = (5, 7, 11, 13, 61, 251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 65521)
 #: Sizes at which kernels change what they do.
-BOUNDARIES = (2, 3, *(tile + near for tile in TILES for near in (-1, 0, 1)))
+BOUNDARIES = (2, 3, *(tile + more for tile in TILES for more in (0, 1)))
+#: Sizes far above any tile. Those that don't fit yet are dealt as soon as they do.
+LARGE = tuple(1 << exponent for exponent in range(11, 17))
 
 
 class Source:
@@ -62,12 +64,14 @@ class Source:
     def _shuffled(self, low: int, high: int) -> list[Card]:
         cards: list[Card]
         if self.sort == "choice":
-            cards = [*range(low, high + 1), *[low] * ((high - low) // 2)]
+            cards = [*range(low, high + 1), *[low] * ((high - low + 2) // 3)]
         elif high - low < FEW:
             cards = [*range(low, high + 1)]
         else:
-            cards = [*BOUNDARIES, *(card for card, n in RELATIVE.items() for _ in range(n))]
+            cards = [*BOUNDARIES, *LARGE, *(card for card, n in RELATIVE.items() for _ in range(n))]
         self.random.shuffle(cards)
+        if self.sort == "choice":  # the plainest first
+            cards.insert(0, cards.pop(cards.index(low)))
         return cards
 
 
@@ -136,14 +140,9 @@ def _anywhere(random: Random, low: int, high: int) -> int:
     return low + int((high - low + 1) ** random.random()) - 1
 
 
-def _near_power(random: Random, low: int, high: int) -> int:
-    exponent = random.randint(max(low, 1).bit_length() - 1, high.bit_length() - 1)
-    return int(1 << exponent) + random.choice((-1, 0, 1))
-
-
 def _near_tile(random: Random, low: int, high: int) -> int:
     tile = random.choice(TILES)
-    return _anywhere(random, low, high) // tile * tile + random.choice((-1, 0, 1)) + tile
+    return _anywhere(random, low, high) // tile * tile + random.choice((-1, 0, 0, 1)) + tile
 
 
 def _prime(random: Random, low: int, high: int) -> int:
@@ -153,8 +152,7 @@ def _prime(random: Random, low: int, high: int) -> int:
 #: Cards that depend on the bounds, and how many of each are in a deck.
 RELATIVE: dict[Callable[[Random, int, int], int], int] = {
     _lowest: 2,
-    _highest: 2,
-    _near_power: 2,
+    _highest: 1,
     _near_tile: 2,
     _prime: 1,
     _anywhere: 3,

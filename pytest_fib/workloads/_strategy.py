@@ -32,10 +32,11 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
     @st.composite
     def draw_workload(draw: DrawFn) -> Workload:
         axes = _draw_axes(draw, made, max_bytes)
-        drawn = {
-            what: names[_number(draw, what, "choice", 0, len(names) - 1)]
-            for what, names in choices.items()
-        }
+        drawn: dict[str, str] = {}
+        for what, names in choices.items():
+            # All inputs hold each regime of values before only some do.
+            deck = f"inputs of {drawn['values']}" if what == "inputs" else what
+            drawn[what] = names[_number(draw, deck, "choice", 0, len(names) - 1)]
         seed = _number(draw, "seed", "any", 0, SEEDS - 1)
         return complete(definition, axes, seed, special(drawn))
 
