@@ -14,6 +14,7 @@ from pytest_fib.build import load, reference_program
 from pytest_fib.data import EvaluationStatus, load_definition_file
 from pytest_fib.engine._trial import Trial, _empty
 from pytest_fib.workloads import complete, fill_inputs, layouts, plan, scalar_inputs
+from pytest_fib.workloads._regimes import REGIMES
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,6 +95,18 @@ class Planted:
             return False
         trial = Trial(definition_of(self.definition), self.kernel, "cpu", "value")
         return trial(workload).status is not EvaluationStatus.PASSED
+
+    def is_small(self, workload):
+        """Whether no axis is larger than the bug needs."""
+        return all(workload.axes[axis] <= n for axis, n in self.axes.items())
+
+    def is_plain(self, workload):
+        """Whether no part of the regime is less plain than the bug needs."""
+        plain = {what: names[0] for what, names in REGIMES.items()}
+        needed, found = ({**plain, **regime} for regime in (self.regime, workload.regime))
+        return all(
+            names.index(found[what]) <= names.index(needed[what]) for what, names in REGIMES.items()
+        )
 
     def needed(self):
         """The smallest and plainest workloads that may fail, of any seed."""
