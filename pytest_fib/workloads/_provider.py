@@ -132,7 +132,8 @@ def _lowest(random: Random, low: int, high: int) -> int:
 
 
 def _highest(random: Random, low: int, high: int) -> int:
-    return high - random.choice((0, 0, 1))
+    """As high as the other axes and the budget allow."""
+    return high
 
 
 def _anywhere(random: Random, low: int, high: int) -> int:
@@ -152,7 +153,7 @@ def _prime(random: Random, low: int, high: int) -> int:
 #: Cards that depend on the bounds, and how many of each are in a deck.
 RELATIVE: dict[Callable[[Random, int, int], int], int] = {
     _lowest: 2,
-    _highest: 1,
+    _highest: 2,
     _near_tile: 2,
     _prime: 1,
     _anywhere: 3,
