@@ -53,11 +53,13 @@ class Source:
         deck = self._decks.setdefault((self.name, high - low < FEW), [])
         for _ in range(2):
             for i, card in enumerate(deck):
-                if not isinstance(card, int):
-                    return min(max(deck.pop(i)(self.random, low, high), low), high)  # type: ignore[operator]
-                if low <= card <= high:
+                if isinstance(card, int):
+                    number = card
+                else:
+                    number = min(max(card(self.random, low, high), low), high)
+                if low <= number <= high:
                     del deck[i]
-                    return card
+                    return number
             deck += self._shuffled(low, high)
         return self.random.randint(low, high)
 
