@@ -32,7 +32,7 @@ FEW = 16
 TILES = (16, 32, 64, 128, 256, 512, 1024)
 PRIMES = (5, 7, 11, 13, 61, 251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 65521)
 #: Sizes at which kernels change what they do.
-BOUNDARIES = (2, 3, *(tile + more for tile in TILES for more in (0, 1)))
+BOUNDARIES = (1, 2, 3, *(tile + more for tile in TILES for more in (0, 1)))
 #: Sizes far above any tile. Those that don't fit yet are dealt as soon as they do.
 LARGE = tuple(1 << exponent for exponent in range(11, 17))
 
@@ -68,7 +68,7 @@ class Source:
         if self.sort == "choice":
             cards = [*range(low, high + 1), *[low] * ((high - low + 2) // 3)]
         elif high - low < FEW:
-            cards = [*range(low, high + 1)]
+            cards = [*range(low, high + 1), *range(max(low, 1), high + 1)]  # hardly ever nothing
         else:
             cards = [*BOUNDARIES, *LARGE, *(card for card, n in RELATIVE.items() for _ in range(n))]
         self.random.shuffle(cards)
@@ -129,8 +129,11 @@ class BoundaryProvider(PrimitiveProvider):
 
 
 def _lowest(random: Random, low: int, high: int) -> int:
-    """As low as the axes drawn before allow: often what equals one of them."""
-    return low
+    """As low as the axes drawn before allow, which often is what equals one of them.
+
+    Where it is next to nothing, a little more shows more.
+    """
+    return low if low > 1 else low + random.randrange(4)
 
 
 def _highest(random: Random, low: int, high: int) -> int:
