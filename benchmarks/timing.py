@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -253,7 +253,7 @@ def fresh(device: str, number: int) -> None:
 def injected(device: str, number: int) -> None:
     """What 2 % more work is called."""
     rows = []
-    for kernel in kernels(device)[2:-1]:
+    for kernel in (rmsnorm(256 if device == "cpu" else rows, device) for rows in (4096, 16384)):
         found = [p for p, _ in pairs(kernel, device, number // 2, more=0.02)]
         slower = sum(facts(p)["comparison"] == "SLOWER" for p in found) / len(found)
         ratio = median(1 / p.speedup_factor for p in found)
@@ -276,6 +276,7 @@ def methods(device: str, number: int) -> None:
                 (
                     kernel.name,
                     micro(ours.latency_ms),
+                    micro(in_blocks(kernel, ours)) if _cupti.available() else "-",
                     micro(cupti_durations(kernel)) if _cupti.available() else "-",
                     micro(profiled[kernel.name]) if kernel.name in profiled else "-",
                     hot(ours),
@@ -285,7 +286,29 @@ def methods(device: str, number: int) -> None:
                 )
             )
     others = ("do_bench", "do_bench_cudagraph", "events + flush", "CUPTI span")
-    print_table(("method", "ours", "CUPTI", "ncu", "ours, hot", *others), rows)
+    titles = ("ours", "CUPTI in our blocks", "CUPTI, one call", "ncu", "ours, hot")
+    print_table(("method", *titles, *others), rows)
+
+
+def in_blocks(kernel: Kernel, ours: Performance) -> float:
+    """Milliseconds: the mean duration of the kernels in blocks like ours, by CUPTI's records."""
+    from pytest_fib.timing import Graph, _cupti
+    from pytest_fib.timing._series import flush
+
+    run, calls = kernel.function(), facts(ours)["calls_per_block"]
+    groups = [
+        [partial(run, *kernel.tensors()) for _ in range(calls)]
+        for _ in range(facts(ours)["placements"])
+    ]
+    run(*kernel.tensors())
+    graph = Graph(groups)
+    with _cupti.recording() as flushes:
+        flush()
+    with _cupti.recording() as records:
+        graph.run()
+    of_flushes = {record.name for record in flushes}
+    durations = [r.end - r.start for r in records if r.name not in of_flushes]
+    return sum(durations) / (calls * len(groups)) / 1e6
 
 
 def cupti_durations(kernel: Kernel) -> float:
@@ -388,7 +411,8 @@ def copy(device: str, number: int) -> None:
     if device != "cpu":
         size = 4 * torch.cuda.get_device_properties(0).L2_cache_size
     kernel = Kernel("copy", COPY, {"x": ["n"]}, {"n": size // 2}, "python")
-    ceiling = ceilings(device).copy
+
+    ceiling = ceilings(device).bytes_per_second
     with Judge(device) as judge:
         rates = [2 * size / kernel.timed(judge, seed).latency_ms * 1e3 for seed in range(5)]
     shares = [share(rate / ceiling) for rate in (min(rates), max(rates))]

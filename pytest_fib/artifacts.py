@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
+from pytest_fib import baseline
 from pytest_fib.report.rows import Row, row_of
 
 if TYPE_CHECKING:
@@ -53,10 +54,15 @@ class Recorder:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The tables."""
-        from pytest_fib.report.terminal import write_tables
+        from pytest_fib.report.terminal import write_comparison, write_tables
 
         if self.rows and terminalreporter.verbosity >= 0:
-            write_tables(terminalreporter, self.rows)
+            earlier = baseline.of(self._config)
+            write_tables(terminalreporter, self.rows, earlier)
+            terminalreporter.currentfspath = None  # else there would be another empty line
+            terminalreporter.line("")
+            if earlier is not None:
+                write_comparison(terminalreporter, self.rows, earlier)
             if self.written:
                 where = self._settings.shown(self._settings.traces)
                 records = "trace record" if self.written == 1 else "trace records"

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_fib import _kept, session
+from pytest_fib import _kept, baseline, session
 from pytest_fib.build import why_no_builder
 from pytest_fib.data import EvaluationStatus, Trace
 from pytest_fib.options import SETTINGS
 from pytest_fib.recorded import keep
+from pytest_fib.report import compare
 from pytest_fib.report.failure import (
     describe_definition_error,
     describe_evaluation,
+    describe_slower,
     has_recorded_tensors,
     message_only,
     replay_command,
@@ -33,7 +35,9 @@ from pytest_fib.workloads import (
     missing,
     read_workload,
     smallest_axes,
+    stored_inputs,
     why_not_generated,
+    why_unfit,
     workload_bytes,
 )
 
@@ -55,10 +59,30 @@ class KernelFailure(Exception):
 
 @dataclass
 class Outcome:
-    """What an item leaves behind for the report: its traces, and why it was skipped."""
+    """What an item leaves behind for the report.
+
+    Its traces, why it was skipped, and how its time compares with an earlier one.
+    """
 
     traces: list[str] = field(default_factory=list)
     reason: str = ""
+    comparison: dict[str, Any] | None = None
+
+
+class UnusableItem(pytest.Item):
+    """Something in a dataset that can't be tested: a skip with the reason, and on with the rest."""
+
+    def __init__(self, *, reason: str, line: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._line = line
+        self.add_marker(pytest.mark.skip(reason=f"can't be tested: {reason}"))
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where it is."""
+        return self.path, self._line - 1, self.name
+
+    def runtest(self) -> None:
+        """Nothing to do; the mark keeps pytest from coming here."""
 
 
 class KernelItem(pytest.Item):
@@ -120,7 +144,8 @@ class KernelItem(pytest.Item):
 
     def why_no_inputs(self) -> str | None:
         """Why inputs can't be had, or None."""
-        return why_not_generated(self.definition)
+        stored = missing(stored_inputs(self.definition), self.path.parent)
+        return self._relative(stored) if stored else why_not_generated(self.definition)
 
     def skip_if_unable(self) -> None:
         """Mark this as skipped where it can't run here."""
@@ -145,7 +170,12 @@ class KernelItem(pytest.Item):
         return message_only(excinfo)
 
     def evaluate(
-        self, workload: Workload, *, timing: bool = False, root: Path | None = None
+        self,
+        workload: Workload,
+        *,
+        timing: bool = False,
+        root: Path | None = None,
+        draws: bool = False,
     ) -> Evaluation:
         """The outcome of the implementation on a workload. Raises DefinitionError."""
         from pytest_fib.engine import EvaluationRequest, evaluate
@@ -160,6 +190,7 @@ class KernelItem(pytest.Item):
             timeout=self.config.stash[SETTINGS].timeout,
             root=None if root is None else str(root),
             precision=self.config.stash[SETTINGS].precision,
+            draws=draws,
         )
         return evaluate(request, session.judge(self.config))
 
@@ -177,13 +208,16 @@ class KernelItem(pytest.Item):
 
     def _record(self, workload: Workload, evaluation: Evaluation) -> None:
         """Keep the trace of an evaluation for the report."""
-        trace = Trace(
+        self.outcome.traces.append(self.trace(workload, evaluation).to_json_line())
+
+    def trace(self, workload: Workload, evaluation: Evaluation) -> Trace:
+        """The record of an evaluation."""
+        return Trace(
             definition=self.definition.name,
             solution=self.implementation.name,
             workload=workload,
             evaluation=evaluation,
         )
-        self.outcome.traces.append(trace.to_json_line())
 
     def attach_outcome(self, report: pytest.TestReport) -> None:
         """Put facts and traces on the report that decides the item, as JSON.
@@ -209,11 +243,14 @@ class KernelItem(pytest.Item):
             raise KernelFailure(
                 describe_definition_error(str(outcome), workload, place, replay, origin)
             )
+        raise KernelFailure(
+            describe_evaluation(outcome, workload, self._implementation_place(), replay, origin)
+        )
+
+    def _implementation_place(self) -> str:
         implementation = self.implementation
         place = f"{implementation.name}  {implementation.path}:{implementation.line}"
-        raise KernelFailure(
-            describe_evaluation(outcome, workload, self._relative(place), replay, origin)
-        )
+        return self._relative(place)
 
     def max_bytes(self) -> int:
         """The memory budget of one workload."""
@@ -264,7 +301,7 @@ class CorrectnessItem(KernelItem):
             raise KernelFailure(
                 f"--fib-workload does not fit {self.definition.name}: {error}"
             ) from None
-        self.conclude(workload, self._outcome(workload))
+        self.conclude(workload, self._outcome(workload, draws=True))
 
     def _search(self) -> None:
         from pytest_fib.workloads.search import search
@@ -284,13 +321,25 @@ class CorrectnessItem(KernelItem):
         _kept.save(self, workload_json(found.workload) if found.origin else None)
         if found.origin and settings.keep_failures:
             keep(found.workload, self.loaded, settings.datasets)
-        self.conclude(found.workload, found.outcome, found.origin)
+        if found.origin is None and _is_random(self.definition):
+            workload = self._drawn_from(found.workload)
+            self.conclude(workload, self._outcome(workload, draws=True))
+        else:
+            self.conclude(found.workload, found.outcome, found.origin)
 
-    def _outcome(self, workload: Workload) -> Evaluation | DefinitionError:
+    def _drawn_from(self, workload: Workload) -> Workload:
+        """One workload to draw many times: that takes seconds, so a search does it at its end."""
+        from pytest_fib.workloads import complete
+
+        axes = [workload.axes, *(listed.axes for listed in self._affordable(self._examples()))]
+        seed = self.config.stash[SETTINGS].seed
+        return complete(self.definition, axes[-1], seed=seed)
+
+    def _outcome(self, workload: Workload, *, draws: bool = False) -> Evaluation | DefinitionError:
         from pytest_fib.engine import DefinitionError
 
         try:
-            return self.evaluate(workload)
+            return self.evaluate(workload, draws=draws, root=self.path.parent)
         except DefinitionError as error:
             return error
 
@@ -322,7 +371,9 @@ class WorkloadItem(KernelItem):
     def why_no_inputs(self) -> str | None:
         """What can't be read of the workload, or made where it does not say."""
         workload = self.case.workload
-        if reason := missing(workload, self.case.root):
+        if reason := why_unfit(self.definition, workload):
+            return f"workload {workload.uuid} does not fit {self.definition.name}: {reason}"
+        if reason := missing(stored_inputs(self.definition, workload), self.case.root):
             return self._relative(reason)
         return why_not_generated(self.definition, workload)
 
@@ -337,7 +388,7 @@ class WorkloadItem(KernelItem):
         workload = self.case.workload
         try:
             outcome: Evaluation | DefinitionError = self.evaluate(
-                workload, timing=self.timing, root=self.case.root
+                workload, timing=self.timing, root=self.case.root, draws=True
             )
         except DefinitionError as error:
             outcome = error
@@ -356,9 +407,40 @@ class BenchItem(WorkloadItem):
             return "Triton's interpreter on the CPU can't be timed meaningfully"
         return super().skip_reason()
 
+    def conclude(
+        self,
+        workload: Workload,
+        outcome: Evaluation | DefinitionError,
+        origin: Origin | None = None,
+    ) -> None:
+        """Besides: compare the time with the baseline's, and fail where that is asked for."""
+        super().conclude(workload, outcome, origin)
+        earlier = baseline.of(self.config)
+        if earlier is None or isinstance(outcome, Exception):
+            return
+        now = compare.timed(self.trace(workload, outcome))
+        if now is None:
+            return
+        comparison = earlier.versus(now)
+        self.outcome.comparison = compare.plain(comparison)
+        limit = self.config.stash[SETTINGS].fail_on
+        if limit is not None and comparison.slower_than(limit):
+            raise KernelFailure(self._slower(workload, comparison, limit))
+
+    def _slower(self, workload: Workload, comparison: compare.Comparison, limit: float) -> str:
+        settings = self.config.stash[SETTINGS]
+        compared = f"--fib-compare={settings.compare}", f"--fib-fail-on=slower > {100 * limit:g}%"
+        options = ("--fib-bench", *compared, *settings.replay_options)
+        again = shlex.join(["pytest", self.nodeid, *options])
+        return describe_slower(comparison, workload, self._implementation_place(), again, limit)
+
 
 def _failed(outcome: Evaluation | DefinitionError) -> bool:
     return getattr(outcome, "status", None) is not EvaluationStatus.PASSED
+
+
+def _is_random(definition: Definition) -> bool:
+    return any(tolerance.by == "samples" for tolerance in definition.tolerances.values())
 
 
 def _closeness(outcome: Evaluation | DefinitionError) -> float:

@@ -20,6 +20,8 @@ MARK = (
     "pytest-fib; select with -m 'fib(kind=\"bench\")'"
 )
 DEFAULT_TRACES = "fib-traces.jsonl"
+#: What ``--fib-compare`` takes besides a path.
+BEST = "best"
 _SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
@@ -31,6 +33,7 @@ class Settings:
     definitions: tuple[str, ...]
     implementations: tuple[str, ...]
     bench: bool
+    start: Path
     definition_dirs: tuple[Path, ...]
     definition_dirs_given: bool
     implementation_dirs: tuple[Path, ...]
@@ -47,6 +50,8 @@ class Settings:
     precision: str
     isolation: Literal["process", "none"]
     workload: str | None
+    compare: str | None
+    fail_on: float | None
 
     @property
     def active(self) -> bool:
@@ -66,7 +71,7 @@ class Settings:
         return path.suffix in (".yaml", ".yml") and _under(path, self.definition_dirs)
 
     def dataset_dirs(self, kind: str) -> tuple[Path, ...]:
-        """The ``definitions`` or ``solutions`` of every dataset."""
+        """The ``definitions``, ``solutions`` or ``traces`` of every dataset."""
         return tuple(dataset / kind for dataset in self.datasets)
 
     def is_implementation_file(self, path: Path) -> bool:
@@ -95,6 +100,10 @@ class Settings:
         )
         # One word each: pytest takes an existing path after a blank for one to find its rootdir by.
         return tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
+
+    def place(self, text: str) -> Path:
+        """The path that the command line means: relative to where pytest was started."""
+        return _absolute(self.start, text)
 
     def shown(self, path: Path) -> str:
         """A path as messages and node ids have it: relative to the rootdir."""
@@ -191,6 +200,18 @@ def declare(parser: pytest.Parser) -> None:
         metavar="JSON",
         help='test only this workload, as \'{"axes": {"batch": 7}, "seed": 3}\'',
     )
+    group.addoption(
+        "--fib-compare",
+        metavar="TRACES",
+        help="compare times with those of a file or directory of traces, or with the best of the "
+        "known ones ('best': the datasets' and the last run's)",
+    )
+    group.addoption(
+        "--fib-fail-on",
+        metavar="CONDITION",
+        type=condition,
+        help="fail what --fib-compare shows to be slower, as 'slower > 5%%'",
+    )
     for name, default in (("fib_defs", "kernel_defs"), ("fib_impls", "kernel_impls")):
         what = "definitions" if name == "fib_defs" else "implementations"
         parser.addini(
@@ -205,16 +226,21 @@ def read(config: pytest.Config) -> Settings:
     """The settings of a run."""
     option = config.option
     start = config.invocation_params.dir
+    datasets = tuple(_absolute(start, text) for text in option.fib_dataset)
+    # After a blank, pytest takes an existing path for one to find its rootdir by; where it finds no
+    # ini file that way, the rootdir may be the folder of a dataset or of trace records.
+    root = start if config.inipath is None else config.rootpath
     return Settings(
         rootdir=config.rootpath,
         definitions=tuple(option.fib_definition),
         implementations=tuple(option.fib_implementation),
         bench=option.fib_bench,
-        definition_dirs=_directories(config, option.fib_defs, "fib_defs"),
+        start=start,
+        definition_dirs=_directories(config, root, option.fib_defs, "fib_defs"),
         definition_dirs_given=bool(option.fib_defs),
-        implementation_dirs=_directories(config, option.fib_impls, "fib_impls"),
+        implementation_dirs=_directories(config, root, option.fib_impls, "fib_impls"),
         implementation_dirs_given=bool(option.fib_impls),
-        datasets=tuple(_absolute(start, text) for text in option.fib_dataset),
+        datasets=datasets,
         keep_failures=option.fib_keep_failures,
         traces=_absolute(start, option.fib_traces or DEFAULT_TRACES),
         traces_given=option.fib_traces is not None,
@@ -226,6 +252,8 @@ def read(config: pytest.Config) -> Settings:
         precision=option.fib_precision,
         isolation="none" if option.usepdb else option.fib_isolation,
         workload=option.fib_workload,
+        compare=option.fib_compare,
+        fail_on=option.fib_fail_on,
     )
 
 
@@ -235,6 +263,14 @@ def size(text: str) -> int:
     if match is None:
         raise ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G")
     return int(float(match.group(1)) * (1 << _SUFFIXES[match.group(2).upper()]))
+
+
+def condition(text: str) -> float:
+    """0.05 from ``slower > 5%``."""
+    match = re.fullmatch(r"slower\s*>\s*(\d+(?:\.\d+)?)\s*%", text.strip())
+    if match is None:
+        raise ArgumentTypeError(f"{text!r} is not a condition such as 'slower > 5%'")
+    return float(match.group(1)) / 100
 
 
 def _checked(kind: type[int] | type[float], least: int) -> Callable[[str], float]:
@@ -250,10 +286,12 @@ def _checked(kind: type[int] | type[float], least: int) -> Callable[[str], float
     return number
 
 
-def _directories(config: pytest.Config, given: Sequence[str], ini: str) -> tuple[Path, ...]:
+def _directories(
+    config: pytest.Config, root: Path, given: Sequence[str], ini: str
+) -> tuple[Path, ...]:
     if given:
         return tuple(_absolute(config.invocation_params.dir, text) for text in given)
-    return tuple(_absolute(config.rootpath, text) for text in config.getini(ini))
+    return tuple(_absolute(root, text) for text in config.getini(ini))
 
 
 def _absolute(start: Path, text: str) -> Path:

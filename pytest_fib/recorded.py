@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
@@ -11,10 +12,9 @@ from pytest_fib.data import RandomInput, SafetensorsInput, Trace, Workload, read
 from pytest_fib.workloads import layouts, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_fib.data import Definition, LoadedDefinition
+    from pytest_fib.data import DataError, Definition, LoadedDefinition
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,21 @@ class Recorded:
     root: Path
 
 
-def recorded_workloads(loaded: LoadedDefinition, datasets: Sequence[Path]) -> dict[str, Recorded]:
+def recorded_workloads(
+    loaded: LoadedDefinition,
+    datasets: Sequence[Path],
+    broken: Callable[[DataError], None] | None = None,
+) -> dict[str, Recorded]:
     """The recorded workloads of a definition, by the shortest distinct beginning of their uuid.
 
     They lie in ``<name>.workloads.jsonl`` beside a YAML file, and in a dataset where its layout has
-    them. Raises DataError for a file that can't be read.
+    them. ``broken`` is told of lines that can't be read; without it, they raise DataError.
     """
     path, root = workloads_file(loaded, datasets)
     if not path.is_file():
         return {}
-    named = (t.workload for t in read_traces(path) if t.definition == loaded.definition.name)
+    traces = read_traces(path, broken)
+    named = (t.workload for t in traces if t.definition == loaded.definition.name)
     found = {workload.uuid: Recorded(workload, root) for workload in named}
     length = _distinct_length(found)
     return {uuid[:length]: recorded for uuid, recorded in found.items()}
@@ -45,7 +50,10 @@ def workloads_file(loaded: LoadedDefinition, datasets: Sequence[Path]) -> tuple[
     name = loaded.definition.name
     for dataset in datasets:
         if loaded.path.is_relative_to(dataset):
-            return dataset / "workloads" / loaded.definition.op_type / f"{name}.jsonl", dataset
+            folders = [dataset / "workloads" / loaded.definition.op_type]
+            folders.append(folders[0].with_name(loaded.path.parent.name))
+            paths = [folder / f"{name}.jsonl" for folder in folders]
+            return next(filter(Path.is_file, paths), paths[0]), dataset
     return loaded.path.with_name(f"{name}.workloads.jsonl"), loaded.path.parent
 
 
@@ -103,4 +111,6 @@ def _store(file: Path, workload: Workload, definition: Definition, names: Iterab
 
 def _distinct_length(uuids: Iterable[str]) -> int:
     known = list(uuids)
-    return next(n for n in range(8, 37) if len({uuid[:n] for uuid in known}) == len(known))
+    longest = max(map(len, known), default=8)
+    lengths = (n for n in range(8, longest) if len({uuid[:n] for uuid in known}) == len(known))
+    return next(lengths, longest)

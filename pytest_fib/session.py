@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_fib import _devices
+from pytest_fib import _devices, baseline
 from pytest_fib.artifacts import Recorder
 from pytest_fib.implementations import Catalogue, find_implementations, load_catalogue
 from pytest_fib.options import SETTINGS
@@ -36,14 +36,19 @@ def join(config: pytest.Config, settings: Settings) -> None:
     """
     if is_worker(config):
         _narrow(config, settings)  # a worker reads the command line anew
+        baseline.load(config, settings, ())
         return
     if settings.device == "cuda" and _devices.count() == 0:
         raise pytest.UsageError(f"--fib-device cuda: {_devices.why_none()}")
     _refuse_bad_paths(settings)
     _refuse_bad_workload(settings)
+    _refuse_idle_comparison(settings)
     _narrow(config, settings)
     if settings.selective:
         _refuse_empty_selection(config, settings)
+    if settings.compare is not None:  # before the recorder replaces what may be the same file
+        selected = filter(settings.wants_definition, catalogue(config).names)
+        baseline.load(config, settings, selected)
     config.pluginmanager.register(Recorder(config, settings), "fib-recorder")
     if config.pluginmanager.has_plugin("xdist") and settings.device != "cpu":
         config.pluginmanager.register(_devices.Binding(), "fib-devices")
@@ -148,6 +153,14 @@ def _refuse_bad_workload(settings: Settings) -> None:
         parse_workload(settings.workload)
     except ValueError as error:
         raise pytest.UsageError(f"--fib-workload: {error}") from None
+
+
+def _refuse_idle_comparison(settings: Settings) -> None:
+    """Options that would compare nothing, so that a check in CI would pass whatever happens."""
+    if settings.fail_on is not None and settings.compare is None:
+        raise pytest.UsageError("--fib-fail-on: with what? give --fib-compare=TRACES too")
+    if settings.compare is not None and not settings.bench:
+        raise pytest.UsageError("--fib-compare: nothing is timed; give --fib-bench too")
 
 
 def _refuse_empty_selection(config: pytest.Config, settings: Settings) -> None:

@@ -36,10 +36,17 @@ from pytest_fib.data import (
     load_definition_file,
 )
 from pytest_fib.engine._bounds import dtype_bound, overridden
+from pytest_fib.engine._evidence import explained
 from pytest_fib.engine._trial import Trial
 from pytest_fib.engine._verdict import judge_tensor, verdict_of
 from pytest_fib.options import SETTINGS
-from pytest_fib.report.failure import describe_evaluation, has_recorded_tensors, workload_json
+from pytest_fib.report.failure import (
+    describe_evaluation,
+    first_line,
+    has_recorded_tensors,
+    workload_json,
+)
+from pytest_fib.workloads import why_not_generated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,10 +86,12 @@ def assert_kernel_close(
     tolerance = Tolerance(rtol=rtol, atol=atol, matched_ratio=matched_ratio, exact=exact)
     bound = overridden(dtype_bound(actual.dtype, oracle=expected.dtype != actual.dtype), tolerance)
     yardsticks = () if own is None else (own,)
-    verdict = verdict_of([judge_tensor(name, actual, expected, bound, yardsticks)])
+    compared = [judge_tensor(name, actual, expected, bound, yardsticks)]
+    verdict = verdict_of(compared)
     if not verdict.passed:
-        lines = [f"{verdict.status.value}: {verdict.summary}", "", *_figures(verdict.correctness)]
-        raise AssertionError("\n".join(lines))
+        verdict = explained(verdict, compared)
+        lines = [*first_line(verdict.status, verdict.summary), "", *_figures(verdict.correctness)]
+        raise AssertionError("\n".join([*lines, "", *verdict.details]))
 
 
 def _refuse_unlike(name: str, actual: torch.Tensor, expected: torch.Tensor) -> None:
@@ -142,12 +151,15 @@ class KernelCheck:
         with ``::name`` behind it where that holds several. Without ``axes`` or a ``workload`` (a
         record, or what ``--fib-workload`` takes), the definition's examples and some drawn
         workloads are tried, and the smallest that fails is told. ``calling`` is as in
-        ``@implements``. Raises AssertionError, and whatever ``function`` raises.
+        ``@implements``. Raises AssertionError, whatever ``function`` raises, and ValueError for a
+        definition that no workload can be made of.
         """
         __tracebackhide__ = True
         found = definition if isinstance(definition, Definition) else self._found(definition)
         trial = Trial(found, function, session.device(self._config), calling)
         given = self._given(found, axes, workload)
+        if reason := why_not_generated(found, given):
+            raise ValueError(f"{found.name}: {reason}")
         case = (given, trial(given), None) if given else self._searched(trial, examples)
         if case[1].status is not EvaluationStatus.PASSED:
             raise AssertionError(_told(found, function, *case))

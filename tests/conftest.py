@@ -11,6 +11,7 @@ import pytest
 import pytest_fib.collect
 import pytest_fib.engine
 import pytest_fib.report.terminal
+import pytest_fib.timing._count
 import pytest_fib.workloads.search  # noqa: F401
 
 # A definition with one var axis of up to 256 elements and a scalar.
@@ -54,6 +55,14 @@ workloads:
   axes:  {n: {max: 64}}
   bench: [{n: 8}]
 """
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """What is measured of this machine in a test stays out of the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 class Project:

@@ -5,6 +5,8 @@ import shlex
 
 import pytest
 
+from pytest_fib.engine import _case
+
 GOOD = "kernel_defs/toy/scale.yaml::scale[good-correctness]"
 
 
@@ -19,12 +21,18 @@ def failure(result: pytest.RunResult, title: str) -> str:
 def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
     result = toys.run("kernel_defs/toy/split.yaml", "--fib-seed=4")
     assert failure(result, "split[swapped-correctness]") == (
-        "INCORRECT_NUMERICAL: negative[0, 3] got 2.25195, expected -1.12598, allowed ±0.0018\n"
+        "INCORRECT_NUMERICAL: double: swapped with negative\n"
         "\n"
         "  implementation  swapped  kernel_impls/toy/swapped.py:4\n"
         "  workload        n=1; normal values, seed 0  (the smallest that fails)\n"
         "  wrong           4 of 4 elements of double (100 %)\n"
         "  wrong           4 of 4 elements of negative (100 %)\n"
+        "  largest error   absolute 3.38, relative 3; 3.48e+03 times the bound\n"
+        "\n"
+        "  double[0, 3] got -1.12598, expected 2.25195, allowed ±0.0036\n"
+        "  double[0, 1] got 0.705078, expected -1.41016, allowed ±0.0028\n"
+        "  double[0, 2] got 0.654297, expected -1.30859, allowed ±0.0027\n"
+        "  double[0, 0] got 0.0109787, expected -0.0219574, allowed ±0.0015\n"
         "\n"
         "replay:\n"
         "  pytest 'kernel_defs/toy/split.yaml::split[swapped-correctness]'"
@@ -36,7 +44,8 @@ def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
 def test_shrinking_ends_at_the_smallest_axis_that_fails(toys, seed):
     result = toys.run("-k", "tail", "--fib-examples=20", f"--fib-seed={seed}")
     text = failure(result, "scale[tail-correctness]")
-    assert text.startswith("INCORRECT_NUMERICAL: y[64] got 0, expected ")
+    assert text.startswith("INCORRECT_NUMERICAL: y: zeros in the very last element\n")
+    assert "\n  y[64] got 0, expected " in text
     assert "  workload        n=65; normal values, seed 0  (the smallest that fails)\n" in text
     assert "  wrong           1 of 65 elements of y (1.54 %)\n" in text
 
@@ -139,7 +148,7 @@ def test_a_listed_example_that_fails_is_shrunk(toys, scale_yaml):
             "INCORRECT_DTYPE: y: got float64, expected float32",
         ),
         ("x, factor\nreturn (x * factor)[None]", "INCORRECT_SHAPE: y: got [1, 1], expected [1]"),
-        ("x, factor\nreturn x / 0 * factor", "INCORRECT_NUMERICAL: y[0] got *inf, expected *"),
+        ("x, factor\nreturn x / 0 * factor", "INCORRECT_NUMERICAL: y: overflow to infinity *"),
         ("x, factor\nraise ValueError('too hot')", "RUNTIME_ERROR: ValueError: too hot"),
         ("x, factor\nreturn None", "RUNTIME_ERROR: y is None, not a torch.Tensor"),
         ("x, factor\nreturn x, x", "RUNTIME_ERROR: returned 2 values for 1 output (y)"),
@@ -236,29 +245,15 @@ def test_a_dependency_may_be_named_as_a_distribution_or_as_a_module(scale):
     scale.run("--fib-device", "cpu").assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        (
-            "x:      {shape: [n], dtype: float32}",
-            "x:      {shape: [n], dtype: int32}",
-            "input 'x': nothing says what this int32 tensor means; *",
-        ),
-        (
-            "factor: {value: 3.0}",
-            "x: {kind: spiral}",
-            "input 'x': no generator 'spiral' (there are: values, *)",
-        ),
-    ],
-)
-def test_inputs_that_can_not_be_made_are_a_skip_with_the_reason(
-    scale, scale_yaml, old, new, reason
-):
-    assert old in scale_yaml
-    scale.define(scale_yaml.replace(old, new))
+def test_inputs_that_can_not_be_made_are_a_skip_with_the_reason(scale, scale_yaml):
+    scale.define(
+        scale_yaml.replace("x:      {shape: [n], dtype: float32}", "x: {shape: [n], dtype: int32}")
+    )
     result = scale.run("-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
+    result.stdout.fnmatch_lines(
+        ["SKIPPED * input 'x': nothing says what this int32 tensor means; *"]
+    )
 
 
 def test_triton_in_its_interpreter_is_checked_and_not_timed(scale):
@@ -291,3 +286,58 @@ def test_an_error_of_our_own_is_not_passed_off_as_the_kernels(scale):
     result = scale.run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E * LookupError: from a hook"])
+
+
+STRICT = "return x * factor"
+OWN = "assert str(x.dtype) == 'torch.float32'\n      return x * factor"
+
+
+def test_an_oracle_that_is_not_float64_is_said_in_record_table_and_failure(scale, scale_yaml):
+    scale.define(scale_yaml.replace(STRICT, OWN))
+    scale.implement("bad", "x, factor\nreturn x + factor")
+    result = scale.run("-v")
+    result.assert_outcomes(passed=1, failed=1)
+    reason = "float64: AssertionError"
+    result.stdout.fnmatch_lines([f"  oracle          the reference's own precision, not {reason}"])
+    result.stdout.fnmatch_lines([f"oracle: the reference's own precision, not {reason}"])
+    for trace in scale.traces():
+        assert trace["evaluation"]["correctness"]["extra"]["no_oracle"] == "AssertionError"
+        assert trace["evaluation"]["correctness"]["extra"]["oracle"] == "own precision"
+    assert "oracle: the" not in scale.run("-k", "good").stdout.str()
+
+
+def test_random_choices_are_drawn_many_times_at_the_end_of_a_search(project, monkeypatch):
+    monkeypatch.setitem(_case.SECONDS, "cpu", 0.2)
+    project.define(SAMPLING, "kernel_defs/toy/pick.yaml")
+    draw = "return torch.multinomial(probs{}, 1).squeeze(-1).int()"
+    for name, change in (("right", ""), ("uniform", ".gt(0).float()")):
+        body = f"probs\nimport torch\n{draw.format(change)}"
+        project.implement(name, body, "pick")
+    result = project.run("--fib-examples=3")
+    result.assert_outcomes(passed=1, failed=1)
+    text = failure(result, "pick[uniform-correctness]")
+    assert text.startswith("INCORRECT_NUMERICAL: samples: row ")
+    [passed] = [t["evaluation"] for t in project.traces() if t["solution"] == "right"]
+    assert passed["correctness"]["extra"]["draws"] > 100
+    replay = shlex.split(text.splitlines()[-1])
+    project.run(*replay[1:]).assert_outcomes(failed=1)
+
+
+SAMPLING = """\
+name: pick
+op_type: sampling
+axes: {batch: var, vocab: 50}
+inputs:
+  probs: {shape: [batch, vocab], dtype: float32}
+outputs:
+  samples: {shape: [batch], dtype: int32}
+reference: |
+  import torch
+  def run(probs):
+      return torch.multinomial(probs, 1).squeeze(-1).int()
+workloads:
+  axes: {batch: {max: 512}}
+  inputs: {probs: {kind: probabilities}}
+  examples: [{batch: 3}]
+tolerances: {samples: {by: samples}}
+"""

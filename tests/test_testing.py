@@ -45,12 +45,15 @@ def test_a_failure_says_what_where_and_how_much():
     actual = expected.float()
     actual[1, 2] = 1.5
     assert refusal(actual, expected, name="out") == (
-        "INCORRECT_NUMERICAL: out[1, 2] got 1.5, expected 1, allowed ±3.8e-06\n"
+        "INCORRECT_NUMERICAL: out: wrong in one element;\n"
+        "  out[1, 2] got 1.5, expected 1, allowed ±3.8e-06\n"
         "\n"
         "  wrong           1 of 256 elements of out (0.391 %)\n"
         "  largest error   absolute 0.5, relative 0.5\n"
         "  rms error       0.0312\n"
-        "  bound           1.31e+05 times what is allowed (elements)"
+        "  bound           1.31e+05 times what is allowed (elements)\n"
+        "\n"
+        "  out[1, 2] got 1.5, expected 1, allowed ±3.8e-06"
     )
 
 
@@ -141,7 +144,8 @@ def complaint(kernel_check, *arguments, **more):
 def test_a_right_function_passes_on_drawn_workloads(kernel_check, definition):
     calls = []
     kernel_check(definition, lambda x, factor: calls.append(len(x)) or scale(x, factor), examples=9)
-    assert len(calls) == 9
+    assert len(calls) == 2 * 9
+    assert calls[::2] == calls[1::2]
     assert len(set(calls)) > 3
 
 
@@ -154,7 +158,8 @@ def tail(x, factor):
 def test_a_wrong_function_is_told_with_the_smallest_workload(kernel_check, definition):
     text = complaint(kernel_check, definition, tail, examples=20)
     line, _, rest = text.partition("\n")
-    assert line.startswith("INCORRECT_NUMERICAL: y[100] got 0, expected ")
+    assert line == "INCORRECT_NUMERICAL: y: zeros in the very last element"
+    assert "\n  y[100] got 0, expected " in rest
     assert "\n  workload        n=101; normal values, seed 0  (the smallest that fails)\n" in rest
     assert "  implementation  tail  test_testing.py:" in rest
     assert "  wrong           1 of 101 elements of y (0.99 %)\n" in rest
@@ -188,6 +193,30 @@ def test_what_the_function_raises_comes_through(kernel_check, definition):
         kernel_check(definition, lambda x, factor: 1 / 0)
 
 
+def test_a_function_that_is_not_repeatable_fails(kernel_check, definition):
+    calls = []
+
+    def shaky(x, factor):
+        calls.append(1)
+        y = scale(x, factor)
+        y[0] *= 1 + len(calls) % 2 * 2.0**-10
+        return y
+
+    text = complaint(kernel_check, definition, shaky, axes={"n": 8})
+    assert text.startswith(
+        "INCORRECT_NUMERICAL: y: two calls on the same inputs gave other bits in 1"
+    )
+    free = definition.model_copy(update={"nondeterministic": True})
+    kernel_check(free, shaky, axes={"n": 8})
+
+
+def test_a_definition_that_no_workload_can_be_made_of_is_told(kernel_check, definition):
+    data = definition.model_dump(by_alias=True)
+    never = Definition.model_validate({**data, "constraints": ["n >= 9", "n <= 5"]})
+    with pytest.raises(ValueError, match=r"no value meets 'n >= 9' and 'n <= 5'$"):
+        kernel_check(never, scale)
+
+
 def test_other_ways_of_calling(kernel_check, definition):
     def into(x, factor, y):
         y.copy_(x.float() * factor)
@@ -197,7 +226,7 @@ def test_other_ways_of_calling(kernel_check, definition):
     text = complaint(
         kernel_check, definition, lambda x, f, y: None, calling="destination", axes={"n": 8}
     )
-    assert "y[0] got nan" in text
+    assert text.startswith("INCORRECT_NUMERICAL: y: never written everywhere\n")
 
 
 def test_a_reference_that_needs_its_own_dtype_is_run_in_that(kernel_check):
@@ -233,7 +262,8 @@ def test_definitions_are_found_by_name_and_file(toys):
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "*INCORRECT_NUMERICAL: y*got*",
+            "*INCORRECT_NUMERICAL: y: wrong everywhere;",
+            "*  y[[]0] got *, expected *, allowed *",
             "*LookupError: no definition 'scales'; did you mean 'scale'?",
         ]
     )

@@ -1,7 +1,8 @@
 """Repairs to Triton's interpreter, which gets bfloat16 wrong: right kernels would fail in it.
 
 It rounds float32 to bfloat16 towards zero where hardware rounds to nearest, and multiplies the
-integers that it keeps bfloat16 in (seen in triton 3.6 and 3.9). Only sandboxes on the CPU use it.
+integers that it keeps bfloat16 in (seen in triton 3.6 and 3.9). And that of triton 3.6 makes loop
+bounds of arrays in a way that numpy 2.5 refuses. Only sandboxes on the CPU use it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def repair() -> None:
     interpreter._convert_float = _converting(interpreter._convert_float, interpreter.tl)
     builder = interpreter.InterpreterBuilder
     builder.create_dot = _multiplying(builder.create_dot, interpreter.tl)
+    interpreter._patch_lang_tensor = _counting(interpreter._patch_lang_tensor)
 
 
 def _converting(original: Any, tl: Any) -> Any:
@@ -46,6 +48,14 @@ def _multiplying(original: Any, tl: Any) -> Any:
         return original(self, a, b, *rest)
 
     return create_dot
+
+
+def _counting(original: Any) -> Any:
+    def patch(tensor: Any, scope: Any) -> None:
+        original(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    return patch
 
 
 def narrowed(value: Any) -> np.ndarray[Any, Any]:

@@ -3,6 +3,7 @@
 from ._definition import Axis, AxisConst, AxisVar, Definition, DType, TensorSpec
 from ._errors import DataError, Problem
 from ._files import LoadedDefinition, load_definition_file, load_solution_file, read_traces
+from ._rules import FORMS, ODD_LAYOUTS, Form, is_of
 from ._solution import BuildSpec, Solution, SourceFile, SupportedLanguages
 from ._trace import (
     Correctness,
@@ -17,6 +18,8 @@ from ._workload import InputSpec, RandomInput, SafetensorsInput, ScalarInput, Wo
 from ._workloads_section import AxisDomain, InputRule, Tolerance, WorkloadsSection
 
 __all__ = [
+    "FORMS",
+    "ODD_LAYOUTS",
     "Axis",
     "AxisConst",
     "AxisDomain",
@@ -29,6 +32,7 @@ __all__ = [
     "Environment",
     "Evaluation",
     "EvaluationStatus",
+    "Form",
     "InputRule",
     "InputSpec",
     "LoadedDefinition",
@@ -45,6 +49,7 @@ __all__ = [
     "Trace",
     "Workload",
     "WorkloadsSection",
+    "is_of",
     "load_definition_file",
     "load_solution_file",
     "read_traces",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ._base import Finding, Loc, Raw, hint, part
+from ._rules import rule_findings
 
 
 def definition_findings(data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -14,6 +15,7 @@ def definition_findings(data: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _bad_constraints(data)
     yield from _bad_reference(data)
     yield from _bad_workloads(data)
+    yield from rule_findings(data)
     yield from _unknown_keys(data, ("tolerances",), "output", part(data, "outputs"))
     yield from _bad_tolerances(data)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
@@ -40,8 +41,14 @@ class DType(StrEnum):
     @property
     def itemsize_bits(self) -> int:
         """Bits one element takes in memory."""
-        size = re.search(r"\d+", self.value)
-        return int(size.group()) if size else 8
+        return _bits(self.value)
+
+
+@cache
+def _bits(dtype: str) -> int:
+    """A budget asks for this thousands of times."""
+    size = re.search(r"\d+", dtype)
+    return int(size.group()) if size else 8
 
 
 class AxisVar(Record):

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -81,11 +81,13 @@ def load_solution_file(path: str | os.PathLike[str]) -> Solution:
     return solution
 
 
-def read_traces(path: str | os.PathLike[str]) -> Iterator[Trace]:
+def read_traces(
+    path: str | os.PathLike[str], broken: Callable[[DataError], None] | None = None
+) -> Iterator[Trace]:
     """The traces in a JSONL file, one at a time.
 
-    A last line that was cut off, as by a run that died, is skipped. Raises DataError at the first
-    line that is broken otherwise.
+    A last line that was cut off, as by a run that died, is skipped. Of a line that is broken
+    otherwise ``broken`` is told; without it, raises DataError at the first one.
     """
     name = os.fspath(path)
     with Path(path).open("rb") as lines:
@@ -97,7 +99,11 @@ def read_traces(path: str | os.PathLike[str]) -> Iterator[Trace]:
                 if bad_json and not line.endswith(b"\n"):
                     return
                 data = None if bad_json else json.loads(line)
-                raise DataError(_on_line(error, data, name, number)) from None
+                told = DataError(_on_line(error, data, name, number))
+                if broken is None:
+                    raise told from None
+                broken(told)
+                continue
             if trace is not None:
                 yield trace
 

@@ -6,22 +6,36 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 
 from pytest_fib.build import program_of, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import dtype_name
+from pytest_fib.engine._draws import SECONDS, Draws
 from pytest_fib.engine._environment import environment
-from pytest_fib.engine._memory import nbytes, room_for
-from pytest_fib.engine._messages import Call, Done, Failed, Load, Prepare, TensorRef, Widened
+from pytest_fib.engine._evidence import POISONS, Evidence
+from pytest_fib.engine._expected import Expected
+from pytest_fib.engine._figures import least_traffic
+from pytest_fib.engine._memory import room_for
+from pytest_fib.engine._messages import (
+    Call,
+    Count,
+    Counted,
+    Done,
+    Failed,
+    Load,
+    Prepare,
+    TensorRef,
+    Widened,
+)
 from pytest_fib.engine._oracle import YARDSTICKS, widened_dtype
 from pytest_fib.engine._request import DefinitionError
 from pytest_fib.engine._sets import GAP, Sets
 from pytest_fib.engine._timed import Timed
-from pytest_fib.engine._verdict import Verdict, in_support, judge_outputs
 from pytest_fib.workloads import (
+    BrokenConstraintError,
     RecordedError,
     TensorLayout,
     bits,
@@ -33,16 +47,19 @@ from pytest_fib.workloads import (
 
 if TYPE_CHECKING:
     from pytest_fib.data import Correctness, Performance, Workload
+    from pytest_fib.engine._expected import Known
     from pytest_fib.engine._lease import Lease
     from pytest_fib.engine._memory import Layout
-    from pytest_fib.engine._messages import Argument, Reply
+    from pytest_fib.engine._messages import Argument, Reply, Request
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
+    from pytest_fib.engine._verdict import Verdict
+    from pytest_fib.timing import Traffic
 
-#: What outputs hold before each of the two calls, byte by byte. The first is NaN in the floating
-#: dtypes; the second is a finite number, so that neither passes where the other would.
-POISONS = (0xFF, 0x55)
-#: Up to this size an implementation is called a second time, with other values.
+#: A definition's name and reference, and a workload's uuid.
+CountKey: TypeAlias = tuple[str, str, str]
+
+#: Up to this size an implementation is called once more, with other values.
 SECOND_CALL_BYTES = 8 << 20
 SECOND_CALL = "right on a first call, wrong on a second of the same shapes with other values"
 #: Makes another seed of a seed.
@@ -63,11 +80,17 @@ class Places:
 
     inputs: dict[str, Argument]
     outputs: dict[str, TensorRef]
+    #: Where the outputs of a second call lie, of the candidate's.
+    again: dict[str, TensorRef] = field(default_factory=dict)
     #: Where the reference's outputs in float64 lie; of integers and the like, as they are.
     wide: dict[str, TensorRef] = field(default_factory=dict)
 
     def tensors(self) -> dict[str, TensorRef]:
         return {n: ref for n, ref in self.inputs.items() if isinstance(ref, TensorRef)}
+
+    def elsewhere(self) -> Places:
+        """The same inputs, other outputs."""
+        return replace(self, outputs=self.again)
 
     def call(self) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.outputs.values()))
@@ -75,19 +98,18 @@ class Places:
     def oracle(self, how: Widened) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.wide.values()), how)
 
+    def count(self) -> Count:
+        return Count(tuple(self.inputs.values()))
+
     def prepare(self, stride: int, groups: tuple[int, ...], size: int, repeat: int) -> Prepare:
         arguments = tuple(self.inputs.values()), tuple(self.outputs.values())
         return Prepare(*arguments, stride, groups, size, repeat)
 
     def moved(self, by: int) -> Places:
         """Where a set lies that is ``by`` bytes further on; there is one place for the oracle."""
-        return replace(
-            self,
-            inputs={
-                n: v.moved(by) if isinstance(v, TensorRef) else v for n, v in self.inputs.items()
-            },
-            outputs={name: ref.moved(by) for name, ref in self.outputs.items()},
-        )
+        inputs = {name: ref.moved(by) for name, ref in self.tensors().items()}
+        outputs = {name: ref.moved(by) for name, ref in self.outputs.items()}
+        return replace(self, inputs={**self.inputs, **inputs}, outputs=outputs)
 
 
 class _Stop(Exception):
@@ -98,14 +120,6 @@ class _Stop(Exception):
         self.failed = failed
 
 
-@dataclass(frozen=True)
-class _Expected:
-    """The right outputs, and why they are not in float64, where they are not."""
-
-    outputs: dict[str, torch.Tensor]
-    no_oracle: str | None = None
-
-
 class KilledError(Exception):
     """A sandbox was killed, or what it comes from: by this candidate's hand or another's."""
 
@@ -114,7 +128,7 @@ class Case:
     """Takes one request through its steps; used once.
 
     Unless it is the ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on
-    the candidate.
+    the candidate. ``counts`` has what references were counted to do, and gains what this counts.
     """
 
     def __init__(
@@ -123,17 +137,21 @@ class Case:
         reference: Side,
         lease: Lease,
         request: EvaluationRequest,
+        known: Known,
         *,
+        counts: dict[CountKey, Counted | None],
         last_attempt: bool = True,
     ) -> None:
         self.candidate = candidate
         self.reference = reference
         self._lease = lease
         self.request = request
+        self._known = known
         self._last_attempt = last_attempt
+        self._counts = counts
         self._definition = request.definition
         self._axes = request.definition.axis_values(request.workload.axes)
-        self._deadline = 0.0  # set when the candidate is about to be loaded
+        self._left = request.timeout  # seconds that the candidate may still take
         self._log = ""
 
     def evaluation(self) -> Evaluation:
@@ -143,7 +161,7 @@ class Case:
         except _Stop as stop:
             failed = stop.failed
             return self._evaluation(failed.status, f"{failed.summary}\n{failed.log}")
-        log = f"{verdict.summary}\n{self._log}"
+        log = f"{verdict.log}\n{self._log}"
         return self._evaluation(verdict.status, log, verdict.correctness, performance)
 
     def _evaluation(
@@ -164,97 +182,149 @@ class Case:
     def _outcome(self) -> tuple[Verdict, Performance | None]:
         with self._lease.shared():
             self._load_candidate()
-            verdict = self._checked()
+            sets = self.sets(self.candidate)
+            mine, theirs = sets.first, self.sets(self.reference).first
+            verdict = self._checked(mine, theirs, sets.size)
+            if verdict.passed and self.request.draws and not self.request.timing:
+                verdict = self._drawn(verdict, mine, theirs)
         if not self.request.timing or not verdict.passed:
             return verdict, None
         with self._lease.exclusive():
+            self._load_reference()
             return Timed(self).outcome()
 
-    def _checked(self) -> Verdict:
-        """The verdict of a call and, where that is cheap, of another with other values.
+    def _checked(self, mine: Places, theirs: Places, size: int) -> Verdict:
+        """The verdict of two calls and, where that is cheap, of a third with other values.
 
-        The second finds everything where the first did: whoever goes by pointer, object or shape
+        The third finds everything where the first did: whoever goes by pointer, object or shape
         answers it with what was right before.
         """
-        sets = self.sets(self.candidate)
-        mine, theirs = sets.first, self.sets(self.reference, wide=True).first
-        verdict = self._round(mine, theirs, self.request.workload, POISONS[0])
-        if not verdict.passed or not (self.request.timing or sets.size <= SECOND_CALL_BYTES):
+        verdict = self._twice(mine, theirs)
+        if not verdict.passed or not (self.request.timing or size <= SECOND_CALL_BYTES):
             return verdict
-        other = self.request.workload.model_copy(
-            update={"seed": self.request.workload.seed ^ OTHER_SEED}
-        )
-        second = self._round(mine, theirs, other, POISONS[1])
-        if second.passed:
+        other = self._other_values(mine, theirs)
+        if other.passed:
             return verdict
-        return replace(second, summary=f"{second.summary} ({SECOND_CALL})")
+        return replace(other, summary=f"{other.summary} ({SECOND_CALL})")
 
-    def _round(self, mine: Places, theirs: Places, workload: Workload, poison: int) -> Verdict:
+    def _twice(self, mine: Places, theirs: Places) -> Verdict:
+        """The verdict of two calls on the same inputs, with outputs at other places."""
+        self._make_inputs(mine, theirs, self.request.workload)
+        first = self._call(mine, theirs, POISONS[0])
+        evidence = self._evidence(theirs, self.request)
+        again = partial(self._call, mine.elsewhere(), theirs, POISONS[1])
+        return evidence.verdict_of_two(first, again)
+
+    def _other_values(self, mine: Places, theirs: Places) -> Verdict:
+        """The verdict of another call where the first one's inputs and outputs were."""
+        seed = self.request.workload.seed ^ OTHER_SEED
+        workload = self.request.workload.model_copy(update={"seed": seed})
+        earlier = self._known.get(self.request)
         self._make_inputs(mine, theirs, workload)
-        self._poison(mine, poison)
-        self._run_candidate(mine.call())
-        self._refuse_changed_inputs(mine, theirs)
-        verdict = self._verdict(mine, theirs, self._expected(theirs))
-        unwritten = "" if verdict.passed else self._unwritten(mine, theirs, poison)
-        return replace(verdict, summary=verdict.summary + unwritten)
+        outputs = self._call(mine, theirs, POISONS[1])
+        evidence = self._evidence(theirs, replace(self.request, workload=workload))
+        evidence = replace(
+            evidence, poisons=POISONS[1:], previous=earlier.outputs if earlier else {}
+        )
+        return evidence.verdict(outputs)
 
-    def _unwritten(self, mine: Places, theirs: Places, poison: int) -> str:
-        """Which outputs hold the poison where something else is expected."""
-        notes = []
-        for name, ref in mine.outputs.items():
-            shape = (-1, nbytes((1,), ref.dtype))
-            got = self.candidate.layout.bytes(ref).view(shape)
-            expected = self.reference.layout.bytes(theirs.outputs[name]).view(shape)
-            left = (got == poison).all(1) & (expected != poison).any(1)
-            if count := int(left.sum()):
-                elements = f"{count} of {len(left)} elements of {name}"
-                notes.append(f"; {elements} still hold what was there before the call")
-        return "".join(notes)
+    def _drawn(self, passed: Verdict, mine: Places, theirs: Places) -> Verdict:
+        """The verdict of many draws of a few rows, where an output is chosen at random."""
+        layout = self.candidate.layout
+        draws = Draws.of(self._definition, self.request.workload, layout.device)
+        if draws is None:
+            return passed
+        self._make_inputs(mine, theirs, self.request.workload)
+        rows = _read(self.reference, theirs.tensors())
+        layout.begin(sum(room_for(tensor) for tensor in draws.tensors.values()))
+        batch = {name: layout.place(tensor) for name, tensor in draws.tensors.items()}
+        places = replace(
+            mine,
+            inputs={name: batch.get(name, value) for name, value in mine.inputs.items()},
+            outputs={name: batch[name] for name in mine.outputs},
+        )
+        for name, tensor in _read(self.candidate, places.tensors()).items():
+            draws.fill(tensor, rows[name])
+        scalars = scalar_inputs(self._definition, self.request.workload)
+        return draws.verdict(passed, self._calls(draws, places), {**rows, **scalars})
+
+    def _calls(self, draws: Draws, places: Places) -> list[torch.Tensor]:
+        """The samples of the planned calls, or of an even number of them that the time allows."""
+        until = monotonic() + SECONDS[self.candidate.layout.device]
+        found: list[torch.Tensor] = []
+        while len(found) < draws.plan.calls and (len(found) % 2 or monotonic() < until):
+            self._poison(places, POISONS[1])
+            self.answered(self._asked(places.call()))
+            outputs = _read(self.candidate, places.outputs)
+            found.append(outputs[draws.name].clone())
+        return found
+
+    def _call(self, places: Places, theirs: Places, poison: int) -> dict[str, torch.Tensor]:
+        """What the candidate writes to outputs that hold a poison before."""
+        self._poison(places, poison)
+        self.answered(self._asked(places.call()))
+        self._refuse_changed_inputs(places, theirs)
+        return _read(self.candidate, places.outputs)
 
     def _load_candidate(self) -> None:
         directory = None if self.request.directory is None else Path(self.request.directory)
         program = program_of(self.request.solution, self._definition, directory)
-        loaded = self.candidate.sandbox.holds(program)
-        if not loaded:
+        if not self.candidate.sandbox.holds(program):
             # The outputs of another implementation may be the right answers of this one.
             self.candidate.layout.wipe()
             self.answered(self.candidate.sandbox.open(program))
-        self._deadline = monotonic() + self.request.timeout
-        if not loaded:
-            self.answered(self.candidate.sandbox.ask(Load(program), self._remaining()))
+            self.answered(self._asked(Load(program)))
 
-    def _remaining(self) -> float:
-        return max(self._deadline - monotonic(), 0.001)
+    def _asked(self, request: Request) -> Reply:
+        """The candidate's answer, within what is left of its time."""
+        start = monotonic()
+        try:
+            return self.candidate.sandbox.ask(request, max(self._left, 0.001))
+        finally:
+            self._left -= monotonic() - start
 
-    def sets(self, side: Side, count: int = 1, *, wide: bool = False) -> Sets:
-        """Memory for ``count`` sets of a side's tensors; what lay there before is forgotten."""
+    def sets(self, side: Side, count: int = 1) -> Sets:
+        """Memory for ``count`` sets of a side's tensors; what lay there before is forgotten.
+
+        Behind them, the outputs of the reference's side in float64, and of the candidate's again.
+        """
         definition, workload = self._definition, self.request.workload
         tensors = layouts(definition, workload)
+        wide = side is self.reference
+        change = _widened if wide else _unchanged
+        more = {name: change(tensors[name]) for name in definition.outputs}
         rooms = {name: room_for(tensor) for name, tensor in tensors.items()}
-        oracle = {name: _widened(tensors[name]) for name in definition.outputs if wide}
         size = sum(rooms.values())
         stride = size + (GAP if count > 1 else 0)
-        behind = sum(room_for(tensor) for tensor in oracle.values())
+        behind = sum(room_for(tensor) for tensor in more.values())
         start = side.layout.begin(count * stride + behind)
         places = {name: side.layout.place(tensor) for name, tensor in tensors.items()}
         side.layout.skip(count * stride - size)
+        others = {name: side.layout.place(tensor) for name, tensor in more.items()}
         scalars = scalar_inputs(definition, workload)
         first = Places(
             inputs={n: places[n] if n in places else scalars[n] for n in definition.inputs},
             outputs={name: places[name] for name in definition.outputs},
-            wide={name: side.layout.place(tensor) for name, tensor in oracle.items()},
+            **{"wide" if wide else "again": others},
         )
         inputs_size = sum(room for name, room in rooms.items() if name not in definition.outputs)
         return Sets(side.layout, start, first, stride, inputs_size, size, count)
 
-    def fill(self, mine: Places, workload: Workload) -> dict[str, torch.Tensor]:
-        """Make a workload's values in the candidate's inputs. Raises DefinitionError."""
+    def fill(
+        self, mine: Places, workload: Workload, bulk_seed: int | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Make a workload's values in the candidate's inputs, or others for as much work.
+
+        Raises DefinitionError.
+        """
         tensors = _read(self.candidate, mine.tensors())
         root = None if self.request.root is None else Path(self.request.root)
         try:
-            fill_inputs(tensors, self._definition, workload, root)
+            fill_inputs(tensors, self._definition, workload, root, bulk_seed)
         except RecordedError as error:
             raise DefinitionError(f"a recorded workload can't be used: {error}") from error
+        except BrokenConstraintError as error:
+            raise DefinitionError(str(error)) from error
         return tensors
 
     def _make_inputs(self, mine: Places, theirs: Places, workload: Workload) -> None:
@@ -272,9 +342,6 @@ class Case:
         """Sandboxes are other CUDA contexts: what they read must have been written by then."""
         if self.candidate.layout.device != "cpu":
             torch.cuda.synchronize()
-
-    def _run_candidate(self, call: Call) -> None:
-        self.answered(self.candidate.sandbox.ask(call, self._remaining()))
 
     def answered(self, reply: Reply) -> Done:
         """The candidate's reply; ends the evaluation where it is a failure."""
@@ -294,25 +361,37 @@ class Case:
             if not bits(tensor).equal(bits(pristine[name])):
                 self.refuse(f"wrote to its input {name!r}")
 
-    def _expected(self, theirs: Places) -> _Expected:
+    def _expected(self, theirs: Places, request: EvaluationRequest) -> Expected:
         """What is right: the reference in float64 or, where that can't be, as it is."""
+        expected = self._known.get(request)
+        if expected is None:
+            expected = self._computed(theirs)
+            self._known.put(request, expected)
+        return expected
+
+    def _computed(self, theirs: Places) -> Expected:
         self._load_reference()
         reply = self.reference.sandbox.ask(theirs.oracle(Widened()), self.request.timeout)
         if isinstance(reply, Failed) and reply.no_oracle:
             self.referred(self.reference.sandbox.ask(theirs.call(), self.request.timeout))
-            return _Expected(_read(self.reference, theirs.outputs), reply.summary)
+            return Expected(_read(self.reference, theirs.outputs), reply.summary)
         self.referred(reply)
-        return _Expected(_read(self.reference, theirs.wide))
+        return Expected(_read(self.reference, theirs.wide))
 
     def _yardsticks(self, theirs: Places) -> list[dict[str, torch.Tensor]]:
-        """The reference's outputs as honest rounding may change them; the oracle's are kept."""
+        """The reference's outputs as honest rounding may change them."""
+        self._load_reference()
         sandbox, timeout = self.reference.sandbox, self.request.timeout
         self.referred(sandbox.ask(theirs.call(), timeout))
         found = [_read(self.reference, theirs.outputs)]
+        # They are written where the oracle's outputs are, which are put back.
+        wide = _read(self.reference, theirs.wide)
+        kept = _copies(wide)
         for how in YARDSTICKS:
             self.referred(sandbox.ask(theirs.oracle(Widened(**how)), timeout))
-            wide = _read(self.reference, theirs.wide)
-            found.append({name: tensor.clone() for name, tensor in wide.items()})
+            found.append(_copies(wide))
+        for name, tensor in kept.items():
+            wide[name].copy_(tensor)
         return found
 
     def _load_reference(self) -> None:
@@ -330,33 +409,57 @@ class Case:
             raise DefinitionError(f"{where}: {reply.summary}\n{reply.log}".strip())
         return reply
 
+    def work(self, theirs: Places) -> tuple[Traffic, Counted | None]:
+        """What has to be moved on these inputs, and what the reference does, where that is known.
+
+        The latter is the same for every implementation, so it is kept.
+        """
+        definition, workload = self._definition, self.request.workload
+        key = (definition.name, definition.reference, workload.uuid)
+        if key not in self._counts:
+            reply = self.reference.sandbox.ask(theirs.count(), self.request.timeout)
+            if isinstance(reply, Failed):
+                self._doubt(reply)
+            self._counts[key] = reply.counted if isinstance(reply, Done) else None
+        counted, tensors = self._counts[key], _read(self.reference, theirs.tensors())
+        return least_traffic(definition, workload.axes, tensors, counted), counted
+
     def refuse(self, summary: str) -> NoReturn:
         """End the evaluation: the candidate did what none may."""
         raise _Stop(Failed("RUNTIME_ERROR", summary, self._log))
 
-    def verdict_of(self, mine: Places, theirs: Places, workload: Workload) -> Verdict:
-        """The verdict on outputs that are there, of a call on that workload."""
-        return self._verdict(mine, theirs, self._expected(theirs))
+    def _evidence(self, theirs: Places, request: EvaluationRequest) -> Evidence:
+        return self._evidence_of(self._expected(theirs, request), theirs, request)
 
-    def _verdict(self, mine: Places, theirs: Places, expected: _Expected) -> Verdict:
-        """The verdict by the oracle alone and, where that is a failure, by what rounding may do."""
-        got, inputs = _read(self.candidate, mine.outputs), _read(self.reference, theirs.tensors())
-        regime = self.request.workload.regime
-        exact = regime.get("values") == "zeros_and_ones" and "inputs" not in regime
-        judged = partial(judge_outputs, self._definition, got, exact=exact, inputs=inputs)
-        verdict = judged(expected.outputs)
-        if not verdict.passed and expected.no_oracle is None:
-            # Yardsticks are written where the oracle's outputs are, so those are set aside.
-            kept = {name: tensor.clone() for name, tensor in expected.outputs.items()}
-            verdict = judged(kept, self._yardsticks(theirs))
-        if verdict.passed:
-            given = {**inputs, **scalar_inputs(self._definition, self.request.workload)}
-            verdict = in_support(self._definition, verdict, got, given)
-        return verdict
+    def _evidence_of(
+        self, expected: Expected, theirs: Places, request: EvaluationRequest
+    ) -> Evidence:
+        inputs = _read(self.reference, theirs.tensors())
+        return Evidence(
+            self._definition,
+            request.workload,
+            {**inputs, **scalar_inputs(self._definition, request.workload)},
+            expected.outputs,
+            None if expected.no_oracle else partial(self._yardsticks, theirs),
+            no_oracle=expected.no_oracle,
+        )
+
+    def verdict_of(self, mine: Places, theirs: Places) -> Verdict:
+        """The verdict on outputs that are there, by what is computed of the inputs beside them."""
+        evidence = self._evidence_of(self._computed(theirs), theirs, self.request)
+        return evidence.verdict(_read(self.candidate, mine.outputs))
 
 
 def _read(side: Side, places: dict[str, TensorRef]) -> dict[str, torch.Tensor]:
     return {name: side.layout.tensor(ref) for name, ref in places.items()}
+
+
+def _copies(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def _unchanged(tensor: TensorLayout) -> TensorLayout:
+    return tensor
 
 
 def _widened(tensor: TensorLayout) -> TensorLayout:

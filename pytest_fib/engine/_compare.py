@@ -120,6 +120,46 @@ def compare(
     return result
 
 
+def marked(
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    bound: Bound,
+    yardsticks: Sequence[torch.Tensor] = (),
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which elements of an output are wrong, and how far each may be off.
+
+    Where none is wrong alone, those of rows that are; where that is none either, nothing is marked
+    and it is the output as a whole. Takes as much memory as the output again, or several times.
+    """
+    flat = [tensor.reshape(-1) for tensor in (got, expected, *yardsticks)]
+    allowed = torch.zeros(got.shape, dtype=_wide(got.dtype), device=got.device)
+    if bound.exact:
+        return _differing(flat, got.dtype).view(got.shape), allowed
+    wrong = torch.zeros(flat[0].shape, dtype=torch.bool, device=got.device)
+    in_rows = torch.zeros_like(wrong)
+    for start, shape in _chunks(len(flat[0]), row_length(got.shape), CHUNK[got.device.type]):
+        at = slice(start, start + shape.numel())
+        parts = [tensor[at].view(shape) for tensor in flat]
+        chunk, _ = _looked_at(parts[0], parts[1], bound, parts[2:])
+        width, rows = _widths(parts[0], parts[1], bound, parts[2:])
+        elements = 1.0 if width is None else width[:, None]
+        means = _root_mean_square(chunk.used) / (1.0 if rows is None else rows)
+        wrong[at] = (chunk.used > elements).view(-1)
+        in_rows[at] = (means > (bound.rows or math.inf)).repeat_interleave(shape[1])
+        reach = _allowed(chunk.size, chunk.scale, bound) * elements
+        allowed.view(-1)[at] = reach.view(-1)
+    return (wrong if bool(wrong.any()) else in_rows).view(got.shape), allowed
+
+
+def _differing(flat: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
+    """Which elements of the first are not those of the second; integers, nor of another."""
+    got, expected, *others = (_numbers(tensor, dtype) for tensor in flat)
+    wrong = _same(got, expected).logical_not()
+    for other in () if dtype.is_floating_point else others:
+        wrong &= got != other
+    return wrong
+
+
 def _chunks(total: int, row: int, most: int) -> Iterator[tuple[int, torch.Size]]:
     """Where each chunk starts and its shape, rows by elements; the last may be part of a row."""
     rows = max(1, most // row)
@@ -139,17 +179,28 @@ def _add(
     yardsticks: Sequence[torch.Tensor],
 ) -> None:
     """Count in one chunk. Asks the device for numbers once, unless something is wrong."""
-    chunk = _measured(got, expected, result.bound)
-    figures = _figures(chunk, got.dtype)
-    if not all(map(math.isfinite, figures)):  # NaN, an infinity: rare, so looked at closely
-        chunk = _with_specials(got, expected, result.bound, yardsticks)
-        figures = _figures(chunk, got.dtype)
+    chunk, figures = _looked_at(got, expected, result.bound, yardsticks)
     absolute, relative, ulp, squares, *_ = figures
     result.max_absolute = max(result.max_absolute, absolute)
     result.max_relative = max(result.max_relative, relative)
     result.max_ulp = max(result.max_ulp, ulp)
     result.square_sum += squares
     _add_used(result, start, chunk, *_widths(got, expected, result.bound, yardsticks))
+
+
+def _looked_at(
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    bound: Bound,
+    yardsticks: Sequence[torch.Tensor],
+) -> tuple[_Chunk, list[float]]:
+    """A chunk and its figures."""
+    chunk = _measured(got, expected, bound)
+    figures = _figures(chunk, got.dtype)
+    if not all(map(math.isfinite, figures)):  # NaN, an infinity: rare, so looked at closely
+        chunk = _with_specials(got, expected, bound, yardsticks)
+        figures = _figures(chunk, got.dtype)
+    return chunk, figures
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

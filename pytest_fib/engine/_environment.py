@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 from functools import lru_cache
-from pathlib import Path
 
 import torch
 
 from pytest_fib.data import Environment
+from pytest_fib.timing import processor
 
 
 @lru_cache
@@ -18,7 +18,7 @@ def environment(device: str) -> Environment:
     if triton := _version("triton"):
         libs["triton"] = triton
     if device == "cpu":
-        return Environment(hardware=_processor(), libs=libs)
+        return Environment(hardware=processor(), libs=libs)
     libs["cuda"] = str(torch.version.cuda)
     return Environment(hardware=torch.cuda.get_device_name(), libs=libs)
 
@@ -30,12 +30,3 @@ def _version(distribution: str) -> str | None:
         return version(distribution)
     except PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

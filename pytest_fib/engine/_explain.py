@@ -153,7 +153,7 @@ def _swapped(seen: Seen, place: Place | None) -> str | None:
             continue
         theirs = Seen(other, seen.mistake)
         if theirs.holds(take(seen.output.expected, theirs.at)) >= MOST:
-            return f"swapped with {other.name}: each holds what the other should"
+            return f"swapped with {other.name}"
         return f"holds what {other.name} should"
     return None
 
@@ -325,7 +325,7 @@ def _missing(seen: Seen, place: Place | None) -> str | None:
     """An input that was not added, or was added twice; or not multiplied by, or divided."""
     for name, tensor in seen.tensors().items():
         values = seen.other(tensor)
-        if values is None or len(seen.at) < 4 or share(values.abs() > 4 * seen.bound) < LEFT:
+        if values is None or len(seen.at) < 4:
             continue
         for what, right in (
             (f"{name} was not added", seen.expected - values),
@@ -333,7 +333,8 @@ def _missing(seen: Seen, place: Place | None) -> str | None:
             (f"not multiplied by {name}", seen.expected / values),
             (f"multiplied by {name} once too often", seen.expected * values),
         ):
-            if seen.holds(right) >= MOST:
+            matters = share((right - seen.expected).abs() > 4 * seen.bound) >= LEFT
+            if matters and seen.holds(right) >= MOST:
                 return f"{what}{_in(place)}, as it looks"
     return None
 
@@ -463,9 +464,8 @@ def _row_facts(seen: Seen) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
             yield f"rows where {name}", x.double(), wrong
         elif x.dim() > 1 and x.shape[:-1] == seen.shape[:-1] and x.element_size() > 1:
             rows = x.reshape(seen.height, -1)
-            norm = torch.linalg.vector_norm(
-                rows.float() if rows.dtype.itemsize < 4 else rows, dim=1
-            )
+            narrow = rows.dtype.itemsize < 4 or not rows.is_floating_point()
+            norm = torch.linalg.vector_norm(rows.float() if narrow else rows, dim=1)
             yield f"rows where the size of {name}", norm.double(), wrong
 
 

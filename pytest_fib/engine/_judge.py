@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from pytest_fib.engine._case import Case, KilledError, Side
+from pytest_fib.engine._expected import Known
 from pytest_fib.engine._lease import Lease
 from pytest_fib.engine._memory import Layout
 from pytest_fib.engine._nursery import Nursery
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pytest_fib.data import Evaluation
+    from pytest_fib.engine._case import CountKey
+    from pytest_fib.engine._messages import Counted
     from pytest_fib.engine._request import EvaluationRequest
 
 
@@ -34,6 +37,8 @@ class Judge:
     ) -> None:
         self.device = device
         self._lease = Lease(device, announce)
+        self._known = Known()
+        self._counts: dict[CountKey, Counted | None] = {}
         self._nursery: Nursery | None = None
         if isolation == "process":
             self._nursery = Nursery(device, environment_for(device))
@@ -74,7 +79,14 @@ class Judge:
 
     def _case(self, request: EvaluationRequest, *, last_attempt: bool) -> Case:
         sides = self._candidate, self._reference
-        return Case(*sides, self._lease, request, last_attempt=last_attempt)
+        return Case(
+            *sides,
+            self._lease,
+            request,
+            self._known,
+            counts=self._counts,
+            last_attempt=last_attempt,
+        )
 
     def _side(self, *, suspect: bool) -> Side:
         layout = Layout(self.device)

@@ -16,6 +16,7 @@ import torch
 
 from pytest_fib.engine import _cuda
 from pytest_fib.engine._messages import TensorRef
+from pytest_fib.workloads import extent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,11 +76,10 @@ def view(base: torch.Tensor, ref: TensorRef) -> torch.Tensor:
     return base.view(dtype).as_strided(ref.shape, ref.stride, ref.offset // dtype.itemsize)
 
 
-def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
-    """How many elements a strided tensor spans, from its first to its last."""
-    if 0 in shape:
-        return 0
-    return 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
+def moved(tensor: torch.Tensor, by: int) -> torch.Tensor:
+    """A tensor that lies the same, ``by`` bytes further on in the same memory."""
+    start = tensor.storage_offset() + by // tensor.itemsize
+    return tensor.as_strided(tensor.shape, tensor.stride(), start)
 
 
 class Layout:

@@ -109,7 +109,24 @@ class Collect:
     kind: Literal["collect"] = "collect"
 
 
-Request: TypeAlias = Map | Load | Call | Prepare | Blocks | Collect
+@dataclass(frozen=True)
+class Count:
+    """Call the loaded program once and count what its operations do; its outputs are dropped."""
+
+    inputs: tuple[Argument, ...]
+    kind: Literal["count"] = "count"
+
+
+Request: TypeAlias = Map | Load | Call | Prepare | Blocks | Collect | Count
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a Count found, in the words of ``timing.count``; ``seen`` in the order of the inputs."""
+
+    flops: int
+    moved_bytes: int
+    seen: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -124,6 +141,7 @@ class Done:
     samples_ns: tuple[float, ...] = ()
     method: str = ""
     flush_ns: float = 0.0
+    counted: Counted | None = None
     kind: Literal["done"] = "done"
 
 

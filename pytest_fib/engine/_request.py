@@ -18,9 +18,10 @@ class EvaluationRequest:
     """One implementation on one workload; plain data.
 
     ``directory`` is where the solution's sources lie on disk, if they do; ``root``, what paths of
-    recorded tensors in the workload are relative to. With ``timing`` the
-    calls are also timed, once the outputs were found right. ``timeout`` is in seconds;
-    ``precision``, one of ``timing.PRECISIONS``.
+    recorded tensors in the workload are relative to. With ``timing`` the calls are also timed, once
+    the outputs were found right, to a ``precision`` that is one of ``timing.PRECISIONS``. With
+    ``draws``, outputs that are chosen at random are also drawn many times, which takes seconds; not
+    where calls are timed. ``timeout`` is in seconds.
     """
 
     definition: Definition
@@ -31,3 +32,4 @@ class EvaluationRequest:
     timeout: float = 60.0
     root: str | None = None
     precision: str = "default"
+    draws: bool = False

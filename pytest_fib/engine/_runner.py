@@ -10,10 +10,13 @@ import torch
 
 from pytest_fib.build import BuildError, Program, load
 from pytest_fib.engine._calling import Invoke, WrongOutput, bind, store
+from pytest_fib.engine._memory import moved
 from pytest_fib.engine._messages import (
     Blocks,
     Call,
     Collect,
+    Count,
+    Counted,
     Done,
     Failed,
     Load,
@@ -21,7 +24,7 @@ from pytest_fib.engine._messages import (
     TensorRef,
 )
 from pytest_fib.engine._oracle import OracleUnavailable, run_widened
-from pytest_fib.timing import EmptyCaptureError, flush_ns, series
+from pytest_fib.timing import EmptyCaptureError, Graph, flush_ns, series
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +51,8 @@ class Runner:
         self._function: Callable[..., Any] | None = None
         self._series: Series | None = None
         self._prepared: Prepare | None = None
+        #: Whether calls of the program can be captured in a graph, once that was tried.
+        self._capturable: bool | None = None
 
     def answer(self, request: Request) -> Reply:
         """Do what is asked. Whatever the program raises becomes a Failed."""
@@ -89,12 +94,14 @@ class Runner:
             assert self._series is not None, "calls are prepared before they are timed"
             run = self._series.hot if request.hot else self._series.run
             return Done(samples_ns=tuple(t for _ in range(request.rounds) for t in run()))
+        if isinstance(request, Count):
+            return self._count(request)
         assert isinstance(request, Collect), "a mapping is not the program's to answer"
         return self._collect(request)
 
     def _load(self, program: Program) -> Reply:
         if program != self.program:
-            self.program = self._function = None
+            self.program = self._function = self._capturable = None
             self.release()
             self._function = load(program)
             self.program = program
@@ -113,24 +120,43 @@ class Runner:
             _synchronize()  # all streams of the device, not only the current one
         return Done()
 
+    def _count(self, request: Count) -> Reply:
+        from pytest_fib.timing._count import count  # what it imports, most runs don't need
+
+        assert self._function is not None, "a program is loaded before it is called"
+        found = count(self._function, [self._value(value) for value in request.inputs])
+        return Done(counted=Counted(found.flops, found.moved_bytes, found.seen))
+
     def _prepare(self, request: Prepare) -> Reply:
         self.release()
+        inputs = [self._value(value) for value in request.inputs]
+        outputs = [self._tensor(ref) for ref in request.outputs]
         groups = [
-            [self._prepared_call(request, start + i) for i in range(request.size)]
+            [
+                self._moved_call(inputs, outputs, (start + i) * request.stride)
+                for i in range(request.size)
+            ]
             for start in request.groups
         ]
-        self._series = series(groups, request.repeat, self._device, check=request.check)
+        self._series = series(
+            groups,
+            request.repeat,
+            self._device,
+            check=request.check,
+            capturable=self._capturable,
+        )
+        self._capturable = isinstance(self._series, Graph)
         self._prepared = request
         flush = 0.0 if self._device == "cpu" else flush_ns()
         return Done(method=self._series.method, flush_ns=flush)
 
-    def _prepared_call(self, request: Prepare, number: int) -> Invoke:
+    def _moved_call(self, inputs: list[Any], outputs: list[torch.Tensor], by: int) -> Invoke:
+        """The call on tensors that lie ``by`` bytes further on."""
         assert self.program is not None, "a program is loaded before it is called"
         assert self._function is not None
-        by = number * request.stride
-        inputs = [self._value(value, by) for value in request.inputs]
-        outputs = [self._tensor(ref.moved(by)) for ref in request.outputs]
-        return bind(self._function, self.program.calling, inputs, outputs)
+        there = [moved(v, by) if isinstance(v, torch.Tensor) else v for v in inputs]
+        calling = self.program.calling
+        return bind(self._function, calling, there, [moved(each, by) for each in outputs])
 
     def _collect(self, asked: Collect) -> Reply:
         assert self._series is not None, "calls are timed before their outputs are collected"
@@ -146,8 +172,8 @@ class Runner:
             _synchronize()
         return Done()
 
-    def _value(self, value: Argument, by: int = 0) -> Any:
-        return self._tensor(value.moved(by)) if isinstance(value, TensorRef) else value
+    def _value(self, value: Argument) -> Any:
+        return self._tensor(value) if isinstance(value, TensorRef) else value
 
     def _bound(self, request: Call, outputs: list[torch.Tensor]) -> Invoke:
         assert self.program is not None

@@ -55,6 +55,8 @@ FINE, COARSE = 1024, 32
 #: How often each tested row is drawn. A token that should have a share of 1e-4 and is never chosen
 #: shows in 200,000 draws: 20 are expected, and exp(-20) is chance enough.
 DRAWS = 200_000
+#: The kind of finding that a seed used twice leads to.
+REPEATED = "repeated draws"
 #: Bytes of copied rows in one call.
 CALL_BYTES = 1 << 30
 
@@ -259,6 +261,7 @@ class Finding:
     row: int
     p_value: float
     what: str
+    kind: str = "wrong distribution"
 
     def __str__(self) -> str:
         chance = f"p = {self.p_value:.1g}" if self.p_value > 0 else "p < 1e-300"
@@ -269,7 +272,7 @@ class Finding:
 class SamplingVerdict:
     """Whether the samples are right, in one line, then what else was found.
 
-    ``smallest_p`` and ``tests`` say how close it was.
+    ``smallest_p`` and ``tests`` say how close it was, ``kind`` in one word or two what is wrong.
     """
 
     passed: bool
@@ -277,6 +280,7 @@ class SamplingVerdict:
     details: list[str]
     smallest_p: float = 1.0
     tests: int = 0
+    kind: str = "wrong distribution"
 
 
 def judge_samples(
@@ -293,18 +297,20 @@ def judge_samples(
     """
     if violations := distribution.support_violations(draws):
         lines = [str(violation) for violation in violations]
-        return SamplingVerdict(False, lines[0], lines[1:], 0.0)
+        return SamplingVerdict(False, lines[0], lines[1:], 0.0, kind="outside the support")
     draws = draws.to(distribution.probs.device).long()
     found = [f for i in range(len(draws)) for f in _row_findings(draws[i], distribution, i)]
     fallen = holm([finding.p_value for finding in found], alpha / workloads)
     wrong = sorted((f for f, fell in zip(found, fallen, strict=True) if fell), key=_by_p)
     smallest = min((finding.p_value for finding in found), default=1.0)
     lines = [str(finding) for finding in wrong] or [""]
-    return SamplingVerdict(not wrong, lines[0], lines[1:], smallest, len(found))
+    kind = wrong[0].kind if wrong else ""
+    return SamplingVerdict(not wrong, lines[0], lines[1:], smallest, len(found), kind)
 
 
-def _by_p(finding: Finding) -> float:
-    return finding.p_value
+def _by_p(finding: Finding) -> tuple[float, bool]:
+    """What repeats has wrong frequencies too, so of equals it is named first."""
+    return finding.p_value, finding.kind != REPEATED
 
 
 @dataclass(frozen=True)
@@ -337,9 +343,11 @@ def _row_findings(draws: torch.Tensor, test: SamplingTest, index: int) -> Iterat
     if math.isnan(limits[0]):
         return
     row = _row(draws, test.probs[index].double(), limits)
-    for tested in (_frequencies, _open_tokens, _repeats, _runs):
+    for tested in (_frequencies, _open_tokens, _runs):
         for p_value, what in tested(row):
             yield Finding(index, p_value, what)
+    for p_value, what, all_ in _repeats(row):
+        yield Finding(index, p_value, what, REPEATED if all_ else Finding.kind)
 
 
 def _row(draws: torch.Tensor, probs: torch.Tensor, limits: list[float]) -> _Row:
@@ -407,8 +415,11 @@ def _pairs(draws: torch.Tensor) -> Iterator[tuple[str, torch.Tensor, torch.Tenso
     yield "from one row to the next", draws[:, 0:copies:2].flatten(), draws[:, 1:copies:2].flatten()
 
 
-def _repeats(row: _Row) -> Iterator[tuple[float, str]]:
-    """The same token twice: no more often than the sum of the squared probabilities."""
+def _repeats(row: _Row) -> Iterator[tuple[float, str, bool]]:
+    """The same token twice: no more often than the sum of the squared probabilities.
+
+    And whether nearly all draws are so: of those that are too much alike, few repeat by chance.
+    """
     chance = float((row.share**2).sum()) * (row.mass / (row.mass + row.least)) ** 2
     if len(row.open):
         largest = _most_of(row, float(row.probs[row.open].max()))
@@ -418,7 +429,7 @@ def _repeats(row: _Row) -> Iterator[tuple[float, str]]:
         same = int((first == second).sum())
         what = f"{same} of {len(first)} draws repeat {where}"
         p_value = at_least(same, len(first), chance)
-        yield p_value, f"{what}, expected {chance * len(first):.4g}"
+        yield p_value, f"{what}, expected {chance * len(first):.4g}", same > 0.95 * len(first)
 
 
 def _most_of(row: _Row, probability: float) -> float:

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 #: Memory between two sets: an odd number of lines, so that equal places in sets of a round size
 #: don't all fall into the same part of a cache.
 GAP = 17 * ALIGNMENT
-#: What the sets of one side may take in all, in bytes; two are made however large they are.
-MOST_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
+#: What the sets of one side may take in all, in bytes, and as a share of a device's memory; two are
+#: made however large they are.
+MOST_BYTES = {"cpu": 512 << 20, "cuda": 8 << 30}
+MOST_SHARE = 1 / 8
 #: Sets with values of their own. The others repeat them, which costs less than making them.
 DISTINCT = 2
 
@@ -62,4 +64,7 @@ class Sets:
 
 def most_sets(size: int, device: str) -> int:
     """How many sets of that many bytes a side may have."""
-    return max(2, MOST_BYTES[device] // (size + GAP))
+    most = MOST_BYTES[device]
+    if device != "cpu":
+        most = min(most, int(MOST_SHARE * torch.cuda.mem_get_info()[1]))
+    return max(2, most // (size + GAP))

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from pytest_fib.data import Performance
+from pytest_fib.engine._figures import figures, under_the_roof
 from pytest_fib.engine._messages import Blocks, Collect, Done, Prepare
 from pytest_fib.engine._sets import DISTINCT, most_sets
+from pytest_fib.engine._verdict import by_samples
 from pytest_fib.timing import (
     GROUPS,
     Clocks,
     Shape,
     calls_per_block,
+    ceilings,
     flush_ns,
     l2_bytes,
-    least_bytes,
     measure,
     placements,
 )
@@ -33,18 +35,19 @@ from pytest_fib.timing import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_fib.data import Workload
     from pytest_fib.engine._case import Case, Side
     from pytest_fib.engine._messages import Reply
     from pytest_fib.engine._sets import Sets
     from pytest_fib.engine._verdict import Verdict
-    from pytest_fib.timing import Estimate, Measured, Samples
+    from pytest_fib.timing import Ceilings, Estimate, Measured, Samples
 
 #: How much longer calls may take on values they have not seen, and in nanoseconds.
 UNSEEN, UNSEEN_NS = 1.3, 2_000.0
 #: How much longer than they claim rounds may take by the judge's clock, as a share of the claim
 #: and in nanoseconds.
 UNCLAIMED, UNCLAIMED_NS = 0.3, 300_000.0
+#: By how much memory may turn out faster than its ceiling was measured to be.
+ABOVE_THE_ROOF = 1.1
 #: Groups of timed calls whose outputs are checked.
 CHECKED = 2
 #: Launches of hot blocks.
@@ -74,6 +77,7 @@ class Timed:
         candidate, reference = self._candidate, self._reference
         clocks = Clocks(self._device)
         self._prepare()
+        clocks.steady()  # what later readings are compared with
         measured = measure(
             (candidate, reference),
             (candidate.shape, reference.shape),
@@ -105,29 +109,28 @@ class Timed:
         spacing = max(sizes) | (min(sizes) == 1)
         self._allocate(groups * spacing)
         for arm, size, repeat in zip(arms, sizes, repeats, strict=True):
-            starts, check = [spacing * n for n in range(groups)], arm is self._candidate
-            arm.prepare(starts, size, repeat, check=check)
+            # Both, though only one is suspect: once CUPTI has recorded, kernels take 2 % longer.
+            arm.prepare([spacing * n for n in range(groups)], size, repeat, check=True)
         self._fill()  # what the calls have seen until here is of no use to them any more
 
     def _allocate(self, count: int) -> None:
         case, count = self._case, max(count, DISTINCT)
         self._candidate.sets = case.sets(case.candidate, count)
-        self._reference.sets = case.sets(case.reference, count, wide=True)
+        self._reference.sets = case.sets(case.reference, count)
         self._fill()
 
-    def _fill(self) -> list[Workload]:
+    def _fill(self) -> None:
         """Values that no call has seen, and outputs that are none."""
         mine, theirs = self._candidate.sets, self._reference.sets
         workload = self._case.request.workload
-        seeds = [self._random.getrandbits(32) for _ in range(DISTINCT)]
-        workloads = [workload.model_copy(update={"seed": seed}) for seed in seeds]
-        for number, each in enumerate(workloads):
-            self._case.fill(mine.at(number), each)
+        for number in range(DISTINCT):
+            # The same lengths, pages and routes each time: other ones are other work.
+            seed = self._random.getrandbits(32)
+            self._case.fill(mine.at(number), workload, bulk_seed=seed)
         mine.repeat(DISTINCT)
         theirs.inputs().copy_(mine.inputs())
         mine.outputs().fill_(-1)
         self._case.synchronize()
-        return workloads
 
     def _refuse_false_claims(self, measured: Measured) -> None:
         """Compare what rounds of calls claim to have taken with the judge's clock.
@@ -161,9 +164,9 @@ class Timed:
         """
         arm = self._candidate
         for _ in range(ATTEMPTS):
-            workloads = self._fill()
+            self._fill()
             found = median(arm.run(1))
-            verdict = self._collected(workloads)
+            verdict = self._collected()
             usual = median(arm.run(1))
             if not verdict.passed or found <= UNSEEN * usual + UNSEEN_NS:
                 break
@@ -172,24 +175,25 @@ class Timed:
             self._case.refuse(f"slower on new values: {sides}")
         return verdict
 
-    def _collected(self, workloads: Sequence[Workload]) -> Verdict:
+    def _collected(self) -> Verdict:
         """The verdict on what some of the groups left, drawn when the calls are over."""
         arm = self._candidate
         groups = self._random.sample(range(len(arm.groups)), min(CHECKED, len(arm.groups)))
         arm.ask(Collect(tuple(groups)))
-        return self._verdict(workloads, groups)
+        return self._verdict(groups)
 
-    def _verdict(self, workloads: Sequence[Workload], groups: Sequence[int]) -> Verdict:
-        """That of one call for each workload; all others must have the same outputs."""
+    def _verdict(self, groups: Sequence[int]) -> Verdict:
+        """That of one call on each of the values; all others must have the same outputs."""
         mine, theirs, arm = self._candidate.sets, self._reference.sets, self._candidate
         called = [arm.groups[group] + i for group in groups for i in range(arm.size)]
         first = {number % DISTINCT: number for number in reversed(called)}
-        for which, number in first.items():
-            places = mine.at(number), theirs.at(number)
-            verdict = self._case.verdict_of(*places, workloads[which])
+        for number in first.values():
+            verdict = self._case.verdict_of(mine.at(number), theirs.at(number))
             if not verdict.passed:
                 return verdict
-        if not self._case.request.definition.nondeterministic:
+        definition = self._case.request.definition
+        drawn = any(by_samples(definition, name) for name in definition.outputs)
+        if not definition.nondeterministic and not drawn:
             self._refuse_differing(called, [first[number % DISTINCT] for number in called])
         return verdict
 
@@ -200,11 +204,25 @@ class Timed:
             total = f"{wrong} of {len(called)} timed calls"
             self._case.refuse(f"{total} left other outputs than others on the same values")
 
+    def _refuse_impossible(self, seconds: float, least_bytes: int, roofs: Ceilings) -> None:
+        """A block can't move what its calls must, less what the cache holds, faster than memory."""
+        calls = self._candidate.size
+        through_memory = max(calls * least_bytes - roofs.cache_bytes, 0) / calls
+        least = through_memory / roofs.bytes_per_second / ABOVE_THE_ROOF
+        if seconds < least:
+            rate = f"{roofs.bytes_per_second / 1e9:.0f} GB/s of this device"
+            least_time = f"{least * 1e6:.3g} µs at the {rate}"
+            told = f"{seconds * 1e6:.3g} µs, but moving {least_bytes} bytes takes {least_time}"
+            self._case.refuse(f"its times can't be true: {told}")
+
     def _performance(self, measured: Measured, facts: dict[str, Any]) -> Performance:
         arm, reference = self._candidate, self._reference
         request = self._case.request
-        moved = least_bytes(request.definition, request.workload.axes)
-        seconds = measured.latency.value / 1e9
+        traffic, counted = self._case.work(reference.sets.first)
+        roofs, seconds = ceilings(self._device), measured.latency.value / 1e9
+        self._refuse_impossible(seconds, traffic.least_bytes, roofs)
+        cold = self._device != "cpu"
+        found = under_the_roof(request.definition, traffic, counted, roofs, seconds, cold=cold)
         return Performance.model_validate(
             {
                 "latency_ms": measured.latency.value / 1e6,
@@ -223,8 +241,7 @@ class Timed:
                 "placements": len(arm.groups),
                 "calls_per_block": arm.shape.calls,
                 "device_time_ms": measured.spent_ns / 1e6,
-                "least_bytes": moved,
-                "gigabytes_per_second": moved / seconds / 1e9,
+                **figures(traffic, counted, found),
                 **facts,
             }
         )

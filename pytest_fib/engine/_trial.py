@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,15 +10,14 @@ import torch
 from pytest_fib.build import load, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import WrongOutput, bind, store
+from pytest_fib.engine._evidence import POISONS, Evidence
 from pytest_fib.engine._oracle import YARDSTICKS, OracleUnavailable, run_widened
-from pytest_fib.engine._verdict import in_support, judge_outputs
 from pytest_fib.workloads import bits, fill_inputs, layouts, scalar_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_fib.data import Definition, Workload
-    from pytest_fib.engine._verdict import Verdict
     from pytest_fib.workloads import TensorLayout
 
 
@@ -41,21 +41,22 @@ class Trial:
         tensors = self._tensors(workload)
         pristine = {name: tensor.clone() for name, tensor in tensors.items()}
         scalars = scalar_inputs(self.definition, workload)
-        outputs = self._poisoned(workload)
-        try:
+
+        def call(poison: int) -> dict[str, torch.Tensor]:
+            outputs = self._poisoned(workload, poison)
             self._call({**tensors, **scalars}, outputs)
+            for name, tensor in tensors.items():
+                if not bits(tensor).equal(bits(pristine[name])):
+                    raise WrongOutput("RUNTIME_ERROR", f"wrote to its input {name!r}")
+            return outputs
+
+        try:
+            first = call(POISONS[0])
+            evidence = self._evidence(workload, {**pristine, **scalars})
+            verdict = evidence.verdict_of_two(first, partial(call, POISONS[1]))
         except WrongOutput as error:
             return Evaluation(status=EvaluationStatus(error.status), log=str(error))
-        for name, tensor in tensors.items():
-            if not bits(tensor).equal(bits(pristine[name])):
-                wrote = f"wrote to its input {name!r}"
-                return Evaluation(status=EvaluationStatus.RUNTIME_ERROR, log=wrote)
-        verdict = self._verdict(outputs, pristine, scalars)
-        if verdict.passed:
-            verdict = in_support(self.definition, verdict, outputs, {**pristine, **scalars})
-        return Evaluation(
-            status=verdict.status, log=verdict.summary, correctness=verdict.correctness
-        )
+        return Evaluation(status=verdict.status, log=verdict.log, correctness=verdict.correctness)
 
     def _tensors(self, workload: Workload) -> dict[str, torch.Tensor]:
         made = {
@@ -66,12 +67,12 @@ class Trial:
         fill_inputs(made, self.definition, workload)
         return made
 
-    def _poisoned(self, workload: Workload) -> dict[str, torch.Tensor]:
-        """Outputs that hold NaN, or -1, until they are written."""
+    def _poisoned(self, workload: Workload, poison: int) -> dict[str, torch.Tensor]:
+        """Outputs of which every byte is ``poison`` until they are written."""
         found = layouts(self.definition, workload)
         made = {name: _empty(found[name], self._device) for name in self.definition.outputs}
         for tensor in made.values():
-            bits(tensor).fill_(255 if tensor.element_size() == 1 else -1)
+            tensor.view(-1).view(torch.uint8).fill_(poison)
         return made
 
     def _call(self, inputs: Mapping[str, Any], outputs: Mapping[str, torch.Tensor]) -> None:
@@ -80,25 +81,21 @@ class Trial:
         result = bind(self._function, self._calling, arguments, places)()
         store(result, self._calling, list(outputs), places)
 
-    def _verdict(
-        self,
-        outputs: Mapping[str, torch.Tensor],
-        tensors: Mapping[str, torch.Tensor],
-        scalars: Mapping[str, Any],
-    ) -> Verdict:
-        """The verdict by the oracle alone and, where that fails, by what yardsticks allow."""
-        arguments = [{**tensors, **scalars}[name] for name in self.definition.inputs]
+    def _evidence(self, workload: Workload, inputs: Mapping[str, Any]) -> Evidence:
+        arguments = [inputs[name] for name in self.definition.inputs]
+        facts = (self.definition, workload, inputs)
         try:
             expected = self._named(run_widened(self._reference, arguments))
-        except OracleUnavailable:
-            expected = self._named(self._reference(*arguments))
-            return judge_outputs(self.definition, outputs, expected, inputs=tensors)
-        verdict = judge_outputs(self.definition, outputs, expected, inputs=tensors)
-        if verdict.passed:
-            return verdict
+        except OracleUnavailable as error:
+            own = self._named(self._reference(*arguments))
+            return Evidence(*facts, own, no_oracle=str(error))
+        return Evidence(*facts, expected, partial(self._yardsticks, arguments))
+
+    def _yardsticks(self, arguments: list[Any]) -> list[dict[str, torch.Tensor]]:
         own = [self._named(self._reference(*arguments))]
-        own += [self._named(run_widened(self._reference, arguments, **how)) for how in YARDSTICKS]
-        return judge_outputs(self.definition, outputs, expected, own, inputs=tensors)
+        return own + [
+            self._named(run_widened(self._reference, arguments, **how)) for how in YARDSTICKS
+        ]
 
     def _named(self, result: Any) -> dict[str, torch.Tensor]:
         if isinstance(result, dict):

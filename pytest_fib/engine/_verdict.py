@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_fib.data import Correctness, EvaluationStatus
-from pytest_fib.engine._bounds import EXACT, bound_for
-from pytest_fib.engine._compare import Comparison, compare
+from pytest_fib.engine._bounds import EXACT, PRECISION, bound_for
+from pytest_fib.engine._compare import Comparison, compare, marked
 from pytest_fib.engine._gathered import Gathered, gather
-from pytest_fib.engine._sampling import SamplingTest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,11 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """PASSED or INCORRECT_NUMERICAL, the figures, and one line that says what is wrong."""
+    """PASSED or INCORRECT_NUMERICAL, the figures, one line that says what is wrong, and more."""
 
     status: EvaluationStatus
     correctness: Correctness
     summary: str = ""
+    details: tuple[str, ...] = ()
+
+    @property
+    def log(self) -> str:
+        """The summary, and the details below it."""
+        return "\n".join([self.summary, *self.details])
 
     @property
     def passed(self) -> bool:
@@ -58,12 +62,26 @@ def judge_outputs(
     samples are left to the statistics.
     """
     yardsticks = _sequence(own)
-    compared = [
+    return verdict_of(
+        compare_outputs(definition, outputs, expected, yardsticks, exact=exact, inputs=inputs)
+    )
+
+
+def compare_outputs(
+    definition: Definition,
+    outputs: Outputs,
+    expected: Outputs,
+    yardsticks: Sequence[Outputs] = (),
+    *,
+    exact: bool = False,
+    inputs: Outputs | None = None,
+) -> list[Judged]:
+    """What ``judge_outputs`` concludes from."""
+    return [
         judge_output(definition, name, outputs, expected, yardsticks, exact=exact, inputs=inputs)
         for name in definition.outputs
-        if not _by_samples(definition, name)
+        if not by_samples(definition, name)
     ]
-    return verdict_of(compared)
 
 
 @dataclass(frozen=True)
@@ -74,6 +92,14 @@ class Judged:
     got: torch.Tensor
     expected: torch.Tensor
     gathered: Gathered | None = None
+    yardsticks: Sequence[torch.Tensor] = ()
+
+    def marked(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The wrong elements and how far each may be off, as in ``_compare.marked``."""
+        if self.gathered is None:
+            return marked(self.got, self.expected, self.comparison.bound, self.yardsticks)
+        wrong, _ = marked(self.gathered.got, self.gathered.expected, self.comparison.bound)
+        return wrong, torch.zeros((), device=wrong.device)  # indices are equal or not
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -111,8 +137,11 @@ def judge_tensor(
     bound: Bound,
     yardsticks: Sequence[torch.Tensor] = (),
 ) -> Judged:
-    """Compare one tensor by a given bound."""
-    return Judged(compare(name, got, expected, bound, yardsticks), got, expected)
+    """Compare one tensor by a given bound; of float4, which torch can't read, the bytes."""
+    if got.is_floating_point() and got.dtype not in PRECISION:
+        got, expected, *yardsticks = (x.view(torch.uint8) for x in (got, expected, *yardsticks))
+    comparison = compare(name, got, expected, bound, yardsticks)
+    return Judged(comparison, got, expected, yardsticks=yardsticks)
 
 
 def verdict_of(compared: Sequence[Judged]) -> Verdict:
@@ -132,22 +161,8 @@ def _sequence(own: Outputs | Sequence[Outputs] | None) -> Sequence[Outputs]:
     return own if isinstance(own, (list, tuple)) else (own,)
 
 
-def in_support(
-    definition: Definition,
-    verdict: Verdict,
-    outputs: Mapping[str, torch.Tensor],
-    inputs: Mapping[str, torch.Tensor | float],
-) -> Verdict:
-    """The verdict, unless a sample is outside the set of what may be sampled."""
-    for name in filter(partial(_by_samples, definition), definition.outputs):
-        violations = SamplingTest.of(inputs).support_violations(outputs[name])
-        if violations:
-            status = EvaluationStatus.INCORRECT_NUMERICAL
-            return Verdict(status, verdict.correctness, str(violations[0]))
-    return verdict
-
-
-def _by_samples(definition: Definition, name: str) -> bool:
+def by_samples(definition: Definition, name: str) -> bool:
+    """Whether an output is chosen at random."""
     tolerance = definition.tolerances.get(name)
     return tolerance is not None and tolerance.by == "samples"
 
@@ -160,7 +175,7 @@ def _correctness(compared: Sequence[Comparison], worst: Judged) -> Correctness:
         extra={
             "oracle": "float64" if all(c.oracle for c in compared) else "own precision",
             "bound_used": worst.comparison.bound_used,
-            "check": _check(worst.comparison),
+            "check": decided_by(worst.comparison),
             "worst": _element(worst),
             "rmse": {c.name: c.rmse for c in compared},
             "max_ulp": max(c.max_ulp for c in compared),
@@ -171,7 +186,7 @@ def _correctness(compared: Sequence[Comparison], worst: Judged) -> Correctness:
     )
 
 
-def _check(comparison: Comparison) -> str:
+def decided_by(comparison: Comparison) -> str:
     """Which of the bounds is used most: the elements' wherever these are wrong."""
     used = {"rows": comparison.rows_used, "fit": comparison.fit_used}
     most = max(used, key=lambda check: used[check])
@@ -222,7 +237,7 @@ def unravelled(flat: int, shape: Sequence[int]) -> list[int]:
 
 def _summary(worst: Judged) -> str:
     comparison = worst.comparison
-    check = _check(comparison)
+    check = decided_by(comparison)
     if check == "rows":
         return _row_summary(worst)
     if check == "fit":

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
+import textwrap
+from itertools import takewhile
 from typing import TYPE_CHECKING
+
+from pytest_fib.report.units import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
 
-    from pytest_fib.data import Correctness, Evaluation, Workload
+    from pytest_fib.data import Correctness, Evaluation, EvaluationStatus, Workload
+    from pytest_fib.report.compare import Comparison
     from pytest_fib.workloads.search import Origin
 
 
+#: Columns of a terminal.
+WIDTH = 80
 #: What is said of a failing workload, by where it comes from.
 _NOTES = {
     "shrunk": "  (the smallest that fails)",
@@ -42,16 +50,31 @@ def describe_evaluation(
     """Why an implementation failed: what, where, how much, and how to see it again.
 
     ``place`` is where the implementation is; ``replay`` the command that runs just this again.
-    The first line says the most, since pytest's summary shows that alone.
+    The first paragraph says the most, since pytest's summary shows that alone.
     """
     summary, _, details = evaluation.log.partition("\n")
     facts = _facts("implementation", place, workload, origin)
-    lines = [f"{evaluation.status.value}: {summary}", "", *facts]
+    lines = [*first_line(evaluation.status, summary), "", *facts]
     if evaluation.correctness is not None:
         lines += _wrong(evaluation.correctness)
     if details.strip():
         lines += ["", *details.strip("\n").splitlines()]
     return "\n".join([*lines, "", "replay:", f"  {replay}"])
+
+
+def first_line(status: EvaluationStatus, summary: str) -> list[str]:
+    """The status and what is wrong, as lines of a terminal.
+
+    What others say, such as an error's message, is left as it is.
+    """
+    line = f"{status.value}: {summary}"
+    if len(line) <= WIDTH or status.value != "INCORRECT_NUMERICAL":
+        return [line]
+    first, *more = line.replace("; ", ";\n").splitlines()
+    wrapped = textwrap.wrap(first, WIDTH, subsequent_indent="  ")
+    for part in more:
+        wrapped += textwrap.wrap(part, WIDTH, initial_indent="  ", subsequent_indent="  ")
+    return wrapped
 
 
 def describe_definition_error(
@@ -64,6 +87,32 @@ def describe_definition_error(
     if details.strip():
         lines += ["", *details.strip("\n").splitlines()]
     return "\n".join([*lines, "", "replay:", f"  {replay}"])
+
+
+def describe_slower(
+    comparison: Comparison, workload: Workload, place: str, replay: str, limit: float
+) -> str:
+    """That an implementation is slower than it may be; ``limit`` as 0.05 for 5 %."""
+    assert comparison.before_ms is not None
+    assert comparison.low is not None
+    assert comparison.high is not None
+    now, before = duration(comparison.now_ms), duration(comparison.before_ms)
+    low, high = (100 * (end - 1) for end in (comparison.low, comparison.high))
+    by = f"{100 * (comparison.now_ms / comparison.before_ms - 1):.1f} %"
+    facts = _facts("implementation", place, workload, None)
+    earlier = [comparison.solution, comparison.timestamp, comparison.method]
+    return "\n".join(
+        [
+            f"SLOWER: {now}, {by} over the {before} before; {100 * limit:g} % is allowed",
+            "",
+            *facts,
+            f"  slower by       {low:.1f} to {high:.1f} %",
+            f"  before          {', '.join(filter(None, earlier))}",
+            "",
+            "replay:",
+            f"  {replay}",
+        ]
+    )
 
 
 def replay_command(node_id: str, workload: Workload, options: Sequence[str]) -> str:
@@ -117,7 +166,26 @@ def _wrong(correctness: Correctness) -> list[str]:
         f"({_share(wrong[name], total[name])})"
         for name in wrong
         if wrong[name]
-    ]
+    ] + _how_far(correctness)
+
+
+def _how_far(correctness: Correctness) -> list[str]:
+    """The largest errors, beside what is allowed; and where that is not by float64."""
+    extra = correctness.extra or {}
+    absolute, relative = correctness.max_absolute_error, correctness.max_relative_error
+    if absolute is None or relative is None or "bound_used" not in extra:
+        return []
+    own = []
+    if reason := extra.get("no_oracle"):
+        own = textwrap.wrap(
+            f"  oracle          the reference's own precision, not float64: {reason}",
+            WIDTH,
+            subsequent_indent=" " * 18,
+        )
+    if not math.isfinite(absolute):  # NaN or an infinity, which the elements show
+        return own
+    times = f"{float(extra['bound_used']):.3g} times the bound"
+    return [f"  largest error   absolute {absolute:.3g}, relative {relative:.3g}; {times}", *own]
 
 
 def _share(part: int, whole: int) -> str:
@@ -126,13 +194,20 @@ def _share(part: int, whole: int) -> str:
 
 
 def message_only(excinfo: pytest.ExceptionInfo[BaseException], known: str = "") -> object:
-    """An exception as pytest shows it: its text alone, whose first line goes in the summary.
+    """An exception as pytest shows it: its text alone, its first paragraph in the summary.
 
     ``known`` is a beginning that the summary leaves out.
     """
     shown = excinfo.getrepr(style="value")
     if shown.reprcrash is not None:
-        first = str(excinfo.value).partition("\n")[0]
+        first = _first_paragraph(str(excinfo.value))
         shortened = first.removeprefix(known)
         shown.reprcrash.message = f"line {shortened}" if shortened != first else first
     return shown
+
+
+def _first_paragraph(text: str) -> str:
+    """Its first line, and those that continue it: they are indented."""
+    first, *more = text.partition("\n\n")[0].split("\n")
+    continued = takewhile(lambda line: line.startswith("  "), more)
+    return " ".join([first, *(line.strip() for line in continued)])

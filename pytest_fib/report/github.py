@@ -1,6 +1,8 @@
 """A run's traces as Markdown, for the job summary of a GitHub workflow.
 
 python -m pytest_fib.report.github fib-traces.jsonl >> "$GITHUB_STEP_SUMMARY"
+
+With ``--compare TRACES``, a file or a directory, also how its times compare with those.
 """
 
 from __future__ import annotations
@@ -8,13 +10,16 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import DataError, EvaluationStatus, read_traces
-from pytest_fib.report.terminal import duration
+from pytest_fib.report import compare
+from pytest_fib.report.compare import Baseline
+from pytest_fib.report.units import amount, duration, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_fib.data import Evaluation, Trace
 
@@ -26,8 +31,8 @@ MOST_ROWS = 1000
 MOST_TEXT = 200
 
 
-def summary(traces: Iterable[Trace]) -> str:
-    """What came of a run: a sentence, then tables of failures, times and correctness.
+def summary(traces: Iterable[Trace], baseline: Baseline | None = None) -> str:
+    """What came of a run: a sentence, then tables of failures, comparisons, times and correctness.
 
     Traces without an evaluation, which only record a workload, are left out.
     """
@@ -38,20 +43,58 @@ def summary(traces: Iterable[Trace]) -> str:
     untimed = [case for case in judged if case[1].performance is None and _passed(case[1])]
     parts = ["## Kernels", "", _sentence(judged)]
     parts += _table(":x: Failures", ("workload", "status", "what"), failed, _failure)
-    parts += _table("Times", ("workload", "latency", "reference", "speed-up", "GB/s"), timed, _time)
+    parts += _comparisons(timed, baseline) if baseline is not None else []
+    parts += _table("Times", _TIMES, timed, _time)
     parts += _table("Correctness", ("closest workload", "max abs", "max rel"), untimed, _errors)
     return "\n".join(parts) + "\n"
+
+
+_TIMES = (
+    "workload", "latency", "reference", "speed-up", "GB/s", "TFLOP/s", "of the ceiling",
+    "least traffic", "separate operations",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the summary of trace files. Exits with a message where one can't be read."""
     parser = argparse.ArgumentParser("python -m pytest_fib.report.github", description=__doc__)
     parser.add_argument("files", nargs="+", metavar="FILE", help="traces, one JSON line each")
+    parser.add_argument("--compare", metavar="TRACES", type=Path, help="earlier times")
+    given = parser.parse_args(arguments)
     try:
-        traces = [t for file in parser.parse_args(arguments).files for t in read_traces(file)]
+        traces = [t for file in given.files for t in read_traces(file)]
+        baseline = _baseline(given.compare) if given.compare is not None else None
     except (DataError, OSError) as error:
         sys.exit(str(error))
-    sys.stdout.write(summary(traces))
+    sys.stdout.write(summary(traces, baseline))
+
+
+def _baseline(path: Path) -> Baseline:
+    return Baseline(str(path), compare.read_times(path))
+
+
+def _comparisons(timed: Sequence[Judged], baseline: Baseline) -> list[str]:
+    """A table of the times that can be compared, and why others can't."""
+    versus = {
+        id(trace): baseline.versus(now)
+        for trace, _ in timed
+        if (now := compare.timed(trace)) is not None
+    }
+
+    def cells(trace: Trace, _: Evaluation) -> Sequence[str]:
+        found = versus[id(trace)]
+        times = (_shown(found.before_ms, duration), duration(found.now_ms))
+        change = f"{compare.shown_change(found.change)} {compare.shown_uncertainty(found)}"
+        return (_axes(trace), *times, change, _MARKS.get(found.verdict, "") + found.verdict)
+
+    made = [(t, e) for t, e in timed if id(t) in versus and versus[id(t)].before_ms is not None]
+    said = [f"- {_text(line)}" for line in compare.tally(versus.values(), baseline.name)]
+    heads = ("workload", "before", "now", "change", "")
+    return [*(_table("Compared", heads, made, cells) or ["", "### Compared"]), "", *said]
+
+
+#: GitHub's emoji of a verdict.
+_MARKS = {"slower": "🔺 ", "faster": "🟢 "}
 
 
 def _passed(evaluation: Evaluation) -> bool:
@@ -118,7 +161,20 @@ def _time(trace: Trace, evaluation: Evaluation) -> Sequence[str]:
         _shown(evaluation.reference_latency_ms, duration),
         _shown(evaluation.speedup_factor, "{:.2f}x".format),
         _shown(extra.get("gigabytes_per_second"), "{:.3g}".format),
+        _shown(extra.get("teraflops_per_second") or None, "{:.3g}".format),
+        _ceiling(extra),
+        _shown(extra.get("least_bytes"), _size),
+        _shown(extra.get("separate_bytes"), _size),
     )
+
+
+def _ceiling(extra: Mapping[str, Any]) -> str:
+    share = extra.get("ceiling_share")
+    return "-" if share is None else f"{percent(share)} ({extra.get('bound_by')})"
+
+
+def _size(number: float) -> str:
+    return amount(number, "B")
 
 
 def _errors(trace: Trace, evaluation: Evaluation) -> Sequence[str]:

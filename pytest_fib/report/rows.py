@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
+
+from pytest_fib.report.compare import Comparison
 
 
 @dataclass(frozen=True)
 class Row:
-    """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms."""
+    """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms.
+
+    ``no_oracle`` is why expected values were not computed in float64, where they were not;
+    ``against``, how its time compares with an earlier one.
+    """
 
     definition: str
     implementation: str
@@ -22,15 +28,26 @@ class Row:
     latency_ms: float | None = None
     reference_latency_ms: float | None = None
     speedup_factor: float | None = None
+    ci_ms: list[float] | None = None
+    noisy: bool | None = None
     gigabytes_per_second: float | None = None
+    no_oracle: str = ""
+    teraflops_per_second: float | None = None
+    ceiling_share: float | None = None
+    bound_by: str | None = None
+    least_bytes: int | None = None
+    separate_bytes: int | None = None
+    flops: int | None = None
+    against: Comparison | None = None
 
 
 #: Reports without a record: what the status column then says.
 _WITHOUT_RECORD = {"skipped": "SKIPPED", "failed": "ERROR", "passed": "PASSED"}
 
 
-def row_of(facts: dict[str, str], outcome: str, trace: dict[str, Any] | None) -> Row:
+def row_of(facts: dict[str, Any], outcome: str, trace: dict[str, Any] | None) -> Row:
     """The row of an item: its facts, pytest's outcome, and its trace record if it left one."""
+    comparison = facts.get("comparison")
     row = Row(
         definition=facts["definition"],
         implementation=facts["implementation"],
@@ -39,22 +56,22 @@ def row_of(facts: dict[str, str], outcome: str, trace: dict[str, Any] | None) ->
         label=facts["label"],
         status=_WITHOUT_RECORD[outcome],
         reason=facts.get("reason", ""),
+        against=Comparison(**comparison) if comparison else None,
     )
-    return row if trace is None else _recorded(row, trace)
+    return row if trace is None else _recorded(row, trace, failed=outcome == "failed")
 
 
-def _recorded(row: Row, trace: dict[str, Any]) -> Row:
+def _recorded(row: Row, trace: dict[str, Any], *, failed: bool) -> Row:
     evaluation = trace["evaluation"]
+    # What is right may fail all the same: where it is slower than it may be.
+    slower = failed and row.against is not None and evaluation["status"] == "PASSED"
     correctness = evaluation.get("correctness") or {}
-    performance = evaluation.get("performance") or {}
+    found = {**correctness, **(evaluation.get("performance") or {})}
+    named = {field.name for field in fields(Row)}
     return replace(
         row,
-        status=evaluation["status"],
+        status="SLOWER" if slower else evaluation["status"],
         reason=evaluation.get("log", "").partition("\n")[0],
-        max_absolute_error=correctness.get("max_absolute_error"),
-        max_relative_error=correctness.get("max_relative_error"),
-        latency_ms=performance.get("latency_ms"),
-        reference_latency_ms=performance.get("reference_latency_ms"),
-        speedup_factor=performance.get("speedup_factor"),
-        gigabytes_per_second=performance.get("gigabytes_per_second"),
+        no_oracle=(correctness.get("extra") or {}).get("no_oracle", ""),
+        **{key: value for key, value in found.items() if key in named},
     )

@@ -22,7 +22,10 @@ _FORCED = 1
 
 @dataclass(frozen=True)
 class Activity:
-    """Something that the device did: a kernel, a copy or a memset; times in nanoseconds."""
+    """Something that the device did: a kernel by its name, a copy or a memset, which have none.
+
+    Times are in nanoseconds.
+    """
 
     name: str
     start: int
@@ -66,7 +69,7 @@ class _Recorder:
 
     def _completed(self, activities: Sequence[Any]) -> None:
         for activity in activities:
-            name = getattr(activity, "name", None) or type(activity).__name__
+            name = getattr(activity, "name", None) or ""
             self.records.append(Activity(name, activity.start, activity.end))
 
     def enable(self) -> None:
@@ -101,6 +104,12 @@ def busy_ns(records: Sequence[Activity]) -> float:
 
 
 def missing(plain: Sequence[Activity], captured: Sequence[Activity]) -> str:
-    """The activity that the captured run has fewer of; empty if there is none."""
-    lacking = Counter(r.name for r in plain) - Counter(r.name for r in captured)
-    return ", ".join(f"{count} of {name[:60]}" for name, count in lacking.most_common(2))
+    """What the captured run has fewer of; empty if there is nothing.
+
+    Copies and memsets may be kernels of the driver's in a graph, so only their number counts.
+    """
+    lacking = Counter(r.name for r in plain if r.name) - Counter(r.name for r in captured)
+    if lacking:
+        return ", ".join(f"{count} of {name[:60]}" for name, count in lacking.most_common(2))
+    fewer = len(plain) - len(captured)
+    return f"{fewer} of {len(plain)} kernels, copies and memsets" if fewer > 0 else ""

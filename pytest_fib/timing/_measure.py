@@ -35,9 +35,9 @@ MOST_CALLS = {"cpu": 1 << 20, "cuda": 64}
 #: Sides whose times differ by less take the same number of calls, to be treated exactly alike.
 ALIKE = 1.5
 #: Placements in memory.
-GROUPS, LEAST_GROUPS = 8, 2
+GROUPS, LEAST_GROUPS = 12, 2
 #: Rounds of a request, by turns: the judge's clock takes what both have in common from the longer.
-TURNS, SHORT_TURNS = (2, 8), (1, 2)
+TURNS, SHORT_TURNS = (1, 4), (1, 2)
 #: Warming up ends when the medians of two rounds in a row are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
@@ -148,7 +148,8 @@ def measure(
     while True:
         for number in turns:
             rounds.run(number)
-        if rounds.spent_ns >= budget or rounds.settled(PRECISIONS[precision]):
+        after_another = rounds.spent_ns + sum(turns) * rounds.longest_ns
+        if after_another > budget or rounds.settled(PRECISIONS[precision]):
             return rounds.measured(PRECISIONS[precision])
 
 
@@ -157,9 +158,6 @@ class _Rounds:
         self._arms = arms
         self._shapes = shapes
         self._random = source
-        self._forget()
-
-    def _forget(self) -> None:
         self._rounds: tuple[list[Samples], list[Samples]] = ([], [])
         self._turns: list[Turn] = []
         self.spent_ns = 0.0
@@ -175,9 +173,7 @@ class _Rounds:
             if self.spent_ns > budget_ns or (max(changes) < WARM and steady()):
                 break
             before = now
-        longest = self.longest_ns
-        self._forget()
-        self.longest_ns = longest
+        self._rounds, self._turns = ([], []), []
 
     def run(self, number: int) -> None:
         """So many rounds of each arm."""

@@ -51,19 +51,27 @@ class Series(Protocol):
         """The same of one call again and again, with its tensors in the cache."""
 
 
-def series(groups: Sequence[Calls], repeat: int, device: str, *, check: bool = False) -> Series:
+def series(
+    groups: Sequence[Calls],
+    repeat: int,
+    device: str,
+    *,
+    check: bool = False,
+    capturable: bool | None = None,
+) -> Series:
     """Make groups ready; each group's calls are run ``repeat`` times in a block.
 
     On CUDA the backend is the first that works: a CUDA graph; CUPTI's records of what the device
-    did; events. With ``check``, and CUPTI, a graph must contain what plain calls run. Raises
-    EmptyCaptureError, and whatever the calls raise.
+    did; events. ``capturable`` is whether the first does, where that is known. With ``check``, and
+    CUPTI, a graph must contain what plain calls run. Raises EmptyCaptureError, and whatever the
+    calls raise.
     """
     if device == "cpu":
         return OnCpu(groups, repeat)
     for call in groups[0][:2]:
         call()
     _synchronize()
-    if _capturable(groups[0][0]):
+    if _capturable(groups[0][0]) if capturable is None else capturable:
         graph = Graph(groups)
         if check and _cupti.available():
             graph.refuse_missing_work()
@@ -265,6 +273,7 @@ def flush() -> None:
     _amax(buffer, 0, out=result)
 
 
+@cache
 def flush_ns() -> float:
     """How long reading it takes, in nanoseconds of the device's time."""
     start, end = _timing_event(), _timing_event()

@@ -8,6 +8,7 @@ by up to 2 %, however often each is timed; so a confidence interval has to come 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, expm1, log, sqrt
 from typing import Literal, TypeAlias
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Samples: TypeAlias = NDArray[np.float64]
+_Summary: TypeAlias = Callable[[Samples], Samples]
 Compared: TypeAlias = Literal["FASTER", "SLOWER", "SAME", "UNCLEAR"]
 
 #: Resamples of a bootstrap: for a result, and to see whether there are enough samples.
@@ -42,49 +44,71 @@ class Estimate:
 
 
 def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
-    """The median over groups of each group's median over rounds, in the samples' unit."""
-    groups = samples.shape[1]
-    value = float(np.median(np.median(samples, axis=0)))
-    by_group = np.median(np.log(samples), axis=0)
-    medians = np.median(_resampled(by_group, resamples), axis=1)
-    low, high = _interval(log(value), medians, groups)
-    return Estimate(value, exp(low), exp(high))
+    """The median over groups of each group's middle over rounds, in the samples' unit."""
+    return _estimate(np.log(samples), _median, resamples)
 
 
 def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLES) -> Estimate:
     """The reference's time over the candidate's, paired by round and group.
 
-    The mean over groups of the median over rounds of the logarithm of the ratio.
+    The mean over groups of the middle over rounds of the logarithm of the ratio.
     """
-    by_group = np.median(np.log(reference) - np.log(candidate), axis=0)
-    value = float(by_group.mean())
-    means = _resampled(by_group, resamples).mean(axis=1)
-    low, high = _interval(value, means, len(by_group))
+    return _estimate(np.log(reference) - np.log(candidate), _mean, resamples)
+
+
+def _estimate(logs: Samples, over_groups: _Summary, resamples: int) -> Estimate:
+    """Bootstraps over groups, each with all of its blocks, and over rounds, likewise.
+
+    The interval is the wider of the two on either side: one holds what placement does, the other
+    what time does, and both the noise of blocks, which is why blocks are not drawn one by one
+    (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8).
+    """
+    by_group = _middle(logs)
+    value = float(over_groups(by_group))
+    source = np.random.default_rng(0)  # the same samples give the same interval
+    rounds, groups = logs.shape
+    drawn_groups = by_group[source.integers(groups, size=(resamples, groups))]
+    drawn_rounds = logs[source.integers(rounds, size=(resamples, rounds))]
+    intervals = (
+        _interval(value, over_groups(drawn_groups), groups),
+        _interval(value, over_groups(_middle(drawn_rounds)), rounds),
+    )
+    low, high = min(i[0] for i in intervals), max(i[1] for i in intervals)
     return Estimate(exp(value), exp(low), exp(high))
 
 
-def _resampled(by_group: Samples, resamples: int) -> Samples:
-    """Groups drawn with replacement, each with all of its blocks: shape (resamples, groups).
+def _median(by_group: Samples) -> Samples:
+    found: Samples = np.median(by_group, axis=-1)
+    return found
 
-    The noise of blocks is in their group's median already; drawing blocks as well would count it
-    twice (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8).
+
+def _mean(by_group: Samples) -> Samples:
+    found: Samples = by_group.mean(axis=-1)
+    return found
+
+
+def _middle(logs: Samples) -> Samples:
+    """The mean over rounds of the middle half: (..., rounds, groups) to (..., groups).
+
+    As robust against stray blocks as needed, and closer than the median with few rounds.
     """
-    source = np.random.default_rng(0)  # the same samples give the same interval
-    drawn: Samples = by_group[source.integers(len(by_group), size=(resamples, len(by_group)))]
-    return drawn
+    rounds = logs.shape[-2]
+    cut = rounds // 4
+    middle: Samples = np.sort(logs, axis=-2)[..., cut : rounds - cut, :].mean(axis=-2)
+    return middle
 
 
-def _interval(value: float, resampled: Samples, groups: int) -> tuple[float, float]:
-    """Around the value, percentiles of the resamples widened for how few groups there are.
+def _interval(value: float, resampled: Samples, number: int) -> tuple[float, float]:
+    """Around the value, percentiles of the resamples widened for how few were drawn from.
 
-    A bootstrap over n groups has a spread too small by sqrt((n-1)/n), and the quantiles of a normal
+    A bootstrap over n things has a spread too small by sqrt((n-1)/n), and the quantiles of a normal
     distribution where a t distribution is due (Hesterberg, "What Teachers Should Know About the
     Bootstrap", 2015, section 5.3).
     """
-    if groups == 1:
-        return float(np.quantile(resampled, 0.025)), float(np.quantile(resampled, 0.975))
-    quantile = STUDENT[min(groups - 1, len(STUDENT)) - 1]
-    widening = quantile / NORMAL * sqrt(groups / (groups - 1))
+    if number == 1:
+        return value, value
+    quantile = STUDENT[min(number - 1, len(STUDENT)) - 1]
+    widening = quantile / NORMAL * sqrt(number / (number - 1))
     low, high = (float(np.quantile(resampled, q)) - value for q in (0.025, 0.975))
     return value + widening * low, value + widening * high
 
@@ -100,7 +124,7 @@ def noise_floor(*sides: Samples) -> float:
 def _from_itself(samples: Samples) -> float:
     if len(samples) < 2:
         return 0.0
-    halves = [np.median(np.log(samples[start::2]), axis=0) for start in (0, 1)]
+    halves = [_middle(np.log(samples[start::2])) for start in (0, 1)]
     return abs(float((halves[0] - halves[1]).mean()))
 
 

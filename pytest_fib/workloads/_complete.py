@@ -15,7 +15,7 @@ from pytest_fib.workloads._regimes import REGIMES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_fib.data import Definition, InputSpec
+    from pytest_fib.data import Definition, InputSpec, TensorSpec
 
 
 def complete(
@@ -46,12 +46,37 @@ def read_workload(definition: Definition, text: str) -> Workload:
     for axis in plan(definition).order:  # what follows from the others need not be given
         if axis not in axes and len(domain := plan(definition).domain(axis, axes)) == 1:
             axes[axis] = domain[0]
-    definition.axis_values({**axes, **given.axes})
-    if (broken := plan(definition).broken(axes)) is not None:
-        raise ValueError(f"axes: {axes} break the constraint {broken!r}")
+    if reason := why_unfit(definition, given.model_copy(update={"axes": {**axes, **given.axes}})):
+        raise ValueError(reason)
     made = complete(definition, axes, given.seed, given.regime)
     inputs = {**made.inputs, **given.inputs}
     return Workload(axes=made.axes, inputs=inputs, seed=made.seed, regime=made.regime)
+
+
+def why_unfit(definition: Definition, workload: Workload) -> str | None:
+    """Why a workload from somewhere is none of this definition, or None where it may be.
+
+    Its axes have to meet the definition's constraints, and what its generators need of them; where
+    it brings tensors along that others would refer to, only what the definition states.
+    """
+    try:
+        definition.axis_values(workload.axes)
+    except ValueError as error:
+        return str(error)
+    for name, given in workload.inputs.items():
+        spec = definition.inputs.get(name)
+        if spec is None:
+            return f"inputs: {name!r} is not one of {', '.join(definition.inputs)}"
+        if given.type != "random" and (given.type == "scalar") != spec.is_scalar:
+            return f"input {name!r}: {given.type} was given for a {_described(spec)}"
+    axes = {axis: n for axis, n in workload.axes.items() if axis in definition.var_axes}
+    recorded = {name for name, given in workload.inputs.items() if given.type == "safetensors"}
+    broken = plan(definition).unmet(axes, recorded)
+    return None if broken is None else f"axes: {axes} break the constraint {broken!r}"
+
+
+def _described(spec: TensorSpec) -> str:
+    return f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
 
 
 def parse_workload(text: str) -> Workload:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_fib.data import Definition
+
+#: More than any axis or size there can be.
+_HIGHEST = 1 << 62
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """A power of axes; one that no axis comes near would take all memory there is."""
+    if isinstance(exponent, (int, float)) and abs(exponent) <= _HIGHEST.bit_length():
+        return base**exponent
+    raise OverflowError(f"{exponent} is too high a power")
+
 
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -38,7 +50,7 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
     ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
+    ast.Pow: _power,
 }
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
@@ -53,7 +65,6 @@ _SUPPORTED = (
     ast.Name, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Subscript, ast.expr_context,
     ast.And, ast.Or, *_COMPARE, *_BINARY, *_UNARY,
 )  # fmt: skip
-_HIGHEST = 1 << 62
 
 
 class ConstraintError(ValueError):
@@ -79,8 +90,13 @@ class Constraint:
     tensors: frozenset[str]
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether it is met; ``values`` holds axes and inputs by name."""
-        return bool(evaluate(self.tree, values))
+        """Whether it is met; ``values`` holds axes and inputs by name. Raises ConstraintError."""
+        try:
+            return _true(evaluate(self.tree, values))
+        except ArithmeticError:  # a division by zero, a power without end
+            return False
+        except (TypeError, ValueError, LookupError, RuntimeError) as error:
+            raise ConstraintError(f"constraint {self.text!r}: {error}") from None
 
     def equals(self, axis: str) -> bool:
         """Whether it says what the axis is: ``axis == ...``."""
@@ -92,14 +108,33 @@ class Constraint:
 
         None where it can't be solved for the axis; then drawn values are checked against it.
         """
-        if self.tensors or not isinstance(self.tree, ast.Compare) or len(self.tree.ops) != 1:
+        if self.tensors or not isinstance(self.tree, ast.Compare):
             return None
         left, kind, right = self.tree.left, type(self.tree.ops[0]), self.tree.comparators[0]
         if not _mentions(left, axis):
             left, right, kind = right, left, _MIRRORED.get(kind, kind)
         if _mentions(right, axis):
             return None
-        return _solved(left, kind, evaluate(right, values), axis, values)
+        try:
+            return _Solver(axis, values).solved(left, kind, evaluate(right, values))
+        except ArithmeticError:
+            return None
+
+    def foreseen(self, ends: Mapping[str, tuple[int, int]]) -> list[str]:
+        """What it says of the other axes once an axis has its least or largest value.
+
+        ``ends`` has both by axis. Without these, an axis drawn earlier might leave it no value.
+        """
+        if not isinstance(self.tree, ast.Compare) or len(self.axes) < 2 or self.tensors:
+            return []
+        sides = (self.tree.left, type(self.tree.ops[0]), self.tree.comparators[0])
+        mirrored = (sides[2], _MIRRORED.get(sides[1], sides[1]), sides[0])
+        return [
+            text
+            for axis, kind, other in (sides, mirrored)
+            if isinstance(axis, ast.Name) and axis.id in ends and not _mentions(other, axis.id)
+            for text in _foreseen(kind, ast.unparse(other), *ends[axis.id])
+        ]
 
     def total_of(self) -> tuple[str, str] | None:
         """``(tensor, axis)`` where it reads ``axis == tensor[-1].item()``, else None."""
@@ -111,14 +146,28 @@ class Constraint:
         return None
 
 
+def parse_all(text: str, definition: Definition, said: str = "") -> list[Constraint]:
+    """A constraint of a definition, taken apart: ``1 <= n and n < m < k`` are three.
+
+    ``said`` is what messages give instead of the text. Raises ConstraintError.
+    """
+    whole = parse(text, definition)
+    return [
+        Constraint(said or text, tree, whole.axes & names, whole.tensors & names)
+        for tree in _conjuncts(whole.tree)
+        for names in (_names(tree),)
+    ]
+
+
 def parse(text: str, definition: Definition) -> Constraint:
     """A constraint of a definition. Raises ConstraintError."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise ConstraintError(f"constraint {text!r}: {error.msg}") from None
-    tree = _ShapesAsAxes(definition).visit(tree)
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    except (SyntaxError, ValueError, RecursionError) as error:
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise ConstraintError(f"constraint {text!r}: {message}") from None
+    tree = _SizesAsAxes(text, definition).visit(tree)
+    names = _names(tree)
     known = {*definition.axes, *definition.inputs, *_FUNCTIONS}
     if unknown := sorted(names - known):
         raise ConstraintError(
@@ -147,8 +196,13 @@ def _binary(node: ast.BinOp, values: Mapping[str, Any]) -> Any:
     return _BINARY[type(node.op)](evaluate(node.left, values), evaluate(node.right, values))
 
 
+def _true(value: Any) -> bool:
+    """Whether a comparison holds: of tensors, that of every element."""
+    return bool(value.all()) if hasattr(value, "all") else bool(value)
+
+
 def _boolean(node: ast.BoolOp, values: Mapping[str, Any]) -> bool:
-    parts = (bool(evaluate(part, values)) for part in node.values)
+    parts = (_true(evaluate(part, values)) for part in node.values)
     return all(parts) if isinstance(node.op, ast.And) else any(parts)
 
 
@@ -156,7 +210,7 @@ def _compared(node: ast.Compare, values: Mapping[str, Any]) -> Any:
     sides = [evaluate(side, values) for side in (node.left, *node.comparators)]
     pairs = zip(node.ops, pairwise(sides), strict=True)
     results = [_COMPARE[type(op)](*pair) for op, pair in pairs]
-    return results[0] if len(results) == 1 else all(bool(result) for result in results)
+    return results[0] if len(results) == 1 else all(map(_true, results))
 
 
 def _called(node: ast.Call, values: Mapping[str, Any]) -> Any:
@@ -191,7 +245,7 @@ def _unsupported(tree: ast.expr) -> str | None:
         else:
             known = isinstance(node, _SUPPORTED)
         if not known:
-            return repr(ast.unparse(node))
+            return repr(ast.unparse(node) or type(node).__name__)
     return None
 
 
@@ -201,28 +255,89 @@ def _is_known_call(function: ast.expr) -> bool:
     return isinstance(function, ast.Name) and function.id in _FUNCTIONS
 
 
-class _ShapesAsAxes(ast.NodeTransformer):
-    """``weights.shape[1]`` is the axis of that dimension, so it can be solved like one."""
+class _SizesAsAxes(ast.NodeTransformer):
+    """Sizes are axes, so they can be solved like these.
 
-    def __init__(self, definition: Definition) -> None:
+    That is ``x.shape[1]``, ``x.size(1)``, ``len(x)``, ``x.numel()`` and ``x.dim()``.
+    """
+
+    def __init__(self, text: str, definition: Definition) -> None:
+        self._text = text
         self._inputs = definition.inputs
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
         of = node.value
-        if not (isinstance(of, ast.Attribute) and of.attr == "shape"):
+        shape = self._shape(of.value) if isinstance(of, ast.Attribute) else None
+        if shape is None or not isinstance(of, ast.Attribute) or of.attr != "shape":
             return node
-        spec = self._inputs.get(of.value.id) if isinstance(of.value, ast.Name) else None
-        if spec is None or spec.shape is None:
+        return self._axis(shape, node.slice) or node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        function, arguments = node.func, node.args
+        if isinstance(function, ast.Attribute):
+            return self._method(function, arguments) or node
+        shape = self._shape(arguments[0]) if len(arguments) == 1 else None
+        if shape is None or not isinstance(function, ast.Name) or function.id != "len":
             return node
+        return self._axis(shape, ast.Constant(0)) or node
+
+    def _method(self, function: ast.Attribute, arguments: list[ast.expr]) -> ast.expr | None:
+        shape = self._shape(function.value)
+        if shape is None:
+            return None
+        if function.attr == "size" and len(arguments) == 1:
+            return self._axis(shape, arguments[0])
+        if function.attr == "dim":
+            return ast.Constant(len(shape))
+        product: ast.expr = ast.Constant(1)
+        for axis in shape:
+            product = ast.BinOp(product, ast.Mult(), ast.Name(axis, ast.Load()))
+        return product if function.attr == "numel" else None
+
+    def _shape(self, node: ast.expr) -> tuple[str, ...] | None:
+        spec = self._inputs.get(node.id) if isinstance(node, ast.Name) else None
+        return spec.shape if spec else None
+
+    def _axis(self, shape: tuple[str, ...], index: ast.expr) -> ast.expr | None:
         try:
-            return ast.Name(spec.shape[ast.literal_eval(node.slice)], ast.Load())
-        except (ValueError, IndexError, TypeError):
-            return node
+            return ast.Name(shape[ast.literal_eval(index)], ast.Load())
+        except IndexError:
+            there_are = f"there are {len(shape)} dimensions, {', '.join(shape)}"
+            raise ConstraintError(f"constraint {self._text!r}: {there_are}") from None
+        except (ValueError, TypeError):
+            return None
+
+
+def _conjuncts(tree: ast.expr) -> list[ast.expr]:
+    """What all has to hold: the parts of an ``and``, and the links of a chain of comparisons."""
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And):
+        return [part for value in tree.values for part in _conjuncts(value)]
+    if isinstance(tree, ast.Compare):
+        sides = pairwise((tree.left, *tree.comparators))
+        links = zip(tree.ops, sides, strict=True)
+        return [ast.Compare(left, [op], [right]) for op, (left, right) in links]
+    return [tree]
+
+
+@lru_cache(maxsize=4096)  # a search asks for those of the same few expressions all the time
+def _names(tree: ast.expr) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _foreseen(kind: type[ast.cmpop], other: str, low: int, high: int) -> list[str]:
+    """What ``axis kind other`` needs of the other side for any axis from low to high to do."""
+    found = []
+    if kind in (ast.Eq, ast.LtE, ast.Lt):
+        found.append(f"({other}) {'>' if kind is ast.Lt else '>='} {low}")
+    if kind in (ast.Eq, ast.GtE, ast.Gt):
+        found.append(f"({other}) {'<' if kind is ast.Gt else '<='} {high}")
+    return found
 
 
 def _mentions(node: ast.expr, name: str) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
+    return name in _names(node)
 
 
 def _sides_of_equality(tree: ast.expr) -> tuple[ast.expr, ...]:
@@ -240,48 +355,63 @@ def _last_element(node: ast.expr) -> str | None:
     return node.value.id if ast.unparse(node.slice) == "-1" else None
 
 
-def _solved(
-    left: ast.expr, kind: type[ast.cmpop], right: float, axis: str, values: Mapping[str, int]
-) -> Bounds | None:
-    """Bounds of ``axis`` from ``left kind right``, by undoing what ``left`` does to it."""
-    while not isinstance(left, ast.Name):
+@dataclass(frozen=True)
+class _Solver:
+    """Bounds of an axis from ``left kind right``, by undoing what ``left`` does to it."""
+
+    axis: str
+    values: Mapping[str, int]
+
+    def solved(self, left: ast.expr, kind: type[ast.cmpop], right: float) -> Bounds | None:
+        if isinstance(left, ast.Name):
+            return _between(kind, right)
         if not isinstance(left, ast.BinOp):
             return None
         if isinstance(left.op, ast.Mod):
-            return _multiple(left, kind, right, axis, values)
-        undone = _undone(left, right, axis, values)
-        if undone is None:
+            return self._multiple(left, kind, right)
+        first = _mentions(left.left, self.axis)
+        inner, outer = (left.left, left.right) if first else (left.right, left.left)
+        if _mentions(outer, self.axis):
             return None
-        left, right = undone
-    return _between(kind, right)
+        known = evaluate(outer, self.values)
+        if isinstance(left.op, ast.FloorDiv) and first and known > 0:
+            return self._floored(inner, _between(kind, right), known)
+        undone = _undone(left.op, kind, right, known, first=first)
+        return None if undone is None else self.solved(inner, *undone)
+
+    def _floored(self, inner: ast.expr, between: Bounds | None, known: int) -> Bounds | None:
+        """Of ``inner // known``: each of its values stands for ``known`` of the inner one."""
+        if between is None:
+            return None
+        low = self.solved(inner, ast.GtE, between.low * known)
+        high = self.solved(inner, ast.LtE, between.high * known + known - 1)
+        return None if low is None or high is None else Bounds(low.low, high.high)
+
+    def _multiple(self, left: ast.BinOp, kind: type[ast.cmpop], right: float) -> Bounds | None:
+        """``axis % step == 0``."""
+        plain = isinstance(left.left, ast.Name) and not _mentions(left.right, self.axis)
+        if not plain or kind is not ast.Eq or right != 0:
+            return None
+        step = int(evaluate(left.right, self.values))
+        return Bounds(step=step) if step > 0 else None
 
 
 def _undone(
-    node: ast.BinOp, right: float, axis: str, values: Mapping[str, int]
-) -> tuple[ast.expr, float] | None:
-    inner, outer = node.left, node.right
-    if not _mentions(inner, axis):
-        inner, outer = outer, inner
-    if _mentions(outer, axis):
-        return None
-    known = evaluate(outer, values)
-    if isinstance(node.op, ast.Add):
-        return inner, right - known
-    if isinstance(node.op, ast.Sub) and inner is node.left:
-        return inner, right + known
-    if isinstance(node.op, ast.Mult) and known > 0:
-        return inner, right / known
+    op: ast.operator, kind: type[ast.cmpop], right: float, known: float, *, first: bool
+) -> tuple[type[ast.cmpop], float] | None:
+    """How what is left compares with what, without one operation with a known number.
+
+    ``first``: the known number comes after the operator.
+    """
+    if isinstance(op, ast.Add):
+        return kind, right - known
+    if isinstance(op, ast.Sub):
+        return (kind, right + known) if first else (_MIRRORED.get(kind, kind), known - right)
+    if isinstance(op, ast.Mult) and known > 0:
+        return kind, right / known
+    if isinstance(op, ast.Div) and first and known > 0:
+        return kind, right * known
     return None
-
-
-def _multiple(
-    node: ast.BinOp, kind: type[ast.cmpop], right: float, axis: str, values: Mapping[str, int]
-) -> Bounds | None:
-    """``axis % step == 0``."""
-    plain = isinstance(node.left, ast.Name) and not _mentions(node.right, axis)
-    if not plain or kind is not ast.Eq or right != 0:
-        return None
-    return Bounds(step=int(evaluate(node.right, values)))
 
 
 def _between(kind: type[ast.cmpop], right: float) -> Bounds | None:

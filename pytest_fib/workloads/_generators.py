@@ -6,7 +6,7 @@ import hashlib
 import random
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import SafetensorsInput, ScalarInput
+from pytest_fib.data import FORMS, SafetensorsInput, ScalarInput
 from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._kinds import KINDS, Making
 from pytest_fib.workloads._plan import plan
@@ -30,7 +30,7 @@ SPECIAL = 0.5
 
 
 class BrokenConstraintError(RuntimeError):
-    """A workload was made that breaks a constraint of its definition."""
+    """A workload was made or recorded that breaks a constraint; the message has its text."""
 
 
 def fill_inputs(
@@ -38,8 +38,12 @@ def fill_inputs(
     definition: Definition,
     workload: Workload,
     root: Path | None = None,
+    bulk_seed: int | None = None,
 ) -> None:
     """Fill the input tensors in place, from the workload's seed or the files that it names.
+
+    With ``bulk_seed`` they get other values where that changes nothing about the work to be done:
+    lengths, pages, routing and the like are the workload's own, unless there is nothing else.
 
     The same workload gives the same bits in every process on the same kind of device. Structure is
     the same on every device; bulk values are not, since CPU and CUDA have different generators.
@@ -54,7 +58,8 @@ def fill_inputs(
             tensors[name].copy_(read_tensor(given, root, tensors[name]))
         else:
             with filled(tensors[name]) as compact:
-                _fill(compact, name, definition, workload, tensors)
+                seed = _seed_of(name, definition, workload, bulk_seed)
+                _fill(compact, name, definition, workload, made=tensors, root=root, seed=seed)
     _refuse_broken(definition, workload, tensors)
 
 
@@ -63,7 +68,10 @@ def _fill(
     name: str,
     definition: Definition,
     workload: Workload,
+    *,
     made: Mapping[str, torch.Tensor],
+    root: Path | None,
+    seed: int,
 ) -> None:
     import torch
 
@@ -71,7 +79,6 @@ def _fill(
     if "value" in rule:
         tensor.fill_(rule["value"])
         return
-    seed = _seed(workload.seed, name)
     making = Making(
         inputs=made,
         params=rule,
@@ -79,6 +86,7 @@ def _fill(
         regime=_regime(name, definition, workload),
         host=torch.Generator().manual_seed(seed),
         generator=torch.Generator(tensor.device).manual_seed(seed),
+        root=root,
     )
     KINDS[rule["kind"]].fill(tensor, making)
 
@@ -95,6 +103,14 @@ def _regime(name: str, definition: Definition, workload: Workload) -> Mapping[st
     return {**workload.regime, "values": "normal"}
 
 
+def _seed_of(name: str, definition: Definition, workload: Workload, bulk_seed: int | None) -> int:
+    rules = plan(definition).rules
+    bulk = [n for n, rule in rules.items() if "kind" in rule and KINDS[rule["kind"]].bulk]
+    if bulk_seed is None or (bulk and name not in bulk):
+        return _seed(workload.seed, name)
+    return _seed(bulk_seed, name)
+
+
 def _refuse_broken(
     definition: Definition, workload: Workload, tensors: Mapping[str, torch.Tensor]
 ) -> None:
@@ -102,8 +118,12 @@ def _refuse_broken(
     scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
     broken = plan(definition).broken(definition.axis_values(workload.axes), {**scalars, **tensors})
     if broken is not None:
-        made = f"a workload of {definition.name} was made that breaks {broken!r}"
-        raise BrokenConstraintError(f"{made}: axes {workload.axes}, seed {workload.seed}")
+        stored = any(isinstance(given, SafetensorsInput) for given in workload.inputs.values())
+        what = "recorded" if stored else "made"
+        where = f"axes {workload.axes}, seed {workload.seed}"
+        raise BrokenConstraintError(
+            f"a workload of {definition.name} was {what} that breaks {broken!r}: {where}"
+        )
 
 
 def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scalar]:
@@ -143,7 +163,7 @@ def _numbers(
     axes = definition.axis_values(workload.axes)
     return {
         name: parse_expression(value, definition)(axes) if isinstance(value, str) else value
-        for name in KINDS[rule["kind"]].numbers
+        for name in FORMS[rule["kind"]].numbers
         if (value := rule.get(name)) is not None
     }
 

@@ -7,9 +7,11 @@ decides; ``workloads.inputs`` in the definition always comes before any of them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import TYPE_CHECKING, Any
+
+from pytest_fib.data import is_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,16 +24,23 @@ MLA_HEAD_DIM = 128 + 64
 
 @dataclass(frozen=True)
 class Subject:
-    """An input of a definition; ``totals`` has the axes that constraints call an indptr's total."""
+    """An input of a definition; ``totals`` has the axes that constraints call an indptr's total.
+
+    ``doubts`` gathers what was chosen although something else would do as well.
+    """
 
     name: str
     spec: TensorSpec
     definition: Definition
     totals: Mapping[str, str]
+    doubts: list[str] = field(default_factory=list, compare=False)
 
     def axis(self, *names: str) -> str | None:
-        """The first of these axes that the definition has."""
-        return next((name for name in names if name in self.definition.axes), None)
+        """The first of these axes that the definition has; another of them is a doubt."""
+        found = [name for name in names if name in self.definition.axes]
+        if len(found) > 1:
+            self.doubts.append(f"{found[0]} rather than {' or '.join(found[1:])}")
+        return next(iter(found), None)
 
     def const(self, *names: str) -> int | None:
         """The value of the first of these axes that is const."""
@@ -46,6 +55,11 @@ class Subject:
         """The axis of one dimension of another input."""
         spec = None if name is None else self.definition.inputs.get(name)
         return spec.shape[dim] if spec and spec.shape else None
+
+    def constrained(self, axis: str) -> bool:
+        """Whether a constraint speaks of the axis."""
+        pattern = rf"\b{re.escape(axis)}\b"
+        return any(re.search(pattern, text) for text in self.definition.constraints)
 
 
 Params = dict[str, Any]
@@ -70,29 +84,33 @@ class Rule:
         """Whether the rule may speak about this input."""
         return (
             subject.spec.is_scalar == self.scalar
-            and dtype_matches(self.dtype, subject.spec)
+            and is_of(self.dtype, subject.spec.dtype.value)
             and re.fullmatch(self.name, subject.name) is not None
             and re.fullmatch(self.op_type, subject.definition.op_type) is not None
         )
 
 
-def dtype_matches(kind: str, spec: TensorSpec) -> bool:
-    """Whether a spec's dtype is ``integer``, ``floating``, ``fp4``, ``bool`` or ``any``."""
-    name = spec.dtype.value
-    return {
-        "any": True,
-        "integer": name.startswith(("int", "uint")),
-        "floating": spec.dtype.is_floating,
-        "fp4": name.startswith("float4"),
-        "bool": name == "bool",
-    }[kind]
+@dataclass(frozen=True)
+class Inferred:
+    """The parameters of an input's generator, the rule they are from, and what is doubtful."""
+
+    params: Params
+    rule: Rule
+    doubts: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        given = (f"{k} {v}" for k, v in self.params.items() if k not in ("kind", "value"))
+        made = ", ".join([self.params.get("kind", f"{self.params.get('value')}"), *given])
+        doubts = "".join(f"; a guess: {doubt}" for doubt in self.doubts)
+        return f"{self.rule.says} ({made}){doubts}"
 
 
-def infer(subject: Subject) -> tuple[Params, str] | None:
-    """The parameters of an input's generator and its rule's words, or None where none applies."""
+def infer(subject: Subject) -> Inferred | None:
+    """What an input means by the first rule that applies, or None where none does."""
     for rule in RULES:
+        subject.doubts.clear()
         if rule.applies(subject) and (params := rule.make(subject)) is not None:
-            return params, rule.says
+            return Inferred(params, rule, tuple(subject.doubts))
     return None
 
 
@@ -105,19 +123,34 @@ def _fixed(kind: str, **params: Any) -> Callable[[Subject], Params]:
 
 
 def _indptr(subject: Subject) -> Params | None:
-    queries = subject.name.startswith(("q", "cu"))
+    queries = re.fullmatch(r"(q|cu).*(?<!k)(?<!kv)", subject.name) is not None
     guesses = ("total_q", "total_tokens", "total_seq_len") if queries else (
-        "num_kv_indices", "total_kv", "total_seq_len"
+        "num_kv_indices", "total_kv", "total_k", "total_seq_len"
     )  # fmt: skip
     total = subject.totals.get(subject.name) or subject.axis(*guesses)
     if total is None:
         return None
+    params = _kind("indptr", total=total, parts=_parts(subject))
     of_queries = subject.input("qo_indptr", "q_indptr", "cu_seqlens_q")
     if of_queries in (None, subject.name):
-        return _kind("indptr", total=total)
+        return params
     # Pages hold page_size tokens each; the last one of a sequence may hold fewer.
     pages = subject.axis("page_size") if subject.input("kv_indices", "page_indices") else None
-    return _kind("indptr", total=total, at_least=of_queries, page_size=pages)
+    return params | _kind("indptr", at_least=of_queries, page_size=pages)
+
+
+def _offsets(subject: Subject) -> Params | None:
+    """An indptr, whatever its name, where a constraint says what its last offset is."""
+    return _indptr(subject) if subject.name in subject.totals else None
+
+
+def _parts(subject: Subject) -> str | None:
+    """The number of sequences, where no constraint says how many there are."""
+    (length,) = subject.spec.shape if subject.spec.shape and len(subject.spec.shape) == 1 else ("",)
+    if length not in subject.definition.var_axes or subject.constrained(length):
+        return None
+    parts = subject.axis("batch_size", "num_seqs", "num_sequences")
+    return None if parts == length else parts
 
 
 def _below(*axes: str) -> Callable[[Subject], Params | None]:
@@ -171,11 +204,12 @@ def _positions(subject: Subject) -> Params | None:
 
 def _top_k(subject: Subject) -> Params | None:
     vocabulary = subject.axis("vocab_size", "vocabulary", "num_classes")
-    return None if vocabulary is None else _kind("integers", min=1, max=vocabulary)
+    return None if vocabulary is None else _kind("integers", min=1, max=vocabulary, ends=True)
 
 
 def _topk_ids(subject: Subject) -> Params | None:
-    experts = subject.axis("num_experts", "experts", "num_global_experts")
+    all_of_them = subject.axis("num_experts", "experts", "num_global_experts")
+    experts = all_of_them or subject.axis("num_local_experts")
     if experts is None:
         return None
     # Without weights beside them, they are packed into the ids.
@@ -185,8 +219,9 @@ def _topk_ids(subject: Subject) -> Params | None:
 
 def _softmax_scale(subject: Subject) -> Params | None:
     latent = subject.definition.op_type.startswith("mla") or subject.axis("ckv_dim", "head_dim_ckv")
-    dim = subject.const("head_dim", "head_dim_qk", "head_size", "head_k_dim", "qk_head_dim")
-    dim = MLA_HEAD_DIM if latent else dim
+    names = ("head_dim", "head_dim_qk", "head_size", "head_k_dim", "qk_head_dim")
+    of_queries = subject.dim(subject.input("q", "query"), -1)
+    dim = MLA_HEAD_DIM if latent else subject.const(*names, of_queries or "")
     return None if dim is None else {"value": 1 / sqrt(dim)}
 
 
@@ -196,6 +231,18 @@ def _expert_offset(subject: Subject) -> Params | None:
     if experts is None or local is None:
         return None
     return _kind("integers", min=0, max=experts - local)
+
+
+def _routing_bias(subject: Subject) -> Params | None:
+    """Multiples of what lies between the scores of ``router_logits``, which stay apart so."""
+    experts = subject.dim(subject.name, -1)
+    return None if experts is None else _kind("integers", min=-12, max=12, step=f"1 / {experts}")
+
+
+def _packed(subject: Subject) -> Params | None:
+    """Bytes of two numbers each, by the name of an axis."""
+    packed = any("packed" in axis for axis in subject.spec.shape or ())
+    return _kind("fp4") if packed else None
 
 
 def _per_head(low: float, high: float) -> Callable[[Subject], Params]:
@@ -211,7 +258,9 @@ def _per_head(low: float, high: float) -> Callable[[Subject], Params]:
 
 _ATTENTION = r"(gqa|mla|dsa|gdn|attention).*"
 
-#: The table.
+_SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
+
+#: The table. In each group, what is particular comes before what is general.
 RULES: tuple[Rule, ...] = (
     # Scalars.
     Rule("1/sqrt(head dim)", r"(sm|softmax|attn)_scale", _softmax_scale, "floating", scalar=True),
@@ -222,7 +271,9 @@ RULES: tuple[Rule, ...] = (
     Rule("in (0, 1]", r"(top|min)_p", _fixed("uniform", min=0.1), "floating", scalar=True),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer", scalar=True),
     Rule("true or false", ".*", _fixed("boolean"), "bool", scalar=True),
+    Rule("some factor", ".*", _fixed("uniform", min=0.5, max=1.0), "floating", scalar=True),
     # Page tables and sequences.
+    Rule("offsets by a constraint", ".*", _offsets, "integer"),
     Rule("offsets of sequences", r".*indptr|cu_.*|.*_offsets", _indptr, "integer"),
     Rule("distinct pages", r"(.*_)?kv_indices|page_indices", _below("num_pages"), "integer"),
     Rule("fill of the last page", r".*last_page_len", _last_page_len, "integer"),
@@ -238,19 +289,23 @@ RULES: tuple[Rule, ...] = (
     Rule("positions", r"positions|pos_ids|position_ids", _positions, "integer"),
     # Routing and sampling.
     Rule("experts of tokens", r"topk_ids|expert_ids", _topk_ids, "integer", "moe.*"),
+    Rule("no ties", r"rout(er|ing)_logits", _fixed("router_logits"), "floating", "moe.*"),
+    Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer"),
-    Rule("in (0, 1]", r"(top|min)_p", _fixed("uniform", min=0.1), "floating"),
+    Rule("in (0, 1]", r"(top|min)_p", _fixed("uniform", min=0.1, ends=True), "floating"),
     Rule("rows that sum to 1", r"probs|probabilities", _fixed("probabilities"), "floating"),
     # Tables and scales.
     Rule("cosines and sines", "cos_sin_cache", _fixed("cos_sin_cache"), "floating"),
-    Rule("fp8 pages and scales", r".*index.*cache.*fp8", _fixed("fp8_pages"), "integer"),
-    Rule("positive scales", r".*_scales?|scales?|sf[a-z]?", _fixed("scales"), "floating"),
+    Rule("fp8 pages and scales", r".*index.*cache.*fp8", _fixed("fp8_pages"), "bytes"),
+    Rule("positive scales", _SCALE, _fixed("scales"), "floating"),
     Rule("pairs of e2m1", ".*", _fixed("fp4"), "fp4"),
+    Rule("pairs of e2m1 by an axis", ".*", _packed, "bytes"),
     # Recurrent state.
     Rule("unit length", "k", _fixed("l2_normalized"), "floating", "gdn.*"),
     Rule("small gates", r"A_log|a|dt_bias|b", _fixed("normal", std=0.1), "floating", "gdn.*"),
-    Rule("a small state", r".*state", _fixed("normal", std=0.01), "floating", "gdn.*"),
-    Rule("in [-1.5, -0.5)", "A", _per_head(-1.5, -0.5), "floating", "mamba.*"),
+    Rule("a small state", r".*states?(_buffer)?", _fixed("normal", std=0.01), "floating", "gdn.*"),
+    # In (-1.5, -0.5]: both ends may be reached by rounding, so the open one is kept away from.
+    Rule("in (-1.5, -0.5]", "A", _per_head(-1.45, -0.5), "floating", "mamba.*"),
     Rule("one value per head", r"dt|D|dt_bias", _per_head(0.0, 1.0), "floating", "mamba.*"),
     # What is left.
     Rule("true or false", ".*", _fixed("boolean"), "bool"),

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from math import log2
 from typing import TYPE_CHECKING, Any
 
+from pytest_fib.data import SafetensorsInput
 from pytest_fib.workloads._lengths import partition
+from pytest_fib.workloads._recorded import read_tensor
 from pytest_fib.workloads._regimes import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     import torch
 
@@ -30,7 +33,7 @@ class Making:
 
     ``inputs`` are the tensors made before; ``params``, the rule as written; ``numbers``, those of
     its parameters that are numbers, computed; ``host`` and ``generator``, random generators on the
-    host and on the tensor's device.
+    host and on the tensor's device; ``root``, what paths are relative to.
     """
 
     inputs: Mapping[str, torch.Tensor]
@@ -39,6 +42,7 @@ class Making:
     regime: Mapping[str, str]
     host: torch.Generator
     generator: torch.Generator
+    root: Path | None = None
 
     def whole(self, name: str, default: int) -> int:
         """A parameter that is a whole number."""
@@ -52,22 +56,15 @@ class Making:
 
 @dataclass(frozen=True)
 class Kind:
-    """A generator: how it fills, and its parameters: numbers, names of other inputs, and others.
+    """How a generator fills; what it takes is in ``pytest_fib.data.FORMS``.
 
-    ``implies`` gives the constraints on axes without which nothing valid can be made.
+    ``implies`` gives the constraints on axes without which nothing valid can be made. ``bulk`` are
+    values that don't decide what a kernel does with them, only what comes out.
     """
 
     fill: Callable[[torch.Tensor, Making], None]
-    numbers: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-    dtypes: str = "any"
     implies: Callable[[TensorSpec, Mapping[str, Any]], list[str]] = lambda spec, params: []
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Every parameter it takes."""
-        return (*self.numbers, *self.inputs, *self.others)
+    bulk: bool = False
 
 
 # --- values -------------------------------------------------------------------------------------
@@ -101,7 +98,7 @@ def _normal(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _uniform(tensor: torch.Tensor, making: Making) -> None:
-    """From ``min`` (0) to ``max`` (1); with ``ends`` (true), each of the two often."""
+    """From ``min`` (0) to ``max`` (1); with ``ends``, each of the two often."""
     low, high = making.numbers.get("min", 0.0), making.numbers.get("max", 1.0)
     _fill_floating(tensor, making.generator, lambda t, g: t.uniform_(low, high, generator=g))
     _put_ends(tensor, making, low, high)
@@ -110,7 +107,7 @@ def _uniform(tensor: torch.Tensor, making: Making) -> None:
 def _integers(tensor: torch.Tensor, making: Making) -> None:
     """Whole numbers from ``min`` (0) to ``max`` (1), both included.
 
-    With ``ends`` (true), each of the two often.
+    With ``ends``, each of the two often.
     They are multiplied by ``step`` (1), which in a floating tensor may be a fraction.
     """
     low, high = making.whole("min", 0), making.whole("max", 1)
@@ -124,7 +121,7 @@ def _put_ends(tensor: torch.Tensor, making: Making, low: float, high: float) -> 
     """With ``ends``, make a quarter of the elements the least there may be, a quarter the most."""
     import torch
 
-    if making.params.get("ends", True):
+    if making.params.get("ends", False):
         choice = torch.randint(0, 4, tensor.shape, generator=making.host).to(tensor.device)
         tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
 
@@ -161,6 +158,23 @@ def _scales(tensor: torch.Tensor, making: Making) -> None:
     _fill_floating(
         tensor, making.generator, lambda t, g: t.uniform_(low, high, generator=g).exp2_()
     )
+
+
+def _quantized(tensor: torch.Tensor, making: Making) -> None:
+    """The regime's values in fp8, each ``block`` (128) of a row scaled to the dtype's range.
+
+    Only a block of zeros stays as it is. The last one of a row may be shorter.
+    """
+    import torch
+
+    limit = torch.finfo(tensor.dtype).max
+    wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
+    fill = VALUES[making.regime.get("values", "normal")]
+    fill(wide, making.generator, torch.finfo(torch.float32))
+    for block in torch.split(wide, making.whole("block", 128), dim=-1):
+        largest = block.abs().amax(dim=-1, keepdim=True)
+        block.div_(largest.where(largest > 0, 1)).mul_(limit)
+    tensor.copy_(wide.clamp_(-limit, limit))
 
 
 def _fp4(tensor: torch.Tensor, making: Making) -> None:
@@ -209,7 +223,8 @@ def _indptr(tensor: torch.Tensor, making: Making) -> None:
     """Offsets of sequences: from 0 to ``total``, never falling.
 
     ``allow_empty`` (true); ``at_least``, an indptr whose every sequence must fit in ours;
-    ``page_size`` (1), how many of its elements one of ours holds.
+    ``page_size`` (1), how many of its elements one of ours holds; ``parts``, how many sequences
+    there are, where no constraint says so.
     """
     import torch
 
@@ -250,7 +265,7 @@ def _indices(tensor: torch.Tensor, making: Making) -> None:
 
     below, host = making.whole("below", 1), making.host
     rows, n = tensor.shape[:-1].numel(), tensor.shape[-1]
-    unique, pad = making.params.get("unique", True), making.params.get("pad")
+    unique, pad = making.params.get("unique", True), making.numbers.get("pad")
     drawn = torch.zeros((rows, n), dtype=torch.long)
     for row in drawn:
         row[:] = _row(n, below, host, unique=unique)
@@ -369,6 +384,13 @@ def _experts(shape: torch.Size, making: Making) -> torch.Tensor:
     return scores.topk(shape[-1], dim=-1).indices
 
 
+def _safetensors(tensor: torch.Tensor, making: Making) -> None:
+    """What a safetensors file beside the definition holds, whatever the seed and the regime."""
+    path, key = making.params["path"], making.params["tensor_key"]
+    given = SafetensorsInput(path=path, tensor_key=key)
+    tensor.copy_(read_tensor(given, making.root, tensor))
+
+
 def _axis(spec: TensorSpec, dim: int) -> str:
     return spec.shape[dim] if spec.shape else "1"
 
@@ -376,8 +398,12 @@ def _axis(spec: TensorSpec, dim: int) -> str:
 def _indptr_implies(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
     parts, total = f"({_axis(spec, 0)} - 1)", params.get("total", 0)
     implied = [f"{_axis(spec, 0)} >= 2"]
+    if "parts" in params:
+        implied.append(f"{_axis(spec, 0)} == {params['parts']} + 1")
     if not params.get("allow_empty", True):
         implied.append(f"{total} >= {parts}")
+    if params.get("at_least_axis", _axis(spec, 0)) != _axis(spec, 0):
+        implied.append(f"{_axis(spec, 0)} == {params['at_least_axis']}")
     if "at_least" in params:
         # Enough whichever way the other's total is split: n sequences of together t elements need
         # at most (t + n * (size - 1)) // size pages, and this is no more than ours.
@@ -402,48 +428,29 @@ def _experts_imply(spec: TensorSpec, params: Mapping[str, Any]) -> list[str]:
     return [f"{_axis(spec, -1)} <= {params.get('experts', 1)}"]
 
 
+#: By name, as ``FORMS`` has them.
 KINDS: dict[str, Kind] = {
-    "values": Kind(_values, dtypes="floating"),
-    "normal": Kind(_normal, numbers=("mean", "std"), dtypes="floating"),
-    "uniform": Kind(_uniform, numbers=("min", "max"), others=("ends",), dtypes="floating"),
-    "integers": Kind(_integers, numbers=("min", "max", "step"), others=("ends",)),
-    "boolean": Kind(_boolean, numbers=("p",)),
-    "l2_normalized": Kind(_l2_normalized, dtypes="floating"),
-    "probabilities": Kind(_probabilities, numbers=("sharpness",), dtypes="floating"),
-    "scales": Kind(_scales, numbers=("min", "max"), dtypes="floating"),
-    "fp4": Kind(_fp4),
-    "fp8_pages": Kind(_fp8_pages, dtypes="integer"),
-    "cos_sin_cache": Kind(_cos_sin_cache, numbers=("base",), dtypes="floating"),
-    "indptr": Kind(
-        _indptr,
-        numbers=("total", "page_size"),
-        inputs=("at_least",),
-        others=("allow_empty",),
-        dtypes="integer",
-        implies=_indptr_implies,
-    ),
-    "last_page_len": Kind(
-        _last_page_len, numbers=("page_size",), inputs=("indptr", "at_least"), dtypes="integer"
-    ),
-    "indices": Kind(
-        _indices,
-        numbers=("below",),
-        others=("unique", "pad"),
-        dtypes="integer",
-        implies=_indices_implies,
-    ),
-    "permutation": Kind(_permutation, dtypes="integer"),
-    "seq_lens": Kind(
-        _seq_lens,
-        numbers=("max", "pages", "page_size"),
-        dtypes="integer",
-        implies=_seq_lens_implies,
-    ),
-    "block_table": Kind(
-        _block_table, numbers=("pages", "page_size"), inputs=("lengths",), dtypes="integer"
-    ),
-    "positions": Kind(_positions, numbers=("below",), dtypes="integer"),
-    "router_logits": Kind(_router_logits, dtypes="floating"),
-    "topk_ids": Kind(_topk_ids, numbers=("experts",), dtypes="integer", implies=_experts_imply),
-    "routing": Kind(_routing, numbers=("experts",), dtypes="integer", implies=_experts_imply),
+    "values": Kind(_values, bulk=True),
+    "normal": Kind(_normal, bulk=True),
+    "uniform": Kind(_uniform, bulk=True),
+    "integers": Kind(_integers),
+    "boolean": Kind(_boolean),
+    "l2_normalized": Kind(_l2_normalized, bulk=True),
+    "probabilities": Kind(_probabilities, bulk=True),
+    "router_logits": Kind(_router_logits),
+    "scales": Kind(_scales, bulk=True),
+    "quantized": Kind(_quantized, bulk=True),
+    "fp4": Kind(_fp4, bulk=True),
+    "fp8_pages": Kind(_fp8_pages, bulk=True),
+    "cos_sin_cache": Kind(_cos_sin_cache),
+    "indptr": Kind(_indptr, implies=_indptr_implies),
+    "last_page_len": Kind(_last_page_len),
+    "indices": Kind(_indices, implies=_indices_implies),
+    "permutation": Kind(_permutation),
+    "seq_lens": Kind(_seq_lens, implies=_seq_lens_implies),
+    "block_table": Kind(_block_table),
+    "positions": Kind(_positions),
+    "topk_ids": Kind(_topk_ids, implies=_experts_imply),
+    "safetensors": Kind(_safetensors),
+    "routing": Kind(_routing, implies=_experts_imply),
 }

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+from pytest_fib.data import FORMS, SafetensorsInput
 from pytest_fib.workloads._axes import Domain, listed_domain
 from pytest_fib.workloads._budget import workload_bytes
-from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse, parse_expression
-from pytest_fib.workloads._inference import Subject, dtype_matches, infer
-from pytest_fib.workloads._kinds import KINDS, Kind
+from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse, parse_all
+from pytest_fib.workloads._inference import Subject, infer
+from pytest_fib.workloads._kinds import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pytest_fib.data import Definition, Workload
 
 #: How many plans are kept; making one takes about a millisecond.
 KEPT = 256
-#: Parameters of any kind: how the tensor lies in memory.
-LAYOUT_PARAMETERS = ("broadcast", "memory_order", "packed")
+#: How many workloads are tried before a constraint that can't be solved is held to be unmeetable.
+TRIES = 1000
 
 
 class InfeasibleError(ValueError):
@@ -34,14 +36,15 @@ class Plan:
     ``order`` has the var axes so that those that follow from others come after them;
     ``independent``, those that don't; ``rules``, for each input, ``{"value": x}`` or
     ``{"kind": ..., parameters}``; ``fill``, the inputs so that each comes after those it refers to.
-    ``stated`` are the definition's own constraints, and ``constraints`` those and what the
-    generators need. ``notes`` say what was inferred; ``unmade``, which inputs no rule speaks of;
-    ``problem``, why no workload can be made at all.
+    ``stated`` are the definition's own constraints, ``needs`` what the generator of each input
+    needs, ``constraints`` both and what they say of axes drawn earlier. ``notes`` say what was
+    inferred; ``unmade``, of which inputs no rule speaks; ``problem``, why none can be made.
     """
 
     definition: Definition
     constraints: tuple[Constraint, ...] = ()
     stated: tuple[Constraint, ...] = ()
+    needs: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
     order: tuple[str, ...] = ()
     independent: tuple[str, ...] = ()
     rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
@@ -61,8 +64,8 @@ class Plan:
                     used.append(repr(constraint.text))
                     found = found.narrowed(bounds.low, bounds.high, bounds.step)
         if len(found) == 0:
-            listed = listed_domain(self.definition, axis)
-            raise InfeasibleError(f"axis {axis!r} ({listed}): no value meets {' and '.join(used)}")
+            listed, said = listed_domain(self.definition, axis), " and ".join(dict.fromkeys(used))
+            raise InfeasibleError(f"axis {axis!r} ({listed}): no value meets {said}")
         return found
 
     def completed(self, known: Mapping[str, int]) -> dict[str, int]:
@@ -109,6 +112,18 @@ class Plan:
                 return constraint.text
         return None
 
+    def unmet(self, axes: Mapping[str, int], recorded: Collection[str]) -> str | None:
+        """The first constraint that axes break, leaving out what only recorded inputs would need.
+
+        ``recorded`` names those: no generator makes them.
+        """
+        values = {**self.definition.const_axes, **axes}
+        needed = [c for name, needs in self.needs.items() if name not in recorded for c in needs]
+        for constraint in (*self.stated, *needed):
+            if not constraint.tensors and not constraint.holds(values):
+                return constraint.text
+        return None
+
 
 _plans: OrderedDict[int, Plan] = OrderedDict()
 
@@ -144,8 +159,24 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
     """
     made = plan(definition)
     brought = {n for n, v in workload.inputs.items() if v.type != "random"} if workload else set()
-    lacking = (reason for name, reason in made.unmade.items() if name not in brought)
-    return made.problem or next(lacking, None)
+    lacking = (name for name in made.unmade if name not in brought)
+    unmade = next((f"input {name!r}: {made.unmade[name]}" for name in lacking), None)
+    return made.problem or unmade
+
+
+def stored_inputs(
+    definition: Definition, workload: Workload | None = None
+) -> dict[str, SafetensorsInput]:
+    """The inputs that come from files: a workload's and, where it has none, the definition's."""
+    stored = {
+        name: SafetensorsInput(path=rule["path"], tensor_key=rule["tensor_key"])
+        for name, rule in plan(definition).rules.items()
+        if rule.get("kind") == "safetensors"
+    }
+    for name, given in workload.inputs.items() if workload else ():
+        if isinstance(given, SafetensorsInput):
+            stored[name] = given
+    return stored
 
 
 def _made(definition: Definition) -> Plan:
@@ -159,7 +190,14 @@ def _made(definition: Definition) -> Plan:
 
 
 def _refuse_impossible(made: Plan) -> None:
-    """Raise InfeasibleError for a listed workload that the definition's constraints rule out."""
+    """Raise InfeasibleError for constraints or a listed workload that can't be met."""
+    for constraint in made.constraints:
+        if not (constraint.axes or constraint.tensors) and not constraint.holds(
+            made.definition.const_axes
+        ):
+            raise InfeasibleError(f"constraint {constraint.text!r}: no, by its const axes")
+    if (broken := made.broken(made.completed({}))) is not None and not _ever_met(made):
+        raise InfeasibleError(f"constraint {broken!r}: no workload of {TRIES} meets it")
     section = made.definition.workloads
     for what in ("examples", "bench") if section else ():
         for axes in getattr(section, what):
@@ -168,22 +206,36 @@ def _refuse_impossible(made: Plan) -> None:
                 raise InfeasibleError(f"workloads.{what}: {axes} breaks {broken!r}")
 
 
+def _ever_met(made: Plan) -> bool:
+    """Whether some of the workloads that may be drawn break no constraint."""
+    random = Random(0)
+    return any(made.broken(axes) is None for axes in (_tried(made, random) for _ in range(TRIES)))
+
+
+def _tried(made: Plan, random: Random) -> dict[str, int]:
+    axes: dict[str, int] = {}
+    for axis in made.order:
+        domain = made.domain(axis, axes)
+        axes[axis] = domain[int(len(domain) ** random.random()) - 1]
+    return axes
+
+
 def _planned(definition: Definition) -> Plan:
-    given = [parse(text, definition) for text in definition.constraints]
-    totals = dict(total for c in given if (total := c.total_of()) is not None)
+    stated = [c for text in definition.constraints for c in parse_all(text, definition)]
+    totals = dict(total for c in stated if (total := c.total_of()) is not None)
     rules, notes, unmade = _rules(definition, totals)
-    implied = [
-        parse(text, definition)
-        for name, rule in rules.items()
-        if "kind" in rule
-        for text in KINDS[rule["kind"]].implies(definition.inputs[name], rule)
-    ]
-    constraints = (*given, *implied)
+    needs = {
+        name: tuple(parse(text, definition) for text in KINDS[rule["kind"]].implies(spec, rule))
+        for name, spec in definition.inputs.items()
+        if "kind" in (rule := rules[name])
+    }
+    constraints = (*stated, *(constraint for needed in needs.values() for constraint in needed))
     order, independent = _axis_order(definition, constraints, rules)
     return Plan(
         definition=definition,
-        constraints=constraints,
-        stated=tuple(given),
+        constraints=(*constraints, *_foreseen(definition, constraints)),
+        stated=tuple(stated),
+        needs=needs,
         order=order,
         independent=independent,
         rules=rules,
@@ -191,6 +243,39 @@ def _planned(definition: Definition) -> Plan:
         notes=tuple(notes),
         unmade=unmade,
     )
+
+
+def _foreseen(definition: Definition, constraints: tuple[Constraint, ...]) -> list[Constraint]:
+    """What constraints say of axes by the ends of others' domains; told as what they are from."""
+    found: list[Constraint] = []
+    ends: dict[str, tuple[int, int]] = {}
+    for _ in definition.var_axes:  # what is found for one axis may say something of the next
+        narrowed = _ends(definition, (*constraints, *found))
+        if narrowed == ends:
+            break
+        ends = narrowed
+        found = [
+            parsed
+            for constraint in constraints
+            for text in constraint.foreseen(ends)
+            for parsed in parse_all(text, definition, said=constraint.text)
+        ]
+    return found
+
+
+def _ends(
+    definition: Definition, constraints: tuple[Constraint, ...]
+) -> dict[str, tuple[int, int]]:
+    """The least and the largest value of each axis by what speaks of it alone."""
+    domains = {axis: listed_domain(definition, axis) for axis in definition.var_axes}
+    ends = {axis: (domain[0], domain[len(domain) - 1]) for axis, domain in domains.items()}
+    for constraint in constraints:
+        if len(constraint.axes) == 1:
+            (axis,) = constraint.axes
+            bounds = constraint.bounds(axis, definition.const_axes)
+            if bounds is not None:
+                ends[axis] = (max(ends[axis][0], bounds.low), min(ends[axis][1], bounds.high))
+    return ends
 
 
 def _rules(
@@ -209,46 +294,17 @@ def _rules(
         if inferred is None:
             what = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
             unmade[name] = (
-                f"input {name!r}: nothing says what this {what} means; "
-                "give it a rule under workloads.inputs"
+                f"nothing says what this {what} means; give it a rule under workloads.inputs"
             )
             rules[name] = {"value": 0}
             continue
-        rules[name], words = inferred
-        notes += [f"{name}: {words}"] if rules[name].get("kind") != "values" else []
-    for name, rule_of in rules.items():
-        _refuse_mistakes(name, rule_of, definition)
+        rules[name] = inferred.params
+        notes += [f"{name}: {inferred}"] if inferred.params.get("kind") != "values" else []
+    for rule_of in rules.values():
         if rule_of.get("kind") == "indptr" and "at_least" in rule_of:
             rule_of["at_least_total"] = rules[rule_of["at_least"]].get("total", 0)
+            rule_of["at_least_axis"] = (definition.inputs[rule_of["at_least"]].shape or ("1",))[0]
     return rules, notes, unmade
-
-
-def _refuse_mistakes(name: str, rule: Mapping[str, Any], definition: Definition) -> None:
-    """Raise ConstraintError for a rule that no generator understands."""
-    if "kind" not in rule:
-        return
-    kind = KINDS.get(rule["kind"])
-    if kind is None:
-        known = ", ".join(KINDS)
-        raise ConstraintError(f"input {name!r}: no generator {rule['kind']!r} (there are: {known})")
-    if not dtype_matches(kind.dtypes, definition.inputs[name]):
-        dtype = definition.inputs[name].dtype.value
-        raise ConstraintError(f"input {name!r}: {rule['kind']} can't make {dtype}")
-    for parameter, value in rule.items():
-        problem = _mistake(parameter, value, kind, definition)
-        if problem is not None:
-            raise ConstraintError(f"input {name!r}: {rule['kind']}: {problem}")
-
-
-def _mistake(parameter: str, value: Any, kind: Kind, definition: Definition) -> str | None:
-    if parameter not in ("kind", *kind.parameters, *LAYOUT_PARAMETERS):
-        known = ", ".join(kind.parameters) or "none"
-        return f"no parameter {parameter!r} (it has: {known})"
-    if parameter in kind.inputs and value not in definition.inputs:
-        return f"{parameter}: no input {value!r}"
-    if parameter in kind.numbers and isinstance(value, str):
-        parse_expression(value, definition)
-    return None
 
 
 def _axis_order(
@@ -259,11 +315,12 @@ def _axis_order(
     """Axes as the definition lists them, with two exceptions; and those that follow from no other.
 
     One that equals something of others comes right after those, so that it is known as soon as it
-    can be. Totals come last, since how much there is to split bounds them, not the other way.
+    can be. Totals come late, since how much there is to split bounds them, not the other way; and
+    after them what has room for them, or a small cache would leave hardly any sequences.
     """
-    totals = [str(rule.get("total")) for rule in rules.values() if rule.get("kind") == "indptr"]
-    waiting = [axis for axis in definition.var_axes if axis not in totals]
-    waiting += [axis for axis in definition.var_axes if axis in totals]
+    totals = {str(rule.get("total")) for rule in rules.values() if rule.get("kind") == "indptr"}
+    rooms = {str(rule.get(what)) for rule in rules.values() for what in ("below", "pages")} - totals
+    waiting = sorted(definition.var_axes, key=lambda axis: (axis in rooms, axis in totals))
     needs: dict[str, set[str]] = {axis: set() for axis in waiting}
     for constraint in constraints:
         derived = next((axis for axis in reversed(waiting) if constraint.equals(axis)), None)
@@ -291,5 +348,5 @@ def _fill_order(rules: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _references(rule: Mapping[str, Any]) -> set[str]:
-    kind = KINDS.get(rule.get("kind", ""))
-    return {rule[parameter] for parameter in kind.inputs if parameter in rule} if kind else set()
+    inputs = FORMS[rule["kind"]].inputs if "kind" in rule else ()
+    return {rule[parameter] for parameter in inputs if parameter in rule}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_fib.data import SafetensorsInput
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import torch
 
-    from pytest_fib.data import Workload
+    from pytest_fib.data import SafetensorsInput
 
 _LFS_POINTER = b"version https://git-lfs"
 
@@ -19,11 +19,9 @@ class RecordedError(ValueError):
     """A recorded tensor is not there, or is not what its definition says; the message names it."""
 
 
-def missing(workload: Workload, root: Path | None) -> str | None:
-    """Why a workload's tensors can't be read, or None; looks at the files' beginnings only."""
-    for name, given in workload.inputs.items():
-        if not isinstance(given, SafetensorsInput):
-            continue
+def missing(stored: Mapping[str, SafetensorsInput], root: Path | None) -> str | None:
+    """Why the tensors of inputs can't be read, or None; looks at the files' beginnings only."""
+    for name, given in stored.items():
         path = _located(given, root)
         if not path.is_file():
             return f"input {name!r}: {path} does not exist"

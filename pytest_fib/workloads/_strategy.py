@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import assume
+from hypothesis import assume, reject
 from hypothesis import strategies as st
 
 from pytest_fib.workloads._complete import complete
@@ -58,7 +58,10 @@ def _draw_axes(draw: DrawFn, made: Plan, max_bytes: int) -> dict[str, int]:
     except InfeasibleError:
         axes = None
     if axes is None or made.broken(axes) is not None:
-        axes = _draw_in_order(draw, made, made.order, max_bytes)
+        try:
+            axes = _draw_in_order(draw, made, made.order, max_bytes)
+        except InfeasibleError:
+            reject()
     assume(made.broken(axes) is None)  # what could not be solved for an axis
     return axes
 

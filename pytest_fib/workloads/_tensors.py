@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import torch
 
@@ -49,3 +49,10 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.view(whole[tensor.element_size()])
+
+
+def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
+    """How many elements a strided tensor spans, from its first to its last."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))

@@ -138,7 +138,7 @@ def test_export_leaves_out_what_is_ours_and_keeps_null_shapes(scale):
 
 
 def test_a_definition_survives_pydantics_own_json(scale):
-    rule = {"kind": "indices", "below": "batch", "unique": True}
+    rule = {"kind": "uniform", "max": "2 * batch", "ends": True}
     definition = Definition(
         **scale,
         workloads={"inputs": {"x": rule}, "bench": [{"batch": 3}]},

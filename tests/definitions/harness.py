@@ -93,27 +93,34 @@ class Case:
 
 def drawn(name, count=10, max_bytes=4 << 20):
     """The examples of a definition and drawn workloads, all of them valid."""
-    definition, workloads = _definitions()[name], []
+    definition = _definitions()[name]
+    for workload in found(definition, count, max_bytes, listed=example_workloads(definition)):
+        inputs = filled(definition, workload)
+        validate(definition, workload.axes, inputs)
+        yield _case(definition, workload, inputs)
+
+
+def found(definition, count, max_bytes, listed=(), seed=0):
+    """The listed workloads, and so many drawn ones."""
+    workloads: list[Any] = []
     search(
         definition,
         workloads.append,
         failed=bool,
         closeness=lambda outcome: 0.0,
-        listed=example_workloads(definition),
+        listed=listed,
         examples=count,
+        seed=seed,
         max_bytes=max_bytes,
     )
-    for workload in workloads:
-        inputs = _filled(definition, workload)
-        validate(definition, workload.axes, inputs)
-        yield _case(definition, workload, inputs)
+    return workloads
 
 
 def case(name, axes, seed=0, regime=None, **inputs):
     """One workload by hand; ``inputs`` take the place of those that were made."""
     definition = _definitions()[name]
     workload = complete(definition, plan(definition).completed(axes), seed, regime)
-    return _case(definition, workload, {**_filled(definition, workload), **inputs})
+    return _case(definition, workload, {**filled(definition, workload), **inputs})
 
 
 def reference(name, function="run"):
@@ -137,16 +144,16 @@ def _named(definition, result):
     return named
 
 
-def _filled(definition, workload):
+def filled(definition, workload):
     """The inputs of a workload: scalars, and tensors that lie in memory as it says."""
     found = layouts(definition, workload)
-    tensors = {name: _placed(found[name]) for name in definition.inputs if name in found}
+    tensors = {name: empty(found[name]) for name in definition.inputs if name in found}
     fill_inputs(tensors, definition, workload)
     made = {**tensors, **scalar_inputs(definition, workload)}
     return {name: made[name] for name in definition.inputs}
 
 
-def _placed(layout):
+def empty(layout):
     steps = zip(layout.shape, layout.stride, strict=True)
     extent = 1 + sum((n - 1) * step for n, step in steps) if 0 not in layout.shape else 0
     dtype = getattr(torch, layout.dtype)

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from pytest_fib.engine._evidence import Evidence
+from pytest_fib.workloads import bits
 from tests.definitions.harness import case, drawn, names
 
 SMALL = names("gemm_n128_k72_*")
@@ -48,6 +50,48 @@ def test_gemm_of_whole_numbers_is_exact(name):
     each = case(name, {"M": 40}, regime={"values": "zeros_and_ones"})
     for who, out in each.outputs():
         assert torch.equal(out["C"], each.expected["C"]), who
+
+
+def product(inputs):
+    """In float64; zeros and ones make it a whole number."""
+    if "m_indptr" not in inputs:
+        return inputs["A"].double() @ inputs["B"].double().T
+    parts = inputs["A"].double().split(inputs["m_indptr"].diff().tolist())
+    return torch.cat([a @ b.double().T for a, b in zip(parts, inputs["B"], strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("name", "axes"),
+    [
+        *((name, {"M": 5}) for name in (*SMALL, "gemm_n256_k7168_bfloat16")),
+        *((name, {"num_groups": 3, "len_indptr": 4, "total_m": 20}) for name in GROUPED),
+    ],
+)
+def test_one_ulp_is_seen_where_a_product_is_of_whole_numbers(name, axes):
+    each = case(name, axes, regime={"values": "zeros_and_ones"})
+    right = product(each.inputs)
+    assert float(right.max()) <= 256  # bfloat16 has all of these
+    evidence = Evidence(each.definition, each.workload, each.inputs, {"C": right})
+    out = right.to(each.expected["C"].dtype)
+    assert evidence.verdict({"C": out}).passed
+    for who, found in each.outputs():
+        assert evidence.verdict(found).passed, who
+    at = int(out.argmax())
+    bits(out).view(-1)[at] += 1
+    verdict = evidence.verdict({"C": out})
+    assert not verdict.passed
+    assert verdict.correctness.extra["elements_wrong"] == {"C": 1}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_partial_sums_in_half_precision_are_exact_of_whole_numbers(dtype):
+    """As they are where split-k products are added in the dtype of the result."""
+    each = case("gemm_n256_k7168_bfloat16", {"M": 64}, regime={"values": "zeros_and_ones"})
+    A, B = each.inputs["A"].double(), each.inputs["B"].double()
+    total = torch.zeros(64, 256, dtype=dtype)
+    for a, b in zip(A.split(512, dim=1), B.split(512, dim=1), strict=True):
+        total += (a @ b.T).to(dtype)
+    assert torch.equal(total.double(), A @ B.T)
 
 
 @pytest.mark.parametrize("name", GROUPED)

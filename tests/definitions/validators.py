@@ -1,6 +1,7 @@
 """What makes the inputs of a workload valid, by op_type; none of it uses the generators."""
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 import torch
@@ -32,7 +33,8 @@ def validate(definition, axes: dict[str, int], inputs: dict[str, Any]) -> None:
             assert str(value.dtype) == f"torch.{spec.dtype.value}", name
         if value.dtype.is_floating_point and value.element_size() > 1:
             assert value.isfinite().all(), name
-    VALIDATORS[definition.op_type](axes, **inputs)
+    if definition.op_type in VALIDATORS:
+        VALIDATORS[definition.op_type](axes, **inputs)
 
 
 def is_indptr(indptr, total):
@@ -53,10 +55,17 @@ def _grouped_gemm(axes, A, B, m_indptr):
     is_indptr(m_indptr, len(A))
 
 
-@validates("rmsnorm")
-def _rmsnorm(axes, x, weight, eps):
+@validates("rmsnorm", "fused_add_rmsnorm")
+def _rmsnorm(axes, weight, residual=None, eps=1e-6, **inputs):
+    (x,) = inputs.values()  # whatever its name
     assert len(weight) == x.shape[-1]
+    assert residual is None or residual.shape == x.shape
     assert 0 < eps < 1e-3
+
+
+@validates("scale")
+def _scale(axes, x, factor):
+    assert isfinite(factor)
 
 
 @validates("layernorm")
@@ -66,7 +75,7 @@ def _layernorm(axes, x, weight, bias, eps):
 
 
 @validates("rope")
-def _rope(axes, q, k, cos_sin_cache, positions):
+def _rope(axes, q, k, cos_sin_cache, positions, is_neox=True):
     cos, sin = cos_sin_cache.double().chunk(2, dim=-1)
     assert cos.shape == sin.shape
     # They are those of real angles, the one of position 0 being 0.
@@ -76,6 +85,8 @@ def _rope(axes, q, k, cos_sin_cache, positions):
     assert (positions >= 0).all()
     assert (positions < len(cos_sin_cache)).all()
     assert len(q) == len(k) == len(positions)
+    assert positions.dtype == torch.int64
+    assert isinstance(is_neox, bool)
 
 
 @validates("silu_and_mul")
@@ -93,6 +104,7 @@ def _sampling(axes, probs, top_k=None, top_p=None, min_p=None):
     assert (probs >= 0).all()
     sums = probs.double().sum(dim=-1)
     assert torch.allclose(sums, torch.ones_like(sums), atol=1e-4)
-    assert top_k is None or ((top_k >= 1) & (top_k <= probs.shape[-1])).all()
+    assert top_k is None or (top_k.dtype == torch.int32 and (top_k >= 1).all())
+    assert top_k is None or (top_k <= probs.shape[-1]).all()
     assert top_p is None or ((top_p > 0) & (top_p <= 1)).all()
     assert min_p is None or ((min_p >= 0) & (min_p <= 1)).all()

@@ -48,41 +48,85 @@ def _gqa_paged(
     assert (tokens_of_pages(axes, kv_indptr, kv_last_page_len) >= qo_indptr.long().diff()).all()
 
 
-@validates("gqa_ragged")
-def _gqa_ragged(axes, q, k, v, qo_indptr, kv_indptr, sm_scale):
+@validates("gqa_ragged", "mla_ragged")
+def _ragged(axes, q, k, v, qo_indptr, kv_indptr, sm_scale):
     assert qo_indptr.dtype == kv_indptr.dtype == torch.int32
     assert len(qo_indptr) == len(kv_indptr)
     is_indptr(qo_indptr, len(q))
     is_indptr(kv_indptr, len(k))
     assert (kv_indptr.long().diff() >= qo_indptr.long().diff()).all()
+    # Queries of latent attention have 128 + 64 dimensions before absorption.
     assert abs(sm_scale - 1 / sqrt(q.shape[-1])) < 1e-6
 
 
 @validates("mla_paged")
 def _mla_paged(
-    axes, q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale,
+    axes, q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale, qo_indptr=None,
     kv_last_page_len=None,
 ):  # fmt: skip
     are_pages(axes, kv_indptr, kv_indices, kv_last_page_len)
-    assert len(kv_indptr) == len(q_nope) + 1
     assert abs(sm_scale - 1 / sqrt(128 + 64)) < 1e-6
+    if qo_indptr is None:
+        assert len(kv_indptr) == len(q_nope) + 1
+        return
+    assert len(qo_indptr) == len(kv_indptr)
+    is_indptr(qo_indptr, len(q_nope))
+    assert (tokens_of_pages(axes, kv_indptr, kv_last_page_len) >= qo_indptr.long().diff()).all()
+
+
+@validates("dsa_paged")
+def _dsa_paged(axes, **inputs):
+    (_indexer if "block_table" in inputs else _sparse_attention)(axes, **inputs)
+
+
+def _sparse_attention(axes, q_nope, q_pe, ckv_cache, kpe_cache, sparse_indices, sm_scale):
+    assert sparse_indices.shape == (len(q_nope), axes["topk"])
+    assert abs(sm_scale - 1 / sqrt(128 + 64)) < 1e-6
+    for row in sparse_indices:
+        are_distinct(row[row != -1], axes["num_pages"] * axes["page_size"])
+
+
+def _indexer(axes, q_index_fp8, k_index_cache_fp8, weights, seq_lens, block_table):
+    pages, size = axes["num_pages"], axes["page_size"]
+    assert axes["topk"] <= axes["max_num_pages"] * size
+    assert ((seq_lens >= 1) & (seq_lens <= axes["max_num_pages"] * size)).all()
+    used = [row[: -(-int(n) // size)] for row, n in zip(block_table, seq_lens, strict=True)]
+    are_distinct(torch.cat(used), pages)
+    raw = k_index_cache_fp8.contiguous().view(torch.uint8).view(pages, -1)
+    values, scales = raw[:, : 128 * size], raw[:, 128 * size :]
+    assert values.contiguous().view(torch.float8_e4m3fn).float().isfinite().all()
+    scales = scales.contiguous().view(torch.float32)
+    assert scales.shape == (pages, size)
+    assert (scales > 0).all()
+    assert scales.isfinite().all()
 
 
 @validates("gdn")
-def _gdn(axes, q, k, v, state, A_log, a, dt_bias, b, scale):
+def _gdn(
+    axes, q, k, v, A_log, a, dt_bias, b, scale, state=None, cu_seqlens=None, initial_state=None,
+    initial_state_indices=None, intermediate_states_buffer=None,
+):  # fmt: skip
     lengths = k.double().norm(dim=-1)
     assert torch.allclose(lengths, torch.ones_like(lengths), atol=1e-2)
     for gate in (A_log, a, dt_bias, b):
         assert gate.abs().max() < 1  # of a deviation of 0.1
+    state = initial_state if state is None else state
     assert state.abs().max() < 0.1
     assert abs(scale - 1 / sqrt(q.shape[-1])) < 1e-6
+    if cu_seqlens is not None:
+        assert cu_seqlens.dtype == torch.int64
+        assert len(cu_seqlens) == len(state) + 1
+        is_indptr(cu_seqlens, len(q))
+    if initial_state_indices is not None:
+        assert len(initial_state_indices) == len(q)
+        are_distinct(initial_state_indices, len(initial_state))
 
 
 @validates("mamba_ssu")
 def _mamba_ssu(axes, state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     are_distinct(state_batch_indices, axes["state_cache_size"])
     assert len(state_batch_indices) == len(x)
-    assert ((A > -1.5 - 1e-6) & (A <= -0.5)).all()
+    assert ((A > -1.5) & (A <= -0.5)).all()
     # One value for each head, whatever comes after it.
     assert dt.stride()[2:] == D.stride()[1:] == dt_bias.stride()[1:] == (0,)
     assert A.stride()[1:] == (0, 0)
@@ -94,21 +138,44 @@ def are_scales(scale):
 
 
 @validates("moe")
-def _moe(
-    axes, routing_logits, routing_bias, hidden_states, hidden_states_scale, gemm1_weights,
-    gemm1_weights_scale, gemm2_weights, gemm2_weights_scale, local_expert_offset,
-    routed_scaling_factor,
+def _moe(axes, **inputs):
+    for name, value in inputs.items():
+        if "scale" in name and isinstance(value, torch.Tensor):
+            are_scales(value)
+        elif name == "hidden_states_scale":
+            assert value > 0
+        elif isinstance(value, torch.Tensor) and value.dtype == torch.float8_e4m3fn:
+            assert value.float().isfinite().all(), name
+    if "local_expert_offset" in inputs:
+        assert 0 <= inputs["local_expert_offset"] <= axes["num_experts"] - axes["num_local_experts"]
+    if "topk_ids" in inputs:
+        _routed(axes, inputs["topk_ids"])
+    else:
+        _routes(**inputs)
+
+
+def _routed(axes, topk_ids):
+    """Experts in the high 16 bits, and weights of a softmax in the low ones."""
+    assert topk_ids.dtype == torch.int32
+    for row in topk_ids >> 16:
+        are_distinct(row, axes["num_experts"])
+    weights = (topk_ids & 0xFFFF).to(torch.int16).view(torch.bfloat16)
+    assert ((weights > 0) & (weights <= 1)).all()
+    assert (weights.float().sum(dim=-1) - 1).abs().max() < 0.02
+
+
+def _routes(
+    routing_logits, hidden_states, hidden_states_scale, gemm1_weights, gemm2_weights,
+    routing_bias=0.0, **others,
 ):  # fmt: skip
-    for scale in (hidden_states_scale, gemm1_weights_scale, gemm2_weights_scale):
-        are_scales(scale)
-    assert 0 <= local_expert_offset <= routing_logits.shape[1] - len(gemm1_weights)
     assert gemm1_weights.shape[1] == 2 * gemm2_weights.shape[2]
-    assert hidden_states_scale.shape == (hidden_states.shape[1] // 128, len(hidden_states))
-    for fp8 in (hidden_states, gemm1_weights, gemm2_weights):
-        assert fp8.float().isfinite().all()
+    assert routing_logits.shape[0] == len(hidden_states)
     # Which experts are chosen must not hang on how a sum is rounded.
-    biased = (routing_logits.double().sigmoid() + routing_bias.double()).sort(dim=-1).values
+    bias = routing_bias.double() if isinstance(routing_bias, torch.Tensor) else routing_bias
+    biased = (routing_logits.double().sigmoid() + bias).sort(dim=-1).values
     assert biased.diff(dim=-1).min() > 1e-4
+    if isinstance(hidden_states_scale, torch.Tensor):
+        assert hidden_states_scale.shape == (hidden_states.shape[1] // 128, len(hidden_states))
 
 
 @validates("fp8_block_scale_gemm")

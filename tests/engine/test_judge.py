@@ -1,13 +1,14 @@
 """From a request to its evaluation: what is decided, by whom, and what is left behind."""
 
 import os
+import re
 import signal
 import threading
 from time import sleep
 
 import pytest
 
-from pytest_fib.engine import DefinitionError, EvaluationRequest, Judge, evaluate
+from pytest_fib.engine import DefinitionError, EvaluationRequest, Judge, _expected, evaluate
 from pytest_fib.workloads import complete
 
 GOOD = """\
@@ -126,7 +127,7 @@ def run(x, factor):
     workload = complete(definition, {"n": 10})
     for name in ("one", "two"):
         request = EvaluationRequest(definition, solution(text, name=name), workload)
-        assert judge.evaluate(request).log == "--- printed ---\n2"
+        assert judge.evaluate(request).log == "--- printed ---\n3"
 
 
 def test_a_second_workload_does_not_load_the_implementation_again(judge, request_for, tmp_path):
@@ -164,12 +165,128 @@ def test_outputs_left_unwritten_are_told(judge, request_for):
     evaluation = judge.evaluate(request_for(text, "destination"))
     assert evaluation.status == "INCORRECT_NUMERICAL"
     first = evaluation.log.splitlines()[0]
-    assert first.endswith("; 600 of 1000 elements of out still hold what was there before the call")
+    assert first == "out: never written at n 400..999"
+    assert evaluation.correctness.extra["pattern"] == "unwritten"
+
+
+SHAKY = """\
+import torch
+calls = []
+def run(x, factor):
+    calls.append(1)
+    y = x * factor
+    y[7::100] *= 1 + len(calls) * {step}
+    return y
+"""
+
+
+def test_a_call_that_gives_other_bits_for_the_same_inputs_fails(judge, request_for, definition):
+    shaky = SHAKY.format(step=2.0**-22)  # well within the bound
+    evaluation = judge.evaluate(request_for(shaky))
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    first, *more = evaluation.log.splitlines()
+    said = r"out: two calls on the same inputs gave other bits in \d+ of 1000 elements; out\[\d*7\]"
+    assert re.match(said, first)
+    assert not any("expected" in line for line in more)  # neither is wrong
+    assert evaluation.correctness.extra["pattern"] == "nondeterministic"
+    free = definition.model_copy(update={"nondeterministic": True})
+    assert judge.evaluate(request_for(shaky, of=free)).status == "PASSED"
+
+
+def test_nondeterministic_calls_are_bounded_all_the_same(judge, request_for, definition):
+    late = SHAKY.format(step="(len(calls) == 2)")  # the second call is wrong
+    free = definition.model_copy(update={"nondeterministic": True})
+    evaluation = judge.evaluate(request_for(late, of=free))
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    first = evaluation.log.splitlines()[0]
+    assert first.startswith("out: 3.0000 times what is expected at every 100th of n, from 7 on")
+    assert first.endswith("(right on a first call, wrong on a second of the same inputs)")
+    strict = judge.evaluate(request_for(f"# loaded anew\n{late}"))
+    assert strict.correctness.extra["pattern"] == "nondeterministic"
+    assert "3.0000 times what is expected" in strict.log
+
+
+def test_outputs_left_unwritten_by_a_second_call_are_told_as_that(judge, request_for):
+    once = """\
+    calls = []
+    def run(x, factor, out):
+        calls.append(1)
+        if len(calls) != 2:
+            out.copy_(x * factor)
+    """
+    evaluation = judge.evaluate(request_for(once, "destination"))
+    assert evaluation.log.splitlines()[0] == (
+        "out: never written everywhere "
+        "(right on a first call, wrong on a second of the same inputs)"
+    )
+
+
+def test_a_second_call_has_other_places_and_other_bytes_for_its_outputs(judge, request_for):
+    looks = """\
+    import torch
+    seen = []
+    def run(x, factor, out):
+        seen.append((out.data_ptr(), x.data_ptr(), out.view(torch.uint8)[0].item()))
+        out.copy_(x * factor)
+        if len(seen) == 3:
+            (a, x1, p), (b, x2, q), (c, x3, r) = seen
+            print(a == b, a == c, x1 == x2 == x3, p, q, r)
+    """
+    log = judge.evaluate(request_for(looks, "destination")).log
+    assert log == "--- printed ---\nFalse True True 255 85 85"
+
+
+def test_of_two_different_failures_the_log_has_the_difference(judge, request_for):
+    random = "import torch\ndef run(x, factor):\n    return torch.randn_like(x)\n"
+    evaluation = judge.evaluate(request_for(random))
+    assert evaluation.correctness.extra["pattern"] == "nondeterministic"
+    assert "out: wrong everywhere" in evaluation.log
+    head = "import torch\ndef run(x, factor):\n    y = x * factor\n"
+    tail = f"{head}    y[900:] = torch.randn_like(y[900:])\n    return y\n"
+    evaluation = judge.evaluate(request_for(tail))
+    assert evaluation.correctness.extra["pattern"] == "last tile"
+    assert "two calls on the same inputs gave other bits in 100 of 1000" in evaluation.log
+
+
+def test_expected_values_are_computed_once_for_all_implementations(
+    own_judge, request_for, definition, tmp_path
+):
+    """And again for another definition, another workload, and after a failure for yardsticks."""
+    runs = tmp_path / "runs"
+    count = f"    open({str(runs)!r}, 'a').write('.')\n"
+    counting = referring(definition, GOOD.replace("    return", f"{count}    return"))
+
+    def computed(text, **facts):
+        runs.write_text("")
+        own_judge.evaluate(request_for(text, **facts))
+        return len(runs.read_text())
+
+    assert computed(GOOD, of=counting) == 2  # for two inputs
+    assert computed(f"# another\n{GOOD}", of=counting) == 0
+    assert computed(GOOD, of=counting, seed=5) == 2
+    assert computed("def run(x, factor):\n    return x\n", of=counting) == 4  # yardsticks
+    assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
+    assert computed(GOOD, of=counting) == 2
+
+
+def test_large_expected_values_are_not_kept(own_judge, request_for):
+    assert own_judge.evaluate(request_for(GOOD, n=3_000_000)).status == "PASSED"
+    assert own_judge._known._kept == {}
+
+
+@pytest.mark.parametrize(("n", "kept"), [(1000, 6), (100_000, 2)])
+def test_the_oldest_expected_values_make_room(own_judge, request_for, monkeypatch, n, kept):
+    monkeypatch.setattr(_expected, "KEPT", 2 * 800_000)
+    for seed in range(3):
+        own_judge.evaluate(request_for(GOOD, n=n, seed=seed))
+    kept_bytes = sum(expected.bytes for expected in own_judge._known._kept.values())
+    assert kept_bytes == own_judge._known._bytes <= 2 * 800_000
+    assert len(own_judge._known._kept) == kept
 
 
 def test_wrong_outputs_that_were_written_are_not_told_to_be_unwritten(judge, request_for):
     text = "def run(x, factor):\n    return x.fill_(float('nan')).clone()\n"
-    assert "still hold" not in judge.evaluate(request_for(text)).log
+    assert "never written" not in judge.evaluate(request_for(text)).log
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,11 @@ from pytest_fib.engine._memory import (
     GRANULE,
     Arena,
     Layout,
-    extent,
     nbytes,
     view,
 )
 from pytest_fib.engine._messages import TensorRef
-from pytest_fib.workloads import TensorLayout
+from pytest_fib.workloads import TensorLayout, extent
 
 
 def test_places_do_not_overlap_and_lie_in_the_arena():

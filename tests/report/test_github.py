@@ -6,13 +6,25 @@ import sys
 import pytest
 
 from pytest_fib.data import Correctness, Environment, Evaluation, Performance, Trace, Workload
+from pytest_fib.report.compare import Baseline, timed
 from pytest_fib.report.github import MOST_ROWS, MOST_TEXT, main, summary
 
 H200 = Environment(hardware="NVIDIA H200", libs={"torch": "2.13.0", "cuda": "13.0"})
 CLOSE = Correctness(max_relative_error=2.5e-3, max_absolute_error=1e-4)
 FAST = Performance(
-    latency_ms=0.0123, reference_latency_ms=0.0369, speedup_factor=3.0, gigabytes_per_second=1350.0
+    latency_ms=0.0123,
+    reference_latency_ms=0.0369,
+    speedup_factor=3.0,
+    gigabytes_per_second=1350.0,
+    teraflops_per_second=0.0,
+    ceiling_share=0.338,
+    bound_by="memory",
+    least_bytes=790_000,
+    separate_bytes=1_050_000,
+    method="events, cold L2",
+    ci_ms=[0.0122, 0.0124],
 )
+SLOW = FAST.model_copy(update={"latency_ms": 0.0246, "ci_ms": [0.0244, 0.0248]})
 
 
 def trace(status="PASSED", batch=8, solution="triton_row", **fields):
@@ -39,14 +51,34 @@ def test_it_says_how_many_passed_and_on_what():
 
 
 def test_a_timed_trace_is_a_row_of_times():
-    assert rows(summary([trace(performance=FAST)]), "Times") == [
-        [r"rmsnorm\_d4096", r"triton\_row", "batch=8", "12.3 µs", "36.9 µs", "3.00x", "1.35e+03"]
-    ]
+    [cells] = rows(summary([trace(performance=FAST)]), "Times")
+    assert cells[:6] == [
+        r"rmsnorm\_d4096", r"triton\_row", "batch=8", "12.3 µs", "36.9 µs", "3.00x"
+    ]  # fmt: skip
+    assert cells[6:] == ["1.35e+03", "-", "34 % (memory)", "790 kB", "1.05 MB"]
 
 
 def test_a_time_without_a_reference_or_traffic_is_shown_all_the_same():
     bare = trace(performance=Performance(latency_ms=2.0))
-    assert rows(summary([bare]), "Times")[0][3:] == ["2.00 ms", "-", "-", "-"]
+    assert rows(summary([bare]), "Times")[0][3:] == ["2.00 ms", *"-------"]
+
+
+def earlier(*traces):
+    return Baseline("base.jsonl", [timed(t) for t in traces])
+
+
+def test_against_earlier_times_it_says_what_became_slower():
+    text = summary([trace(performance=SLOW)], earlier(trace(performance=FAST)))
+    [cells] = rows(text, "Compared")
+    assert cells[2:6] == ["batch=8", "12.3 µs", "24.6 µs", "+100.0 % ±3.05"]
+    assert cells[6] == "🔺 slower"
+    assert "\n- 1 time compared with base.jsonl: 1 slower\n" in text
+
+
+def test_what_cannot_be_compared_is_said_in_one_line():
+    text = summary([trace(performance=FAST)], earlier(trace(performance=FAST, batch=9)))
+    assert text.count("Compared") == 1
+    assert "\n- no time compared with base.jsonl\n- 1 not compared: not in base.jsonl\n" in text
 
 
 def test_an_untimed_trace_is_a_row_of_correctness():
@@ -87,6 +119,14 @@ def test_the_command_prints_the_summary_of_all_files(tmp_path, capsys):
         (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
     main([str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")])
     assert "2 of 2 evaluations passed" in capsys.readouterr().out
+
+
+def test_the_command_compares_with_a_file(tmp_path, capsys):
+    for name, performance in (("now", SLOW), ("base", FAST)):
+        line = trace(performance=performance).to_json_line()
+        (tmp_path / f"{name}.jsonl").write_text(f"{line}\n", encoding="utf-8")
+    main([str(tmp_path / "now.jsonl"), "--compare", str(tmp_path / "base.jsonl")])
+    assert "1 slower" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [None, "{}\n"], ids=["missing", "no trace"])

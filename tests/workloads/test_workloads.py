@@ -2,11 +2,12 @@
 
 import re
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 import torch
 
-from pytest_fib.data import ScalarInput, Workload
+from pytest_fib.data import ScalarInput, Workload, load_definition_file
 from pytest_fib.workloads import (
     VALUES,
     bench_workloads,
@@ -62,13 +63,50 @@ def test_listed_bench_workloads_are_taken_as_they_are(define):
 
 
 def test_without_a_list_a_ladder_within_the_domain_is_timed(define):
-    assert list(bench_workloads(define())) == ["n=1", "n=8", "n=64", "n=512", "n=4096"]
+    rungs = ["n=1", "n=8", "n=64", "n=512", "n=4096", "n=32768"]
+    assert list(bench_workloads(define())) == rungs
     assert list(bench_workloads(define(domains={"n": {"max": 100}}))) == [
         "n=1",
         "n=8",
         "n=64",
         "n=100",
     ]
+
+
+def test_an_axis_that_would_take_too_much_memory_stays_behind(define):
+    inputs = {
+        "x": {"shape": ["m", "n"], "dtype": "float32"},
+        "y_": {"shape": ["n"], "dtype": "int8"},
+    }
+    definition = define({"m": "var", "n": "var"}, inputs)
+    ladder = list(bench_workloads(definition))
+    # A float32 matrix, an output of its size, and float64 copies: 24 bytes an element.
+    assert ladder[3:] == ["m=512,n=512", "m=4096,n=4096", "m=32768,n=4096"]
+    assert all(
+        workload_bytes(definition, w.axes) <= 4 << 30 for w in bench_workloads(definition).values()
+    )
+
+
+def test_a_ladder_is_the_same_whatever_this_machine_affords(define, monkeypatch):
+    monkeypatch.setattr("pytest_fib.workloads._budget.DEFAULT_BUDGETS", {"cpu": 1})
+    assert list(bench_workloads(define()))[-1] == "n=32768"
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted((Path(__file__).parents[2] / "kernel_defs").rglob("*.yaml")),
+    ids=lambda p: p.stem,
+)
+def test_every_kind_of_kernel_has_a_ladder(path):
+    definition = load_definition_file(path)[0].definition
+    section = definition.workloads.model_copy(update={"bench": []})
+    definition = definition.model_copy(update={"workloads": section})
+    ladder = bench_workloads(definition)
+    assert len(ladder) >= 4
+    assert all(in_domain(definition, workload.axes) for workload in ladder.values())
+    sizes = [workload_bytes(definition, workload.axes) for workload in ladder.values()]
+    assert sizes[0] == min(sizes)
+    assert max(sizes) <= 4 << 30
 
 
 def test_without_var_axes_there_is_one_bench_workload(define):
@@ -167,10 +205,6 @@ def test_a_recorded_scalar_is_taken_as_it_is(define):
     [
         ({}, None),
         (
-            {"rules": {"x": {"kind": "spiral"}}},
-            "input 'x': no generator 'spiral' (there are: values, *)",
-        ),
-        (
             {"inputs": {"x": {"shape": ["n"], "dtype": "int32"}}},
             "input 'x': nothing says what this int32 tensor means; *",
         ),
@@ -231,3 +265,29 @@ def test_a_workload_that_does_not_fit_is_refused(define, text, message):
 def test_what_is_no_workload_is_refused(text, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         parse_workload(text)
+
+
+ROWS = {"x": {"shape": ["n"], "dtype": "float32"}, "order": {"shape": ["n"], "dtype": "int64"}}
+
+
+def test_other_values_for_the_same_work_leave_structure_alone(define):
+    definition = define(inputs=ROWS, rules={"order": {"kind": "permutation"}})
+    workload, made = complete(definition, {"n": 100}, seed=3), []
+    for bulk_seed in (None, 4, 5):
+        tensors = {"x": torch.empty(100), "order": torch.empty(100, dtype=torch.int64)}
+        fill_inputs(tensors, definition, workload, bulk_seed=bulk_seed)
+        made.append(tensors)
+    plain, other, another = made
+    assert plain["order"].equal(other["order"])
+    assert plain["order"].equal(another["order"])
+    assert not plain["x"].equal(other["x"])
+    assert not other["x"].equal(another["x"])
+
+
+def test_where_there_is_nothing_but_structure_other_values_are_another_structure(define):
+    definition = define(inputs={"order": ROWS["order"]}, rules={"order": {"kind": "permutation"}})
+    orders = [torch.empty(100, dtype=torch.int64) for _ in range(2)]
+    for order, bulk_seed in zip(orders, (4, 5), strict=True):
+        workload = complete(definition, {"n": 100})
+        fill_inputs({"order": order}, definition, workload, bulk_seed=bulk_seed)
+    assert not orders[0].equal(orders[1])

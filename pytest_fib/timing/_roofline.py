@@ -1,0 +1,294 @@
+"""What a device can do at best, measured, and how close a kernel comes to it.
+
+The model is that of Williams, Waterman and Patterson, "Roofline" (CACM 52, 2009): a kernel takes at
+least as long as its bytes at the memory's rate, and as its operations at the processors'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import torch
+from filelock import FileLock
+
+from pytest_fib.timing._hardware import last_cache_bytes, nvidia_driver, processor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_fib.data import Definition
+
+#: Bytes that are copied on the CPU: far more than its caches hold.
+CPU_COPY = 128 << 20
+#: The L2 caches that one buffer of a copy on CUDA would fill: small ones suffer least from what a
+#: launch costs, large ones from what stays in the cache.
+CACHES = (4, 16)
+#: Rows and columns of the matrices that are multiplied.
+CPU_MATRIX, CUDA_MATRIX = 1024, 8192
+#: Blocks of which the best counts, and calls in a block on CUDA.
+BLOCKS, CALLS = 5, 4
+#: Of which the times of a cached working set say nothing about memory: this many caches.
+CACHE_MARGIN = 3
+
+_Call: TypeAlias = Callable[[], object]
+_Event: Callable[..., Any] = torch.cuda.Event
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The best rates that a device was seen to reach.
+
+    ``bytes_per_second`` read and written together, by copies and by a read; ``flops_per_second`` of
+    matrix products, by torch's name of their operands' dtype. On CUDA, float32 is computed in TF32.
+    ``cache_bytes`` is what the last cache before the memory holds.
+    """
+
+    bytes_per_second: float
+    flops_per_second: Mapping[str, float]
+    cache_bytes: int
+
+    def flops_of(self, dtype: str) -> float | None:
+        """The rate of the dtype; of a narrower one than was measured, that of the next wider."""
+        known = self.flops_per_second
+        return next((known[name] for name in _as_fast_as(dtype) if name in known), None)
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Where a time lies below the ceilings.
+
+    ``fastest_seconds`` is the least time that the binding ceiling allows, ``memory_seconds`` the
+    least that memory allows; ``ceiling_share`` is the share of the binding ceiling's rate that was
+    reached. Where no ceiling is known to bind, these are 0 and None.
+    """
+
+    gigabytes_per_second: float
+    teraflops_per_second: float
+    fastest_seconds: float
+    memory_seconds: float
+    bound_by: Literal["memory", "compute"] | None
+    ceiling_share: float | None
+
+
+def roofline(
+    least_bytes: int,
+    flops: int,
+    dtype: str,
+    ceilings: Ceilings,
+    seconds: float,
+    *,
+    cold: bool = True,
+) -> Roofline:
+    """Where ``seconds`` lie, of a kernel that moves and computes that much in that dtype.
+
+    With warm caches (not ``cold``) memory binds only what is too large for them. Operations are
+    those of the reference, of which a kernel may do fewer (half in causal attention): only
+    ``memory_seconds`` are a bound that no honest time can be under.
+    """
+    memory = least_bytes / ceilings.bytes_per_second
+    if not cold and least_bytes <= CACHE_MARGIN * ceilings.cache_bytes:
+        memory = 0.0
+    rate = ceilings.flops_of(dtype)
+    compute = flops / rate if rate else 0.0
+    fastest = max(memory, compute)
+    return Roofline(
+        gigabytes_per_second=least_bytes / seconds / 1e9,
+        teraflops_per_second=flops / seconds / 1e12,
+        fastest_seconds=fastest,
+        memory_seconds=memory,
+        bound_by=None if fastest == 0 else "memory" if memory >= compute else "compute",
+        ceiling_share=fastest / seconds if fastest else None,
+    )
+
+
+def compute_dtype(definition: Definition) -> str:
+    """The narrowest floating dtype among the inputs of two dimensions or more, as torch has it.
+
+    That is what matrix units may be given, whatever the reference widens it to.
+    """
+    specs = [spec for spec in definition.inputs.values() if spec.dtype.is_floating]
+    matrices = [spec for spec in specs if len(spec.shape or ()) > 1] or specs
+    narrowest = min(matrices, key=lambda spec: spec.dtype.itemsize_bits, default=None)
+    return "float32" if narrowest is None else narrowest.dtype.value
+
+
+def _as_fast_as(dtype: str) -> tuple[str, ...]:
+    """The dtype, then those that stand in for it, fastest first."""
+    if dtype.startswith("float4"):
+        return (dtype, "float8_e4m3fn", "bfloat16", "float32")
+    if dtype.startswith("float8"):
+        return ("float8_e4m3fn", "bfloat16", "float32")
+    return (dtype, "float32")
+
+
+# --- measuring ----------------------------------------------------------------------------------
+
+
+def ceilings(device: str, threads: int | None = None) -> Ceilings:
+    """The ceilings of this process' device, ``cpu`` or ``cuda``: measured once, then from a file.
+
+    Measuring takes under half a second, wants the device alone, and on the CPU is done with
+    ``threads`` threads (as many as torch uses). The file lies in the user's cache directory, one
+    for each device, driver and version of torch; where it can't be, each process measures.
+    """
+    facts = _facts(device, threads or torch.get_num_threads())
+    try:
+        return _kept(facts, device)
+    except OSError:  # no home, or one that is full or read-only
+        return _measured(facts, device)
+
+
+def _kept(facts: Mapping[str, Any], device: str) -> Ceilings:
+    folder = cache_directory() / "ceilings"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    file = folder / f"{device}-{name}.json"
+    with FileLock(f"{file}.lock"):
+        found = _read(file)
+        if found is None:
+            found = _measured(facts, device)
+            _write(file, {"device": facts, "ceilings": asdict(found)})
+    return found
+
+
+def cache_directory() -> Path:
+    """Where what is true of a machine is kept: ``$XDG_CACHE_HOME/pytest-fib``."""
+    given = os.environ.get("XDG_CACHE_HOME")
+    try:
+        base = Path(given) if given else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise FileNotFoundError("the user has no home directory") from error
+    return base / "pytest-fib"
+
+
+def _read(file: Path) -> Ceilings | None:
+    try:
+        return Ceilings(**json.loads(file.read_text(encoding="utf-8"))["ceilings"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None  # never written, or by something else
+
+
+def _write(file: Path, content: Mapping[str, Any]) -> None:
+    """Whoever reads finds all of it or nothing."""
+    new = file.with_suffix(f".{os.getpid()}")
+    new.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    new.replace(file)
+
+
+def _facts(device: str, threads: int) -> dict[str, Any]:
+    """What the ceilings hang on."""
+    if device == "cpu":
+        return {"model": processor(), "threads": threads, "torch": torch.__version__}
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return {
+        "model": properties.name,
+        "uuid": str(properties.uuid),
+        "driver": nvidia_driver(),
+        "torch": torch.__version__,
+    }
+
+
+def _measured(facts: Mapping[str, Any], device: str) -> Ceilings:
+    if device != "cpu":
+        return _cuda_ceilings()
+    before = torch.get_num_threads()
+    torch.set_num_threads(facts["threads"])
+    try:
+        return _cpu_ceilings()
+    finally:
+        torch.set_num_threads(before)
+
+
+def _cpu_ceilings() -> Ceilings:
+    source, target = torch.ones(CPU_COPY // 4), torch.ones(CPU_COPY // 4)
+    left, right = torch.ones(2, CPU_MATRIX, CPU_MATRIX)
+    product = torch.empty_like(left)
+    memory = (
+        2 * CPU_COPY / _best(lambda: target.copy_(source), _wall_seconds),
+        CPU_COPY / _best(source.sum, _wall_seconds),
+    )
+    compute = _best(lambda: torch.mm(left, right, out=product), _wall_seconds)
+    return Ceilings(max(memory), {"float32": 2 * CPU_MATRIX**3 / compute}, last_cache_bytes())
+
+
+def _best(call: _Call, seconds: Callable[[_Call], float]) -> float:
+    """Seconds of one call in the best of some blocks, after one to warm up."""
+    seconds(call)
+    return min(seconds(call) for _ in range(BLOCKS))
+
+
+def _wall_seconds(call: _Call) -> float:
+    start = perf_counter()
+    call()
+    return perf_counter() - start
+
+
+def _cuda_ceilings() -> Ceilings:
+    cache = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+    memory = max(rate for times in CACHES for rate in _memory_rates(times * cache))
+    operations = 2 * CUDA_MATRIX**3
+    compute = {
+        dtype: operations / _best(product, _cuda_seconds) for dtype, product in _cuda_products()
+    }
+    torch.cuda.empty_cache()  # what sandboxes may need
+    return Ceilings(memory, compute, cache)
+
+
+def _memory_rates(size: int) -> Iterator[float]:
+    """Bytes per second of two ways to copy, and of a read."""
+    source = torch.randn(size // 4, device="cuda")
+    target = torch.zeros_like(source)
+    yield 2 * size / _best(lambda: target.copy_(source), _cuda_seconds)
+    yield 2 * size / _best(lambda: torch.neg(source, out=target), _cuda_seconds)
+    yield size / _best(source.amax, _cuda_seconds)
+
+
+def _cuda_seconds(call: _Call) -> float:
+    """Seconds of one call, the mean over a few in a row."""
+    start, end = _Event(enable_timing=True), _Event(enable_timing=True)
+    start.record()
+    for _ in range(CALLS):
+        call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / 1e3 / CALLS
+
+
+def _cuda_products() -> Iterator[tuple[str, _Call]]:
+    """Products of square matrices by dtype, of those that the device can multiply."""
+    shape = (CUDA_MATRIX, CUDA_MATRIX)
+    for dtype in ("bfloat16", "float16", "float32"):
+        # Random values: zeros take less power, and so run at higher clocks.
+        left, right = torch.randn(2, *shape, device="cuda").to(getattr(torch, dtype))
+        product = torch.empty_like(left)
+        with _tf32():
+            yield dtype, lambda a=left, b=right, c=product: torch.mm(a, b, out=c)  # type: ignore[misc]
+    # As torch does: from Ada on.
+    if hasattr(torch, "_scaled_mm") and torch.cuda.get_device_capability() >= (8, 9):
+        left, right = torch.randn(2, *shape, device="cuda").to(torch.float8_e4m3fn)
+        scale = torch.ones((), device="cuda")
+        yield (
+            "float8_e4m3fn",
+            lambda: torch._scaled_mm(
+                left, right.T, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
+            ),
+        )
+
+
+@contextlib.contextmanager
+def _tf32() -> Iterator[None]:
+    """Products of float32 on the units that round their operands, as fast as there is."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,210 @@
+"""Which differences between times are credible, and which times can be compared at all."""
+
+import json
+from math import exp, log
+
+import pytest
+
+from pytest_fib.data import Correctness, DataError, Environment, Evaluation, Trace, Workload
+from pytest_fib.report.compare import (
+    PROCESSES,
+    Baseline,
+    Comparison,
+    plain,
+    read_times,
+    shown_change,
+    shown_uncertainty,
+    tally,
+    timed,
+)
+
+GRAPH = "cuda graph, cold L2"
+
+
+def trace(ms=1.0, *, width=0.002, solution="mine", batch=8, hardware="H200", day=1, **facts):
+    """A timed trace; ``width`` is half that of its interval, relatively."""
+    workload = facts.pop("workload", None) or Workload(axes={"batch": batch})
+    interval = {} if width is None else {"ci_ms": [ms * exp(-width), ms * exp(width)]}
+    return Trace(
+        definition="rmsnorm",
+        solution=solution,
+        workload=workload,
+        evaluation=Evaluation(
+            status="PASSED",
+            environment=Environment(hardware=hardware),
+            timestamp=f"2026-01-{day:02d}T00:00:00+00:00",
+            correctness=Correctness(max_relative_error=0.0, max_absolute_error=0.0),
+            performance={"latency_ms": ms, "method": GRAPH, **interval, **facts},
+        ),
+    )
+
+
+def versus(now, *before, best=False):
+    """How a trace compares with earlier ones."""
+    return Baseline("base", [timed(t) for t in before], best=best).versus(timed(now))
+
+
+def test_a_ratio_is_off_by_both_times_and_by_what_processes_differ():
+    found = versus(trace(1.2, width=0.03), trace(1.0, width=0.04))
+    width = (0.03**2 + 0.04**2 + PROCESSES**2) ** 0.5
+    assert found.change == pytest.approx(0.2)
+    assert (log(found.low / 1.2), log(found.high / 1.2)) == pytest.approx((-width, width))
+
+
+@pytest.mark.parametrize(
+    ("ms", "width", "verdict"),
+    [
+        (1.0, 0.001, "same"),
+        (1.009, 0.0, "same"),  # processes differ by as much
+        (0.991, 0.0, "same"),
+        (1.02, 0.001, "slower"),
+        (0.98, 0.001, "faster"),
+        (1.02, 0.1, "unclear"),
+        (0.9, 0.2, "unclear"),
+        (1.3, 0.1, "slower"),
+    ],
+)
+def test_a_verdict_is_what_the_interval_supports(ms, width, verdict):
+    assert versus(trace(ms, width=width), trace(1.0, width=0.0)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ms", "width", "expected"),
+    [(1.1, 0.001, True), (1.055, 0.001, False), (1.1, 0.1, False), (0.9, 0.001, False)],
+)
+def test_slower_by_more_than_a_limit_is_the_whole_interval(ms, width, expected):
+    assert versus(trace(ms, width=width), trace(1.0)).slower_than(0.05) is expected
+
+
+@pytest.mark.parametrize("interval", [None, [], [1.0], "wide", [None, 1.0], [1.1, 0.9], [0, 1]])
+def test_without_an_interval_nothing_is_decided(interval):
+    found = versus(trace(2.0), trace(1.0, ci_ms=interval, width=None))
+    assert (found.change, found.verdict, found.slower_than(0.05)) == (1.0, "unclear", False)
+    assert found.reason == "without a confidence interval, a difference can't be decided"
+
+
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (trace(solution="other"), "not in base"),
+        (trace(batch=16), "not in base"),
+        (trace(hardware="A100"), "measured on A100, now on H200"),
+        (trace(method="events, cold L2"), f"timed by events, cold L2, now by {GRAPH}"),
+        (trace(method=""), "the record does not say how it was timed"),
+    ],
+)
+def test_what_cannot_be_compared_says_why(before, reason):
+    assert versus(trace(), before) == Comparison(now_ms=1.0, reason=reason)
+
+
+def test_of_several_records_the_latest_that_can_be_compared_counts():
+    before = [trace(1.0, day=1), trace(2.0, day=3), trace(3.0, day=2)]
+    assert versus(trace(), *before).before_ms == 2.0
+    assert versus(trace(), *before, trace(4.0, day=9, hardware="A100")).before_ms == 2.0
+
+
+def test_the_best_is_the_least_time_of_any_implementation_on_the_same_workload():
+    before = [
+        trace(2.0, solution="mine"),
+        trace(0.5, solution="other"),
+        trace(0.1, solution="other", batch=16),
+        trace(0.1, solution="other", hardware="B200"),
+    ]
+    found = versus(trace(), *before, best=True)
+    assert (found.before_ms, found.solution) == (0.5, "other")
+
+
+def test_generated_workloads_are_the_same_whatever_their_uuids():
+    before = trace(workload=Workload(axes={"batch": 8}, uuid="made-up"))
+    assert versus(trace(), before).before_ms == 1.0
+    seeded = trace(workload=Workload(axes={"batch": 8}, seed=1))
+    assert versus(trace(), seeded).reason == "not in base"
+
+
+def test_recorded_tensors_are_the_same_only_with_the_same_uuid():
+    def recorded(uuid):
+        given = {"x": {"type": "safetensors", "path": "x.safetensors", "tensor_key": "x"}}
+        return trace(workload=Workload(axes={"batch": 8}, inputs=given, uuid=uuid))
+
+    assert versus(recorded("a"), recorded("a")).before_ms == 1.0
+    assert versus(recorded("a"), recorded("b")).reason == "not in base"
+
+
+def test_what_has_no_time_is_not_compared():
+    failed = Evaluation(status="RUNTIME_ERROR", environment=Environment(hardware="H200"))
+    without = trace().model_copy(update={"evaluation": failed})
+    assert timed(without) is None
+    assert timed(Trace(definition="rmsnorm", workload=Workload(axes={}))) is None
+
+
+def test_a_baseline_is_the_same_after_a_journey():
+    before = Baseline("base", [timed(trace(2.0)), timed(trace(width=None, batch=9))], best=True)
+    after = Baseline.from_json(before.to_json())
+    assert (after.name, after.best, after.records) == (before.name, before.best, before.records)
+
+
+def test_a_comparison_is_the_same_after_a_journey():
+    found = versus(trace(1.2), trace())
+    assert Comparison(**json.loads(json.dumps(plain(found)))) == found
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes traces to a file of the test's directory."""
+
+    def write(path, *traces):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{t.to_json_line()}\n" for t in traces))
+        return file
+
+    return write
+
+
+def test_times_come_from_a_file_a_folder_or_a_dataset(write, tmp_path):
+    file = write("run/a.jsonl", trace(1.0), Trace(definition="d", workload=Workload(axes={})))
+    write("run/more/b.jsonl", trace(2.0))
+    assert [t.latency_ms for t in read_times(file)] == [1.0]
+    assert [t.latency_ms for t in read_times(tmp_path / "run")] == [1.0, 2.0]
+    write("set/traces/me/rmsnorm/rmsnorm.jsonl", trace(3.0))
+    write("set/other.jsonl", trace(4.0))
+    assert [t.latency_ms for t in read_times(tmp_path / "set")] == [3.0]
+
+
+def test_a_file_of_something_else_is_an_error(tmp_path):
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"a": 1}\n')
+    with pytest.raises(DataError, match=r"x\.jsonl:1: "):
+        read_times(file)
+
+
+def test_a_tally_counts_verdicts_and_groups_what_was_not_compared():
+    known = [
+        versus(trace(1.2), trace()),
+        versus(trace(1.0), trace()),
+        versus(trace(1.0), trace()),
+        versus(trace(), trace(width=None)),
+        *[versus(trace(batch=n), trace(batch=n, hardware="A100")) for n in range(1, 4)],
+        versus(trace(), trace(batch=9)),
+    ]
+    assert tally(known, "base.jsonl") == [
+        "4 times compared with base.jsonl: 2 same, 1 slower, 1 unclear",
+        "1 unclear: without a confidence interval, a difference can't be decided",
+        "3 not compared: measured on A100, now on H200",
+        "1 not compared: not in base",
+    ]
+    assert tally(known[-1:], "base.jsonl")[0] == "no time compared with base.jsonl"
+    assert tally(known[:1], "base.jsonl") == ["1 time compared with base.jsonl: 1 slower"]
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [(0.044, "+4.4 %"), (-0.5, "-50.0 %"), (8.0, "+800.0 %"), (11.34, "x12.3"), (None, "-")],
+)
+def test_a_change_is_in_percent_as_long_as_people_read_it_so(change, shown):
+    assert shown_change(change) == shown
+
+
+def test_an_uncertainty_is_in_percent_too():
+    assert shown_uncertainty(Comparison(1.0, 1.0, low=0.9881, high=1.0119)) == "±1.19"
+    assert shown_uncertainty(Comparison(1.0, 1.0)) == "?"

@@ -1,0 +1,132 @@
+"""Where times lie below a device's ceilings, and where those are kept."""
+
+import json
+
+import pytest
+
+from pytest_fib.data import Definition
+from pytest_fib.timing import _roofline, ceilings, compute_dtype, roofline
+from pytest_fib.timing._roofline import Ceilings, cache_directory
+
+DEVICE = Ceilings(4e12, {"bfloat16": 8e14, "float8_e4m3fn": 16e14, "float32": 4e14}, 60 << 20)
+
+
+def test_a_copy_is_bound_by_memory():
+    found = roofline(10**9, 0, "bfloat16", DEVICE, 500e-6)
+    assert found.bound_by == "memory"
+    assert found.fastest_seconds == found.memory_seconds == pytest.approx(250e-6)
+    assert found.ceiling_share == pytest.approx(0.5)
+    assert found.gigabytes_per_second == pytest.approx(2000)
+    assert found.teraflops_per_second == 0
+
+
+def test_a_large_product_is_bound_by_its_operations():
+    found = roofline(10**6, 8 * 10**11, "bfloat16", DEVICE, 4e-3)
+    assert (found.bound_by, found.ceiling_share) == ("compute", pytest.approx(0.25))
+    assert found.teraflops_per_second == pytest.approx(200)
+    assert found.memory_seconds == pytest.approx(0.25e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rate"),
+    [
+        ("float8_e5m2", 16e14),
+        ("float4_e2m1", 16e14),
+        ("float16", 4e14),  # was not measured, so the next wider
+        ("float32", 4e14),
+    ],
+)
+def test_what_was_not_measured_has_a_stand_in(dtype, rate):
+    assert DEVICE.flops_of(dtype) == rate
+
+
+@pytest.mark.parametrize(("size", "bound"), [(10 << 20, None), (1 << 30, "memory")])
+def test_with_warm_caches_memory_binds_only_what_they_cannot_hold(size, bound):
+    found = roofline(size, 0, "bfloat16", DEVICE, 1e-3, cold=False)
+    assert found.bound_by == bound
+    assert (found.ceiling_share is None) == (bound is None)
+    assert roofline(size, 0, "bfloat16", DEVICE, 1e-3).bound_by == "memory"
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "expected"),
+    [
+        ({"a": ("bfloat16", 2), "s": ("float32", 1)}, "bfloat16"),
+        ({"a": ("float8_e4m3fn", 2), "s": ("float32", 2)}, "float8_e4m3fn"),
+        ({"x": ("float16", 1), "i": ("int32", 2)}, "float16"),
+        ({"i": ("int32", 2)}, "float32"),
+    ],
+)
+def test_products_may_be_of_the_narrowest_matrices(dtypes, expected):
+    inputs = {n: {"shape": ["n"] * dims, "dtype": dtype} for n, (dtype, dims) in dtypes.items()}
+    definition = Definition.model_validate(
+        {
+            "name": "op",
+            "op_type": "op",
+            "axes": {"n": "var"},
+            "inputs": inputs,
+            "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+            "reference": f"def run({', '.join(inputs)}): ...",
+        }
+    )
+    assert compute_dtype(definition) == expected
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """How often ceilings were measured; the cache is empty, and measuring takes no time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    calls = []
+
+    def measure():
+        calls.append(1)
+        return Ceilings(4e10, {"float32": 1e11}, 32 << 20)
+
+    monkeypatch.setattr(_roofline, "_cpu_ceilings", measure)
+    return calls
+
+
+def test_ceilings_are_measured_once_for_each_number_of_threads(measured):
+    first = ceilings("cpu", threads=1)
+    assert ceilings("cpu", threads=1) == first
+    assert len(measured) == 1
+    ceilings("cpu", threads=2)
+    assert len(measured) == 2
+
+
+def test_the_file_says_what_was_measured_on_what(measured):
+    ceilings("cpu", threads=1)
+    [file] = (cache_directory() / "ceilings").glob("cpu-*.json")
+    content = json.loads(file.read_text())
+    assert content["device"].keys() == {"model", "threads", "torch"}
+    assert content["ceilings"]["bytes_per_second"] == 4e10
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"ceilings": {"rate": 1}}', "[1]"])
+def test_a_file_that_is_something_else_is_replaced(measured, content):
+    ceilings("cpu", threads=1)
+    [file] = (cache_directory() / "ceilings").glob("cpu-*.json")
+    file.write_text(content)
+    assert ceilings("cpu", threads=1) == ceilings("cpu", threads=1)
+    assert len(measured) == 2
+
+
+def test_without_a_place_to_keep_them_ceilings_are_measured_all_the_same(measured, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    assert ceilings("cpu", threads=1) == ceilings("cpu", threads=1)
+    assert len(measured) == 2
+
+
+def test_measuring_leaves_the_number_of_threads_as_it_was(measured):
+    import torch
+
+    before = torch.get_num_threads()
+    ceilings("cpu", threads=before + 1)
+    assert torch.get_num_threads() == before
+
+
+def test_this_machine_copies_and_multiplies():
+    found = _roofline._cpu_ceilings()
+    assert 1e8 < found.bytes_per_second < 1e13
+    assert 1e8 < found.flops_per_second["float32"] < 1e14
+    assert found.cache_bytes > 1 << 18

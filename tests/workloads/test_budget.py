@@ -1,0 +1,55 @@
+"""What a workload takes of memory, and that nothing drawn takes more than there is for it."""
+
+import pytest
+
+from pytest_fib.data import Definition
+from pytest_fib.workloads import DEFAULT_BUDGETS, smallest_axes, workload_bytes
+from tests.definitions.harness import filled, found
+from tests.workloads.signatures import SIGNATURES, signature
+
+MIB = 1 << 20
+
+
+def test_the_default_budgets():
+    assert DEFAULT_BUDGETS == {"cpu": 256 * MIB, "cuda": 4 << 30, "interpreter": 4 * MIB}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "needed"),
+    [
+        ("x[n]:f32", 4 + 8),
+        ("x[n]:bf16", 2 + 8),
+        ("x[n]:fp8", 1 + 8),
+        ("x[n]:i32", 4),
+        ("x[n]:bool", 1),
+        ("x[n]:f32 s:f32", 4 + 8),
+        ("x[n]:f32 i[n]:i64", 4 + 8 + 8),
+    ],
+)
+def test_a_workload_has_inputs_and_outputs_and_float64_copies(inputs, needed):
+    definition = Definition.model_validate(signature("op", "n", inputs, "y[n]:f16"))
+    assert workload_bytes(definition, {"n": 1000}) == 1000 * (needed + 2 + 8)
+
+
+def test_two_fp4_values_share_a_byte():
+    definition = Definition.model_validate(signature("op", "n", "x[n]:fp4", "y[n]:i8"))
+    assert workload_bytes(definition, {"n": 1000}) == 500 + 8 * 1000 + 1000
+
+
+def test_bytes_are_those_of_the_tensors():
+    definition = Definition.model_validate(SIGNATURES["gqa_paged_prefill_ps64"])
+    outputs = 0
+    for workload in found(definition, 10, MIB):
+        axes = definition.axis_values(workload.axes)
+        tensors = [v for v in filled(definition, workload).values() if not isinstance(v, float)]
+        given = sum(x.nbytes + 8 * x.numel() * x.is_floating_point() for x in tensors)
+        outputs = axes["total_q"] * 4 * (8 * (2 + 8) + (4 + 8))
+        assert workload_bytes(definition, workload.axes) == given + outputs
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_nothing_drawn_takes_more_than_its_budget_and_some_take_half(name):
+    definition = Definition.model_validate(SIGNATURES[name])
+    budget = max(MIB, 4 * workload_bytes(definition, smallest_axes(definition)))
+    taken = [workload_bytes(definition, w.axes) for w in found(definition, 60, budget)]
+    assert budget / 2 < max(taken) <= budget

@@ -1,0 +1,292 @@
+"""Constraints: what is understood, how they are solved, and what is said where they aren't met."""
+
+import re
+
+import pytest
+import torch
+
+from pytest_fib.data import Definition
+from pytest_fib.workloads import BrokenConstraintError, complete, fill_inputs, plan
+from pytest_fib.workloads._constraints import Bounds, ConstraintError, parse
+from tests.definitions.harness import filled, found
+from tests.workloads.signatures import signature
+
+AXES = "n m k width=4 half=2"
+INPUTS = "x[n,m]:f32 ptr[k]:i32 s:f32"
+
+
+def define(*constraints, axes=AXES, inputs=INPUTS, domains=None):
+    data = signature("op", axes, inputs, f"y[{axes.split()[0]}]:f32", *constraints)
+    rules = {"ptr": {"kind": "indptr", "total": "n"}} if ":i32" in inputs else {}
+    return Definition.model_validate(
+        {**data, "workloads": {"inputs": rules, "axes": domains or {}}}
+    )
+
+
+def parsed(text):
+    return parse(text, define())
+
+
+# What is understood.
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("__import__('os').system('x')", "'__import__' is neither an axis nor an input"),
+        ("open('x') == n", "'open' is neither an axis nor an input"),
+        ("eval(n)", "'eval' is neither an axis nor an input"),
+        ("x.__class__ == n", "'x.__class__' is not supported"),
+        ("x.data == n", "'x.data' is not supported"),
+        ("x.sum.__globals__", "'x.sum.__globals__' is not supported"),
+        ("x.cuda()", "'x.cuda()' is not supported"),
+        ("x.item(n)(m)", "'x.item(n)(m)' is not supported"),
+        ("(lambda: n)()", "'(lambda: n)()' is not supported"),
+        ("[n for n in x]", "'[n for n in x]' is not supported"),
+        ("(n := 3) == m", "'(n := 3)' is not supported"),
+        ("n if m else k", "'n if m else k' is not supported"),
+        ("f'{n}'", "\"f'{n}'\" is not supported"),
+        ("n == 'a' * 9", "\"'a'\" is not supported"),
+        ("n in (1, 2)", "'In' is not supported"),
+        ("max(*x) == n", "'*x' is not supported"),
+        ("max(x, key=n) == n", "'max(x, key=n)' is not supported"),
+        ("n == 1j", "'1j' is not supported"),
+        ("n @ m == 3", "'MatMult' is not supported"),
+        ("n << m == 3", "'LShift' is not supported"),
+        ("n == unknown", "'unknown' is neither an axis nor an input"),
+        ("x.shape[2] == n", "there are 2 dimensions, n, m"),
+        ("n ==", "invalid syntax"),
+    ],
+)
+def test_what_is_not_on_the_list_is_refused(text, what):
+    with pytest.raises(ConstraintError) as caught:
+        parsed(text)
+    assert what in str(caught.value)
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["-" * 5000 + "n == 1", "(" * 500 + "n" + ")" * 500])
+def test_deep_nesting_is_refused(text):
+    with pytest.raises((ConstraintError, ValueError)):
+        parsed(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["9 ** 9 ** 9 > n", "(9 ** 60) ** 63 ** 63 > n", "2 ** (n * 64) > 1"]
+)
+def test_a_power_without_end_is_not_computed(text):
+    assert not parsed(text).holds({"n": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "holds"),
+    [
+        ("n == m + 1", {"n": 4, "m": 3}, True),
+        ("n - 1 >= m * 2", {"n": 4, "m": 2}, False),
+        ("n % 128 == 0", {"n": 256}, True),
+        ("n // 2 < m / 2", {"n": 5, "m": 4}, False),
+        ("n // 2 < m / 2", {"n": 5, "m": 5}, True),
+        ("1 <= n < m", {"n": 1, "m": 1}, False),
+        ("n == 1 or m == 1", {"n": 2, "m": 1}, True),
+        ("not n == 1 and m != 2", {"n": 2, "m": 1}, True),
+        ("min(n, m) == abs(0 - 2)", {"n": 2, "m": 5}, True),
+        ("n ** 2 <= m", {"n": 3, "m": 8}, False),
+        ("n % m == 0", {"n": 3, "m": 0}, False),
+        ("ptr[-1].item() == n", {"n": 3, "ptr": torch.tensor([0, 3])}, True),
+        ("ptr[-1] == n", {"n": 4, "ptr": torch.tensor([0, 3])}, False),
+        ("ptr.max() < n", {"n": 4, "ptr": torch.tensor([0, 3])}, True),
+        ("ptr >= 0", {"ptr": torch.tensor([0, -3])}, False),
+        ("ptr >= 0", {"ptr": torch.tensor([0, 3])}, True),
+        ("ptr >= 0 and n > 0", {"n": 1, "ptr": torch.tensor([0, 3])}, True),
+        ("s > 0", {"s": 0.5}, True),
+    ],
+)
+def test_a_constraint_holds_or_not(text, values, holds):
+    assert parsed(text).holds(values) is holds
+
+
+def test_what_can_not_be_computed_is_told_with_the_text():
+    with pytest.raises(
+        ConstraintError, match=re.escape("constraint 'ptr[9].item() == n': index 9")
+    ):
+        parsed("ptr[9].item() == n").holds({"n": 1, "ptr": torch.zeros(2)})
+
+
+# How it is solved.
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("n == m + 1", Bounds(11, 11)),
+        ("m + 1 == n", Bounds(11, 11)),
+        ("n + 1 == m", Bounds(9, 9)),
+        ("2 * n == m", Bounds(5, 5)),
+        ("3 * n == m", Bounds(4, 3)),  # none
+        ("n >= m", Bounds(low=10)),
+        ("n > m", Bounds(low=11)),
+        ("m >= n", Bounds(high=10)),
+        ("m > n", Bounds(high=9)),
+        ("m - n >= 7", Bounds(high=3)),
+        ("n - m >= 7", Bounds(low=17)),
+        ("m <= n * 16", Bounds(low=1)),
+        ("m * 16 <= n * 3", Bounds(low=54)),
+        ("n // 4 == m", Bounds(40, 43)),
+        ("n // 4 >= m", Bounds(low=40)),
+        ("n // 4 < m", Bounds(high=39)),
+        ("(n + 3) // 4 == m", Bounds(37, 40)),
+        ("n / 4 > m", Bounds(low=41)),
+        ("n % 128 == 0", Bounds(step=128)),
+        ("n % m == 0", Bounds(step=10)),
+        ("x.shape[0] == m", Bounds(10, 10)),
+        ("x.shape[-2] == m", Bounds(10, 10)),
+        ("x.size(0) == len(x) * 0 + m", None),  # of both sides
+        ("len(x) == m", Bounds(10, 10)),
+        ("x.numel() >= 35", Bounds(low=4)),
+        ("x.dim() * n == m", Bounds(5, 5)),
+        ("n != m", None),
+        ("n * n == m", None),
+        ("m % n == 0", None),
+        ("n % 4 == 1", None),
+        ("-n == m", None),
+        ("n == 1 or n == 2", None),
+    ],
+)
+def test_a_constraint_leaves_bounds_of_an_axis(text, bounds):
+    left = parsed(text).bounds("n", {"m": 10})
+    # What is far above any axis is no bound.
+    high = None if left is None else min(left.high, Bounds().high)
+    assert (left and Bounds(left.low, high, left.step)) == bounds
+
+
+@pytest.mark.parametrize(
+    ("text", "total"),
+    [
+        ("n == ptr[-1].item()", ("ptr", "n")),
+        ("ptr[-1].item() == n", ("ptr", "n")),
+        ("n == ptr[-1]", ("ptr", "n")),
+        ("n == ptr[0].item()", None),
+        ("n >= ptr[-1].item()", None),
+        ("n + 1 == ptr[-1].item()", None),
+    ],
+)
+def test_the_last_offset_is_a_total(text, total):
+    assert parsed(text).total_of() == total
+
+
+def test_a_total_makes_its_tensor_an_indptr():
+    data = signature(
+        "op", "len total", "starts[len]:i32 x[total]:f32", "y[total]:f32",
+        "total == starts[-1].item()",
+    )  # fmt: skip
+    definition = Definition.model_validate(data)
+    for workload in found(definition, 20, 1 << 16):
+        starts = filled(definition, workload)["starts"]
+        assert (starts[0], starts[-1]) == (0, workload.axes["total"])
+        assert (starts.diff() >= 0).all()
+
+
+#: Every form that definitions of kernels have, and axes to draw.
+FORMS = [
+    ("n == m + 1",),
+    ("m == n - 1",),
+    ("n % 128 == 0",),
+    ("n >= m",),
+    ("n >= m", "n % m == 0"),
+    ("n > 1",),
+    ("k <= n * width",),
+    ("width == 2 * half",),
+    ("x.shape[1] == 2 * half",),
+    ("x.shape[-1] == k",),
+    ("n == m // 128",),
+    ("m // 128 == n", "m % 128 == 0"),
+    ("n == (m + 127) // 128",),
+    ("n == m * k",),
+    ("1 <= m <= n <= 64",),
+    ("n * m <= 1024",),
+    ("n % 7 == 3",),
+    ("n == 3 or m == 4",),
+    ("n == m", "m == k", "k >= 9"),
+    ("n != m",),
+]
+
+
+@pytest.mark.parametrize("constraints", FORMS, ids=" and ".join)
+def test_what_is_drawn_meets_every_constraint(constraints):
+    definition = define(*constraints, inputs="x[n,m]:f32 y0[k]:f32 s:f32")
+    assert plan(definition).problem is None
+    workloads = found(definition, 40, 1 << 22)
+    assert len(workloads) > 20
+    code = compile(" and ".join(f"({text})" for text in constraints), "constraints", "eval")
+    for workload in workloads:
+        n, m = workload.axes["n"], workload.axes["m"]
+        x = torch.empty(n, m)
+        assert eval(code, {**workload.axes, "x": x, "width": 4, "half": 2})
+
+
+def test_axes_are_solved_in_the_order_in_which_they_depend():
+    assert plan(define("n == m + 1", "m == 2 * k")).order == ("k", "m", "n")
+
+
+def test_nothing_is_thrown_away_where_axes_can_be_solved():
+    """Rejected draws would be fewer workloads than were asked for."""
+    definition = define("n == m // 128", "k >= n", "k % 8 == 0", inputs="x[n,m]:f32 z[k]:f32")
+    assert len({w.uuid for w in found(definition, 100, 1 << 24)}) > 90
+
+
+# What is said where it isn't met.
+
+
+@pytest.mark.parametrize(
+    ("constraints", "problem"),
+    [
+        (("half == 2 * width",), "constraint 'half == 2 * width': no, by its const axes"),
+        (
+            ("n == m + 1", "n == m + 2"),
+            "axis 'n' (1 to 65536): no value meets 'n == m + 1' and 'n == m + 2'",
+        ),
+        (
+            ("n >= 10", "n <= 5"),
+            "axis 'n' (1 to 65536): no value meets 'n >= 10' and 'n <= 5'",
+        ),
+        (("n * n == 3",), "constraint 'n * n == 3': no workload of 1000 meets it"),
+        (
+            ("n == width * 100000",),
+            "axis 'n' (1 to 65536): no value meets 'n == width * 100000'",
+        ),
+        (("n == what",), "constraint 'n == what': 'what' is neither an axis nor an input"),
+    ],
+)
+def test_a_conflict_is_named_at_once(constraints, problem):
+    assert plan(define(*constraints)).problem == problem
+
+
+def test_a_conflict_with_a_domain_is_named():
+    definition = define("n == 100 * m", domains={"n": {"max": 64}})
+    assert plan(definition).problem == "axis 'm' (1 to 65536): no value meets 'n == 100 * m'"
+
+
+def test_a_workload_that_breaks_a_constraint_is_reported_with_its_text():
+    definition = define("x.sum() > 1e9")
+    workload = complete(definition, {"n": 3, "m": 2, "k": 2})
+    tensors = {"x": torch.empty(3, 2), "ptr": torch.empty(2, dtype=torch.int32)}
+    told = "a workload of op was made that breaks 'x.sum() > 1e9': axes {'n': 3, 'm': 2, 'k': 2}"
+    with pytest.raises(BrokenConstraintError, match=re.escape(told)):
+        fill_inputs(tensors, definition, workload)
+
+
+def test_an_item_says_which_constraint_its_workload_breaks(scale, scale_yaml):
+    scale.define(f"{scale_yaml}constraints: [x.sum() > 1e9]\n")
+    result = scale.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*a workload of scale was made that breaks 'x.sum() > 1e9': *"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_constraints_that_nothing_meets_are_an_error_of_their_file(scale, scale_yaml):
+    scale.define(f"{scale_yaml}constraints: [n >= 10, n <= 5]\n")
+    result = scale.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["kernel_defs/toy/scale.yaml:1: axis 'n' (1 to 256): no value meets 'n >= 10' and 'n <= 5'"]
+    )

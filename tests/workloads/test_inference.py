@@ -1,0 +1,307 @@
+"""Each rule of the table, by an input that it decides; what comes before it, and what is told."""
+
+from math import sqrt
+
+import pytest
+
+from pytest_fib.data import Definition
+from pytest_fib.workloads import plan
+from pytest_fib.workloads._constraints import parse
+from pytest_fib.workloads._inference import RULES, Subject, infer
+from tests.workloads.signatures import LAST_KV, PAGES, signature
+
+PAGED = "len_indptr num_kv_indices num_pages page_size=16"
+
+#: An op_type, axes, the input and what else it needs beside it, the parameters, and constraints.
+CASES = [
+    # Scalars.
+    ("gqa", "n head_dim=64", "sm_scale:f32", {"value": 1 / 8}),
+    ("mla_paged", "n head_dim=64", "sm_scale:f32", {"value": 1 / sqrt(192)}),
+    ("dsa_paged", "n head_dim_ckv=512", "sm_scale:f32", {"value": 1 / sqrt(192)}),
+    ("gqa", "n dim=16", "sm_scale:f32 q[n,dim]:f16", {"value": 1 / 4}),
+    ("gdn", "n head_size=64", "scale:f32", {"value": 1 / 8}),
+    ("norm", "n", "rms_eps:f32", {"value": 1e-6}),
+    ("norm", "n", "epsilon:f32", {"value": 1e-6}),
+    (
+        "moe",
+        "n num_experts=64 num_local_experts=16",
+        "local_expert_offset:i32",
+        {"kind": "integers", "min": 0, "max": 48},
+    ),
+    ("moe", "n", "routed_scaling_factor:f32", {"value": 2.5}),
+    ("sampling", "n", "top_p:f32", {"kind": "uniform", "min": 0.1}),
+    (
+        "sampling",
+        "n vocab_size=99",
+        "top_k:i32",
+        {"kind": "integers", "min": 1, "max": "vocab_size", "ends": True},
+    ),
+    ("rope", "n", "is_neox:bool", {"kind": "boolean"}),
+    ("moe", "n", "hidden_states_scale:f32", {"kind": "uniform", "min": 0.5, "max": 1.0}),
+    # Page tables and sequences.
+    ("gqa", PAGED, "kv_indptr[len_indptr]:i32", {"kind": "indptr", "total": "num_kv_indices"}),
+    (
+        "gdn",
+        "m total",
+        "cu_seqlens[m]:i64",
+        {"kind": "indptr", "total": "total"},
+        "total == cu_seqlens[-1].item()",
+    ),
+    (
+        "gqa",
+        f"total_q {PAGED}",
+        "kv_indptr[len_indptr]:i32 qo_indptr[len_indptr]:i32 kv_indices[num_kv_indices]:i32",
+        {
+            "kind": "indptr",
+            "total": "num_kv_indices",
+            "at_least": "qo_indptr",
+            "page_size": "page_size",
+        },
+    ),
+    (
+        "gqa",
+        "m total_kv total_q",
+        "kv_indptr[m]:i32 qo_indptr[m]:i32",
+        {"kind": "indptr", "total": "total_kv", "at_least": "qo_indptr"},
+        LAST_KV,
+    ),
+    (
+        "gqa",
+        "m batch_size total_k",
+        "cu_seqlens_k[m]:i32",
+        {"kind": "indptr", "total": "total_k", "parts": "batch_size"},
+    ),
+    (
+        "gqa",
+        PAGED,
+        "kv_indices[num_kv_indices]:i32",
+        {"kind": "indices", "below": "num_pages", "unique": True},
+    ),
+    (
+        "gqa",
+        f"n {PAGED}",
+        "kv_last_page_len[n]:i32 kv_indptr[len_indptr]:i32",
+        {"kind": "last_page_len", "page_size": "page_size", "indptr": "kv_indptr"},
+    ),
+    (
+        "dsa_paged",
+        "n topk=8 num_pages page_size=64",
+        "sparse_indices[n,topk]:i32",
+        {"kind": "indices", "below": "num_pages * page_size", "pad": -1},
+    ),
+    (
+        "dsa_paged",
+        "n pages num_pages page_size=64",
+        "seq_lens[n]:i32 block_table[n,pages]:i32",
+        {
+            "kind": "seq_lens",
+            "max": "pages * page_size",
+            "pages": "num_pages",
+            "page_size": "page_size",
+        },
+    ),
+    ("attention", "n max_seq_len", "seq_lens[n]:i32", {"kind": "seq_lens", "max": "max_seq_len"}),
+    (
+        "dsa_paged",
+        "n pages num_pages page_size=64",
+        "block_table[n,pages]:i32 seq_lens[n]:i32",
+        {
+            "kind": "block_table",
+            "pages": "num_pages",
+            "page_size": "page_size",
+            "lengths": "seq_lens",
+        },
+    ),
+    (
+        "mamba_ssu",
+        "n state_cache_size",
+        "state_batch_indices[n]:i32",
+        {"kind": "indices", "below": "state_cache_size", "unique": True},
+    ),
+    (
+        "gdn",
+        "n pool_size",
+        "initial_state_indices[n]:i32",
+        {"kind": "indices", "below": "pool_size", "unique": True},
+    ),
+    (
+        "rope",
+        "n rows dim=8",
+        "positions[n]:i64 cos_sin_cache[rows,dim]:f32",
+        {"kind": "positions", "below": "rows"},
+    ),
+    # Routing and sampling.
+    (
+        "moe",
+        "n k=2 num_experts=8",
+        "topk_ids[n,k]:i32",
+        {"kind": "routing", "experts": "num_experts"},
+    ),
+    (
+        "moe",
+        "n k=2 num_local_experts=8",
+        "topk_ids[n,k]:i32 topk_weights[n,k]:f32",
+        {"kind": "topk_ids", "experts": "num_local_experts"},
+    ),
+    ("moe", "n e=8", "routing_logits[n,e]:bf16", {"kind": "router_logits"}),
+    (
+        "moe",
+        "n e=8",
+        "routing_bias[e]:bf16",
+        {"kind": "integers", "min": -12, "max": 12, "step": "1 / e"},
+    ),
+    (
+        "sampling",
+        "n vocab_size=99",
+        "top_k[n]:i32",
+        {"kind": "integers", "min": 1, "max": "vocab_size", "ends": True},
+    ),
+    ("sampling", "n", "top_p[n]:f32", {"kind": "uniform", "min": 0.1, "ends": True}),
+    ("sampling", "n v=99", "probs[n,v]:f32", {"kind": "probabilities"}),
+    # Tables and scales.
+    ("rope", "n dim=8", "cos_sin_cache[n,dim]:f32", {"kind": "cos_sin_cache"}),
+    (
+        "dsa_paged",
+        "n page_size=64 width=132",
+        "k_index_cache_fp8[n,page_size,width]:i8",
+        {"kind": "fp8_pages"},
+    ),
+    ("gemm", "n k=2", "a_scale[n,k]:f32", {"kind": "scales"}),
+    ("gemm", "n k=2", "sfa[n,k]:fp8", {"kind": "scales"}),
+    ("moe", "n", "output1_scale_scalar[n]:f32", {"kind": "scales"}),
+    ("gemv", "n k=2", "a[n,k]:fp4", {"kind": "fp4"}),
+    ("moe", "n hidden_packed=2", "hidden_states[n,hidden_packed]:u8", {"kind": "fp4"}),
+    # Recurrent state.
+    ("gdn", "n d=8", "k[n,d]:bf16", {"kind": "l2_normalized"}),
+    ("gdn", "n", "A_log[n]:f32", {"kind": "normal", "std": 0.1}),
+    ("gdn", "n", "dt_bias[n]:f32", {"kind": "normal", "std": 0.1}),
+    ("gdn", "n", "initial_state[n]:f32", {"kind": "normal", "std": 0.01}),
+    ("gdn", "n", "intermediate_states_buffer[n]:f32", {"kind": "normal", "std": 0.01}),
+    (
+        "mamba_ssu",
+        "nheads=4 dim=8 dstate=2",
+        "A[nheads,dim,dstate]:f32",
+        {"kind": "uniform", "min": -1.45, "max": -0.5, "broadcast": ["dim", "dstate"]},
+    ),
+    (
+        "mamba_ssu",
+        "n nheads=4 dim=8",
+        "dt[n,nheads,dim]:bf16",
+        {"kind": "uniform", "min": 0.0, "max": 1.0, "broadcast": ["dim"]},
+    ),
+    # What is left.
+    ("attention", "n", "mask[n]:bool", {"kind": "boolean"}),
+    ("gemm", "n", "x[n]:f16", {"kind": "values"}),
+    ("mamba_ssu", "n", "k[n]:f16", {"kind": "values"}),
+]
+
+
+def subject_of(op_type, axes, inputs, *constraints):
+    """The first of the inputs."""
+    data = signature(
+        op_type, axes, inputs, f"y[{axes.split()[0].partition('=')[0]}]:f32", *constraints
+    )
+    definition = Definition.model_validate(data)
+    totals = dict(filter(None, (parse(text, definition).total_of() for text in constraints)))
+    name = next(iter(definition.inputs))
+    return Subject(name, definition.inputs[name], definition, totals)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2].partition(':')[0]}")
+def test_a_rule_gives_its_parameters(case):
+    op_type, axes, inputs, params, *constraints = case
+    assert infer(subject_of(op_type, axes, inputs, *constraints)).params == params
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.says}-{rule.name}")
+def test_every_rule_decides_a_case(rule):
+    cases = ((op_type, axes, inputs, *more) for op_type, axes, inputs, _, *more in CASES)
+    assert rule in [infer(subject_of(*case)).rule for case in cases]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("op", "n", "order[n]:i64"),
+        ("op", "n", "count:i32"),
+        ("op", "n", "kv_indptr[n]:i32"),  # of what total?
+        ("op", "n", "kv_indices[n]:i32"),  # of how many pages?
+        ("gemm", "n", "topk_ids[n]:i32"),  # of how many experts?
+        ("op", "n", "bytes[n]:u8"),
+    ],
+)
+def test_an_integer_that_nothing_speaks_of_is_not_guessed(case):
+    assert infer(subject_of(*case)) is None
+
+
+def test_a_choice_among_several_axes_is_a_doubt():
+    inferred = infer(subject_of("gqa", "m total_kv num_kv_indices", "kv_indptr[m]:i32"))
+    assert str(inferred) == (
+        "offsets of sequences (indptr, total num_kv_indices); "
+        "a guess: num_kv_indices rather than total_kv"
+    )
+    constrained = ("gqa", "m total_kv num_kv_indices", "kv_indptr[m]:i32", LAST_KV)
+    assert (
+        str(infer(subject_of(*constrained))) == "offsets by a constraint (indptr, total total_kv)"
+    )
+
+
+def test_a_doubt_of_a_rule_that_does_not_apply_is_forgotten():
+    """The pages of a cache could be of either axis, but there are no lengths to go by."""
+    subject = subject_of("op", "n num_pages num_blocks page_size=2", "block_table[n]:i32")
+    assert infer(subject) is None
+    assert subject.doubts == []
+
+
+@pytest.mark.parametrize("rule", [{"value": 3}, {"kind": "permutation"}])
+def test_what_the_definition_says_comes_before_any_rule(rule):
+    data = signature("gqa", PAGED, "kv_indices[num_kv_indices]:i32", "y[num_kv_indices]:f32")
+    given = Definition.model_validate({**data, "workloads": {"inputs": {"kv_indices": rule}}})
+    assert plan(given).rules["kv_indices"] == rule
+    assert plan(given).notes == ()
+
+
+def test_the_number_of_sequences_is_inferred_only_where_nothing_says_it():
+    axes, inputs = f"batch_size {PAGED}", "kv_indptr[len_indptr]:i32"
+    assert infer(subject_of("gqa", axes, inputs, PAGES)).params["parts"] == "batch_size"
+    stated = subject_of("gqa", axes, inputs, PAGES, "batch_size + 1 == len_indptr")
+    assert "parts" not in infer(stated).params
+
+
+HEADER = """\
+name: gather
+op_type: gqa
+axes: {n: var, m: var, num_pages: var, num_kv_indices: var, total_kv: var}
+inputs:
+  x:          {shape: [num_pages], dtype: float32}
+  kv_indptr:  {shape: [m], dtype: int32}
+  kv_indices: {shape: [num_kv_indices], dtype: int32}
+  order:      {shape: [n], dtype: int64}
+  weights:    {shape: [total_kv], dtype: float32}
+outputs:
+  y: {shape: [n], dtype: float32}
+reference: |
+  def run(x, kv_indptr, kv_indices, order, weights):
+      return x[order]
+"""
+
+
+def test_what_was_inferred_is_in_the_header(project):
+    project.define(HEADER)
+    project.implement("good", "x, kv_indptr, kv_indices, order, weights\nreturn x", "gather")
+    result = project.run("-v", "--collect-only")
+    result.stdout.fnmatch_lines(
+        [
+            "fib: what inputs of gather mean:",
+            "  kv_indptr: offsets of sequences (indptr, total num_kv_indices); a guess:",
+            "    num_kv_indices rather than total_kv",
+            "  kv_indices: distinct pages (indices, below num_pages, unique True)",
+            "  order: nothing says what this int64 tensor means; give it a rule under",
+            "    workloads.inputs",
+        ],
+        consecutive=True,
+    )
+    assert all(len(line) <= 80 for line in result.outlines if line.startswith("  "))
+    result.stdout.no_fnmatch_line("*weights: *")
+    quiet = project.run("--collect-only")
+    quiet.stdout.no_fnmatch_line("*what inputs of*")
