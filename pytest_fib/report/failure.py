@@ -32,7 +32,12 @@ _NOTES = {
 }
 
 #: How the regimes of a workload are said.
-_REGIMES = {"values": "{} values", "lengths": "lengths {}", "layout": "layout {}"}
+_REGIMES = {
+    "values": "{} values",
+    "inputs": "in {} inputs",
+    "lengths": "lengths {}",
+    "layout": "layout {}",
+}
 
 
 def describe_evaluation(

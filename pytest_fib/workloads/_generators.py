@@ -11,6 +11,7 @@ from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._kinds import KINDS, Making
 from pytest_fib.workloads._plan import plan
 from pytest_fib.workloads._recorded import read_tensor
+from pytest_fib.workloads._regimes import FOLLOWING
 from pytest_fib.workloads._tensors import filled
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
 
     Scalar = int | float | bool
+
+
+#: How often a scalar is 0, 1 or the least or the most it may be.
+SPECIAL = 0.5
 
 
 class BrokenConstraintError(RuntimeError):
@@ -78,12 +83,24 @@ def _fill(
         inputs=made,
         params=rule,
         numbers=_numbers(rule, definition, workload),
-        regime=workload.regime,
+        regime=_regime(name, definition, workload),
         host=torch.Generator().manual_seed(seed),
         generator=torch.Generator(tensor.device).manual_seed(seed),
         root=root,
     )
     KINDS[rule["kind"]].fill(tensor, making)
+
+
+def _regime(name: str, definition: Definition, workload: Workload) -> Mapping[str, str]:
+    """The regime of one input: of those that might be normal instead, one never is."""
+    if workload.regime.get("inputs") != "some":
+        return workload.regime
+    rules = plan(definition).rules
+    following = [name for name, rule in rules.items() if rule.get("kind") in FOLLOWING]
+    spared = _seed(workload.seed, f"{name}/regime") % 2 == 0
+    if name == following[workload.seed % len(following)] or not spared:
+        return workload.regime
+    return {**workload.regime, "values": "normal"}
 
 
 def _seed_of(name: str, definition: Definition, workload: Workload, bulk_seed: int | None) -> int:
@@ -131,9 +148,12 @@ def _scalar(definition: Definition, name: str, workload: Workload) -> Scalar:
     if rule["kind"] == "boolean":
         return source.random() < numbers.get("p", 0.5)
     low, high = numbers.get("min", 0.0), numbers.get("max", 1.0)
-    if definition.inputs[name].dtype.is_floating:
-        return source.uniform(low, high)
-    return source.randint(int(low), int(high))
+    floating = definition.inputs[name].dtype.is_floating
+    if source.random() < SPECIAL:
+        number = source.choice(sorted({n for n in (low, high, 0, 1) if low <= n <= high}))
+    else:
+        number = source.uniform(low, high) if floating else source.randint(int(low), int(high))
+    return float(number) if floating else int(number)
 
 
 def _numbers(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_fib.data import TensorSpec
-    from pytest_fib.workloads._regimes import Fill
+
+    Fill = Callable[[torch.Tensor, torch.Generator], object]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,10 @@ def _fill_floating(tensor: torch.Tensor, generator: torch.Generator, fill: Fill)
 
 def _values(tensor: torch.Tensor, making: Making) -> None:
     """The regime's values; what a floating input gets where nothing else is said."""
-    _fill_floating(tensor, making.generator, VALUES[making.regime.get("values", "normal")])
+    import torch
+
+    fill, limits = VALUES[making.regime.get("values", "normal")], torch.finfo(tensor.dtype)
+    _fill_floating(tensor, making.generator, lambda t, g: fill(t, g, limits))
 
 
 def _normal(tensor: torch.Tensor, making: Making) -> None:
@@ -101,8 +105,9 @@ def _uniform(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _integers(tensor: torch.Tensor, making: Making) -> None:
-    """Whole numbers from ``min`` (0) to ``max`` (1), both included; with ``ends``, each often.
+    """Whole numbers from ``min`` (0) to ``max`` (1), both included.
 
+    With ``ends``, each of the two often.
     They are multiplied by ``step`` (1), which in a floating tensor may be a fraction.
     """
     low, high = making.whole("min", 0), making.whole("max", 1)
@@ -142,7 +147,8 @@ def _probabilities(tensor: torch.Tensor, making: Making) -> None:
     import torch
 
     wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
-    VALUES[making.regime.get("values", "normal")](wide, making.generator)
+    fill = VALUES[making.regime.get("values", "normal")]
+    fill(wide, making.generator, torch.finfo(torch.float32))
     tensor.copy_((wide * making.numbers.get("sharpness", 3.0)).softmax(dim=-1))
 
 
@@ -163,7 +169,8 @@ def _quantized(tensor: torch.Tensor, making: Making) -> None:
 
     limit = torch.finfo(tensor.dtype).max
     wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
-    VALUES[making.regime.get("values", "normal")](wide, making.generator)
+    fill = VALUES[making.regime.get("values", "normal")]
+    fill(wide, making.generator, torch.finfo(torch.float32))
     for block in torch.split(wide, making.whole("block", 128), dim=-1):
         largest = block.abs().amax(dim=-1, keepdim=True)
         block.div_(largest.where(largest > 0, 1)).mul_(limit)
@@ -272,8 +279,9 @@ def _indices(tensor: torch.Tensor, making: Making) -> None:
 def _row(n: int, below: int, host: torch.Generator, *, unique: bool) -> torch.Tensor:
     import torch
 
-    if not unique:
-        return torch.randint(0, max(below, 1), (n,), generator=host)
+    if not unique:  # from half as many, so that hardly a row has no number twice
+        some = torch.randint(0, max(below, 1), ((n + 1) // 2,), generator=host)
+        return some[torch.randint(0, max(len(some), 1), (n,), generator=host)]
     if n * 8 > below:  # what is missing of a row longer than that is padded by the caller
         row = torch.zeros(n, dtype=torch.long)
         row[: min(n, below)] = torch.randperm(below, generator=host)[:n]
@@ -350,14 +358,18 @@ def _routing(tensor: torch.Tensor, making: Making) -> None:
 def _router_logits(tensor: torch.Tensor, making: Making) -> None:
     """Logits of a sigmoid router in which no rounding decides which experts are chosen.
 
-    In float32, the n sigmoids of a row lie 1 / (2 n^2) or more apart, also when multiples of 1 / n
-    are added to them as a bias.
+    Now and then all rows rank the experts alike, so that a few experts get all tokens. In float32,
+    the n sigmoids of a row lie 1 / (2 n^2) or more apart, also when multiples of 1 / n are added to
+    them as a bias.
     """
     import torch
 
     n = tensor.shape[-1]
     # In units of 1 / n: a whole number, and a fraction that tells the experts apart.
-    whole = torch.rand(tensor.shape, generator=making.host).argsort(dim=-1)
+    ranked = torch.rand(tensor.shape, generator=making.host)
+    if torch.rand((), generator=making.host) < 0.25:
+        ranked[:] = ranked[:1].clone()
+    whole = ranked.argsort(dim=-1)
     jitter = torch.rand(tensor.shape, dtype=torch.float64, generator=making.host)
     scores = (whole + (torch.arange(n) + 0.25 + 0.5 * jitter) / n) / n
     tensor.copy_(scores.logit())

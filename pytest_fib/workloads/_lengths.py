@@ -9,8 +9,10 @@ if TYPE_CHECKING:
 
     import torch
 
-#: A tile that attention kernels commonly work in; lengths at its multiples are boundaries.
-TILE = 64
+#: Tiles that attention kernels commonly work in; lengths at their multiples are boundaries.
+TILES = (16, 32, 64, 128, 256)
+#: Lengths at which such kernels change what they do.
+BOUNDARIES = (0, 1, 2, *(tile + near for tile in TILES for near in (-1, 0, 1)))
 
 
 def partition(
@@ -45,11 +47,12 @@ def _equal(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch
 
 
 def _one_long(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One sequence takes all there is to spare."""
+    """One sequence takes all there is to spare: often the first or the last."""
     import torch
 
     lengths = torch.zeros_like(least)
-    lengths[int(torch.randint(0, len(least), (), generator=generator))] = spare
+    ends = (0, len(least) - 1, int(torch.randint(0, len(least), (), generator=generator)))
+    lengths[ends[int(torch.randint(0, len(ends), (), generator=generator))]] = spare
     return lengths
 
 
@@ -76,9 +79,26 @@ def _ones(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.
 
 
 def _tiles(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Whole tiles for each, and the rest for the last."""
-    lengths = _random(spare, least, generator) // TILE * TILE
+    """Whole tiles of some size for each, and the rest for the last."""
+    import torch
+
+    tile = TILES[int(torch.randint(0, len(TILES), (), generator=generator))]
+    lengths = _random(spare, least, generator) // tile * tile
     lengths[-1] += spare - int(lengths.sum())
+    return lengths
+
+
+def _boundaries(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """At and beside multiples of tiles, each sequence's own, and the rest for a random one."""
+    import torch
+
+    fitting = torch.tensor([n for n in BOUNDARIES if n <= spare])
+    drawn = fitting[torch.randint(0, len(fitting), (len(least),), generator=generator)]
+    # What is there already counts: the whole length is to lie at a boundary.
+    drawn = torch.where(drawn >= least, drawn - least, drawn)
+    lengths = torch.where(drawn.cumsum(0) <= spare, drawn, 0)
+    rest = int(torch.randint(0, len(least), (), generator=generator))
+    lengths[rest] += spare - int(lengths.sum())
     return lengths
 
 
@@ -90,4 +110,5 @@ LENGTHS: dict[str, Callable[[int, torch.Tensor, torch.Generator], torch.Tensor]]
     "empties": _empties,
     "ones": _ones,
     "tiles": _tiles,
+    "boundaries": _boundaries,
 }

@@ -33,12 +33,12 @@ class InfeasibleError(ValueError):
 class Plan:
     """What workloads are made by.
 
-    ``order`` has the var axes so that those that follow from others come after them; ``rules``, for
-    each input, ``{"value": x}`` or ``{"kind": ..., parameters}``; ``fill``, the inputs so that each
-    comes after those it refers to. ``stated`` are the definition's own constraints, ``needs`` what
-    the generator of each input needs, ``constraints`` both and what they say of axes drawn earlier.
-    ``notes`` say what was inferred; ``unmade``, of which inputs no rule speaks; ``problem``, why no
-    workload can be made at all.
+    ``order`` has the var axes so that those that follow from others come after them;
+    ``independent``, those that don't; ``rules``, for each input, ``{"value": x}`` or
+    ``{"kind": ..., parameters}``; ``fill``, the inputs so that each comes after those it refers to.
+    ``stated`` are the definition's own constraints, ``needs`` what the generator of each input
+    needs, ``constraints`` both and what they say of axes drawn earlier. ``notes`` say what was
+    inferred; ``unmade``, of which inputs no rule speaks; ``problem``, why none can be made.
     """
 
     definition: Definition
@@ -46,6 +46,7 @@ class Plan:
     stated: tuple[Constraint, ...] = ()
     needs: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
     order: tuple[str, ...] = ()
+    independent: tuple[str, ...] = ()
     rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     fill: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -229,12 +230,14 @@ def _planned(definition: Definition) -> Plan:
         if "kind" in (rule := rules[name])
     }
     constraints = (*stated, *(constraint for needed in needs.values() for constraint in needed))
+    order, independent = _axis_order(definition, constraints, rules)
     return Plan(
         definition=definition,
         constraints=(*constraints, *_foreseen(definition, constraints)),
         stated=tuple(stated),
         needs=needs,
-        order=_axis_order(definition, constraints, rules),
+        order=order,
+        independent=independent,
         rules=rules,
         fill=_fill_order(rules),
         notes=tuple(notes),
@@ -308,8 +311,8 @@ def _axis_order(
     definition: Definition,
     constraints: tuple[Constraint, ...],
     rules: Mapping[str, Mapping[str, Any]],
-) -> tuple[str, ...]:
-    """Axes as the definition lists them, with two exceptions.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Axes as the definition lists them, with two exceptions; and those that follow from no other.
 
     One that equals something of others comes right after those, so that it is known as soon as it
     can be. Totals come late, since how much there is to split bounds them, not the other way; and
@@ -329,7 +332,7 @@ def _axis_order(
         chosen = min(ready, key=lambda axis: not needs[axis])  # of those, derived ones first
         waiting.remove(chosen)
         order.append(chosen)
-    return tuple(order)
+    return tuple(order), tuple(axis for axis in order if not needs[axis])
 
 
 def _fill_order(rules: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:

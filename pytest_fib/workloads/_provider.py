@@ -1,8 +1,9 @@
 """How the numbers in a workload are drawn: a Hypothesis backend biased to kernels' boundaries.
 
 Hypothesis' own backend mixes in constants found in whatever local modules happen to be imported,
-so two processes with one seed draw different workloads. This one depends on the seed alone.
-Shrinking stays Hypothesis' own.
+so two processes with one seed draw different workloads. This one depends on the seed alone. And
+its draws don't depend on luck alone: each number that is drawn again and again, such as the size of
+one axis, is dealt from a shuffled deck, so that a few dozen workloads have every card once.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, PrimitiveProvider
 
@@ -19,23 +20,80 @@ if TYPE_CHECKING:
 
     from hypothesis.internal.conjecture.data import ConjectureData
 
-BACKEND = "pytest-fib"
-_random: ContextVar[Random] = ContextVar("pytest_fib_random")
+    #: A number, or how to draw one between two bounds.
+    Card: TypeAlias = int | Callable[[Random, int, int], int]
+    #: What a number is: a size, one of a few choices of which 0 is the plainest, or just a number.
+    Sort: TypeAlias = Literal["size", "choice", "any"]
 
-#: Below this many choices none is more of a boundary than another.
+BACKEND = "pytest-fib"
+
+#: Below this many sizes none is more of a boundary than another.
 FEW = 16
-TILES = (16, 32, 64, 128, 256)
-PRIMES = (3, 5, 7, 13, 31, 61, 127, 251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 65521)
+TILES = (16, 32, 64, 128, 256, 512, 1024)
+PRIMES = (5, 7, 11, 13, 61, 251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 65521)
+#: Sizes at which kernels change what they do.
+BOUNDARIES = (1, 2, 3, *(tile + more for tile in TILES for more in (0, 1)))
+#: Sizes far above any tile. Those that don't fit yet are dealt as soon as they do.
+LARGE = tuple(1 << exponent for exponent in range(11, 17))
+
+
+class Source:
+    """Numbers that follow from a seed. ``name`` and ``sort`` say what is drawn next."""
+
+    def __init__(self, seed: int) -> None:
+        self.name = ""
+        self.sort: Sort = "any"
+        self.random = Random(seed)
+        self._decks: dict[tuple[str, bool], list[Card]] = {}
+
+    def integer(self, low: int, high: int) -> int:
+        """A number between two bounds, dealt from the deck of its name."""
+        if self.sort == "any":
+            return self.random.randint(low, high)
+        deck = self._decks.setdefault((self.name, high - low < FEW), [])
+        for _ in range(2):
+            for i, card in enumerate(deck):
+                if isinstance(card, int):
+                    number = card
+                else:
+                    number = min(max(card(self.random, low, high), low), high)
+                if low <= number <= high:
+                    del deck[i]
+                    return number
+            deck += self._shuffled(low, high)
+        return self.random.randint(low, high)
+
+    def _shuffled(self, low: int, high: int) -> list[Card]:
+        cards: list[Card]
+        if self.sort == "choice":
+            cards = [*range(low, high + 1), *[low] * ((high - low + 2) // 3)]
+        elif high - low < FEW:
+            cards = [*range(low, high + 1), *range(max(low, 1), high + 1)]  # hardly ever nothing
+        else:
+            cards = [*BOUNDARIES, *LARGE, *(card for card, n in RELATIVE.items() for _ in range(n))]
+        self.random.shuffle(cards)
+        if self.sort == "choice":  # the plainest first
+            cards.insert(0, cards.pop(cards.index(low)))
+        return cards
+
+
+_source: ContextVar[Source] = ContextVar("pytest_fib_source")
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Draws inside follow from ``seed``."""
-    token = _random.set(Random(seed))
+    token = _source.set(Source(seed))
     try:
         yield
     finally:
-        _random.reset(token)
+        _source.reset(token)
+
+
+def about(name: str, sort: Sort) -> None:
+    """Say what is drawn next."""
+    source = _source.get()
+    source.name, source.sort = name, sort
 
 
 class BoundaryProvider(PrimitiveProvider):
@@ -48,7 +106,7 @@ class BoundaryProvider(PrimitiveProvider):
 
     def draw_boolean(self, p: float = 0.5) -> bool:
         """True with probability ``p``."""
-        return _random.get().random() < p
+        return _source.get().random.random() < p
 
     def draw_integer(
         self,
@@ -61,7 +119,7 @@ class BoundaryProvider(PrimitiveProvider):
         """An integer between two bounds, both of which are needed."""
         assert min_value is not None
         assert max_value is not None
-        return _integer(_random.get(), min_value, max_value)
+        return _source.get().integer(min_value, max_value)
 
     def draw_float(self, *args: object, **kwargs: object) -> NoReturn:
         """Not drawn: floats follow from the seed."""
@@ -70,12 +128,17 @@ class BoundaryProvider(PrimitiveProvider):
     draw_string = draw_bytes = draw_float
 
 
-def _integer(random: Random, low: int, high: int) -> int:
-    if high - low < FEW:
-        return random.randint(low, high)
-    (kind,) = random.choices(list(_KINDS), weights=[weight for _, weight in _KINDS.values()])
-    drawn = _KINDS[kind][0](random, low, high)
-    return min(max(drawn, low), high)
+def _lowest(random: Random, low: int, high: int) -> int:
+    """As low as the axes drawn before allow, which often is what equals one of them.
+
+    Where it is next to nothing, a little more shows more.
+    """
+    return low if low > 1 else low + random.randrange(4)
+
+
+def _highest(random: Random, low: int, high: int) -> int:
+    """As high as the other axes and the budget allow."""
+    return high
 
 
 def _anywhere(random: Random, low: int, high: int) -> int:
@@ -83,35 +146,22 @@ def _anywhere(random: Random, low: int, high: int) -> int:
     return low + int((high - low + 1) ** random.random()) - 1
 
 
-def _smallest(random: Random, low: int, high: int) -> int:
-    return low + random.randrange(4)
-
-
-def _largest(random: Random, low: int, high: int) -> int:
-    return high - random.choice((0, 0, 1))
-
-
-def _near_power(random: Random, low: int, high: int) -> int:
-    exponent = random.randint(max(low, 1).bit_length() - 1, high.bit_length() - 1)
-    return (1 << exponent) + random.choice((-1, 0, 1))
-
-
 def _near_tile(random: Random, low: int, high: int) -> int:
     tile = random.choice(TILES)
-    return _anywhere(random, low, high) // tile * tile + random.choice((-1, 0, 1)) + tile
+    return _anywhere(random, low, high) // tile * tile + random.choice((-1, 0, 0, 1)) + tile
 
 
 def _prime(random: Random, low: int, high: int) -> int:
     return random.choice([p for p in PRIMES if low <= p <= high] or [low])
 
 
-_KINDS: dict[str, tuple[Callable[[Random, int, int], int], float]] = {
-    "near a power of two": (_near_power, 0.3),
-    "near a multiple of a tile": (_near_tile, 0.2),
-    "prime": (_prime, 0.1),
-    "smallest": (_smallest, 0.1),
-    "largest": (_largest, 0.1),
-    "anywhere": (_anywhere, 0.2),
+#: Cards that depend on the bounds, and how many of each are in a deck.
+RELATIVE: dict[Callable[[Random, int, int], int], int] = {
+    _lowest: 2,
+    _highest: 2,
+    _near_tile: 2,
+    _prime: 1,
+    _anywhere: 3,
 }
 
 AVAILABLE_PROVIDERS[BACKEND] = BoundaryProvider

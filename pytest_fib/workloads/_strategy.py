@@ -9,13 +9,18 @@ from hypothesis import strategies as st
 
 from pytest_fib.workloads._complete import complete
 from pytest_fib.workloads._plan import InfeasibleError, plan
-from pytest_fib.workloads._regimes import REGIMES, regimes
+from pytest_fib.workloads._provider import about
+from pytest_fib.workloads._regimes import regimes, special
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hypothesis.strategies import DrawFn, SearchStrategy
 
     from pytest_fib.data import Definition, Workload
     from pytest_fib.workloads._axes import Domain
+    from pytest_fib.workloads._plan import Plan
+    from pytest_fib.workloads._provider import Sort
 
 SEEDS = 1 << 16
 
@@ -26,21 +31,59 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
 
     @st.composite
     def draw_workload(draw: DrawFn) -> Workload:
-        axes: dict[str, int] = {}
-        for axis in made.order:
-            try:
-                axes[axis] = draw(_value(*made.affordable(axis, axes, max_bytes)))
-            except InfeasibleError:
-                reject()
-        assume(made.broken(axes) is None)  # what could not be solved for an axis
-        drawn = {what: draw(st.sampled_from(names)) for what, names in choices.items()}
-        regime = {what: name for what, name in drawn.items() if name != REGIMES[what][0]}
-        return complete(definition, axes, draw(st.integers(0, SEEDS - 1)), regime)
+        axes = _draw_axes(draw, made, max_bytes)
+        drawn: dict[str, str] = {}
+        for what, names in choices.items():
+            # All inputs hold each regime of values before only some do.
+            deck = f"inputs of {drawn['values']}" if what == "inputs" else what
+            drawn[what] = names[_number(draw, deck, "choice", 0, len(names) - 1)]
+        seed = _number(draw, "seed", "any", 0, SEEDS - 1)
+        return complete(definition, axes, seed, special(drawn))
 
     return draw_workload()
 
 
-def _value(domain: Domain, affordable: int) -> SearchStrategy[int]:
+def _draw_axes(draw: DrawFn, made: Plan, max_bytes: int) -> dict[str, int]:
+    """Sizes of all var axes.
+
+    What is drawn first may take the whole budget, and leave the least for the others. So each of
+    the axes that follow from no other is the first in its turn. Where the others then can't be
+    solved for, the plan's own order is taken.
+    """
+    leads = made.independent
+    lead = leads[_number(draw, "lead", "size", 0, len(leads) - 1)] if leads else None
+    order = sorted(made.order, key=lambda axis: axis != lead)
+    try:
+        axes = _draw_in_order(draw, made, order, max_bytes)
+    except InfeasibleError:
+        axes = None
+    if axes is None or made.broken(axes) is not None:
+        try:
+            axes = _draw_in_order(draw, made, made.order, max_bytes)
+        except InfeasibleError:
+            reject()
+    assume(made.broken(axes) is None)  # what could not be solved for an axis
+    return axes
+
+
+def _draw_in_order(
+    draw: DrawFn, made: Plan, order: Iterable[str], max_bytes: int
+) -> dict[str, int]:
+    axes: dict[str, int] = {}
+    for axis in order:
+        domain, affordable = made.affordable(axis, axes, max_bytes)
+        axes[axis] = _size(draw, axis, domain, affordable)
+    return axes
+
+
+def _size(draw: DrawFn, axis: str, domain: Domain, affordable: int) -> int:
     if domain.step == 1 and domain.values is None:
-        return st.integers(domain[0], domain[affordable - 1])
-    return st.integers(0, affordable - 1).map(domain.__getitem__)
+        return _number(draw, axis, "size", domain[0], domain[affordable - 1])
+    return domain[_number(draw, axis, "size", 0, affordable - 1)]
+
+
+def _number(draw: DrawFn, name: str, sort: Sort, low: int, high: int) -> int:
+    if low == high:
+        return low
+    about(name, sort)
+    return draw(st.integers(low, high))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 
 from pytest_fib.workloads._plan import smallest_axes
 from pytest_fib.workloads._provider import BACKEND, seeded
+from pytest_fib.workloads._shrink import shrunk
 from pytest_fib.workloads._strategy import workloads
 
 if TYPE_CHECKING:
@@ -49,7 +51,6 @@ class _Memory(Generic[Outcome]):
         patience: float,
     ) -> None:
         self.seen: dict[str, tuple[Workload, Outcome]] = {}
-        self.last_failing: tuple[Workload, Outcome] | None = None
         self._check = check
         self._failed = failed
         self._patience = patience
@@ -60,12 +61,11 @@ class _Memory(Generic[Outcome]):
             if self._deadline is not None and monotonic() > self._deadline:
                 return False  # no time left to shrink: what is not known to fail passes
             self.seen[workload.uuid] = (workload, self._check(workload))
-        outcome = self.seen[workload.uuid][1]
-        if not self._failed(outcome):
-            return False
-        self.last_failing = (workload, outcome)
-        self._deadline = self._deadline or monotonic() + self._patience
-        return True
+        return self._failed(self.seen[workload.uuid][1])
+
+    def hurry(self) -> None:
+        """From now on there is only so much time."""
+        self._deadline = monotonic() + self._patience
 
 
 def search(
@@ -83,34 +83,38 @@ def search(
 ) -> Search[Outcome]:
     """Check the ``kept`` and the ``listed`` workloads, then ``examples`` drawn ones.
 
-    A kept one that fails is the answer, since it was shrunk when it failed first. After any other
-    failure the search goes on for a smaller one, unless there is none. The same ``seed`` draws the
-    same workloads in every process. ``closeness`` ranks outcomes that passed: the highest came
-    closest to failing.
+    A kept one that fails is the answer, since it was shrunk when it failed first. Any other failure
+    ends the search, and is shrunk for up to ``shrink_seconds``. The same ``seed`` draws the same
+    workloads in every process. ``closeness`` ranks outcomes that passed: the highest came closest
+    to failing.
     """
     memory = _Memory(check, failed, shrink_seconds)
-    origin: Origin | None = None
-    if any(memory.fails(workload) for workload in kept):
-        origin = "kept"
-    elif (example := next(filter(memory.fails, listed), None)) is not None:
-        origin = "shrunk" if example.axes == smallest_axes(definition) else "listed"
-    if origin in (None, "listed") and _draw(definition, memory, examples, seed, max_bytes):
-        origin = "shrunk"
-    if memory.last_failing is not None:
-        return Search(len(memory.seen), *memory.last_failing, origin)
+    origin: Origin = "kept"
+    failing = next(filter(memory.fails, kept), None)
+    if failing is None:
+        given = next(filter(memory.fails, listed), None)
+        first = given or _drawn(definition, memory, examples, seed, max_bytes)
+        if first is not None:
+            memory.hurry()
+            failing = shrunk(definition, first, memory.fails)
+            small = failing.axes == smallest_axes(definition)
+            origin = "listed" if failing is given and not small else "shrunk"
+    if failing is not None:
+        return Search(len(memory.seen), *memory.seen[failing.uuid], origin)
     closest = max(memory.seen.values(), key=lambda case: closeness(case[1]))
     return Search(len(memory.seen), *closest, None)
 
 
-def _draw(
+def _drawn(
     definition: Definition, memory: _Memory[Outcome], examples: int, seed: int, max_bytes: int
-) -> bool:
-    """Whether a drawn workload fails; the memory's last failing one is then the smallest."""
+) -> Workload | None:
+    """The first drawn workload that fails."""
+    failing: list[Workload] = []
 
     @settings(
         backend=BACKEND,
         max_examples=examples,
-        phases=[Phase.generate, Phase.shrink],
+        phases=[Phase.generate],
         database=None,  # failures are kept as workloads, which outlive a change of strategy
         deadline=None,
         report_multiple_bugs=False,
@@ -120,11 +124,9 @@ def _draw(
     @given(workloads(definition, max_bytes))
     def passes(workload: Workload) -> None:
         if memory.fails(workload):
+            failing.append(workload)
             raise _Fails
 
-    with seeded(seed):
-        try:
-            passes()
-        except _Fails:
-            return True
-    return False
+    with seeded(seed), suppress(_Fails):
+        passes()
+    return failing[-1] if failing else None

@@ -79,7 +79,7 @@ def test_no_rounding_decides_which_experts_are_chosen(define, experts):
             "bias": {"kind": "integers", "min": -9, "max": 9, "step": "1 / experts"},
         },
     )
-    inputs = made(definition, {"tokens": 200})
+    inputs = made(definition, {"tokens": 200}, seed=1)
     scores = inputs["logits"].sigmoid() + inputs["bias"].float()
     assert scores.sort(dim=-1).values.diff().min() > 0.4 / experts**2
     # Each expert is among the best and the worst.

@@ -176,6 +176,22 @@ def test_a_scalar_follows_from_its_rule_and_the_seed(define, rule, dtype, kind):
     assert values[0] == values[-1]
 
 
+@pytest.mark.parametrize(
+    ("rule", "dtype", "special"),
+    [
+        ({"kind": "uniform", "min": -4.0, "max": 4.0}, "float32", {-4.0, 0.0, 1.0, 4.0}),
+        ({"kind": "uniform", "min": 0.5, "max": 0.75}, "float32", {0.5, 0.75}),
+        ({"kind": "integers", "min": 0, "max": 24}, "int32", {0, 1, 24}),
+    ],
+)
+def test_a_scalar_often_is_the_least_the_most_zero_or_one(define, rule, dtype, special):
+    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": dtype}}
+    definition = define(inputs=inputs, rules={"s": rule})
+    values = [complete(definition, {"n": 1}, seed).inputs["s"].value for seed in range(200)]
+    assert min(values.count(value) for value in special) > 10
+    assert len({*values} - special) > 15
+
+
 def test_a_recorded_scalar_is_taken_as_it_is(define):
     definition = define(
         inputs={"s": {"shape": None, "dtype": "float32"}}, rules={"s": {"value": 1.0}}
@@ -241,7 +257,7 @@ def test_a_workload_that_does_not_fit_is_refused(define, text, message):
         ('{"axes": {}, "sead": 1}', "a workload: 'sead' is not one of axes, seed, regime, inputs"),
         (
             '{"axes": {}, "regime": {"shape": "x"}}',
-            "regime: 'shape' is not one of values, lengths, layout",
+            "regime: 'shape' is not one of values, inputs, lengths, layout",
         ),
         ("{}", "axes: Field required"),
     ],

@@ -1,0 +1,177 @@
+"""From a failing workload to the smallest axes and the plainest regime that still fail.
+
+Hypothesis would shrink each number by itself and keep the seed; but a smaller workload has other
+contents, so whether it fails may take another seed. Here, smaller axes are tried with several.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+from pytest_fib.workloads._budget import workload_bytes
+from pytest_fib.workloads._complete import complete
+from pytest_fib.workloads._plan import InfeasibleError, plan
+from pytest_fib.workloads._provider import BOUNDARIES
+from pytest_fib.workloads._regimes import INPUTS, regimes, special
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pytest_fib.data import Definition, Workload
+    from pytest_fib.workloads._axes import Domain
+
+#: How many seeds are tried of each size: of many sizes, few; more of few sizes; then, where seeds
+#: have turned out to matter, many.
+ONE, SOME, MANY = 1, 6, 48
+#: Sizes that are tried of all axes at once, from the least: those below this.
+SMALL = 20
+#: Steps down from a size: halving what is between it and the next that passes, or to a multiple of
+#: some small number.
+STEPS = (3, 5, 6, 7, *(1 << exponent for exponent in range(40)))
+#: Sizes that are tried of each axis.
+SIZES = (*BOUNDARIES, *((1 << exponent) + near for exponent in range(4, 40) for near in (-1, 0, 1)))
+
+
+def shrunk(
+    definition: Definition, failing: Workload, fails: Callable[[Workload], bool]
+) -> Workload:
+    """The smallest workload like a failing one. ``fails`` may say no to end this early."""
+    shrink = _Shrink(definition, failing, fails)
+    if shrink.is_least():
+        return failing
+    shrink.lower_axes(ONE)
+    shrink.plain_regime(SOME)
+    shrink.lower_axes(SOME)
+    if shrink.seeds_matter():
+        before = None
+        while before != shrink.best:
+            before = shrink.best
+            shrink.lower_axes(MANY)
+            shrink.plain_regime(MANY)
+    shrink.small_seed(SOME)
+    return shrink.best
+
+
+class _Shrink:
+    def __init__(
+        self, definition: Definition, failing: Workload, fails: Callable[[Workload], bool]
+    ) -> None:
+        self.best = failing
+        self._definition = definition
+        self._plan = plan(definition)
+        self._regimes = regimes(definition)
+        self._fails = fails
+        self._verdicts: dict[str, set[bool]] = defaultdict(set)
+
+    def is_least(self) -> bool:
+        """Whether nothing is smaller or plainer."""
+        return not self.best.regime and self.best.axes == self._plan.completed({})
+
+    def seeds_matter(self) -> bool:
+        """Whether any workload has been seen to fail with one seed and to pass with another."""
+        for seed in range(SOME):
+            self._fails_as(self._made(seed, self.best.regime))
+        return any(len(verdicts) > 1 for verdicts in self._verdicts.values())
+
+    def lower_axes(self, seeds: int) -> None:
+        """Take the cheapest of the smaller axes that fail, until none do."""
+        while any(self._take_axes(axes, seeds) for axes in self._smaller(many=seeds == ONE)):
+            pass
+
+    def _smaller(self, *, many: bool) -> list[dict[str, int]]:
+        """Axes below the best, from the cheapest: those as large as the first may take seconds."""
+        independent, best = self._plan.independent, self.best.axes
+        sizes = {axis: _sizes(self._plan.domain(axis, {}), best[axis], many=many) for axis in best}
+        wanted = [self._completed({}, most) for most in range(SMALL if many else 1)]
+        for n in (1, 2):  # one or two as they are, and all others at their least
+            for kept in combinations(independent, n):
+                wanted.append(self._completed({axis: best[axis] for axis in kept}, 0))
+        for axis in independent:
+            wanted += [self._completed({axis: size}) for size in sizes[axis]]
+        for one, other in combinations(independent, 2):  # one may be needed for the other's sake
+            both = product(*({*sizes[axis][:1], *sizes[axis][-1:]} for axis in (one, other)))
+            wanted += [self._completed({one: n, other: m}) for n, m in both]
+        found = {tuple(axes.values()): axes for axes in wanted if axes not in (None, best)}
+        return sorted(found.values(), key=partial(workload_bytes, self._definition))
+
+    def plain_regime(self, seeds: int) -> None:
+        """Take the plainest name of each regime that still fails."""
+        for what, names in self._regimes.items():
+            now = self.best.regime.get(what, names[0])
+            for name in names[: names.index(now)] if now in names else names:
+                if self._take_regime(what, name, seeds):
+                    break
+
+    def small_seed(self, seeds: int) -> None:
+        """Take the least seed that still fails, of a few."""
+        for seed in range(min(seeds, self.best.seed)):
+            if self._take(self._made(seed, self.best.regime)):
+                break
+
+    def _take_regime(self, what: str, name: str, seeds: int) -> bool:
+        plainer = [special({**self.best.regime, what: name})]
+        if what == "values":  # what fails where some inputs hold it may pass where all do
+            plainer += [special({**plainer[0], "inputs": inputs}) for inputs in INPUTS]
+        return any(
+            self._take(self._made(seed, regime))
+            for regime in plainer
+            for seed in (self.best.seed, *range(seeds))
+        )
+
+    def _completed(
+        self, known: Mapping[str, int], most: int | None = None
+    ) -> dict[str, int] | None:
+        """Axes up to the best ones, and to ``most`` where that can be; None where they can't be."""
+        axes: dict[str, int] = {}
+        try:
+            for axis in self._plan.order:
+                domain = self._plan.domain(axis, {**known, **axes})
+                wanted = self.best.axes[axis] if most is None else min(self.best.axes[axis], most)
+                axes[axis] = known[axis] if axis in known else domain.nearest(wanted)
+        except InfeasibleError:
+            return None
+        smaller = all(axes[axis] <= n for axis, n in self.best.axes.items())
+        return axes if smaller and self._plan.broken(axes) is None else None
+
+    def _take_axes(self, axes: Mapping[str, int], seeds: int) -> bool:
+        return any(
+            self._take(self._made(seed, regime, axes)) for seed, regime in self._contents(seeds)
+        )
+
+    def _contents(self, seeds: int) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """Seeds and regimes to try other axes with; where many seeds are, all kinds of lengths."""
+        now, lengths = self.best.regime, self._regimes.get("lengths", ())
+        yield self.best.seed, now
+        for seed in range(seeds):
+            yield seed, now
+            if now:
+                yield seed, {}
+            if seeds > ONE and lengths:
+                yield seed, {**now, "lengths": lengths[seed % len(lengths)]}
+
+    def _made(
+        self, seed: int, regime: Mapping[str, str], axes: Mapping[str, int] | None = None
+    ) -> Workload:
+        return complete(self._definition, axes or self.best.axes, seed, regime)
+
+    def _take(self, workload: Workload) -> bool:
+        failed = self._fails_as(workload)
+        if failed:
+            self.best = workload
+        return failed
+
+    def _fails_as(self, workload: Workload) -> bool:
+        failed = self._fails(workload)
+        self._verdicts[f"{workload.axes} {workload.regime}"].add(failed)
+        return failed
+
+
+def _sizes(domain: Domain, size: int, *, many: bool) -> list[int]:
+    """Members of a domain below a size: the smallest and some steps down; with ``many``, more."""
+    smallest = [domain[i] for i in range(min(9 if many else 3, len(domain)))]
+    wanted = [*SIZES, *(size - step for step in STEPS)] if many else [size // 2, size - 1, size - 2]
+    members = {*smallest, *(domain.nearest(n) for n in wanted if n >= domain[0])}
+    return [member for member in sorted(members) if member < size]

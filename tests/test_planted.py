@@ -1,0 +1,69 @@
+"""The search finds bugs that show on some workloads only, and ends at the smallest of these."""
+
+import pytest
+
+from pytest_fib.workloads import complete, in_domain, plan, workload_bytes
+from pytest_fib.workloads._plan import InfeasibleError
+from pytest_fib.workloads._regimes import regimes, special
+from pytest_fib.workloads.search import search
+from tests.planted.bugs import BUGS
+from tests.planted.planting import definition_of
+
+# As the interpreter of Triton has it: small enough for a test. Larger bugs are for the benchmark.
+BUDGET = 4 << 20
+SMALL = [
+    bug
+    for bug in BUGS
+    if workload_bytes(definition_of(bug.definition), next(bug.needed()).axes) <= BUDGET // 4
+]
+ids = {"ids": lambda bug: bug.name}
+
+
+@pytest.mark.parametrize("bug", SMALL, **ids)
+def test_a_planted_bug_is_found_and_shrunk(bug):
+    found = search(
+        definition_of(bug.definition),
+        bug.check,
+        failed=bool,
+        closeness=lambda failed: 0.0,
+        examples=50,
+        max_bytes=BUDGET,
+    )
+    assert found.origin == "shrunk"
+    assert bug.is_small(found.workload), found.workload
+    assert bug.is_plain(found.workload), found.workload
+
+
+@pytest.mark.parametrize("bug", BUGS, **ids)
+def test_a_planted_bug_shows_on_the_workload_that_it_is_said_to_need(bug):
+    failing = next(workload for workload in bug.needed() if bug.check(workload))
+    assert bug.is_small(failing)
+    assert bug.is_plain(failing)
+
+
+@pytest.mark.parametrize("bug", BUGS, **ids)
+def test_a_planted_bug_needs_the_axes_that_it_is_said_to_need(bug):
+    """With any of them one lower, and the others as they are, no seed and no regime triggers it."""
+    definition = definition_of(bug.definition)
+    lengths = regimes(definition).get("lengths", ["random"])
+    for axes in one_lower(definition, bug.axes):
+        for seed in range(20):
+            regime = special({**bug.regime, "lengths": lengths[seed % len(lengths)]})
+            workload = complete(definition, axes, seed, regime)
+            assert not bug.triggered(workload), workload
+
+
+def one_lower(definition, axes):
+    """The axes with each of them one lower, where workloads of these can be made."""
+    for axis, size in axes.items():
+        try:
+            found = plan(definition).completed({**axes, axis: size - 1})
+        except InfeasibleError:
+            continue
+        if in_domain(definition, found):
+            yield found
+
+
+def test_bugs_are_planted_in_many_kinds_of_operation():
+    assert len(BUGS) >= 40
+    assert len({definition_of(bug.definition).op_type for bug in BUGS}) >= 15
