@@ -280,10 +280,11 @@ class Case:
     def _asked(self, request: Request) -> Reply:
         """The candidate's answer, within what is left of its time."""
         start = monotonic()
-        try:
-            return self.candidate.sandbox.ask(request, max(self._left, 0.001))
-        finally:
-            self._left -= monotonic() - start
+        reply = self.candidate.sandbox.ask(request, max(self._left, 0.001))
+        self._left -= monotonic() - start
+        if isinstance(reply, Failed) and reply.status == "TIMEOUT":
+            return replace(reply, summary=f"no answer within {self.request.timeout:g} s")
+        return reply
 
     def sets(self, side: Side, count: int = 1) -> Sets:
         """Memory for ``count`` sets of a side's tensors; what lay there before is forgotten.
