@@ -3,6 +3,7 @@
 from pytest_fib.timing._clocks import Clocks
 from pytest_fib.timing._hardware import nvidia_driver, processor
 from pytest_fib.timing._measure import (
+    BLOCK_NS,
     GROUPS,
     PRECISIONS,
     Measured,
@@ -11,6 +12,7 @@ from pytest_fib.timing._measure import (
     calls_per_block,
     measure,
     placements,
+    turn,
 )
 from pytest_fib.timing._roofline import Ceilings, Roofline, ceilings, compute_dtype, roofline
 from pytest_fib.timing._series import EmptyCaptureError, Graph, Series, flush_ns, l2_bytes, series
@@ -18,6 +20,7 @@ from pytest_fib.timing._statistics import Estimate, Samples
 from pytest_fib.timing._traffic import Traffic, traffic
 
 __all__ = [
+    "BLOCK_NS",
     "GROUPS",
     "PRECISIONS",
     "Ceilings",
@@ -44,4 +47,5 @@ __all__ = [
     "roofline",
     "series",
     "traffic",
+    "turn",
 ]
