@@ -3,7 +3,6 @@
 from pytest_fib.timing._clocks import Clocks
 from pytest_fib.timing._hardware import nvidia_driver, processor
 from pytest_fib.timing._measure import (
-    BLOCK_NS,
     GROUPS,
     PRECISIONS,
     Measured,
@@ -20,7 +19,6 @@ from pytest_fib.timing._statistics import Estimate, Samples
 from pytest_fib.timing._traffic import Traffic, traffic
 
 __all__ = [
-    "BLOCK_NS",
     "GROUPS",
     "PRECISIONS",
     "Ceilings",
