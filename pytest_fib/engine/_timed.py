@@ -49,6 +49,9 @@ COLD_BYTES_PER_NS = 1.0
 #: How much longer than they claim rounds may take by the judge's clock, as a share of the claim
 #: and in nanoseconds; and how much a request may take besides, however many rounds it is for.
 UNCLAIMED, UNCLAIMED_NS, REQUEST_NS = 0.3, 300_000.0, 50e6
+#: The same where CUPTI tells how long the device was busy: the host's time between kernels is no
+#: part of that, nor is what recording a block takes.
+UNRECORDED, RECORDING_NS = 20.0, 3e6
 #: A call takes no less, in nanoseconds.
 LEAST_NS = 1.0
 #: By how much memory may turn out faster than its ceiling was measured to be.
@@ -162,10 +165,17 @@ class Timed:
         arm, turns = self._candidate, measured.turns
         for _ in range(ATTEMPTS):
             claimed, hidden = self._hidden(turns)
-            if hidden <= UNCLAIMED * claimed + UNCLAIMED_NS:
+            if hidden <= self._unclaimed(claimed):
                 return
             turns = tuple(turn(arm, arm.shape, n)[1] for n in {each.rounds for each in turns})
         self._refuse_times(claimed, claimed + hidden)
+
+    def _unclaimed(self, claimed: float) -> float:
+        """How much longer than it claims a round may take."""
+        arm = self._candidate
+        if arm.method.startswith("cupti"):
+            return UNRECORDED * claimed + RECORDING_NS * len(arm.groups)
+        return UNCLAIMED * claimed + UNCLAIMED_NS
 
     def _hidden(self, turns: Sequence[Turn]) -> tuple[float, float]:
         """What a round claims to take, and how much longer it takes by the judge's clock."""
