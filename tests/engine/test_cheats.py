@@ -76,6 +76,10 @@ TIMED_REASONS = {
     "slow_when_few": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "stale_every_other": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "stale_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "work_when_collected": (
+        "RUNTIME_ERROR",
+        r"works when its outputs are collected: \S+ µs a call, and \S+ µs to get its outputs",
+    ),
     "zeros_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
 }
 FOUND = {found.name: found for found in find_implementations([CHEATS])}
