@@ -11,6 +11,7 @@ from pytest_fib.timing._measure import (
     calls_per_block,
     measure,
     placements,
+    turn,
 )
 from pytest_fib.timing._roofline import Ceilings, Roofline, ceilings, compute_dtype, roofline
 from pytest_fib.timing._series import EmptyCaptureError, Graph, Series, flush_ns, l2_bytes, series
@@ -44,4 +45,5 @@ __all__ = [
     "roofline",
     "series",
     "traffic",
+    "turn",
 ]

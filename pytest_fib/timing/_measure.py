@@ -38,6 +38,8 @@ ALIKE = 1.5
 GROUPS, LEAST_GROUPS = 12, 2
 #: Rounds of a request, by turns: the judge's clock takes what both have in common from the longer.
 TURNS, SHORT_TURNS = (1, 4), (1, 2)
+#: By how much the judge's clock may exceed what rounds claim before it counts towards the budget.
+UNSPENT = 8
 #: Warming up ends when the medians of two rounds in a row are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
@@ -59,7 +61,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Turn:
-    """Rounds that the candidate ran: how long by our clock, and by its own, in nanoseconds."""
+    """Rounds of one request: how long by the judge's clock, and by their own, in nanoseconds."""
 
     rounds: int
     wall_ns: float
@@ -153,6 +155,14 @@ def measure(
             return rounds.measured(PRECISIONS[precision])
 
 
+def turn(arm: Arm, shape: Shape, rounds: int) -> tuple[Samples, Turn]:
+    """Ask an arm for so many rounds: samples of shape (rounds, groups), and what they took."""
+    start = perf_counter_ns()
+    samples = np.array(arm.run(rounds)).reshape(rounds, -1)
+    wall = perf_counter_ns() - start
+    return samples, Turn(rounds, wall, float(samples.sum()) * shape.calls)
+
+
 class _Rounds:
     def __init__(self, arms: tuple[Arm, Arm], shapes: tuple[Shape, Shape], source: Random) -> None:
         self._arms = arms
@@ -179,14 +189,13 @@ class _Rounds:
         """So many rounds of each arm."""
         spent = 0.0
         for arm in self._random.sample((0, 1), 2):
-            start = perf_counter_ns()
-            samples = np.array(self._arms[arm].run(number)).reshape(number, -1)
-            wall = perf_counter_ns() - start
-            claimed = float(samples.sum()) * self._shapes[arm].calls
-            spent += claimed + samples.size * self._shapes[arm].flush_ns
+            samples, taken = turn(self._arms[arm], self._shapes[arm], number)
+            claimed = taken.claimed_ns + samples.size * self._shapes[arm].flush_ns
+            # Whoever claims that no time passes would have us go on for ever.
+            spent += max(claimed, taken.wall_ns / UNSPENT)
             self._rounds[arm].append(samples)
             if arm == 0:
-                self._turns.append(Turn(number, wall, claimed))
+                self._turns.append(taken)
         self.spent_ns += spent
         self.longest_ns = max(self.longest_ns, spent / number)
 

@@ -50,7 +50,41 @@ REASONS = {
 }
 #: What they end with where the system keeps processes of one user apart (kernel.yama.ptrace_scope).
 REFUSED = {"write_to_parent": ("INCORRECT_NUMERICAL", WRONG)}
-FOUND = {found.name: found for found in find_implementations([CHEATS])}
+#: The same of those that are right when they are checked, and cheat when they are timed.
+FALSE = "its times are false: "
+BY_THE_CLOCK = (
+    FALSE + r"rounds of calls take \S+ ms by their own account, \S+ ms by the judge's clock"
+)
+TIMED_WRONG = r"out: .* \(while it was timed\)"
+SLOWER = r"slower on new values: \S+ µs a call, \S+ µs when they come again"
+TIMED_REASONS = {
+    "by_call_stack": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "cache_by_hash": ("RUNTIME_ERROR", SLOWER),
+    "cache_of_last": ("RUNTIME_ERROR", SLOWER),
+    "claim_flush": ("RUNTIME_ERROR", FALSE + "flushing the cache took -1000000000.0 ns"),
+    "claim_huge": ("RUNTIME_ERROR", FALSE + r"a call took 1e\+308 ns"),
+    "claim_nan": ("RUNTIME_ERROR", "the process forged a message: .*"),
+    "claim_negative": ("RUNTIME_ERROR", FALSE + "a call took -.* ns"),
+    "claim_no_times": ("RUNTIME_ERROR", FALSE + "a call took no ns"),
+    "claim_one_time": ("RUNTIME_ERROR", FALSE + r"\d+ blocks were timed 1 times"),
+    "claim_zero": ("RUNTIME_ERROR", FALSE + "a call took 0.0 ns"),
+    "late_thread_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "lazy_later": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
+    "patch_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
+    "patch_series": ("RUNTIME_ERROR", BY_THE_CLOCK),
+    "skip_every_other": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "slow_when_few": ("RUNTIME_ERROR", BY_THE_CLOCK),
+    "stale_every_other": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "stale_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "work_when_collected": (
+        "RUNTIME_ERROR",
+        r"works when its outputs are collected: \S+ µs a call, and \S+ µs to get its outputs",
+    ),
+    "zeros_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+}
+IMPLEMENTATIONS = find_implementations([CHEATS])
+FOUND = {found.name: found for found in IMPLEMENTATIONS}
+GOOD = "def run(x, factor):\n    return x * factor\n"
 #: These break what other tests share.
 BREAKING = ("kill_parent", "write_to_parent")
 
@@ -59,14 +93,15 @@ BREAKING = ("kill_parent", "write_to_parent")
 def cheat(judge, own_judge_if_breaking, definition):
     """Evaluate a cheat by name."""
 
-    def cheat(name: str, n: int = 1000):
+    def cheat(name: str, n: int = 1000, timing: bool = False):
         found = FOUND[name]
         request = EvaluationRequest(
             definition,
             found.solution(definition.name),
             complete(definition, {"n": n}),
             directory=str(found.directory),
-            timeout=30,
+            timing=timing,
+            timeout=60 if timing else 30,
         )
         return (own_judge_if_breaking or judge).evaluate(request)
 
@@ -85,19 +120,32 @@ def own_judge_if_breaking(request):
 
 def test_every_cheat_is_expected_to_fail():
     assert {path.stem for path in CHEATS.glob("[!_]*.py")} == set(REASONS)
-    assert set(FOUND) == set(REASONS)
-    assert not [found for found in FOUND.values() if found.problem]
+    assert {path.stem for path in (CHEATS / "timed").glob("[!_]*.py")} == set(TIMED_REASONS)
+    found = [each.name for each in IMPLEMENTATIONS if each.problem is None]
+    elsewhere = {path.stem for path in (CHEATS / "timed_cuda").glob("[!_]*.py")}
+    assert sorted(found) == sorted([*REASONS, *TIMED_REASONS, *elsewhere])
 
 
 @pytest.mark.parametrize("name", REASONS)
 def test_a_cheat_fails_and_what_it_did_is_named(cheat, evaluate, name):
     # What a right implementation leaves behind is what some of them hope to find.
-    assert evaluate("def run(x, factor):\n    return x * factor\n").status == "PASSED"
+    assert evaluate(GOOD).status == "PASSED"
     evaluation = cheat(name)
     expected = [REASONS[name], REFUSED.get(name, REASONS[name])]
     first = evaluation.log.splitlines()[0]
     assert any(evaluation.status == s and re.fullmatch(why, first) for s, why in expected), first
-    assert evaluate("def run(x, factor):\n    return x * factor\n").status == "PASSED"
+    assert evaluate(GOOD).status == "PASSED"
+
+
+@pytest.mark.parametrize("name", TIMED_REASONS)
+def test_a_cheat_that_is_right_when_checked_fails_when_it_is_timed(cheat, evaluate, name):
+    status, why = TIMED_REASONS[name]
+    evaluation = cheat(name, timing=True)
+    first = evaluation.log.splitlines()[0]
+    assert evaluation.status == status, evaluation.log
+    assert re.fullmatch(why, first), first
+    assert evaluation.performance is None
+    assert evaluate(GOOD).status == "PASSED"
 
 
 @pytest.mark.parametrize("name", ["shown_shapes"])

@@ -1,0 +1,338 @@
+"""What a record of timed calls holds, for all that can be called; no test looks at how long."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from textwrap import dedent
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pytest_fib.data import Definition, Performance, SafetensorsInput, load_definition_file
+from pytest_fib.engine import DefinitionError, EvaluationRequest, Judge
+from pytest_fib.engine._messages import Blocks, Collect, Done, Prepare
+from pytest_fib.workloads import complete
+
+GOOD = "def run(x, factor):\n    return x * factor\n"
+
+#: Sums and differences: two outputs, tensors that may lie anyhow.
+PAIR = """\
+name: pair
+op_type: toy
+axes: {n: var, width: 4}
+inputs:
+  x: {shape: [n, width], dtype: float32}
+  y: {shape: [n, width], dtype: float32}
+outputs:
+  sum:        {shape: [n, width], dtype: float32}
+  difference: {shape: [n, width], dtype: float32}
+reference: |
+  def run(x, y):
+      return x + y, x - y
+workloads:
+  axes: {n: {min: 0, max: 4096}}
+  layouts: [row_strided, offset]
+"""
+#: No tensor among the inputs.
+SCALARS = """\
+name: scalars
+op_type: toy
+axes: {n: var}
+inputs:
+  start: {shape: null, dtype: float32}
+  step:  {shape: null, dtype: int32}
+outputs:
+  out: {shape: [], dtype: float32}
+reference: |
+  import torch
+  def run(start, step):
+      return torch.tensor(start * step)
+workloads:
+  inputs: {start: {value: 2.5}, step: {value: 3}}
+"""
+
+
+@pytest.fixture
+def define(tmp_path) -> Callable[[str], Definition]:
+    """A definition from its text."""
+
+    def define(text: str) -> Definition:
+        file = tmp_path / "toy.yaml"
+        file.write_text(text, encoding="utf-8")
+        [loaded] = load_definition_file(file)
+        return loaded.definition
+
+    return define
+
+
+@pytest.fixture
+def timed(judge, solution) -> Callable[..., Performance]:
+    """The performance of an implementation of a definition; it passes."""
+
+    def timed(definition, axes, text, calling="value", judge=judge, regime=None, **facts):
+        request = EvaluationRequest(
+            definition,
+            solution(dedent(text), calling),
+            complete(definition, axes, regime=regime),
+            timing=True,
+            precision="quick",
+            **facts,
+        )
+        evaluation = judge.evaluate(request)
+        assert evaluation.status == "PASSED", evaluation.log
+        return evaluation.performance
+
+    return timed
+
+
+def holds(performance: Performance) -> None:
+    """Whatever is timed, this is so."""
+    more = performance.model_extra
+    low, high = more["ci_ms"]
+    assert 0 < low <= performance.latency_ms <= high
+    low, high = more["reference_ci_ms"]
+    assert 0 < low <= performance.reference_latency_ms <= high
+    low, high = more["speedup_ci"]
+    assert 0 < low <= performance.speedup_factor <= high
+    assert 0 < more["p10_ms"] <= more["p90_ms"]
+    assert more["noise_floor"] > 0
+    assert more["noisy"] in {True, False}
+    assert more["comparison"] in {"FASTER", "SLOWER", "SAME", "UNCLEAR"}
+    assert more["samples"] >= 3 * more["placements"]
+    assert more["samples"] % more["placements"] == 0
+    assert more["placements"] >= 2
+    calls = more["calls_per_block"]
+    assert calls >= 1
+    assert calls & (calls - 1) == 0
+    assert more["device_time_ms"] > 0
+    threads = torch.get_num_threads()
+    method = f"cpu, warm, {threads} thread{'s' * (threads != 1)}"
+    assert more["method"] == more["reference_method"] == method
+    assert more["hot_latency_ms"] is None  # caches are warm in any case
+
+
+def test_a_record_has_all_there_is_to_say(timed, definition):
+    found = timed(definition, {"n": 1000}, GOOD)
+    holds(found)
+    assert set(found.model_extra) >= {
+        *("ci_ms", "reference_ci_ms", "speedup_ci", "comparison", "noise_floor", "noisy"),
+        *("method", "reference_method", "p10_ms", "p90_ms", "samples", "placements"),
+        *("calls_per_block", "device_time_ms", "hot_latency_ms", "least_bytes"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("calling", "text"),
+    [
+        ("value", GOOD),
+        ("value", "def run(x, factor):\n    return {'out': x * factor}\n"),
+        ("destination", "def run(x, factor, out):\n    out.copy_(x * factor)\n"),
+        ("tuple", "def run(data):\n    x, factor, out = data\n    out.copy_(x * factor)\n"),
+        ("tuple", "def run(data):\n    x, factor, out = data\n    return x * factor\n"),
+    ],
+)
+def test_every_way_of_calling_is_timed(timed, definition, calling, text):
+    holds(timed(definition, {"n": 1000}, text, calling))
+
+
+TWO = {
+    "value": "def run(x, y):\n    return x + y, x - y\n",
+    "destination": """
+        import torch
+        def run(x, y, sum, difference):
+            torch.add(x, y, out=sum)
+            torch.sub(x, y, out=difference)
+        """,
+}
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "row_strided", "offset"])
+@pytest.mark.parametrize("calling", TWO)
+def test_several_outputs_in_every_layout(timed, define, calling, layout):
+    holds(timed(define(PAIR), {"n": 9}, TWO[calling], calling, regime={"layout": layout}))
+
+
+@pytest.mark.parametrize("calling", TWO)
+def test_tensors_without_elements(timed, define, calling):
+    found = timed(define(PAIR), {"n": 0}, TWO[calling], calling)
+    holds(found)
+    assert found.model_extra["least_bytes"] == 0
+
+
+def test_scalars_only(timed, define):
+    text = "import torch\ndef run(start, step):\n    return torch.tensor(start * step)\n"
+    holds(timed(define(SCALARS), {"n": 1}, text))
+
+
+def test_tensors_of_many_pages(timed, definition):
+    holds(timed(definition, {"n": 3_000_001}, GOOD))
+
+
+def test_without_isolation(timed, definition, define):
+    with Judge("cpu", "none") as judge:
+        holds(timed(definition, {"n": 1000}, GOOD, judge=judge))
+        holds(timed(define(PAIR), {"n": 9}, TWO["destination"], "destination", judge=judge))
+
+
+def test_recorded_tensors(judge, request_for, tmp_path):
+    save_file({"values": torch.linspace(-1, 1, 1000)}, tmp_path / "recorded.safetensors")
+    request = replace(request_for(GOOD), timing=True, precision="quick", root=str(tmp_path))
+    recorded = SafetensorsInput(path="recorded.safetensors", tensor_key="values")
+    inputs = {**request.workload.inputs, "x": recorded}
+    workload = request.workload.model_copy(update={"inputs": inputs})
+    evaluation = judge.evaluate(replace(request, workload=workload))
+    assert evaluation.status == "PASSED", evaluation.log
+    holds(evaluation.performance)
+
+
+def test_what_is_not_to_be_timed_has_no_performance(judge, request_for):
+    assert judge.evaluate(request_for(GOOD)).performance is None
+
+
+def test_what_is_wrong_is_not_timed(judge, request_for):
+    wrong = replace(request_for("def run(x, factor):\n    return x + factor\n"), timing=True)
+    evaluation = judge.evaluate(wrong)
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    assert "while it was timed" not in evaluation.log
+    assert evaluation.performance is None
+
+
+def test_timed_calls_change_nothing_for_the_next_evaluation(judge, request_for):
+    for n in (1000, 3, 100_000):
+        assert judge.evaluate(replace(request_for(GOOD, n=n), timing=True)).status == "PASSED"
+        assert judge.evaluate(request_for(GOOD, n=n, seed=1)).status == "PASSED"
+
+
+LATER = """\
+from itertools import count
+calls = count()
+
+def run(x, factor):
+    if next(calls) > 10:
+        {}
+    return x * factor
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "status", "said"),
+    [
+        ("raise ValueError('boom')", "RUNTIME_ERROR", "ValueError: boom"),
+        ("import os; os._exit(3)", "RUNTIME_ERROR", "the process exited with code 3"),
+        (
+            "import ctypes; ctypes.string_at(0)",
+            "RUNTIME_ERROR",
+            "the process was killed by SIGSEGV",
+        ),
+        ("while True: pass", "TIMEOUT", "no answer within 2 s"),
+        ("return None", "RUNTIME_ERROR", "out is None, not a torch.Tensor"),
+        ("return x[1:]", "INCORRECT_SHAPE", "out: got [999], expected [1000]"),
+        ("return x.double()", "INCORRECT_DTYPE", "out: got float64, expected float32"),
+    ],
+)
+def test_what_fails_when_it_is_timed_is_named_and_the_next_is_right(
+    judge, request_for, then, status, said
+):
+    failing = request_for(LATER.format(then), timeout=2 if status == "TIMEOUT" else 30)
+    evaluation = judge.evaluate(replace(failing, timing=True))
+    assert (evaluation.status, evaluation.log.splitlines()[0]) == (status, said)
+    assert evaluation.performance is None
+    after = judge.evaluate(replace(request_for(GOOD), timing=True))
+    assert after.status == "PASSED"
+    holds(after.performance)
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ("raise ValueError('boom')", "ValueError: boom"),
+        ("import os; os._exit(3)", "the process exited with code 3"),
+    ],
+)
+def test_a_reference_that_fails_when_it_is_timed_is_the_definitions_error(
+    judge, request_for, definition, then, said
+):
+    broken = definition.model_copy(update={"reference": LATER.format(then)})
+    with pytest.raises(DefinitionError) as caught:
+        judge.evaluate(replace(request_for(GOOD, of=broken), timing=True))
+    where = "the reference of scale_float32 failed while it was timed at axes {'n': 1000}"
+    assert str(caught.value).splitlines()[0] == f"{where}: {said}"
+    assert judge.evaluate(replace(request_for(GOOD), timing=True)).status == "PASSED"
+
+
+def test_what_changes_bits_from_call_to_call_is_refused_unless_that_is_allowed(
+    judge, request_for, definition
+):
+    """Within the bounds, and alike where it is checked: only the timed calls differ."""
+    shaky = """\
+from itertools import count
+calls = count()
+def run(x, factor):
+    number = next(calls)
+    return x * factor * (1 + 2.0**-22 * (number % 3 if number > 10 else 0))
+"""
+    evaluation = judge.evaluate(replace(request_for(shaky), timing=True))
+    assert evaluation.status == "RUNTIME_ERROR"
+    told = r" timed calls left other outputs than others on the same values"
+    assert told in evaluation.log.splitlines()[0]
+    free = definition.model_copy(update={"nondeterministic": True})
+    assert judge.evaluate(replace(request_for(shaky, of=free), timing=True)).status == "PASSED"
+
+
+class Listening:
+    """A sandbox that notes what it is asked."""
+
+    def __init__(self, sandbox, log):
+        self._sandbox = sandbox
+        self._log = log
+
+    def __getattr__(self, name):
+        return getattr(self._sandbox, name)
+
+    def ask(self, request, timeout):
+        reply = self._sandbox.ask(request, timeout)
+        if isinstance(request, (Prepare, Blocks, Collect)):
+            self._log.append((request, reply))
+        return reply
+
+
+@pytest.fixture
+def exchange(request_for):
+    """What the sides were asked for one timed evaluation, and what they said."""
+    said = {"candidate": [], "reference": []}
+    with Judge("cpu") as judge:
+        for side, log in said.items():
+            mine = getattr(judge, f"_{side}")
+            setattr(judge, f"_{side}", replace(mine, sandbox=Listening(mine.sandbox, log)))
+        assert judge.evaluate(replace(request_for(GOOD), timing=True)).status == "PASSED"
+    return said
+
+
+def test_both_sides_are_asked_alike(exchange):
+    """The candidate's are checked as well, in the end."""
+    shapes = {}
+    for side, log in exchange.items():
+        prepared = [request for request, _ in log if isinstance(request, Prepare)]
+        shapes[side] = [(len(p.groups), p.size) for p in prepared[:2]]
+        assert all(isinstance(reply, Done) for _, reply in log)
+    assert shapes["candidate"] == shapes["reference"]
+    assert not [request for request, _ in exchange["reference"] if isinstance(request, Collect)]
+
+
+def test_outputs_are_checked_of_repeated_calls_and_of_single_ones(exchange):
+    repeats, checked = 0, set()
+    for request, _ in exchange["candidate"]:
+        if isinstance(request, Prepare):
+            repeats = request.repeat
+        if isinstance(request, Collect):
+            checked.add(repeats > 1)
+            assert len(request.groups) == len(set(request.groups)) >= 2
+    assert checked == {False, True}
+
+
+def test_every_call_of_a_round_has_tensors_of_its_own(exchange):
+    for log in exchange.values():
+        request = [request for request, _ in log if isinstance(request, Prepare)][1]
+        calls = [group + i for group in request.groups for i in range(request.size)]
+        assert len(set(calls)) == len(calls)
+        assert request.stride > 2 * 4 * 1000

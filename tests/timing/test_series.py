@@ -1,0 +1,83 @@
+"""Groups of calls on the CPU: which are run, how often, and what is kept of them."""
+
+import pytest
+import torch
+
+from pytest_fib.timing import _series as module
+from pytest_fib.timing import series
+
+
+@pytest.fixture
+def made():
+    """Groups of calls by name, and the names of the calls that were run."""
+    log = []
+
+    def made(*groups):
+        def call(name):
+            def run():
+                log.append(name)
+                return f"{name}{log.count(name)}"
+
+            return run
+
+        return [[call(name) for name in group] for group in groups], log
+
+    return made
+
+
+def test_nothing_is_run_before_it_is_asked_for(made):
+    groups, log = made("ab", "c")
+    found = series(groups, 2, "cpu")
+    assert log == []
+    assert found.results == [[None, None], [None]]
+
+
+def test_a_block_of_each_group_runs_its_calls_in_order_as_often_as_asked(made):
+    groups, log = made("ab", "cd", "ef")
+    found = series(groups, 3, "cpu")
+    assert len(found.run()) == 3
+    assert "".join(log) == "aaabbbcccdddeeefff"
+    found.run()
+    assert "".join(log) == 2 * "aaabbbcccdddeeefff"
+
+
+def test_what_each_call_returned_last_is_kept(made):
+    groups, _ = made("ab", "cd")
+    found = series(groups, 3, "cpu")
+    found.run()
+    assert found.results == [["a3", "b3"], ["c3", "d3"]]
+    found.run()
+    assert found.results == [["a6", "b6"], ["c6", "d6"]]
+
+
+def test_a_sample_is_the_time_of_one_call(made, monkeypatch):
+    now = iter([1000, 1600, 5000, 5060])
+    monkeypatch.setattr(module, "perf_counter_ns", lambda: next(now))
+    groups, _ = made("ab", "cd")
+    assert series(groups, 3, "cpu").run() == (600 / 6, 60 / 6)
+
+
+def test_caches_are_hot_in_any_case(made, monkeypatch):
+    now = iter([0, 60, 100, 190])
+    monkeypatch.setattr(module, "perf_counter_ns", lambda: next(now))
+    groups, log = made("ab", "cd")
+    assert series(groups, 3, "cpu").hot() == (10, 15)
+    assert "".join(log) == "aaabbbcccddd"
+
+
+@pytest.mark.parametrize(("threads", "said"), [(1, "1 thread"), (2, "2 threads")])
+def test_the_method_tells_the_caches_and_the_number_of_threads(made, threads, said):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert series(made("a")[0], 1, "cpu").method == f"cpu, warm, {said}"
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_a_call_raises_is_raised(made):
+    groups, log = made("a")
+    groups.append([lambda: 1 // 0])
+    with pytest.raises(ZeroDivisionError):
+        series(groups, 1, "cpu").run()
+    assert log == ["a"]
