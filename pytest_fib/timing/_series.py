@@ -126,8 +126,7 @@ class Graph:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.graph(graph):
             self._events = [self._captured(calls) for calls in groups]
-        nodes = _nodes(graph) - 3 * len(groups)  # a flush and two events each
-        if nodes < sum(self._sizes):
+        if _nodes(graph) - len(groups) * _nodes_without_calls() < sum(self._sizes):
             raise EmptyCaptureError("a call leaves no work on the stream that it is called on")
         graph.instantiate()
         self._graph = graph
@@ -302,6 +301,17 @@ def _forget_persisting() -> None:
 def _timing_event(*, external: bool = False) -> Any:
     """An event; an ``external`` one is timed anew in each launch of the graph that records it."""
     return _Event(enable_timing=True, external=external)
+
+
+@cache
+def _nodes_without_calls() -> int:
+    """The nodes of a captured block that has no calls: a flush, and the events."""
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.graph(graph):
+        flush()
+        for _ in range(2):
+            _timing_event(external=True).record(torch.cuda.current_stream())
+    return _nodes(graph)
 
 
 def _nodes(graph: torch.cuda.CUDAGraph) -> int:
