@@ -242,9 +242,9 @@ def _with_specials(
     rounded = expected.to(got.dtype).double()
     top = torch.finfo(got.dtype).max
     size = value.abs()
-    counted = torch.where(size <= top, size, 0.0)
-    scale = _scale(counted)
     # Beyond the largest number by less than a rounding: what is finite there may be right.
+    counted = torch.where(size <= top * (1 + bound.rtol), size.clamp_max(top), 0.0)
+    scale = _scale(counted)
     near = (size >= top * (1 - bound.rtol)) & (size <= top * (1 + bound.rtol))
     finite = seen.isfinite() & (rounded.isfinite() | near)
     same = _same(seen, rounded) | (near & seen.isinf() & (seen.sign() == value.sign()))

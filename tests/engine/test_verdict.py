@@ -129,6 +129,12 @@ def test_overflow_is_what_the_dtype_makes_of_the_value():
     assert not judged([[INF, 1.0]], [[-1e5, 1.0]], "float16").passed
 
 
+def test_what_rounds_to_the_largest_number_has_the_bound_of_its_size():
+    """Beside an infinity, which is looked at more closely."""
+    assert judged([[65504.0, INF, 1.0]], [[65510.8, 1e6, 1.0]], "float16").passed
+    assert not judged([[65504.0, INF, 1.0]], [[65700.0, 1e6, 1.0]], "float16").passed
+
+
 @pytest.mark.parametrize("got", [65504.0, INF])
 @pytest.mark.parametrize("expected", [65519.0, 65520.0, 65530.0])
 def test_at_the_largest_number_both_roundings_are_right(got, expected):
