@@ -243,7 +243,8 @@ def _with_specials(
     top = torch.finfo(got.dtype).max
     size = value.abs()
     # Beyond the largest number by less than a rounding: what is finite there may be right.
-    counted = torch.where(size <= top * (1 + bound.rtol), size.clamp_max(top), 0.0)
+    counts = size.isfinite() & (size <= top * (1 + bound.rtol))
+    counted = torch.where(counts, size.clamp_max(top), 0.0)
     scale = _scale(counted)
     near = (size >= top * (1 - bound.rtol)) & (size <= top * (1 + bound.rtol))
     finite = seen.isfinite() & (rounded.isfinite() | near)
