@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_fib.engine._bounds import PRECISION
 from pytest_fib.engine._mistake import (
+    ROWS,
     Mistake,
     Seen,
     WrongOutput,
@@ -38,15 +40,19 @@ MOST = 0.95
 #: log10 of how unlikely a fit must be by chance.
 CHANCE = 4.0
 #: A fit must leave no more than this share of the root mean square error.
-LEFT = 0.5
+LEFT, LEFT_TOGETHER = 0.5, 0.9
 #: Slices of a dimension that are looked for at other places, and elements that identify each.
 SLICES, MARKS, MOST_SLICES = 64, 24, 8192
+#: Rows and columns that a rank is told by: four times the least of these.
+FEWEST = 3
 #: Unit roundoffs that errors are measured by; float16's is tf32's too.
 ROUNDOFFS = {"float16 or tf32": 2.0**-11, "bfloat16": 2.0**-8, "float8 e4m3": 2.0**-4}
+#: The largest error, as a share of a row's scale, that rounding operands to float8 e5m2 makes.
+COARSEST = 0.08
 #: Detectors of which the place has the name: of one, or of one that says little.
 NAMED_BY_PLACE = ("place", "no place")
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
-ROUNDED = 0.3
+ROUNDED = 0.15
 #: Columns of a terminal, and elements that are shown.
 WIDTH, SHOWN = 80, 5
 
@@ -204,10 +210,9 @@ class _Fit:
     elements: int
     parameters: int
 
-    @property
-    def explains(self) -> bool:
-        """Whether the error is gone, and would hardly be by chance."""
-        if not self.before > 0 or self.after > LEFT * self.before:
+    def explains(self, left: float) -> bool:
+        """Whether no more than this share of the error is left, and would hardly be by chance."""
+        if not self.before > 0 or self.after > left * self.before:
             return False
         gain = log10(self.before / max(self.after, 1e-6 * self.before, 1e-300))
         return (self.elements - self.parameters) * gain >= CHANCE
@@ -259,15 +264,23 @@ def _fits(seen: Seen, factor: bool, offset: bool) -> tuple[_Fit, bool] | None:
     if not seen.together:
         at = seen.anywhere
         sides.insert(0, (seen.got_at(at), seen.expected_at(at), seen.bound_at(at)))
+    # What is wrong only as a whole keeps the errors of its rounding, whatever it is off by.
+    left = LEFT_TOGETHER if seen.together else LEFT
     for index, side in enumerate(sides):
         fit = _fit(side, factor=factor, offset=offset)
-        if fit is not None and fit.explains:
+        if fit is not None and fit.explains(left):
             return fit, index < len(sides) - 1 or seen.together
     return None
 
 
+def _better(found: tuple[_Fit, bool], other: tuple[_Fit, bool] | None) -> bool:
+    """Of a factor and an offset that both explain an error, the one that leaves less of it."""
+    return other is None or found[0].after <= other[0].after
+
+
 def _one_factor(seen: Seen, place: Place | None) -> str | None:
-    if (found := _fits(seen, True, False)) is None:
+    found = _fits(seen, True, False)
+    if found is None or not _better(found, _fits(seen, False, True)):
         return None
     fit, all_ = found
     where = _in(EVERYWHERE if all_ else place)
@@ -345,7 +358,7 @@ def _per_line(seen: Seen, lines: torch.Tensor, factor: bool) -> list[_Fit] | Non
         return None
     sides = zip(seen.got_at(lines), seen.expected_at(lines), seen.bound_at(lines), strict=True)
     fits = [_fit(line, factor=factor, offset=not factor) for line in sides]
-    good = [fit for fit in fits if fit is not None and fit.explains]
+    good = [fit for fit in fits if fit is not None and fit.explains(LEFT)]
     return good if len(good) >= 0.9 * len(lines) else None
 
 
@@ -483,6 +496,8 @@ def _element_facts(seen: Seen) -> Iterator[tuple[str, torch.Tensor, torch.Tensor
 
 def _separated(name: str, values: torch.Tensor, wrong: torch.Tensor) -> str | None:
     """Whether all wrong ones are above, or below, all that are right, and not by chance."""
+    known = values.isfinite()
+    values, wrong = values[known], wrong[known]
     bad, good = values[wrong], values[~wrong]
     few = min(len(bad), len(good))
     # One of C(n, k) subsets: at least (n / k)^k.
@@ -493,6 +508,39 @@ def _separated(name: str, values: torch.Tensor, wrong: torch.Tensor) -> str | No
     if float(bad.max()) < float(good.min()):
         return f"wrong in {name} is below {float(good.min()):.3g}, right in all others"
     return None
+
+
+def _truncated(seen: Seen, place: Place | None) -> str | None:
+    """Every element is the next number towards zero, where half of them should be the other."""
+    precision = PRECISION.get(seen.output.got.dtype)
+    got, expected = seen.got_at(seen.anywhere).abs(), seen.expected_at(seen.anywhere).abs()
+    normal = expected.isfinite() & (expected >= torch.finfo(torch.float16).tiny)
+    if precision is None or int(normal.sum()) < 64:
+        return None
+    step = 2 * precision.roundoff * expected[normal].frexp().exponent.sub(1).double().exp2()
+    below = (expected[normal] - got[normal]) / step
+    if share((below > -0.05) & (below < 1.05)) < 0.98 or not 0.4 < float(below.mean()) < 0.6:
+        return None
+    return "rounded toward zero, not to the nearest number, everywhere"
+
+
+def _few_terms(seen: Seen, place: Place | None) -> str | None:
+    """Errors of low rank: a few terms of a sum over products are missing, or are wrong."""
+    everywhere = place is not None and place.name == "everywhere"
+    if not everywhere or min(seen.height, seen.width) < 4 * FEWEST:
+        return None
+    at = _even_rows(seen)
+    at = at[:, evenly(at.shape[1], 8 * ROWS, at.device)]
+    error = (seen.got_at(at) - seen.expected_at(at)).cpu()
+    if not bool(error.isfinite().all()):
+        return None
+    left = torch.linalg.svdvals(error).square().flip(0).cumsum(0).flip(0)
+    noise = float(seen.bound_at(at).square().sum()) / 4
+    rank = int((left > noise).sum())
+    if not 0 < rank <= len(left) // 4:
+        return None
+    terms = "one term is" if rank == 1 else f"{rank} terms are"
+    return f"errors of rank {rank} everywhere, as if of each sum {terms} left out or wrong"
 
 
 def _place(seen: Seen, place: Place | None) -> str | None:
@@ -531,7 +579,7 @@ def _even_rows(seen: Seen) -> torch.Tensor:
 def _noise(error: torch.Tensor) -> bool:
     """Whether these look like rounding: no direction, no few that are much larger than the rest."""
     size, number = _rms(error), error.numel()
-    if not 2.0**-14 < size < 0.5:
+    if not 2.0**-14 < size < COARSEST:
         return False
     centred = abs(float(error.mean())) <= (0.1 + 4 / sqrt(number)) * size
     return centred and float(error.abs().median()) >= 0.2 * size
@@ -560,6 +608,7 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("zeros", _zeros),
     ("negated", _negated),
     ("constant", _constant),
+    ("rounded toward zero", _truncated),
     ("missing input", _missing),
     ("one factor", _one_factor),
     ("one offset", _one_offset),
@@ -573,6 +622,7 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("factor and offset", _factor_and_offset),
     ("by value", _by_value),
     ("place", _place),
+    ("missing terms", _few_terms),
     ("lower precision", _low_precision),
     ("no place", _everywhere),
     ("scattered", _scattered),
