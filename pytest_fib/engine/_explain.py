@@ -26,10 +26,12 @@ from pytest_fib.engine._mistake import (
     strides,
     take,
 )
+from pytest_fib.engine._memory import poisoned
 from pytest_fib.engine._places import EVERYWHERE, listed, place_of, position
+from pytest_fib.workloads import bits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_fib.engine._places import Place
 
@@ -41,6 +43,8 @@ MOST = 0.95
 CHANCE = 4.0
 #: A fit must leave no more than this share of the root mean square error.
 LEFT, LEFT_TOGETHER = 0.5, 0.9
+#: The same of what is supposed of an input, and wrong elements that tell it.
+SUPPOSED_LEFT, LEAST_EVIDENCE = 0.25, 8
 #: Slices of a dimension that are looked for at other places, and elements that identify each.
 SLICES, MARKS, MOST_SLICES = 64, 24, 8192
 #: Rows and columns that a rank is told by: four times the least of these.
@@ -49,8 +53,10 @@ FEWEST = 3
 ROUNDOFFS = {"float16 or tf32": 2.0**-11, "bfloat16": 2.0**-8, "float8 e4m3": 2.0**-4}
 #: The largest error, as a share of a row's scale, that rounding operands to float8 e5m2 makes.
 COARSEST = 0.08
+#: From this one on, detectors describe rather than explain, and what is supposed of inputs is tried.
+FIRST_VAGUE = "one factor"
 #: Detectors of which the place has the name: of one, or of one that says little.
-NAMED_BY_PLACE = ("place", "no place")
+NAMED_BY_PLACE = ("place", "sparse place", "no place")
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDED = 0.15
 #: Columns of a terminal, and elements that are shown.
@@ -78,6 +84,11 @@ def explain(mistake: Mistake) -> Explanation:
     outputs.sort(key=lambda seen: -seen.count / seen.total if not seen.together else 0.0)
     places = {seen.name: place_of(seen) for seen in outputs}
     for pattern, detect in DETECTORS:
+        if pattern == FIRST_VAGUE and (words := _misread(outputs, mistake)):
+            place = places[outputs[0].name]
+            where = f", {place.phrase}" if place and place is not EVERYWHERE else ""
+            sentence = f"{outputs[0].name}: as if {words}{where}"
+            return Explanation("misread input", sentence, _elements(outputs[0]))
         for seen in outputs:
             place = places[seen.name]
             if said := detect(seen, place):
@@ -85,6 +96,31 @@ def explain(mistake: Mistake) -> Explanation:
                 sentence = f"{seen.name}: {said}"
                 return Explanation(name, sentence, _elements(seen), place.name if place else "")
     raise ValueError("there are no outputs with elements")
+
+
+def _misread(outputs: Sequence[Seen], mistake: Mistake) -> str | None:
+    """What to suppose of an input, for all that is wrong to be right."""
+    for words, supposed in mistake.supposed:
+        if all(_agrees(seen, supposed[seen.name]) for seen in outputs):
+            return words
+    return None
+
+
+def _agrees(seen: Seen, values: torch.Tensor) -> bool:
+    """Whether an output holds ``values``, and they are not what is expected anyway."""
+    there = take(values, seen.at)
+    # What is of another size is rounded at that size.
+    precision = PRECISION.get(seen.output.got.dtype)
+    size = there[there.isfinite()]
+    reach = 0.0 if precision is None else precision.element * precision.roundoff
+    bound = seen.bound.clamp(min=reach * _rms(size)) + reach * there.abs() if len(size) else 0.0
+    close = ((seen.got - there).abs() <= 2 * bound) | (seen.got == there)
+    close |= seen.got.isnan() & there.isnan()
+    if len(seen.at) < LEAST_EVIDENCE or share(close) < MOST:
+        return False
+    known = seen.finite & there.isfinite()
+    before, after = ((seen.got - side)[known] for side in (seen.expected, there))
+    return not bool(known.any()) or _rms(after) <= SUPPOSED_LEFT * _rms(before)
 
 
 def _elements(seen: Seen) -> list[str]:
@@ -110,10 +146,9 @@ def _in(place: Place | None) -> str:
 
 
 def _unwritten(seen: Seen, place: Place | None) -> str | None:
-    flat = seen.output.got.reshape(-1)[seen.at].view(torch.uint8)
-    size = seen.output.got.element_size()
+    found = bits(seen.output.got.reshape(-1))[seen.at]
     for poison in seen.mistake.poisons:
-        if share((flat.view(-1, size) == poison).all(1)) >= LEFT:
+        if share(found == poisoned(torch.empty_like(found), poison)) >= LEFT:
             return f"never written{_in(place)}"
     return None
 
@@ -152,6 +187,9 @@ def _lost_special(seen: Seen, place: Place | None) -> str | None:
 
 
 def _swapped(seen: Seen, place: Place | None) -> str | None:
+    for name, right in seen.mistake.right.items():
+        if right.shape == seen.output.got.shape and seen.holds(take(right, seen.at)) >= MOST:
+            return f"holds what {name} should"
     for other in seen.mistake.outputs:
         if other.name == seen.name or other.got.shape != seen.output.got.shape:
             continue
@@ -544,16 +582,21 @@ def _few_terms(seen: Seen, place: Place | None) -> str | None:
 
 
 def _place(seen: Seen, place: Place | None) -> str | None:
-    if place is None or place.name in ("everywhere", "one element"):
+    if place is None or not place.dense or place.name in ("everywhere", "one element"):
         return None
     return f"wrong {place.phrase}"
+
+
+def _sparse_place(seen: Seen, place: Place | None) -> str | None:
+    return None if place is None or place.dense else f"wrong {place.phrase}"
 
 
 def _low_precision(seen: Seen, place: Place | None) -> str | None:
     """Small errors of every element, as often up as down, in proportion to the row's scale."""
     at = _even_rows(seen)
+    at = at[(seen.got_at(at).isfinite() & seen.expected_at(at).isfinite()).all(1)]
     got, expected = seen.got_at(at), seen.expected_at(at)
-    if not bool((got.isfinite() & expected.isfinite()).all()) or got.numel() < 16:
+    if got.numel() < 16:
         return None
     # An honest rounding of the result looks the same, but smaller.
     if _rms((got - expected) / seen.bound_at(at).clamp(min=1e-300)) < ROUNDED:
@@ -624,6 +667,7 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("place", _place),
     ("missing terms", _few_terms),
     ("lower precision", _low_precision),
+    ("sparse place", _sparse_place),
     ("no place", _everywhere),
     ("scattered", _scattered),
 )

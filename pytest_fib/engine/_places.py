@@ -30,10 +30,11 @@ COMPARED = 1 << 16
 
 @dataclass(frozen=True)
 class Place:
-    """A kind of place, and which it is: fits after "wrong"."""
+    """A kind of place, and which it is: fits after "wrong". ``dense`` ones are wrong as a whole."""
 
     name: str
     phrase: str
+    dense: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def place_of(seen: Seen) -> Place | None:
     for find in (_everywhere, _padding, _triangle, _box, _tail, _progression, _scattered_rows):
         if found := find(seen):
             return found
-    return None
+    return _everywhere_loosely(seen)
 
 
 def _corner(seen: Seen) -> Place | None:
@@ -102,11 +103,11 @@ def _box(seen: Seen) -> Place | None:
     """Some indices of one dimension or more, and in the others all."""
     sets = [found for dim in range(len(seen.shape)) if (found := _along(seen, dim))]
     if not sets:
-        return _everywhere_loosely(seen)
+        return None
     density = seen.count / (prod(found.part for found in sets) * seen.total)
     sets = [found for found in sets if found.tells(density)]
     if not sets:
-        return _everywhere_loosely(seen)
+        return None
     # What is true of nearly a whole dimension may be so by chance, as where an input is small.
     small = [found for found in sets if found.part <= MOST] or sets
     part = "" if density >= 0.5 else f"in {_percent(density)} of elements "
@@ -114,8 +115,8 @@ def _box(seen: Seen) -> Place | None:
     if min(found.part for found in sets) > MOST:
         return Place("everywhere", phrase)
     if len(small) > 1 and any(found.kind != "last tile" for found in small):
-        return Place("block", phrase)
-    return Place(small[0].kind, phrase)
+        return Place("block", phrase, density >= 0.5)
+    return Place(small[0].kind, phrase, density >= 0.5)
 
 
 def _everywhere_loosely(seen: Seen) -> Place | None:
@@ -261,7 +262,7 @@ def _scattered_rows(seen: Seen) -> Place | None:
         return None
     per_row = seen.output.wrong.reshape(-1, seen.width).sum(1)
     rows = int((per_row > 0).sum())
-    if seen.count < 0.5 * rows * seen.width or rows >= 0.9 * seen.height:
+    if seen.count < 0.5 * rows * seen.width or rows >= 0.5 * seen.height:
         return None
     dims = ", ".join(seen.axis(dim) for dim in range(len(seen.shape) - 1))
     return Place("whole rows", f"in {rows} of {seen.height} whole rows (of {dims})")

@@ -9,19 +9,27 @@ from pytest_fib.workloads._complete import complete
 from pytest_fib.workloads._plan import plan
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_fib.data import Definition, Workload
     from pytest_fib.workloads._plan import Plan
 
+#: How much larger than the smallest workload there is, at least.
+ROOM = 1.125
 
-def grown(definition: Definition, workload: Workload, max_bytes: int) -> Workload:
-    """The same seed and regime with axes that fill ``max_bytes``, each by an equal factor.
 
-    The workload itself where none of its axes can grow.
+def grown(
+    definition: Definition, workload: Workload, regime: Mapping[str, str], max_bytes: int
+) -> Workload:
+    """The same seed with axes that fill ``max_bytes``, each by an equal factor.
+
+    Or an eighth more than the definition's smallest workload takes. The axes of ``workload`` where
+    those that come out break a constraint.
     """
     made = plan(definition)
     smallest = workload_bytes(definition, made.completed({}))
     free = _free(made)
-    share = max(1.0, max_bytes / max(smallest, 1)) ** (1 / max(len(free), 1))
+    share = max(ROOM, max_bytes / max(smallest, 1)) ** (1 / max(len(free), 1))
     axes: dict[str, int] = {}
     budget = float(smallest)
     for axis in made.order:
@@ -29,8 +37,8 @@ def grown(definition: Definition, workload: Workload, max_bytes: int) -> Workloa
         domain, count = made.affordable(axis, axes, int(budget))
         axes[axis] = domain[count - 1]
     if made.broken(axes) is not None:
-        return workload
-    return complete(definition, axes, workload.seed, workload.regime)
+        axes = dict(workload.axes)
+    return complete(definition, axes, workload.seed, regime)
 
 
 def _free(made: Plan) -> list[str]:

@@ -152,21 +152,21 @@ def natural_lse(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
 
 
 @implements("gqa_paged_decode_h32_kv4_d128_ps1")
-@caught("everywhere", "one factor", named=False)
+@caught(named=False)
 def lse_without_log(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, lse=lambda s: s.amax(-1) / LN2)
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("some heads", "permuted", "everywhere")
+@caught("some heads")
 def heads_by_modulo(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, heads=modulo_heads)
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("some heads", "permuted", "everywhere")
+@caught("some heads")
 def first_kv_head_for_all(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, heads=lambda x, heads: x[:, :1].expand(-1, heads, -1))
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
@@ -180,34 +180,34 @@ def exp_without_maximum(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("one factor", "factor per row")
+@caught("factor per row")
 def not_normalised(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, weights=lambda w: w)
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("everywhere", "whole rows", named=False)
+@caught("misread input")
 def scaled_twice(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale**2)
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("lower precision", "everywhere")
+@caught("lower precision")
 def logits_in_bfloat16(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, logits=lambda q, k: narrow(RIGHT.logits(q, k), torch.bfloat16))
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("lower precision", "everywhere")
+@caught("lower precision")
 def weights_in_fp8(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, weights=lambda w: narrow(RIGHT.weights(w), torch.float8_e4m3fn))
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("whole rows", "everywhere", "lower precision")
+@caught(named=False)
 def last_token_not_seen(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, masked=last_not_seen)
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
@@ -242,7 +242,7 @@ def one_head_scaled(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("whole rows", "everywhere", "permuted", named=False)
+@caught("misread input")
 def page_table_not_read(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     pages = torch.arange(len(kv_indices), device=q.device)
     return decode(q, k_cache, v_cache, kv_indptr, pages, sm_scale)
@@ -266,7 +266,7 @@ def nothing_for_empty_sequences(q, k_cache, v_cache, kv_indptr, kv_indices, sm_s
 
 
 @implements("gqa_paged_decode_h32_kv4_d128_ps64")
-@caught("whole rows", "everywhere", named=False)
+@caught("misread input")
 def last_page_taken_as_full(
     q, k_cache, v_cache, kv_indptr, kv_indices, kv_last_page_len, sm_scale
 ):  # fmt: skip
@@ -274,7 +274,7 @@ def last_page_taken_as_full(
 
 
 @implements("gqa_paged_decode_h32_kv4_d128_ps64")
-@caught("whole rows", "everywhere", named=False)
+@caught("misread input")
 def first_last_page_len_for_all(
     q, k_cache, v_cache, kv_indptr, kv_indices, kv_last_page_len, sm_scale
 ):  # fmt: skip
@@ -283,7 +283,7 @@ def first_last_page_len_for_all(
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps64")
-@caught("swapped outputs", "everywhere", named=False)
+@caught("misread input")
 def keys_for_values(
     q, k_cache, v_cache, kv_indptr, kv_indices, kv_last_page_len, sm_scale
 ):  # fmt: skip
@@ -303,31 +303,31 @@ def heads_rotated(
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv8_d128")
-@caught("whole rows", "everywhere", "whole slices", named=False)
+@caught(named=False)
 def not_causal(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=None))
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv8_d128")
-@caught("whole rows", "everywhere", named=False)
+@caught(named=False)
 def token_itself_masked(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=strictly_causal))
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv8_d128")
-@caught("whole rows", "everywhere", named=False)
+@caught(named=False)
 def sees_one_too_many(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=one_too_many))
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv4_d128")
-@caught("whole rows", "everywhere", "nan", named=False)
+@caught(named=False)
 def mask_at_the_top_left(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=top_left))
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv4_d128")
-@caught("everywhere", "whole rows", "lower precision", named=False)
+@caught(named=False)
 def rounded_scale(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, 0.09)
 
@@ -340,7 +340,7 @@ def last_query_dropped(q, k, v, qo_indptr, kv_indptr, sm_scale):
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv8_d128")
-@caught("lower precision", "everywhere")
+@caught("lower precision")
 def prefill_in_tf32(q, k, v, qo_indptr, kv_indptr, sm_scale):
     """Which shows in the lse alone, that is float32."""
     how = replace(RIGHT, lse=lambda s: tf32(RIGHT.lse(s)))
@@ -348,7 +348,7 @@ def prefill_in_tf32(q, k, v, qo_indptr, kv_indptr, sm_scale):
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv8_d128")
-@caught("stale", "whole rows", "everywhere", "copied input", named=False)
+@caught(named=False)
 def first_sequence_only(q, k, v, qo_indptr, kv_indptr, sm_scale):
     """Every sequence reads the keys of the first."""
     lengths = kv_indptr.diff()
@@ -357,7 +357,7 @@ def first_sequence_only(q, k, v, qo_indptr, kv_indptr, sm_scale):
 
 
 @implements("gqa_paged_prefill_causal_h32_kv4_d128_ps64")
-@caught("whole rows", "everywhere", named=False)
+@caught("misread input")
 def prefill_of_whole_pages(
     q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, kv_last_page_len, sm_scale
 ):  # fmt: skip
@@ -382,13 +382,13 @@ def prefill_wrong_scale(
 
 
 @implements("mla_paged_decode_h16_ckv512_kpe64_ps1")
-@caught("everywhere", named=False)
+@caught("misread input")
 def positions_ignored(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale):
     return mla(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale, pe=False)
 
 
 @implements("mla_paged_decode_h16_ckv512_kpe64_ps1")
-@caught("everywhere", "one offset", named=False)
+@caught(named=False)
 def scale_of_absorbed_dims(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale):
     return mla(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, 576**-0.5)
 
@@ -408,14 +408,14 @@ def latent_tail_zero(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, 
 
 
 @implements("mla_paged_decode_h16_ckv512_kpe64_ps1")
-@caught("one offset", "everywhere")
+@caught("one offset")
 def lse_off_by_one_bit(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale):
     output, lse = mla(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale)
     return output, lse + 1
 
 
 @implements("mla_paged_decode_h16_ckv512_kpe64_ps64")
-@caught("whole rows", "everywhere", named=False)
+@caught("misread input")
 def mla_ignores_the_last_page(
     q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, kv_last_page_len, sm_scale
 ):  # fmt: skip
@@ -423,7 +423,7 @@ def mla_ignores_the_last_page(
 
 
 @implements("mla_paged_decode_h16_ckv512_kpe64_ps64")
-@caught("lower precision", "everywhere")
+@caught("lower precision")
 def mla_logits_in_bfloat16(
     q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, kv_last_page_len, sm_scale
 ):  # fmt: skip

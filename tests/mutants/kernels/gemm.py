@@ -54,7 +54,7 @@ def result_in_bfloat16(A, B):
 
 
 @implements("gemm_n128_k72_float16")
-@caught("one factor", "lower precision")
+@caught("rounded toward zero")
 def truncated(A, B):
     return toward_zero(gemm(A, B), A.dtype)
 
@@ -73,13 +73,13 @@ def last_rows_unwritten(A, B, C):
 
 
 @implements("gemm_n128_k72_bfloat16")
-@caught("lower precision", "everywhere")
+@caught("missing terms")
 def last_of_k_dropped(A, B):
     return gemm(A[:, :-1], B[:, :-1]).to(A.dtype)
 
 
 @implements("gemm_n128_k72_bfloat16")
-@caught("lower precision", "everywhere")
+@caught("missing terms")
 def k_tail_dropped(A, B):
     return gemm(A[:, :64], B[:, :64]).to(A.dtype)
 
@@ -97,7 +97,7 @@ def bias_added(A, B):
 
 
 @implements("gemm_n128_k72_bfloat16")
-@caught("zeros", "one element", "last tile")
+@caught("zeros")
 def one_tile_missing(A, B):
     return put(gemm(A, B), (slice(0, 16), slice(16, 32)), 0.0).to(A.dtype)
 
@@ -134,7 +134,7 @@ def last_element_wrong(A, B):
 
 
 @implements("gemm_n128_k72_bfloat16")
-@caught("one factor", "every k-th", "whole columns")
+@caught("one factor")
 def odd_columns_doubled(A, B):
     return put(gemm(A, B), (slice(None), slice(1, None, 2)), lambda x: 2 * x).to(A.dtype)
 
@@ -158,13 +158,13 @@ def other_half(A, B):
 
 
 @implements("grouped_gemm_n128_k72_bfloat16")
-@caught("everywhere", "whole rows")
+@caught("misread input")
 def first_group_for_all(A, B, m_indptr):
     return grouped(A, B, m_indptr, which=lambda group, groups: 0)
 
 
 @implements("grouped_gemm_n128_k72_bfloat16")
-@caught("everywhere", "whole rows")
+@caught("misread input")
 def next_groups_weight(A, B, m_indptr):
     return grouped(A, B, m_indptr, which=lambda group, groups: (group + 1) % groups)
 
@@ -219,7 +219,7 @@ def scale_off_by_little(x, factor):
 
 
 @implements("scale_float16")
-@caught("one factor", "constant", "everywhere")
+@caught("one factor")
 def scale_of_reciprocal(x, factor):
     return (x.float() / factor).half()
 

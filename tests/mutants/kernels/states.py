@@ -34,13 +34,13 @@ def delta(q, k, v, state, A_log, a, dt_bias, b, scale, gate=None, beta=None, sha
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_bfloat16")
-@caught("missing input", "everywhere", named=False)
+@caught("misread input")
 def without_dt_bias(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     return mamba(state, x, dt, A, B, C, D, 0 * dt_bias, state_batch_indices)
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_bfloat16")
-@caught("everywhere", named=False)
+@caught(named=False)
 def without_softplus(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     return mamba(
         state, x, dt, A, B, C, D, dt_bias, state_batch_indices, step=lambda dt: dt + dt_bias
@@ -48,13 +48,13 @@ def without_softplus(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_float32")
-@caught("missing input", "everywhere", named=False)
+@caught("misread input")
 def without_skip(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     return mamba(state, x, dt, A, B, C, D, dt_bias, state_batch_indices, skip=False)
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_float32")
-@caught("some heads", "everywhere")
+@caught("some heads")
 def groups_interleaved(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     share = x.shape[1] // B.shape[1]
     return mamba(
@@ -71,7 +71,7 @@ def state_in_bfloat16(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_float32")
-@caught("lower precision", "one factor", "scattered")
+@caught("lower precision")
 def decay_in_half(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     return mamba(
         state, x, dt, A, B, C, D, dt_bias, state_batch_indices,
@@ -80,14 +80,14 @@ def decay_in_half(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_bfloat16")
-@caught("everywhere", "whole rows", named=False)
+@caught("misread input")
 def first_states_of_the_cache(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     at = torch.arange(len(x), device=x.device)
     return mamba(state, x, dt, A, B, C, D, dt_bias, at)
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_bfloat16")
-@caught("copied input", "everywhere")
+@caught(named=False)
 def state_not_updated(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     output, _ = mamba(state, x, dt, A, B, C, D, dt_bias, state_batch_indices)
     return output, state[state_batch_indices.long()]
@@ -100,7 +100,7 @@ def without_scale(q, k, v, state, A_log, a, dt_bias, b, scale):
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
-@caught("one factor", "factor per row", "everywhere", named=False)
+@caught(named=False)
 def without_decay(q, k, v, state, A_log, a, dt_bias, b, scale):
     return delta(
         q, k, v, state, A_log, a, dt_bias, b, scale, gate=lambda A_log, step: torch.ones_like(step)
@@ -108,13 +108,13 @@ def without_decay(q, k, v, state, A_log, a, dt_bias, b, scale):
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
-@caught("one factor", "factor per row", "everywhere", named=False)
+@caught(named=False)
 def beta_is_one(q, k, v, state, A_log, a, dt_bias, b, scale):
     return delta(q, k, v, state, A_log, a, dt_bias, b, scale, beta=torch.ones_like)
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
-@caught("everywhere", "scattered", named=False)
+@caught(named=False)
 def held_before_decay(q, k, v, state, A_log, a, dt_bias, b, scale):
     return delta(q, k, v, state, A_log, a, dt_bias, b, scale, old=True)
 
@@ -127,7 +127,7 @@ def state_transposed(q, k, v, state, A_log, a, dt_bias, b, scale):
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
-@caught("some heads", "everywhere", "every k-th")
+@caught("some heads")
 def query_heads_interleaved(q, k, v, state, A_log, a, dt_bias, b, scale):
     n = v.shape[2] // q.shape[2]
     return delta(
