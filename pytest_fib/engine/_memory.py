@@ -133,9 +133,9 @@ class Layout:
 def poisoned(tensor: torch.Tensor, pattern: int) -> torch.Tensor:
     """The tensor, filled with two bytes over and over; where elements have one, the upper."""
     if tensor.element_size() == 1:
-        tensor.view(torch.uint8).fill_(pattern >> 8)
+        tensor.view(-1).view(torch.uint8).fill_(pattern >> 8)
     else:
-        tensor.view(torch.int16).fill_(pattern - (pattern >> 15 << 16))  # as a signed number
+        tensor.view(-1).view(torch.int16).fill_(pattern - (pattern >> 15 << 16))  # as a signed number
     return tensor
 
 

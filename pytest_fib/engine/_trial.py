@@ -72,7 +72,7 @@ class Trial:
         return made
 
     def _poisoned(self, workload: Workload, poison: int) -> dict[str, torch.Tensor]:
-        """Outputs of which every byte is ``poison`` until they are written."""
+        """Outputs that hold a poison until they are written."""
         found = layouts(self.definition, workload)
         made = {name: _empty(found[name], self._device) for name in self.definition.outputs}
         for tensor in made.values():

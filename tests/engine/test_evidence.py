@@ -95,7 +95,7 @@ def test_outputs_left_as_they_were_are_told_by_their_poison():
     expected = values(4, 64)
     got = expected.float()
     got[2].view(torch.uint8).fill_(0x55)
-    poisoned = evidence(expected, poisons=(0x55,)).verdict({"y": got})
+    poisoned = evidence(expected, poisons=(0x5555,)).verdict({"y": got})
     assert poisoned.correctness.extra["pattern"] == "unwritten"
     assert evidence(expected).verdict({"y": got}).correctness.extra["pattern"] != "unwritten"
 

@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
+from pytest_fib.engine._evidence import POISONS
 from pytest_fib.engine._explain import DETECTORS, Mistake, WrongOutput, explain
+from pytest_fib.engine._memory import poisoned
 
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 CONSTANT = {torch.float32: 32.0}
@@ -118,7 +120,7 @@ def test_a_planted_mistake_is_named(kind, change, pattern, place):
     assert place in (None, found.place), found.sentence
 
 
-@pytest.mark.parametrize("poison", [0xFF, 0x55])
+@pytest.mark.parametrize("poison", POISONS)
 @pytest.mark.parametrize(
     ("kind", "index", "place"),
     [
@@ -132,8 +134,8 @@ def test_what_was_never_written_is_named_by_its_poison(kind, index, place, poiso
     dims, shape, dtype = kind
     expected = normal(shape)
     got = expected.to(dtype)
-    got[index] = torch.full((got.element_size(),), poison, dtype=torch.uint8).view(dtype)
-    found = explain(Mistake((output(got, expected, dims),), {}, poisons=(0xFF, 0x55)))
+    got[index] = poisoned(torch.empty(1, dtype=dtype), poison)
+    found = explain(Mistake((output(got, expected, dims),), {}, poisons=POISONS))
     assert (found.pattern, found.place) == ("unwritten", place)
 
 
