@@ -398,7 +398,7 @@ class Case:
 
     def _supposed(self, theirs: Places, name: str, value: Any) -> dict[str, torch.Tensor] | None:
         """What the reference makes of another value of an input; None where it makes nothing."""
-        wide = _read(self._reference, theirs.wide)
+        wide = _read(self.reference, theirs.wide)
         kept = _copies(wide)
         place = theirs.inputs[name]
         if isinstance(place, TensorRef):

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
     from pytest_fib.engine._verdict import Judged, Outputs
 
-#: What outputs hold before each of the first two calls, two bytes over and over. The first is NaN in
-#: the floating dtypes, one that arithmetic does not make; the second is a finite number, so that
+#: What outputs hold before each of the first two calls, two bytes over and over. The first is NaN
+#: in the floating dtypes, one that arithmetic does not make; the second is a finite number, so that
 #: neither passes where the other would.
 POISONS = (0xFFE5, 0x5555)
 #: Patterns that no one understands without an element beside them.

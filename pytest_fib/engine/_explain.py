@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.engine._bounds import PRECISION
+from pytest_fib.engine._memory import poisoned
 from pytest_fib.engine._mistake import (
     ROWS,
     Mistake,
@@ -26,7 +27,6 @@ from pytest_fib.engine._mistake import (
     strides,
     take,
 )
-from pytest_fib.engine._memory import poisoned
 from pytest_fib.engine._places import EVERYWHERE, listed, place_of, position
 from pytest_fib.workloads import bits
 
@@ -53,7 +53,7 @@ FEWEST = 3
 ROUNDOFFS = {"float16 or tf32": 2.0**-11, "bfloat16": 2.0**-8, "float8 e4m3": 2.0**-4}
 #: The largest error, as a share of a row's scale, that rounding operands to float8 e5m2 makes.
 COARSEST = 0.08
-#: From this one on, detectors describe rather than explain, and what is supposed of inputs is tried.
+#: From this one on, detectors describe rather than explain: before, inputs are supposed changed.
 FIRST_VAGUE = "one factor"
 #: Detectors of which the place has the name: of one, or of one that says little.
 NAMED_BY_PLACE = ("place", "sparse place", "no place")
@@ -652,12 +652,12 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("negated", _negated),
     ("constant", _constant),
     ("rounded toward zero", _truncated),
-    ("missing input", _missing),
-    ("one factor", _one_factor),
-    ("one offset", _one_offset),
     ("transposed", _transposed),
     ("shifted", _shifted),
     ("permuted", _permuted),
+    ("missing input", _missing),
+    ("one factor", _one_factor),
+    ("one offset", _one_offset),
     ("factor per row", _factor_per_row),
     ("factor per column", _factor_per_column),
     ("offset per row", _offset_per_row),

@@ -135,7 +135,9 @@ def poisoned(tensor: torch.Tensor, pattern: int) -> torch.Tensor:
     if tensor.element_size() == 1:
         tensor.view(-1).view(torch.uint8).fill_(pattern >> 8)
     else:
-        tensor.view(-1).view(torch.int16).fill_(pattern - (pattern >> 15 << 16))  # as a signed number
+        tensor.view(-1).view(torch.int16).fill_(
+            pattern - (pattern >> 15 << 16)
+        )  # as a signed number
     return tensor
 
 

@@ -26,8 +26,9 @@ _MOVABLE = ("indices", "positions", "permutation", "last_page_len")
 
 @dataclass(frozen=True)
 class Supposition:
-    """An input and another value of it: along dimensions of stride 0, one. ``words`` fit after "as
-    if" and its name.
+    """An input and another value of it; along dimensions of stride 0, one.
+
+    ``words`` fit after "as if" and its name.
     """
 
     name: str
@@ -41,13 +42,12 @@ def suppositions(definition: Definition, inputs: Mapping[str, Any]) -> Iterator[
     tensors = {n: once(x) for n, x in inputs.items() if isinstance(x, torch.Tensor) and x.numel()}
     rules = plan(definition).rules
     for name, number in scalars.items():
-        for words, value in _numbers(number):
-            yield Supposition(name, words, value)
+        yield from (Supposition(name, *supposed) for supposed in _numbers(number))
     for make in (_values, _moved):
         for name, tensor in tensors.items():
             axes = definition.inputs[name].shape or ()
-            for words, value in make(tensor, axes, rules.get(name, {}), definition):
-                yield Supposition(name, words, value)
+            found = make(tensor, axes, rules.get(name, {}), definition)
+            yield from (Supposition(name, *supposed) for supposed in found)
     yield from _exchanged(tensors)
 
 
@@ -88,15 +88,10 @@ def _values(
         yield "had lost its signs", (pairs & 0x77).view(x.dtype)
         return
     wide = x.double()
-    for words, value in (
-        ("were 0", torch.zeros_like(wide)),
-        ("were 1", torch.ones_like(wide)),
-        ("were counted twice", 2 * wide),
-        ("were half as large", wide / 2),
-        ("were negative", -wide),
-        ("had lost its signs", wide.abs()),
-    ):
-        yield words, value.to(x.dtype)
+    yield "were 0", torch.zeros_like(wide).to(x.dtype)
+    yield "were 1", torch.ones_like(wide).to(x.dtype)
+    yield "were negative", (-wide).to(x.dtype)
+    yield "had lost its signs", wide.abs().to(x.dtype)
 
 
 def _integers(
@@ -133,8 +128,9 @@ def _moved(
             halves = whole.roll(size // 2, dim)
             yield f"had the halves of {axis} exchanged", halves.view(x.dtype)
             # Pairs for halves, as in the two conventions of rotary embeddings.
-            pairs = whole.unflatten(dim, (2, size // 2)).transpose(dim, dim + 1).flatten(dim, dim + 1)
-            yield f"had the halves of {axis} interleaved", pairs.contiguous().view(x.dtype)
+            order = torch.arange(size, device=x.device).view(2, -1).T.flatten()
+            pairs = whole.index_select(dim, order)
+            yield f"had the halves of {axis} interleaved", pairs.view(x.dtype)
 
 
 def _exchanged(tensors: Mapping[str, torch.Tensor]) -> Iterator[Supposition]:

@@ -41,12 +41,11 @@ def told(
 def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:
     """Of plain values, in which patterns are the plainest, then of the same kind."""
     most = min(max_bytes, TELLING_BYTES)
-    for regime in {}, workload.regime:
+    plain: dict[str, str] = {}
+    for regime in (plain, workload.regime) if workload.regime else (plain,):
         larger = grown(definition, workload, regime, most)
-        if larger.axes != workload.axes or regime != workload.regime:
+        if larger != workload:
             yield larger
-        if not workload.regime:
-            return
 
 
 def _retold(outcome: Evaluation, seen: Evaluation, larger: Workload) -> Evaluation:
@@ -58,7 +57,8 @@ def _retold(outcome: Evaluation, seen: Evaluation, larger: Workload) -> Evaluati
     if outcome.correctness is None or seen.correctness is None:
         return outcome.model_copy(update={"log": log})
     theirs = seen.correctness.extra or {}
-    pattern = {key: theirs[key] for key in ("pattern", "place") if key in theirs}
-    extra = {**(outcome.correctness.extra or {}), **pattern, "told_by": dict(larger.axes)}
+    extra = dict(outcome.correctness.extra or {})
+    extra.update({key: theirs[key] for key in ("pattern", "place") if key in theirs})
+    extra["told_by"] = dict(larger.axes)
     correctness = outcome.correctness.model_copy(update={"extra": extra})
     return outcome.model_copy(update={"log": log, "correctness": correctness})

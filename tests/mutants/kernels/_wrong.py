@@ -9,19 +9,18 @@ import torch
 class Expected:
     """How a mutant ends, and names of patterns that tell what is wrong with it.
 
-    Where an explanation does not find one of them, the mutant says so: ``named`` is False.
+    There are none where no explanation is expected to find one.
     """
 
     patterns: tuple[str, ...]
     status: str
-    named: bool
 
 
-def caught(*patterns, status="INCORRECT_NUMERICAL", named=True):
-    """Say what a mutant is caught as; an error of another status has no pattern."""
+def caught(*patterns, status="INCORRECT_NUMERICAL"):
+    """Say what a mutant is caught as; a failure of another status has no pattern."""
 
     def mark(function):
-        function.expected = Expected(patterns, status, named)
+        function.expected = Expected(patterns, status)
         return function
 
     return mark

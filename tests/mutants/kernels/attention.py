@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ def attend(q, k, v, scale, how=RIGHT):
 def each(q, q_bounds, tokens_of, scale, how=RIGHT):
     output = torch.zeros(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.full(q.shape[:2], -math.inf, device=q.device)
-    for i, (start, end) in enumerate(zip(q_bounds, q_bounds[1:], strict=False)):
+    for i, (start, end) in enumerate(pairwise(q_bounds)):
         keys, values = tokens_of(i)
         if end > start and len(keys):
             out, lse[start:end] = attend(q[start:end], keys, values, scale, how)
@@ -152,7 +153,7 @@ def natural_lse(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
 
 
 @implements("gqa_paged_decode_h32_kv4_d128_ps1")
-@caught(named=False)
+@caught()
 def lse_without_log(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, lse=lambda s: s.amax(-1) / LN2)
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
@@ -207,7 +208,7 @@ def weights_in_fp8(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught(named=False)
+@caught()
 def last_token_not_seen(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, masked=last_not_seen)
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
@@ -295,7 +296,9 @@ def keys_for_values(
 def heads_rotated(
     q, k_cache, v_cache, kv_indptr, kv_indices, kv_last_page_len, sm_scale
 ):  # fmt: skip
-    output, lse = decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, last=kv_last_page_len)
+    output, lse = decode(
+        q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, last=kv_last_page_len
+    )
     return output.roll(4, 1), lse
 
 
@@ -303,31 +306,31 @@ def heads_rotated(
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv8_d128")
-@caught(named=False)
+@caught()
 def not_causal(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=None))
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv8_d128")
-@caught(named=False)
+@caught()
 def token_itself_masked(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=strictly_causal))
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv8_d128")
-@caught(named=False)
+@caught()
 def sees_one_too_many(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=one_too_many))
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv4_d128")
-@caught(named=False)
+@caught()
 def mask_at_the_top_left(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=top_left))
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv4_d128")
-@caught(named=False)
+@caught()
 def rounded_scale(q, k, v, qo_indptr, kv_indptr, sm_scale):
     return prefill(q, k, v, qo_indptr, kv_indptr, 0.09)
 
@@ -348,7 +351,7 @@ def prefill_in_tf32(q, k, v, qo_indptr, kv_indptr, sm_scale):
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv8_d128")
-@caught(named=False)
+@caught()
 def first_sequence_only(q, k, v, qo_indptr, kv_indptr, sm_scale):
     """Every sequence reads the keys of the first."""
     lengths = kv_indptr.diff()
@@ -362,9 +365,7 @@ def prefill_of_whole_pages(
     q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, kv_last_page_len, sm_scale
 ):  # fmt: skip
     full = torch.full_like(kv_last_page_len, k_cache.shape[1])
-    return paged_prefill(
-        q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, full, sm_scale
-    )
+    return paged_prefill(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, full, sm_scale)
 
 
 @implements("gqa_paged_prefill_causal_h32_kv4_d128_ps64")
@@ -388,7 +389,7 @@ def positions_ignored(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices,
 
 
 @implements("mla_paged_decode_h16_ckv512_kpe64_ps1")
-@caught(named=False)
+@caught()
 def scale_of_absorbed_dims(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale):
     return mla(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, 576**-0.5)
 

@@ -29,13 +29,13 @@ def halves_exchanged(x):
 
 
 @implements("silu_and_mul_d72_bfloat16")
-@caught(named=False)
+@caught()
 def sigmoid_for_silu(x):
     return silu_and_mul(x, torch.sigmoid)
 
 
 @implements("silu_and_mul_d72_bfloat16")
-@caught(named=False)
+@caught()
 def gelu_for_silu(x):
     return silu_and_mul(x, torch.nn.functional.gelu)
 
@@ -59,7 +59,7 @@ def tile_of_64_only(x):
 
 
 @implements("silu_and_mul_d72_bfloat16")
-@caught(named=False)
+@caught()
 def up_off_by_one(x):
     gate, up = x.float().chunk(2, -1)
     return (torch.nn.functional.silu(gate) * up.roll(1, 1)).to(x.dtype)
@@ -127,7 +127,7 @@ def angles_in_fp8(q, k, cos_sin_cache, positions):
 
 
 @implements("rope_h6_kv1_d80_rd36")
-@caught(named=False)
+@caught()
 def angles_in_bfloat16(q, k, cos_sin_cache, positions):
     return rope(q, k, narrow(cos_sin_cache, torch.bfloat16), positions)
 

@@ -55,7 +55,7 @@ def normalised_over_the_chosen(logits):
 
 
 @implements("topk_softmax_e60_k8")
-@caught(named=False)
+@caught()
 def sigmoid_weights(logits):
     return route(logits, 8, torch.sigmoid)
 
@@ -88,13 +88,13 @@ def ids_from_one(logits):
 
 
 @implements("topk_softmax_e60_k2")
-@caught(named=False)
+@caught()
 def by_magnitude(logits):
     return route(logits, 2, pick=torch.abs)
 
 
 @implements("topk_softmax_e60_k8")
-@caught(named=False)
+@caught()
 def last_experts_not_looked_at(logits):
     return route(logits, 8, pick=lambda wide: put(wide, (..., slice(56, None)), -torch.inf))
 
@@ -107,7 +107,7 @@ def last_slot_repeats(logits):
 
 
 @implements("moe_fp8_block_scale_ds_routing_topk8_ng8_kg4_e32_l8_h256_i128")
-@caught("one factor")
+@caught("misread input", "one factor")
 def without_the_factor(
     routing_logits, routing_bias, hidden_states, hidden_states_scale, gemm1_weights,
     gemm1_weights_scale, gemm2_weights, gemm2_weights_scale, local_expert_offset,
@@ -120,31 +120,31 @@ def without_the_factor(
 
 
 @implements("moe_fp8_block_scale_ds_routing_topk8_ng8_kg4_e32_l8_h256_i128")
-@caught("factor per row")
+@caught("one factor", "factor per row")
 def weights_not_normalised(*inputs):
     return moe(*inputs, normalised=False)
 
 
 @implements("moe_fp8_block_scale_ds_routing_topk8_ng8_kg4_e32_l8_h256_i128")
-@caught(named=False)
+@caught()
 def weights_with_bias(*inputs):
     return moe(*inputs, biased_weights=True)
 
 
 @implements("moe_fp8_block_scale_ds_routing_topk8_ng8_kg4_e32_l8_h256_i128")
-@caught(named=False)
+@caught()
 def all_groups_stay(*inputs):
     return moe(*inputs, groups=GROUPS)
 
 
 @implements("moe_fp8_block_scale_ds_routing_topk8_ng8_kg4_e32_l8_h256_i128")
-@caught(named=False)
+@caught()
 def gate_and_up_exchanged(*inputs):
     return moe(*inputs, up_first=False)
 
 
 @implements("moe_fp8_block_scale_ds_routing_topk8_ng8_kg4_e32_l8_h256_i128")
-@caught(named=False)
+@caught()
 def gelu_experts(*inputs):
     return moe(*inputs, act=torch.nn.functional.gelu)
 

@@ -79,7 +79,7 @@ def bias_twice(x, weight, bias, eps):
 
 
 @implements("layernorm_d768_float16")
-@caught(named=False)
+@caught()
 def unbiased_variance(x, weight, bias, eps):
     def variance(centred):
         return centred.square().sum(-1, keepdim=True) / (centred.shape[1] - 1)
@@ -88,13 +88,13 @@ def unbiased_variance(x, weight, bias, eps):
 
 
 @implements("layernorm_d768_bfloat16")
-@caught(named=False)
+@caught()
 def mean_not_subtracted(x, weight, bias, eps):
     return layernorm(x, weight, bias, eps, mean=lambda wide: 0.0)
 
 
 @implements("layernorm_d768_bfloat16")
-@caught(named=False)
+@caught()
 def variance_about_zero(x, weight, bias, eps):
     square = x.float().square().mean(-1, keepdim=True)
     return layernorm(x, weight, bias, eps, variance=lambda centred: square)

@@ -69,7 +69,7 @@ def fp8_summed_in_bfloat16(a, b, a_scale, b_scale):
 
 
 @implements("fp8_block_scale_gemm_n576_k512")
-@caught(named=False)
+@caught()
 def scales_as_powers_of_two(a, b, a_scale, b_scale):
     """As UE8M0 would have them, in place of the float32 that they are."""
     return gemm(a, b, a_scale.log2().round().exp2(), b_scale)
@@ -89,13 +89,13 @@ def one_side_has_nibbles_swapped(a, b, sfa, sfb):
 
 
 @implements("nvfp4_gemv")
-@caught(named=False)
+@caught()
 def largest_code_is_five(a, b, sfa, sfb):
     return gemv(a, b, sfa, sfb, values=(*E2M1[:-1], 5.0))
 
 
 @implements("nvfp4_gemv")
-@caught(named=False)
+@caught()
 def scale_block_of_32(a, b, sfa, sfb):
     wide = [s.float()[:, ::2] for s in (sfa, sfb)]
     product = dequantised(a, wide[0], block=32) * dequantised(b, wide[1], block=32)
@@ -123,6 +123,6 @@ def last_matrix_zero(a, b, sfa, sfb):
 
 
 @implements("nvfp4_gemv")
-@caught(named=False)
+@caught()
 def first_vector_for_all(a, b, sfa, sfb):
     return gemv(a, b[:, :, :1].expand_as(b), sfa, sfb[:, :, :1].expand_as(sfb))

@@ -40,7 +40,7 @@ def without_dt_bias(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_bfloat16")
-@caught(named=False)
+@caught()
 def without_softplus(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     return mamba(
         state, x, dt, A, B, C, D, dt_bias, state_batch_indices, step=lambda dt: dt + dt_bias
@@ -87,20 +87,20 @@ def first_states_of_the_cache(state, x, dt, A, B, C, D, dt_bias, state_batch_ind
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_bfloat16")
-@caught(named=False)
+@caught()
 def state_not_updated(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     output, _ = mamba(state, x, dt, A, B, C, D, dt_bias, state_batch_indices)
     return output, state[state_batch_indices.long()]
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
-@caught("one factor")
+@caught("misread input", "one factor")
 def without_scale(q, k, v, state, A_log, a, dt_bias, b, scale):
     return delta(q, k, v, state, A_log, a, dt_bias, b, 1.0)
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
-@caught(named=False)
+@caught()
 def without_decay(q, k, v, state, A_log, a, dt_bias, b, scale):
     return delta(
         q, k, v, state, A_log, a, dt_bias, b, scale, gate=lambda A_log, step: torch.ones_like(step)
@@ -108,13 +108,13 @@ def without_decay(q, k, v, state, A_log, a, dt_bias, b, scale):
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
-@caught(named=False)
+@caught()
 def beta_is_one(q, k, v, state, A_log, a, dt_bias, b, scale):
     return delta(q, k, v, state, A_log, a, dt_bias, b, scale, beta=torch.ones_like)
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
-@caught(named=False)
+@caught()
 def held_before_decay(q, k, v, state, A_log, a, dt_bias, b, scale):
     return delta(q, k, v, state, A_log, a, dt_bias, b, scale, old=True)
 
@@ -130,9 +130,7 @@ def state_transposed(q, k, v, state, A_log, a, dt_bias, b, scale):
 @caught("some heads")
 def query_heads_interleaved(q, k, v, state, A_log, a, dt_bias, b, scale):
     n = v.shape[2] // q.shape[2]
-    return delta(
-        q, k, v, state, A_log, a, dt_bias, b, scale, share=lambda t: t.repeat(1, n, 1)
-    )
+    return delta(q, k, v, state, A_log, a, dt_bias, b, scale, share=lambda t: t.repeat(1, n, 1))
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
