@@ -52,8 +52,7 @@ def _retold(outcome: Evaluation, seen: Evaluation, larger: Workload) -> Evaluati
     """The outcome with what was seen of a larger workload."""
     sentence, _, _ = seen.log.partition("\n")
     _, _, details = outcome.log.partition("\n")
-    axes = ", ".join(f"{axis}={n}" for axis, n in larger.axes.items())
-    log = f"{sentence}\n  (this is how it looks with {axes})\n{details}".strip()
+    log = f"{sentence}\n{details}".strip()
     if outcome.correctness is None or seen.correctness is None:
         return outcome.model_copy(update={"log": log})
     theirs = seen.correctness.extra or {}
