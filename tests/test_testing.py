@@ -158,8 +158,8 @@ def tail(x, factor):
 def test_a_wrong_function_is_told_with_the_smallest_workload(kernel_check, definition):
     text = complaint(kernel_check, definition, tail, examples=20)
     line, _, rest = text.partition("\n")
-    assert line == "INCORRECT_NUMERICAL: y: zeros at n 100..299"
-    assert "\n  told by         n=300, where more can be told apart\n" in rest
+    assert line == "INCORRECT_NUMERICAL: y: zeros at n 100..298"
+    assert "\n  told by         n=299, where more can be told apart\n" in rest
     assert "\n  y[100] got 0, expected " in rest
     assert "\n  workload        n=101; normal values, seed 0  (the smallest that fails)\n" in rest
     assert "  implementation  tail  test_testing.py:" in rest

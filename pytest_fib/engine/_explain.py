@@ -7,7 +7,7 @@ Runs after a failure only. Detectors look at samples of the wrong elements and a
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf, isfinite, log, log10, nan, sqrt
 from typing import TYPE_CHECKING
@@ -148,9 +148,16 @@ def _in(place: Place | None) -> str:
 def _unwritten(seen: Seen, place: Place | None) -> str | None:
     found = bits(seen.output.got.reshape(-1))[seen.at]
     for poison in seen.mistake.poisons:
-        if share(found == poisoned(torch.empty_like(found), poison)) >= LEFT:
-            return f"never written{_in(place)}"
+        holds = poisoned(found[:1].clone(), poison)
+        if share(found == holds) >= LEFT:
+            return f"never written{_in(_place_of_those(seen, bits(seen.output.got) == holds))}"
     return None
+
+
+def _place_of_those(seen: Seen, which: torch.Tensor) -> Place | None:
+    """The place of some of the wrong elements; others may be wrong because these are."""
+    those = replace(seen.output, wrong=seen.output.wrong & which)
+    return place_of(Seen(those, seen.mistake))
 
 
 def _stale(seen: Seen, place: Place | None) -> str | None:
@@ -167,7 +174,8 @@ def _infinite(seen: Seen, place: Place | None) -> str | None:
     if share(~seen.got.isfinite() & seen.expected.isfinite()) < LEFT or not bool(overflown.any()):
         return None
     least = float(seen.expected[overflown].abs().min())
-    return f"overflow to infinity{_in(place)}, where values of {least:.3g} or more are expected"
+    where = _in(_place_of_those(seen, ~seen.output.got.isfinite()))
+    return f"overflow to infinity{where}, where values of {least:.3g} or more are expected"
 
 
 def _nan(seen: Seen, place: Place | None) -> str | None:
