@@ -33,7 +33,10 @@ CAUGHT = {
             INCORRECT + "NaN everywhere, where numbers are expected",
             "batch=1; zeros values",
         ),
-        "zero_row": (INCORRECT + "zeros at the last one of 49 along batch*", r"40\d\d of 4096 elements of out"),
+        "zero_row": (
+            INCORRECT + "zeros at the last one of 49 along batch*",
+            r"40\d\d of 4096 elements of out",
+        ),
     },
     "fused_add_rmsnorm_d4096": {
         "swapped_outputs": (
