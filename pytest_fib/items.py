@@ -357,9 +357,7 @@ class CorrectnessItem(KernelItem):
         from pytest_fib.engine import DefinitionError
 
         try:
-            return self.evaluate(
-                workload, draws=draws, explain=explain, root=self.path.parent
-            )
+            return self.evaluate(workload, draws=draws, explain=explain, root=self.path.parent)
         except DefinitionError as error:
             return error
 

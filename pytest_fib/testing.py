@@ -162,10 +162,8 @@ class KernelCheck:
         given = self._given(found, axes, workload)
         if reason := why_not_generated(found, given):
             raise ValueError(f"{found.name}: {reason}")
-        if given:
-            case = given, trial(given, explain=True), None
-        else:
-            case = self._searched(trial, examples)
+        replayed = None if given is None else (given, trial(given, explain=True), None)
+        case = replayed or self._searched(trial, examples)
         if case[1].status is not EvaluationStatus.PASSED:
             raise AssertionError(_told(found, function, *case))
 
