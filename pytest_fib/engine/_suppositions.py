@@ -73,6 +73,7 @@ def _numbers(number: float) -> Iterator[tuple[str, float]]:
     yield "were squared", number * number
     if number > 0:
         yield "were its square root", number**0.5
+    if number != 0:
         yield "were its reciprocal", 1 / number
 
 
