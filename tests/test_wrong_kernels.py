@@ -17,7 +17,7 @@ from pytest_fib.workloads.search import search
 
 ROOT = Path(__file__).parent.parent
 MUTANTS = {found.name: found for found in find_implementations([ROOT / "tests/mutants/kernels"])}
-#: As many workloads as items have, and small ones.
+#: More workloads than items have, since these are small: what is tested here are verdicts.
 EXAMPLES, MAX_BYTES, TELLING_BYTES = 50, 256 << 10, 4 << 20
 #: At least that share of the mutants is told by the name of what is wrong with them.
 NAMED = 0.8
