@@ -1,4 +1,4 @@
-"""Honest and wrong ways to compute the project's definitions, for calibration.py."""
+"""Honest ways to compute the project's definitions, for calibration.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from pytest_fib.data import Definition
 
 Tensor = torch.Tensor
 
@@ -138,113 +140,335 @@ def silu_tanh(x: Tensor) -> Tensor:
     return (gate * (0.5 + 0.5 * torch.tanh(0.5 * gate)) * up).to(x.dtype)
 
 
+def silu_by(gated: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    gate, up = x.float().chunk(2, -1)
+    return (gated(gate) * up).to(x.dtype)
+
+
 def silu_twice_rounded(x: Tensor) -> Tensor:
     gate, up = x.chunk(2, -1)
     return torch.nn.functional.silu(gate) * up
 
 
-def rope(q: Tensor, k: Tensor, cache: Tensor, positions: Tensor, fused: bool = False) -> Any:
+def rope(q: Tensor, k: Tensor, cache: Tensor, positions: Tensor, way: str = "plain") -> Any:
     cos, sin = cache[positions].unsqueeze(1).chunk(2, -1)
+    return tuple(_turned(x, cos, sin, way).to(x.dtype) for x in (q, k))
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, way: str) -> Tensor:
     half = cos.shape[-1]
+    dtype = torch.float64 if way in ("fused", "wide") else torch.float32
+    first, second = x[..., :half].to(dtype), x[..., half : 2 * half].to(dtype)
+    rest = x[..., 2 * half :].float()
+    if way == "complex":
+        turned = torch.complex(first, second) * torch.complex(cos, sin)
+        return torch.cat([turned.real, turned.imag, rest], -1)
+    if way == "rotated half":
+        both, other = torch.cat([first, second], -1), torch.cat([-second, first], -1)
+        twice = (torch.cat([part, part], -1) for part in (cos, sin))
+        c, s = twice
+        return torch.cat([both * c + other * s, rest], -1)
+    c, s = cos.to(dtype), sin.to(dtype)
+    if way == "fused":  # one of the products is rounded, the other is not
+        turned = (first * c - (second * s).float(), (first * s).float() + second * c)
+    else:
+        turned = (first * c - second * s, first * s + second * c)
+    return torch.cat([*(part.float() for part in turned), rest], -1)
 
-    def turned(x: Tensor) -> Tensor:
-        dtype = torch.float64 if fused else torch.float32
-        first, second = x[..., :half].to(dtype), x[..., half : 2 * half].to(dtype)
-        c, s = cos.to(dtype), sin.to(dtype)
-        pair = [(first * c - second * s).float(), (first * s + second * c).float()]
-        return torch.cat([*pair, x[..., 2 * half :].float()], -1).to(x.dtype)
 
-    return turned(q), turned(k)
-
-
-def softmaxed(logits: Tensor, ids: Tensor, divide: bool) -> Tensor:
+def softmaxed(logits: Tensor, ids: Tensor, way: str) -> Tensor:
+    if way == "wide":
+        return logits.double().softmax(-1).float().gather(-1, ids)
     top = logits.amax(-1, keepdim=True)
-    weights = torch.exp(logits - top)
+    base2 = (logits - top) * math.log2(math.e)
+    weights = torch.exp2(base2) if way == "base 2" else torch.exp(logits - top)
     total = weights.flip(-1).sum(-1, keepdim=True)
-    return (weights / total if divide else weights * (1 / total)).gather(-1, ids)
+    return (weights * (1 / total) if way == "multiplied" else weights / total).gather(-1, ids)
 
 
-def routing(k: int, divide: bool, logits: Tensor) -> Any:
+def routing(k: int, way: str, logits: Tensor) -> Any:
     ids = logits.topk(k, -1).indices
-    return softmaxed(logits, ids, divide), ids.int()
+    return softmaxed(logits, ids, way), ids.int()
 
 
 def routing_sorted(logits: Tensor, k: int) -> Any:
     """Another order of equal logits."""
     backwards = logits.flip(-1).sort(dim=-1, descending=True, stable=True).indices[..., :k]
     ids = logits.shape[-1] - 1 - backwards
-    return softmaxed(logits, ids, True), ids.int()
+    return softmaxed(logits, ids, "divided"), ids.int()
 
 
 # --- honest: attention --------------------------------------------------------------------------
 
+ATTENTIONS = (
+    "plain",
+    "wide",
+    "scaled first",
+    "reversed",
+    "online",
+    "tiles of 64, weights rounded",
+    "split in four",
+)
+
+
+def attention(names: Sequence[str], way: str, *values: Any) -> Any:
+    """Any of the attention definitions, by the names of its inputs."""
+    given = dict(zip(names, values, strict=True))
+    q, keys, contents = _parts(given)
+    bounds = given["qo_indptr"].tolist() if "qo_indptr" in given else list(range(len(q) + 1))
+    output = torch.zeros((*q.shape[:2], contents.shape[-1]), dtype=contents.dtype)
+    lse = torch.full(q.shape[:2], -math.inf)
+    for i, (start, end) in enumerate(pairwise(bounds)):
+        at = _tokens(given, i)
+        if end > start and len(at):
+            k, v = keys.flatten(0, -3)[at], contents.flatten(0, -3)[at]
+            out, lse[start:end] = attend(way, q[start:end], k, v, given["sm_scale"])
+            output[start:end] = out.to(output.dtype)
+    return output, lse
+
+
+def _parts(given: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries [n, heads, d], keys and values [..., kv heads, d]."""
+    if "q_nope" not in given:
+        names = ("k_cache", "v_cache") if "k_cache" in given else ("k", "v")
+        return given["q"], given[names[0]], given[names[1]]
+    contents = given["ckv_cache"].unsqueeze(-2)
+    keys = torch.cat([contents, given["kpe_cache"].unsqueeze(-2)], -1)
+    return torch.cat([given["q_nope"], given["q_pe"]], -1), keys, contents
+
+
+def _tokens(given: dict[str, Any], i: int) -> Tensor:
+    """Where the tokens of a sequence lie among those of all."""
+    start, end = given["kv_indptr"][i : i + 2].tolist()
+    if "kv_indices" not in given:
+        return torch.arange(start, end)
+    pages = given["kv_indices"][start:end].long()
+    size = (given["k_cache"] if "k_cache" in given else given["ckv_cache"]).shape[1]
+    at = (pages[:, None] * size + torch.arange(size)).flatten()
+    last = given.get("kv_last_page_len")
+    return at if last is None or not len(at) else at[: len(at) - size + int(last[i])]
+
 
 def attend(way: str, q: Tensor, k: Tensor, v: Tensor, scale_by: float) -> tuple[Tensor, Tensor]:
-    """q [heads, d], k [heads, tokens, d], v [heads, tokens, e] -> [heads, e], lse to base 2."""
-    q, k, v = q.float(), k.float(), v.float()
+    """q [n, heads, d], k and v [tokens, kv heads, .] -> [n, heads, .] and lse to base 2."""
+    group = q.shape[1] // k.shape[1]
+    q, k, v = (x.float() for x in (q, *(x.repeat_interleave(group, 1) for x in (k, v))))
     if way == "wide":
-        logits = (torch.einsum("hd,htd->ht", q.double(), k.double()) * scale_by).float()
+        logits = (torch.einsum("qhd,thd->hqt", q.double(), k.double()) * scale_by).float()
     elif way == "scaled first":
-        logits = torch.einsum("hd,htd->ht", q * scale_by, k)
+        logits = torch.einsum("qhd,thd->hqt", q * scale_by, k)
     else:
-        logits = torch.einsum("hd,htd->ht", q, k) * scale_by
+        logits = torch.einsum("qhd,thd->hqt", q, k) * scale_by
+    tokens = torch.arange(len(k))
+    sees = tokens[len(k) - len(q) :, None]
+    logits = logits.masked_fill(tokens > sees, -math.inf)
     if way == "reversed":
-        logits, v = logits.flip(-1), v.flip(1)
-    if way == "last token dropped" and logits.shape[-1] > 1:
-        logits, v = logits[..., :-1], v[:, :-1]
-    tile = {"online": 16, "tiles of 64, weights rounded": 64}.get(way, logits.shape[-1])
-    return _online(logits, v, tile, torch.bfloat16 if "rounded" in way else None)
+        logits, v = logits.flip(-1), v.flip(0)
+    if way == "split in four":
+        parts = list(zip(logits.chunk(4, -1), v.chunk(4, 0), strict=True))
+        return _merged([_online(*part, len(k), None) for part in parts])
+    tile = {"online": 16, "tiles of 64, weights rounded": 64}.get(way, len(k))
+    top, total, out = _online(logits, v, tile, torch.bfloat16 if "rounded" in way else None)
+    return _finished(top, total, out)
+
+
+def _finished(top: Tensor, total: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    return (out / total).transpose(0, 1), (top + total.log2()).squeeze(-1).T
+
+
+def _merged(parts: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Partial results of a split reduction, as flash decoding has them."""
+    tops, totals, outs = (torch.stack(each) for each in zip(*parts, strict=True))
+    top = tops.amax(0)
+    fade = torch.exp2(tops - top)
+    return _finished(top, (totals * fade).sum(0), (outs * fade).sum(0))
 
 
 def _online(
     logits: Tensor, v: Tensor, tile: int, rounded: torch.dtype | None
-) -> tuple[Tensor, Tensor]:
-    """Online softmax (Milakov and Gimelshein 2018), in powers of two."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Online softmax (Milakov and Gimelshein 2018), in powers of two: top, total, sums."""
     base2 = logits * math.log2(math.e)
-    top = torch.full((len(logits), 1), -math.inf)
-    total, out = torch.zeros(len(logits), 1), torch.zeros(len(logits), v.shape[-1])
+    top = torch.full((*logits.shape[:2], 1), -math.inf)
+    total, out = torch.zeros(top.shape), torch.zeros(*logits.shape[:2], v.shape[-1])
     for start in range(0, logits.shape[-1], tile):
-        part = base2[:, start : start + tile]
+        part = base2[..., start : start + tile]
         higher = torch.maximum(top, part.amax(-1, keepdim=True))
-        weights = torch.exp2(part - higher)
-        fade = torch.exp2(top - higher)
+        base = torch.where(higher == -math.inf, 0.0, higher)
+        weights = torch.exp2(part - base)
+        fade = torch.exp2(top - base)
         total = total * fade + weights.sum(-1, keepdim=True)
         weights = weights if rounded is None else weights.to(rounded).float()
-        out = out * fade + torch.einsum("ht,hte->he", weights, v[:, start : start + tile])
+        out = out * fade + torch.einsum("hqt,thd->hqd", weights, v[start : start + tile])
         top = higher
-    return out / total, (top + total.log2()).squeeze(-1)
+    return top, total, out
 
 
-def gqa(way: str, *inputs: Any) -> Any:
-    q, k, v, indptr, indices, scale_by = inputs
-    output, lse = torch.zeros_like(q), torch.full(q.shape[:2], -math.inf)
-    group = q.shape[1] // k.shape[2]
-    for i, (start, end) in enumerate(pairwise(indptr.tolist())):
-        pages = indices[start:end].long()
-        if end > start:
-            keys = k[pages, 0].repeat_interleave(group, 1).transpose(0, 1)
-            values = v[pages, 0].repeat_interleave(group, 1).transpose(0, 1)
-            out, lse[i] = attend(way, q[i], keys, values, scale_by)
-            output[i] = out.to(q.dtype)
-    return output, lse
+# --- honest: states -----------------------------------------------------------------------------
+
+READS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "plain": lambda x, y: (x * y).sum(-1),
+    "reversed": lambda x, y: (x * y).flip(-1).sum(-1),
+    "one by one": lambda x, y: (x * y).cumsum(-1)[..., -1],
+    "split": lambda x, y: _split(x * y, 4)[..., 0],
+    "wide": lambda x, y: (x.double() * y.double()).sum(-1).float(),
+    "product": lambda x, y: (x @ y.expand_as(x)[..., :1, :].mT)[..., 0],
+}
 
 
-def mla(way: str, *inputs: Any) -> Any:
-    q_nope, q_pe, ckv, kpe, indptr, indices, scale_by = inputs
-    heads = q_nope.shape[1]
-    output, lse = torch.zeros_like(q_nope), torch.full(q_nope.shape[:2], -math.inf)
-    for i, (start, end) in enumerate(pairwise(indptr.tolist())):
-        pages = indices[start:end].long()
-        if end > start:
-            values = ckv[pages, 0]
-            keys = torch.cat([values, kpe[pages, 0]], -1).expand(heads, -1, -1)
-            query = torch.cat([q_nope[i], q_pe[i]], -1)
-            out, lse[i] = attend(way, query, keys, values.expand(heads, -1, -1), scale_by)
-            output[i] = out.to(q_nope.dtype)
-    return output, lse
+def mamba(read: str, *inputs: Any) -> Any:
+    state, x, dt, a, b, c, d, dt_bias, at = inputs
+    share = x.shape[1] // b.shape[1]
+    inward, outward = (t.float().repeat_interleave(share, 1)[:, :, None] for t in (b, c))
+    step = dt.float() + dt_bias
+    if read == "reversed":
+        step = torch.logaddexp(step, torch.zeros_like(step))
+    else:
+        step = torch.nn.functional.softplus(step)
+    old = state[at.long()].float()
+    if read == "split":
+        fade = torch.exp2(a * math.log2(math.e) * step[..., None])
+    else:
+        fade = torch.exp(a * step[..., None])
+    taken = (step * x.float())[..., None]
+    fused = read == "wide"
+    new = _fma(taken, inward, fade.double() * old) if fused else fade * old + taken * inward
+    output = READS[read](new, outward) + d * x.float()
+    return output.to(x.dtype), new.to(state.dtype)
 
 
-ATTENTIONS = ("wide", "scaled first", "reversed", "online", "tiles of 64, weights rounded", "plain")
+def _fma(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    """A product and a sum, rounded once."""
+    return (x.double() * y.double() + z.double()).float()
+
+
+def delta(read: str, *inputs: Any) -> Any:
+    q, k, v, state, a_log, a, dt_bias, b, scale_by = inputs
+    share = v.shape[2] // q.shape[2]
+    query, key = (t[:, 0].float().repeat_interleave(share, 1)[:, :, None] for t in (q, k))
+    step = torch.nn.functional.softplus(a[:, 0].float() + dt_bias)
+    gate = torch.exp(-torch.exp(a_log) * step)[..., None, None]
+    beta = torch.sigmoid(b[:, 0].float())[..., None]
+    decayed = gate * state
+    update = beta * (v[:, 0].float() - READS[read](decayed, key))
+    if read == "wide":
+        new = _fma(update[..., None], key, decayed)
+    else:
+        new = decayed + update[..., None] * key
+    query = query * scale_by if read == "split" else query
+    output = READS[read](new, query) * (1.0 if read == "split" else scale_by)
+    return output[:, None].to(q.dtype), new
+
+
+# --- honest: block scales and experts -----------------------------------------------------------
+
+BLOCK = 128
+
+
+def _spread(scale_of: Tensor, dim: int, size: int = BLOCK) -> Tensor:
+    return scale_of.repeat_interleave(size, dim)
+
+
+def block_scaled(way: str, a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor) -> Tensor:
+    """[m, k] and [n, k] in fp8 -> [m, n] in float32."""
+    rows = torch.arange(len(b)) // BLOCK
+    if way in PRODUCTS:
+        left = a.float() * _spread(a_scale, 1)
+        right = b.float() * _spread(_spread(b_scale, 0)[: len(b)], 1)
+        return PRODUCTS[way](left, right)
+    out = torch.zeros(len(a), len(b))
+    blocks = list(range(a_scale.shape[1]))
+    for block in blocks[::-1] if way == "blocks backwards" else blocks:
+        columns = slice(block * BLOCK, (block + 1) * BLOCK)
+        partial_sum = a[:, columns].float() @ b[:, columns].float().T
+        both = a_scale[:, block, None] * b_scale[rows, block]
+        out += partial_sum * both
+    return out
+
+
+PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "own": lambda x, y: x @ y.T,
+    "wide": lambda x, y: (x.double() @ y.double().T).float(),
+    "reversed": lambda x, y: x.flip(-1) @ y.flip(-1).T,
+    "tiles of 32": lambda x, y: sum(
+        (p @ q.T for p, q in zip(x.split(32, -1), y.split(32, -1), strict=True)), torch.zeros(())
+    ),
+}
+SCALED = (*PRODUCTS, "blocks", "blocks backwards")
+
+
+def fp8_gemm(way: str, *inputs: Tensor) -> Tensor:
+    return block_scaled(way, *inputs).bfloat16()
+
+
+def gemv(way: str, a: Tensor, b: Tensor, sfa: Tensor, sfb: Tensor) -> Tensor:
+    left, right = (_e2m1(packed) for packed in (a, b))
+    scales = [s.float() for s in (sfa, sfb)]
+    if way == "blocks":
+        sums = (left * right).unflatten(1, (-1, 16)).sum(2)
+        return (sums * scales[0] * scales[1]).sum(1, keepdim=True).half()
+    terms = (left * _spread(scales[0], 1, 16)) * (right * _spread(scales[1], 1, 16))
+    return SUMS[way](terms.transpose(1, 2)).transpose(1, 2).half()
+
+
+def _e2m1(packed: Tensor) -> Tensor:
+    pairs = packed.view(torch.uint8)
+    codes = torch.stack((pairs & 15, pairs >> 4), dim=2).flatten(1, 2).long()
+    magnitude = torch.tensor((0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0))[codes & 7]
+    return torch.where(codes >= 8, -magnitude, magnitude)
+
+
+def moe(way: str, *inputs: Any) -> Tensor:
+    """``way`` is a product, ``weighted first``, ``experts backwards`` or ``middle rounded``."""
+    logits, bias, x, x_scale, w1, s1, w2, s2, offset, factor = inputs
+    experts, weights = _routed(logits, bias, factor)
+    output = torch.zeros(x.shape)
+    order = list(range(len(w1)))
+    product = way if way in SCALED else "own"
+    for local in order[::-1] if way == "experts backwards" else order:
+        tokens, slots = torch.nonzero(experts == offset + local, as_tuple=True)
+        if not len(tokens):
+            continue
+        first = block_scaled(product, x[tokens], w1[local], x_scale.T[tokens], s1[local])
+        up, gate = first.chunk(2, -1)
+        hidden = up * (gate / (1 + torch.exp(-gate)))
+        share = weights[tokens, slots, None]
+        if way == "weighted first":
+            hidden, share = hidden * share, torch.ones_like(share)
+        if way == "middle rounded":
+            hidden = hidden.bfloat16().float()
+        ones = torch.ones(len(hidden), s2.shape[-1])
+        output[tokens] += share * block_scaled(product, hidden, w2[local], ones, s2[local])
+    return output.bfloat16()
+
+
+def _routed(logits: Tensor, bias: Tensor, factor: float) -> tuple[Tensor, Tensor]:
+    """DeepSeek-V3's routing to 8 of the experts in 4 of 8 groups."""
+    scores = logits.float().sigmoid()
+    groups = (scores + bias.float()).unflatten(1, (8, -1))
+    rank = groups.topk(2, -1).values.sum(-1).argsort(-1, descending=True).argsort(-1)
+    allowed = groups.masked_fill((rank >= 4)[..., None], -torch.inf).flatten(1)
+    experts = allowed.topk(8, -1).indices
+    chosen = scores.gather(1, experts)
+    return experts, chosen / chosen.sum(-1, keepdim=True) * factor
+
+
+def _routing_ways(definition: Definition) -> dict[str, Callable[..., Any]]:
+    k = definition.const_axes["topk"]
+    ways: dict[str, Callable[..., Any]] = {
+        way: partial(routing, k, way) for way in ("divided", "multiplied", "base 2", "wide")
+    }
+    return ways | {"other ties": partial(routing_sorted, k=k)}
+
+
+def honest(definition: Definition) -> dict[str, Callable[..., Any]]:
+    """The honest ways to compute a definition; none where it is not known."""
+    if definition.op_type == "routing":
+        return _routing_ways(definition)
+    if definition.op_type in ("gqa_paged", "gqa_ragged", "mla_paged"):
+        names = tuple(definition.inputs)
+        return {way: partial(attention, names, way) for way in ATTENTIONS}
+    return HONEST.get(definition.op_type, {})
 
 
 HONEST: dict[str, dict[str, Callable[..., Any]]] = {
@@ -264,129 +488,34 @@ HONEST: dict[str, dict[str, Callable[..., Any]]] = {
     },
     "gemm": GEMMS,
     "grouped_gemm": {name: partial(grouped, gemm) for name, gemm in GEMMS.items()},
-    "scale": {"plain": scale, "wide": lambda x, f: (x.double() * f).to(x.dtype)},
-    "silu_and_mul": {"divided": silu, "tanh": silu_tanh, "twice rounded": silu_twice_rounded},
-    "rope": {"plain": rope, "fused": partial(rope, fused=True)},
-    "gqa_paged": {way: partial(gqa, way) for way in ATTENTIONS},
-    "mla_paged": {way: partial(mla, way) for way in ATTENTIONS},
-}
-
-# --- wrong --------------------------------------------------------------------------------------
-
-LOWER = {
-    torch.float32: torch.float16,
-    torch.float16: torch.bfloat16,
-    torch.bfloat16: torch.float8_e4m3fn,
-}
-
-
-def _each(change: Callable[[Tensor], Tensor], case: Any) -> dict[str, Tensor]:
-    """The first output changed, the others as they should be."""
-    name, *_ = case.own
-    return case.own | {name: change(case.own[name].clone())}
-
-
-def _lower(out: Tensor) -> Tensor:
-    return out.to(LOWER[out.dtype]).to(out.dtype)
-
-
-def _last_tile(out: Tensor) -> Tensor:
-    out.view(-1)[-16:] = 0
-    return out
-
-
-def _zero_row(out: Tensor) -> Tensor:
-    if out.dim() > 1:
-        out[len(out) // 2] = 0
-    else:
-        out[len(out) // 2 :][:64] = 0
-    return out
-
-
-def _last_element(out: Tensor) -> Tensor:
-    out.view(-1)[-1] = out.view(-1)[0]
-    return out
-
-
-def _one_head_scaled(out: Tensor) -> Tensor:
-    """One row in eight off by 1 %."""
-    if out.dim() > 1:
-        out[::8] = (out[::8].double() * 1.01).to(out.dtype)
-    else:
-        out[: len(out) // 8 + 1] = (out[: len(out) // 8 + 1].double() * 1.01).to(out.dtype)
-    return out
-
-
-def _scaled(by: float, case: Any) -> dict[str, Tensor]:
-    """Off by a factor before the rounding."""
-    name, *_ = case.own
-    return case.own | {name: (case.expected[name] * by).to(case.own[name].dtype)}
-
-
-def _shifted(case: Any) -> dict[str, Tensor]:
-    name, *_ = case.own
-    right = case.expected[name]
-    scale = right[right.isfinite()].square().mean().sqrt()
-    return case.own | {name: (right + 0.005 * scale).to(case.own[name].dtype)}
-
-
-def _stale(case: Any) -> dict[str, Tensor]:
-    return _each(lambda out: out.roll(1, 0) if len(out) > 1 else torch.zeros_like(out), case)
-
-
-WRONG: dict[str, Callable[[Any], dict[str, Tensor]]] = {
-    "lower precision": partial(_each, _lower),
-    "zeros": partial(_each, torch.zeros_like),
-    "constant": partial(_each, lambda out: torch.full_like(out, float(out.float().mean()))),
-    "last tile 0": partial(_each, _last_tile),
-    "zero row": partial(_each, _zero_row),
-    "last element": partial(_each, _last_element),
-    "one row in 8 off by 1 %": partial(_each, _one_head_scaled),
-    "off by 0.5 %": partial(_scaled, 1.005),
-    "shifted by 0.5 %": _shifted,
-    "stale": _stale,
-}
-
-
-def _natural(outputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    output, lse = outputs
-    return output, lse * math.log(2)
-
-
-def _last_k_dropped(a: Tensor, b: Tensor) -> Tensor:
-    return GEMMS["own"](a[:, :-1], b[:, :-1])
-
-
-def _tile_not_summed(x: Tensor) -> Tensor:
-    return x[..., :-64].sum(-1, keepdim=True)
-
-
-def _own(x: Tensor) -> Tensor:
-    return x.sum(-1, keepdim=True)
-
-
-def _attention(op: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    return {
-        "last token dropped": partial(op, "last token dropped"),
-        "natural lse": lambda *inputs: _natural(op("plain", *inputs)),
-    }
-
-
-#: Wrong in ways of their own, computed from the inputs.
-WRONG_OF: dict[str, dict[str, Callable[..., Any]]] = {
-    "rmsnorm": {
-        "10 times eps": lambda x, w, eps: rmsnorm(_own, x, w, 10 * eps),
-        "last tile not summed": partial(rmsnorm, _tile_not_summed),
+    "scale": {
+        "plain": scale,
+        "wide": lambda x, f: (x.double() * f).to(x.dtype),
+        "float32": lambda x, f: (torch.tensor(f, dtype=torch.float32) * x.float()).to(x.dtype),
+        "halves": lambda x, f: ((x.float() * (f / 2)) * 2).to(x.dtype),
+        "added to zero": lambda x, f: torch.zeros(x.shape).add(x.float(), alpha=f).to(x.dtype),
     },
-    "layernorm": {
-        "10 times eps": lambda x, w, b, eps: layernorm(_own, x, w, b, 10 * eps),
-        "last tile not summed": partial(layernorm, _tile_not_summed),
+    "silu_and_mul": {
+        "divided": silu,
+        "tanh": silu_tanh,
+        "twice rounded": silu_twice_rounded,
+        "base 2": partial(silu_by, lambda g: g / (1 + torch.exp2(-g * math.log2(math.e)))),
+        "reciprocal": partial(silu_by, lambda g: g * (1 / (1 + torch.exp(-g)))),
+        "wide": partial(silu_by, lambda g: torch.nn.functional.silu(g.double())),
     },
-    "fused_add_rmsnorm": {
-        "10 times eps": lambda x, r, w, eps: fused_add(_own, x, r, w, 10 * eps),
+    "rope": {
+        "plain": rope,
+        "fused": partial(rope, way="fused"),
+        "complex": partial(rope, way="complex"),
+        "rotated half": partial(rope, way="rotated half"),
+        "wide": partial(rope, way="wide"),
     },
-    "gemm": {"last k dropped": _last_k_dropped},
-    "grouped_gemm": {"last k dropped": partial(grouped, _last_k_dropped)},
-    "gqa_paged": _attention(gqa),
-    "mla_paged": _attention(mla),
+    "mamba_ssu": {way: partial(mamba, way) for way in READS if way != "product"},
+    "gdn": {way: partial(delta, way) for way in READS if way != "product"},
+    "fp8_block_scale_gemm": {way: partial(fp8_gemm, way) for way in SCALED},
+    "nvfp4_gemv": {way: partial(gemv, way) for way in (*SUMS, "blocks")},
+    "moe": {
+        way: partial(moe, way)
+        for way in (*SCALED, "weighted first", "experts backwards", "middle rounded")
+    },
 }

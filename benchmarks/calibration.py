@@ -1,140 +1,173 @@
 """How far the bounds of ``engine/_bounds.py`` are from honest kernels, and from wrong ones.
 
-Every definition is computed in several honest ways (orders of summation, split reductions, online
-softmax, sums in float64 as fused multiply-add comes close to, attention weights rounded to the
-inputs' dtype) and in several wrong ones, on drawn workloads of all regimes. Of an honest way the
-largest error over its bound counts; a wrong one is caught where any workload shows it, so of its
-workloads the largest counts as well, and of the wrong ways the smallest.
+Definitions are computed by every implementation that is shipped and in several other honest ways
+(orders of summation, split reductions, online softmax, fused multiply-add, sums in float64, rounded
+attention weights), on drawn workloads of all regimes; and by the mutants of tests/mutants/kernels.
+Of an honest way the largest error over its bound counts, of all workloads. A mutant is caught where
+any workload shows it: of its workloads the largest counts as well, and of the mutants the smallest.
 
-    python benchmarks/calibration.py --examples 100
+    python benchmarks/calibration.py
+
+Of each kind of operation and dtype the definition is taken whose workloads are smallest. Triton's
+kernels run in its interpreter on a CPU, on a fraction of the workloads.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
+import sys
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from _calibration_ways import HONEST, WRONG, WRONG_OF, routing, routing_sorted
+from _calibration_ways import honest
 from _common import ROOT, print_machine, print_table
 
-from pytest_fib.data import Definition, Workload, load_definition_file
+from pytest_fib.build import load, program_of, reference_program
+from pytest_fib.data import Definition, EvaluationStatus, load_definition_file
+from pytest_fib.engine._calling import WrongOutput, bind, store
+from pytest_fib.engine._evidence import Evidence
 from pytest_fib.engine._oracle import YARDSTICKS, run_widened
-from pytest_fib.engine._verdict import Verdict, judge_outputs
-from pytest_fib.workloads import fill_inputs, layouts, scalar_inputs
+from pytest_fib.implementations import find_implementations
+from pytest_fib.workloads import fill_inputs, layouts, scalar_inputs, smallest_axes, workload_bytes
 from pytest_fib.workloads.search import search
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
+
+    from pytest_fib.data import Workload
+    from pytest_fib.engine._verdict import Verdict
+    from pytest_fib.implementations import Implementation
+    from pytest_fib.workloads import TensorLayout
 
 Outputs: TypeAlias = "dict[str, torch.Tensor]"
+#: How often Triton's interpreter, which is slow, is asked: once in so many workloads.
+INTERPRETED = 50
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to compute a definition."""
+
+    name: str
+    run: Callable[..., Any]
+    calling: str = "value"
+    every: int = 1
 
 
 @dataclass
 class Tally:
-    """What was used of the bound, by way: the largest, and where."""
+    """What was used of the bounds of one definition, by way: the largest."""
 
-    definition: str
-    honest: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    wrong: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    widened: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    asked: int = 0
+    definition: Definition
+    honest: list[Way]
+    wrong: list[Way]
+    workloads: int = 0
     judged: int = 0
+    seconds: float = 0.0
+    used: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    mutants: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     alarms: list[str] = field(default_factory=list)
 
 
 class Case:
-    """One workload of a definition: its inputs, the oracle and, once asked for, yardsticks."""
+    """One workload of a definition: its inputs, and what a verdict needs."""
 
-    def __init__(self, definition: Definition, workload: Workload, run: Callable[..., Any]) -> None:
+    def __init__(
+        self, definition: Definition, workload: Workload, run: Callable[..., Any], device: str
+    ) -> None:
         self.definition, self.workload, self._run = definition, workload, run
+        self._layouts = layouts(definition, workload)
         tensors = {
-            name: torch.empty(layout.shape, dtype=getattr(torch, layout.dtype))
-            for name, layout in layouts(definition, workload).items()
-            if name in definition.inputs
+            n: _empty(self._layouts[n], device) for n in definition.inputs if n in self._layouts
         }
         fill_inputs(tensors, definition, workload)
-        scalars = scalar_inputs(definition, workload)
-        self.tensors = tensors
-        self.inputs = [(tensors | scalars)[name] for name in definition.inputs]
-        self.own = self.named(run(*self.inputs))
-        self.expected = self.named(run_widened(run, self.inputs))
-        self._yardsticks: list[Outputs] = []
+        given = tensors | scalar_inputs(definition, workload)
+        self._device = device
+        self.inputs = [given[name] for name in definition.inputs]
+        expected = self._named(run_widened(run, self.inputs))
+        self._evidence = Evidence(definition, workload, given, expected, self._yardsticks)
 
-    def named(self, result: Any) -> Outputs:
-        """What a call returned, by output."""
+    def _named(self, result: Any) -> Outputs:
         values = result if isinstance(result, tuple) else (result,)
         return dict(zip(self.definition.outputs, values, strict=True))
 
-    def yardsticks(self) -> list[Outputs]:
-        """The outputs of the reference that show how far honest rounding may carry."""
-        if not self._yardsticks:
-            for how in YARDSTICKS:
-                self._yardsticks.append(self.named(run_widened(self._run, self.inputs, **how)))
-            self._yardsticks.append(self.own)
-        return self._yardsticks
+    def _yardsticks(self) -> list[Outputs]:
+        widened = [run_widened(self._run, self.inputs, **how) for how in YARDSTICKS]
+        return [self._named(result) for result in (self._run(*self.inputs), *widened)]
 
-    def judge(self, outputs: Outputs, *, widened: bool = False) -> Verdict:
-        """The verdict, by the oracle alone or by yardsticks too."""
-        own = self.yardsticks() if widened else None
-        return judge_outputs(self.definition, outputs, self.expected, own, inputs=self.tensors)
+    def verdict(self, way: Way) -> Verdict | None:
+        """None where the way could not even be called as it should."""
+        outputs = {n: _empty(self._layouts[n], self._device) for n in self.definition.outputs}
+        try:
+            result = bind(way.run, way.calling, self.inputs, list(outputs.values()))()
+            store(result, way.calling, list(outputs), list(outputs.values()))
+        except WrongOutput:
+            return None
+        return self._evidence.verdict(outputs)
+
+
+def _empty(layout: TensorLayout, device: str) -> torch.Tensor:
+    steps = zip(layout.shape, layout.stride, strict=True)
+    extent = 0 if 0 in layout.shape else 1 + sum((n - 1) * step for n, step in steps)
+    dtype = getattr(torch, layout.dtype)
+    memory = torch.zeros(
+        (layout.offset + extent) * dtype.itemsize, dtype=torch.uint8, device=device
+    )
+    return memory.view(dtype).as_strided(layout.shape, layout.stride, layout.offset)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Honest and wrong kernels against the bounds.")
-    parser.add_argument("--examples", type=int, default=50, help="workloads of each definition")
+    parser.add_argument("--examples", type=int, default=1000, help="workloads of each definition")
+    parser.add_argument("--wrong", type=int, default=50, help="of which mutants are tried on some")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-bytes", type=int, default=2 << 20)
-    parser.add_argument("--defs", type=Path, default=ROOT / "kernel_defs")
-    parser.add_argument("--only", default="", help="part of the names of definitions")
+    parser.add_argument("--max-bytes", type=int, default=256 << 10)
+    parser.add_argument("--only", default="*", help="a glob of definitions")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--ways", action="store_true", help="a line for each way")
     arguments = parser.parse_args()
-    tallies = []
-    for definition in definitions(arguments.defs, arguments.only):
-        tallies.append(calibrated(definition, arguments))
-        print(f"{tallies[-1].definition} {tallies[-1].alarms[:3]}", flush=True)
+    if arguments.device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+    tallies = [tallied(definition, arguments) for definition in definitions(arguments.only)]
     report(tallies, ways=arguments.ways)
+    if any(tally.alarms for tally in tallies):
+        sys.exit("\n".join(alarm for tally in tallies for alarm in tally.alarms[:3]))
 
 
-def definitions(folder: Path, only: str) -> Iterator[Definition]:
-    for path in sorted(folder.glob("*/*.yaml")):
+def definitions(glob: str) -> Iterator[Definition]:
+    """Of every kind of operation and dtype the one whose workloads are smallest."""
+    found: dict[tuple[str, ...], list[Definition]] = defaultdict(list)
+    for path in sorted((ROOT / "kernel_defs").glob("*/*.yaml")):
         for loaded in load_definition_file(path):
             definition = loaded.definition
-            if only in definition.name and ways_of(definition):
-                yield definition
+            if fnmatchcase(definition.name, glob):
+                found[(definition.op_type, *kind(definition))].append(definition)
+    for alike in found.values():
+        yield min(alike, key=lambda each: workload_bytes(each, smallest_axes(each)))
 
 
-def ways_of(definition: Definition) -> Mapping[str, Callable[..., Any]]:
-    """The honest ways; attention is here for decoding with one token in a page."""
-    paged = "page_size" in definition.axes
-    if paged and not ("decode" in definition.name and definition.const_axes["page_size"] == 1):
-        return {}
-    return HONEST.get(definition.op_type, {}) or routing_ways(definition)
+def kind(definition: Definition) -> tuple[str, ...]:
+    """What tells definitions of one kind of operation apart: dtypes, and how pages are laid out."""
+    dtypes = [spec.dtype.value for spec in definition.outputs.values()]
+    return (*dtypes, *(name for name in definition.inputs if name.endswith(("indptr", "_len"))))
 
 
-def routing_ways(definition: Definition) -> Mapping[str, Callable[..., Any]]:
-    if definition.op_type != "routing":
-        return {}
-    k = definition.const_axes["topk"]
-    return {
-        "divided": partial(routing, k, True),
-        "multiplied": partial(routing, k, False),
-        "other ties": partial(routing_sorted, k=k),
-    }
-
-
-def calibrated(definition: Definition, arguments: argparse.Namespace) -> Tally:
-    namespace: dict[str, Any] = {}
-    exec(definition.reference, namespace)
-    tally = Tally(definition.name)
+def tallied(definition: Definition, arguments: argparse.Namespace) -> Tally:
+    """Search as an item does, with every way on every workload."""
+    started = time.monotonic()
+    tally = Tally(definition, honest_ways(definition, arguments.device), wrong_ways(definition))
+    run = load(reference_program(definition))
 
     def check(workload: Workload) -> float:
-        count(tally, Case(definition, workload, namespace["run"]))
+        with torch.device(arguments.device):
+            case = Case(definition, workload, run, arguments.device)
+            count(tally, case, arguments.wrong)
         return 0.0
 
     search(
@@ -144,70 +177,117 @@ def calibrated(definition: Definition, arguments: argparse.Namespace) -> Tally:
         closeness=float,
         examples=arguments.examples,
         seed=arguments.seed,
-        max_bytes=arguments.max_bytes,
+        max_bytes=budget(definition, arguments.max_bytes),
     )
+    tally.seconds = time.monotonic() - started
+    print(f"{definition.name}: {tally.workloads} workloads, {tally.seconds:.0f} s", file=sys.stderr)
     return tally
 
 
-def count(tally: Tally, case: Case) -> None:
-    for name, way in ways_of(case.definition).items():
-        outputs = case.named(way(*case.inputs))
-        verdict = case.judge(outputs)
-        used = bound_used(verdict)
-        tally.judged += 1
-        if used > 1:
-            tally.asked += 1
-            verdict = case.judge(outputs, widened=True)
-            used = bound_used(verdict)
-            tally.widened[way_of(name, verdict)] = max(tally.widened[way_of(name, verdict)], used)
-        else:
-            tally.honest[way_of(name, verdict)] = max(tally.honest[way_of(name, verdict)], used)
-        if used > 1:
-            tally.alarms.append(
-                f"{name}: {case.workload.axes} {case.workload.regime}: {verdict.summary}"
-            )
-    for name, outputs in wrong_outputs(case).items():
-        used = bound_used(case.judge(outputs))
-        if used > 1:
-            used = bound_used(case.judge(outputs, widened=True))
-        tally.wrong[name] = max(tally.wrong[name], used)
+def budget(definition: Definition, max_bytes: int) -> int:
+    """Some room for axes to grow in, where the smallest workload takes most of the memory."""
+    smallest = workload_bytes(definition, smallest_axes(definition))
+    return max_bytes if 4 * smallest <= max_bytes else smallest + 8 * max_bytes
 
 
-def wrong_outputs(case: Case) -> dict[str, Outputs]:
-    outputs = {name: wrong(case) for name, wrong in WRONG.items()}
-    for name, wrong in WRONG_OF.get(case.definition.op_type, {}).items():
-        outputs[name] = case.named(wrong(*case.inputs))
-    return outputs
+def honest_ways(definition: Definition, device: str) -> list[Way]:
+    """What is shipped, and the variations."""
+    ways = [Way(name, run) for name, run in honest(definition).items()]
+    for found in implementations("kernel_impls", definition):
+        interpreted = found.language == "triton" and device == "cpu"
+        if interpreted or found.language == "triton" or device in found.target_hardware:
+            every = INTERPRETED if interpreted else 1
+            ways.append(Way(found.name, loaded(found, definition), found.calling, every))
+    return ways
 
 
-def way_of(name: str, verdict: Verdict) -> str:
-    return f"{name}, {(verdict.correctness.extra or {})['check']}"
+def wrong_ways(definition: Definition) -> list[Way]:
+    """The mutants whose numbers are wrong."""
+    ways = []
+    for found in implementations("tests/mutants/kernels", definition):
+        run: Any = loaded(found, definition)
+        if run.expected.status == EvaluationStatus.INCORRECT_NUMERICAL.value:
+            ways.append(Way(found.name, run, found.calling))
+    return ways
+
+
+def implementations(folder: str, definition: Definition) -> Iterator[Implementation]:
+    for found in find_implementations([ROOT / folder]):
+        if fnmatchcase(definition.name, found.definition):
+            yield found
+
+
+def loaded(found: Implementation, definition: Definition) -> Callable[..., Any]:
+    return load(program_of(found.solution(definition.name), definition, found.directory))
+
+
+def count(tally: Tally, case: Case, wrong: int) -> None:
+    """Judge every way on one workload."""
+    for way in tally.honest:
+        if tally.workloads % way.every == 0 and (verdict := case.verdict(way)) is not None:
+            tally.judged += 1
+            name = f"{way.name}, {(verdict.correctness.extra or {}).get('check')}"
+            tally.used[name] = max(tally.used[name], bound_used(verdict))
+            if not verdict.passed:
+                at = f"{case.workload.axes} {case.workload.regime} seed {case.workload.seed}"
+                name = f"{tally.definition.name}, {way.name}"
+                tally.alarms.append(f"{name}: {at}: {verdict.summary}")
+    for way in tally.wrong:
+        # Those that were not caught are tried on, as an item would.
+        if tally.workloads < wrong or tally.mutants[way.name] <= 1:
+            verdict = case.verdict(way)
+            used = bound_used(verdict) if verdict is not None else 0.0
+            tally.mutants[way.name] = max(tally.mutants[way.name], used)
+    tally.workloads += 1
 
 
 def bound_used(verdict: Verdict) -> float:
-    return float((verdict.correctness.extra or {}).get("bound_used", 0.0))
+    """What is wrong by no bound, as a sample that may not be chosen, is wrong by any."""
+    used = float((verdict.correctness.extra or {}).get("bound_used", 0.0))
+    return used if verdict.passed or used > 1 else math.inf
 
 
 def report(tallies: list[Tally], *, ways: bool) -> None:
-    rows = []
-    for tally in tallies:
-        plain = max(tally.honest.values(), default=math.nan)
-        asked = max(tally.widened.values(), default=math.nan)
-        missed = min(tally.wrong, key=lambda name: tally.wrong[name])
-        share = f"{100 * tally.asked / max(tally.judged, 1):.2g} %"
-        least = f"{tally.wrong[missed]:.3g} ({missed})"
-        rows.append(
-            (tally.definition, f"{plain:.2f}", share, f"{asked:.2f}", least, str(len(tally.alarms)))
-        )
-    titles = ("definition", "honest", "asked", "widened", "smallest wrong", "false alarms")
-    print_table(titles, rows)
+    titles = (
+        "definition",
+        "dtypes",
+        "ways",
+        "workloads",
+        "verdicts",
+        "false alarms",
+        "honest",
+        "mutants",
+        "smallest of them",
+    )
+    print_table(titles, [row(tally) for tally in tallies])
     if ways:
         for tally in tallies:
-            for kind in ("honest", "widened", "wrong"):
-                shown = {name: round(used, 3) for name, used in getattr(tally, kind).items()}
-                print(tally.definition, kind, shown)
-            print(*tally.alarms[:5], sep="\n")
+            for used in tally.used, tally.mutants:
+                shown = {name: round(most, 3) for name, most in used.items()}
+                print(f"\n{tally.definition.name}: {shown}")
+    alarms, judged = sum(len(t.alarms) for t in tallies), sum(t.judged for t in tallies)
+    print(
+        f"\n{alarms} false alarms in {judged:,} verdicts, {sum(t.seconds for t in tallies):.0f} s"
+    )
     print_machine("torch")
+
+
+def row(tally: Tally) -> tuple[str, ...]:
+    outputs = tally.definition.outputs.values()
+    dtypes = ", ".join(dict.fromkeys(spec.dtype.value for spec in outputs))
+    least = min(tally.mutants, key=lambda name: tally.mutants[name], default="")
+    smallest = f"{tally.mutants[least]:.3g} ({least})" if least else "-"
+    return (
+        tally.definition.name,
+        dtypes,
+        str(len(tally.honest)),
+        f"{tally.workloads:,}",
+        f"{tally.judged:,}",
+        str(len(tally.alarms)),
+        f"{max(tally.used.values(), default=0.0):.2f}",
+        str(len(tally.wrong)),
+        smallest,
+    )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pytest_fib.engine import DefinitionError
     from pytest_fib.implementations import Implementation
     from pytest_fib.recorded import Recorded
-    from pytest_fib.workloads.search import Origin
+    from pytest_fib.workloads.search import Origin, Search
 
 
 class KernelFailure(Exception):
@@ -176,6 +176,7 @@ class KernelItem(pytest.Item):
         timing: bool = False,
         root: Path | None = None,
         draws: bool = False,
+        explain: bool = False,
     ) -> Evaluation:
         """The outcome of the implementation on a workload. Raises DefinitionError."""
         from pytest_fib.engine import EvaluationRequest, evaluate
@@ -191,6 +192,7 @@ class KernelItem(pytest.Item):
             root=None if root is None else str(root),
             precision=self.config.stash[SETTINGS].precision,
             draws=draws,
+            explain=explain,
         )
         return evaluate(request, session.judge(self.config))
 
@@ -301,7 +303,7 @@ class CorrectnessItem(KernelItem):
             raise KernelFailure(
                 f"--fib-workload does not fit {self.definition.name}: {error}"
             ) from None
-        self.conclude(workload, self._outcome(workload, draws=True))
+        self.conclude(workload, self._outcome(workload, draws=True, explain=True))
 
     def _search(self) -> None:
         from pytest_fib.workloads.search import search
@@ -325,7 +327,7 @@ class CorrectnessItem(KernelItem):
             workload = self._drawn_from(found.workload)
             self.conclude(workload, self._outcome(workload, draws=True))
         else:
-            self.conclude(found.workload, found.outcome, found.origin)
+            self.conclude(found.workload, self._told(found), found.origin)
 
     def _drawn_from(self, workload: Workload) -> Workload:
         """One workload to draw many times: that takes seconds, so a search does it at its end."""
@@ -335,11 +337,27 @@ class CorrectnessItem(KernelItem):
         seed = self.config.stash[SETTINGS].seed
         return complete(self.definition, axes[-1], seed=seed)
 
-    def _outcome(self, workload: Workload, *, draws: bool = False) -> Evaluation | DefinitionError:
+    def _told(self, found: Search[Evaluation | DefinitionError]) -> Evaluation | DefinitionError:
+        """The outcome of a search; a failure in the words that say most of it."""
+        from pytest_fib.engine import told
+
+        if isinstance(found.outcome, Exception):
+            return found.outcome
+        return told(
+            self.definition, found.workload, found.outcome, self._explained, self.max_bytes()
+        )
+
+    def _explained(self, workload: Workload) -> Evaluation | None:
+        outcome = self._outcome(workload, explain=True)
+        return None if isinstance(outcome, Exception) else outcome
+
+    def _outcome(
+        self, workload: Workload, *, draws: bool = False, explain: bool = False
+    ) -> Evaluation | DefinitionError:
         from pytest_fib.engine import DefinitionError
 
         try:
-            return self.evaluate(workload, draws=draws, root=self.path.parent)
+            return self.evaluate(workload, draws=draws, explain=explain, root=self.path.parent)
         except DefinitionError as error:
             return error
 
@@ -388,7 +406,7 @@ class WorkloadItem(KernelItem):
         workload = self.case.workload
         try:
             outcome: Evaluation | DefinitionError = self.evaluate(
-                workload, timing=self.timing, root=self.case.root, draws=True
+                workload, timing=self.timing, root=self.case.root, draws=True, explain=True
             )
         except DefinitionError as error:
             outcome = error

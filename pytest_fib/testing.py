@@ -21,6 +21,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from pytest_fib.data import (
 )
 from pytest_fib.engine._bounds import dtype_bound, overridden
 from pytest_fib.engine._evidence import explained
+from pytest_fib.engine._telling import told
 from pytest_fib.engine._trial import Trial
 from pytest_fib.engine._verdict import judge_tensor, verdict_of
 from pytest_fib.options import SETTINGS
@@ -160,7 +162,8 @@ class KernelCheck:
         given = self._given(found, axes, workload)
         if reason := why_not_generated(found, given):
             raise ValueError(f"{found.name}: {reason}")
-        case = (given, trial(given), None) if given else self._searched(trial, examples)
+        replayed = None if given is None else (given, trial(given, explain=True), None)
+        case = replayed or self._searched(trial, examples)
         if case[1].status is not EvaluationStatus.PASSED:
             raise AssertionError(_told(found, function, *case))
 
@@ -193,7 +196,11 @@ class KernelCheck:
             seed=self._config.stash[SETTINGS].seed,
             max_bytes=MAX_BYTES,
         )
-        return result.workload, result.outcome, result.origin
+        outcome = result.outcome
+        if result.origin:
+            explained = partial(trial, explain=True)
+            outcome = told(trial.definition, result.workload, outcome, explained, MAX_BYTES)
+        return result.workload, outcome, result.origin
 
     def _found(self, definition: str | Path) -> Definition:
         path, _, name = str(definition).partition("::")

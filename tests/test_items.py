@@ -28,6 +28,7 @@ def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
         "  wrong           4 of 4 elements of double (100 %)\n"
         "  wrong           4 of 4 elements of negative (100 %)\n"
         "  largest error   absolute 3.38, relative 3; 3.48e+03 times the bound\n"
+        "  told by         n=63, where more can be told apart\n"
         "\n"
         "  double[0, 3] got -1.12598, expected 2.25195, allowed ±0.0036\n"
         "  double[0, 1] got 0.705078, expected -1.41016, allowed ±0.0028\n"
@@ -44,7 +45,8 @@ def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
 def test_shrinking_ends_at_the_smallest_axis_that_fails(toys, seed):
     result = toys.run("-k", "tail", "--fib-examples=20", f"--fib-seed={seed}")
     text = failure(result, "scale[tail-correctness]")
-    assert text.startswith("INCORRECT_NUMERICAL: y: zeros in the very last element\n")
+    assert text.startswith("INCORRECT_NUMERICAL: y: zeros at n 64..254\n")
+    assert "\n  told by         n=255, where more can be told apart\n" in text
     assert "\n  y[64] got 0, expected " in text
     assert "  workload        n=65; normal values, seed 0  (the smallest that fails)\n" in text
     assert "  wrong           1 of 65 elements of y (1.54 %)\n" in text

@@ -158,7 +158,8 @@ def tail(x, factor):
 def test_a_wrong_function_is_told_with_the_smallest_workload(kernel_check, definition):
     text = complaint(kernel_check, definition, tail, examples=20)
     line, _, rest = text.partition("\n")
-    assert line == "INCORRECT_NUMERICAL: y: zeros in the very last element"
+    assert line == "INCORRECT_NUMERICAL: y: zeros at n 100..298"
+    assert "\n  told by         n=299, where more can be told apart\n" in rest
     assert "\n  y[100] got 0, expected " in rest
     assert "\n  workload        n=101; normal values, seed 0  (the smallest that fails)\n" in rest
     assert "  implementation  tail  test_testing.py:" in rest
@@ -262,7 +263,7 @@ def test_definitions_are_found_by_name_and_file(toys):
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "*INCORRECT_NUMERICAL: y: wrong everywhere;",
+            "*INCORRECT_NUMERICAL: y: equal to the input x everywhere",
             "*  y[[]0] got *, expected *, allowed *",
             "*LookupError: no definition 'scales'; did you mean 'scale'?",
         ]

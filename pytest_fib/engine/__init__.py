@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from pytest_fib.engine._judge import Judge
 from pytest_fib.engine._request import DefinitionError, EvaluationRequest
+from pytest_fib.engine._telling import told
 
 if TYPE_CHECKING:
     from pytest_fib.data import Evaluation
 
-__all__ = ["DefinitionError", "EvaluationRequest", "Judge", "evaluate"]
+__all__ = ["DefinitionError", "EvaluationRequest", "Judge", "evaluate", "told"]
 
 
 def evaluate(request: EvaluationRequest, judge: Judge | None = None) -> Evaluation:

@@ -21,7 +21,9 @@ a step, takes 0.1 on average and 1 / (2 c) at the very most.
 **Scale and offset.** Rounding has no direction. Over many elements, ``got = (1 + a) y + b s`` is
 fitted by least squares, weighted by the elements' bounds; ``|a|`` and ``|b|`` stay below
 ``f * u``, or below ``FIT_SIGMAS`` standard errors where there are few elements. This sees a scale
-that is off by 0.5 % in bfloat16, which is below any bound of an element.
+that is off by 0.5 % in bfloat16, which is below any bound of an element. ``f`` is 1/2, since honest
+rounding comes that far: of a product with a factor beside a power of two, every element is rounded
+to the same side, and by no more than half of ``u``.
 
 **What is ill-conditioned** has larger errors than that, honestly: two large logits that nearly tie,
 a sum that cancels. The reference itself shows how large, when it is run in its own dtypes and, in

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import torch
 
@@ -18,7 +18,7 @@ from pytest_fib.engine._environment import environment
 from pytest_fib.engine._evidence import POISONS, Evidence
 from pytest_fib.engine._expected import Expected
 from pytest_fib.engine._figures import least_traffic
-from pytest_fib.engine._memory import room_for
+from pytest_fib.engine._memory import poisoned, room_for
 from pytest_fib.engine._messages import (
     Call,
     Count,
@@ -338,7 +338,7 @@ class Case:
 
     def _poison(self, places: Places, pattern: int) -> None:
         for ref in places.outputs.values():
-            self.candidate.layout.bytes(ref).fill_(pattern)
+            poisoned(self.candidate.layout.tensor(ref), pattern)
         self.synchronize()
 
     def synchronize(self) -> None:
@@ -397,6 +397,32 @@ class Case:
             wide[name].copy_(tensor)
         return found
 
+    def _supposed(self, theirs: Places, name: str, value: Any) -> dict[str, torch.Tensor] | None:
+        """What the reference makes of another value of an input; None where it makes nothing."""
+        wide = _read(self.reference, theirs.wide)
+        kept = _copies(wide)
+        place = theirs.inputs[name]
+        if isinstance(place, TensorRef):
+            target = bits(once(self.reference.layout.tensor(place)))
+            before = target.clone()
+            reply = self._asked_with(theirs, target, bits(value))
+            target.copy_(before)
+        else:
+            other = replace(theirs, inputs={**theirs.inputs, name: value})
+            reply = self._asked_with(other)
+        found = None if isinstance(reply, Failed) else _copies(wide)
+        for output, tensor in kept.items():
+            wide[output].copy_(tensor)
+        return found
+
+    def _asked_with(self, places: Places, *change: torch.Tensor) -> Reply:
+        """The oracle's answer, once ``change``, a tensor and its new values, is made."""
+        self._load_reference()
+        if change:
+            change[0].copy_(change[1])
+        self.synchronize()
+        return self.reference.sandbox.ask(places.oracle(Widened()), self.request.timeout)
+
     def _load_reference(self) -> None:
         sandbox, timeout = self.reference.sandbox, self.request.timeout
         program = reference_program(self._definition)
@@ -438,6 +464,7 @@ class Case:
         self, expected: Expected, theirs: Places, request: EvaluationRequest
     ) -> Evidence:
         inputs = _read(self.reference, theirs.tensors())
+        explain = request.explain and not request.timing
         return Evidence(
             self._definition,
             request.workload,
@@ -445,6 +472,7 @@ class Case:
             expected.outputs,
             None if expected.no_oracle else partial(self._yardsticks, theirs),
             no_oracle=expected.no_oracle,
+            suppose=partial(self._supposed, theirs) if explain else None,
         )
 
     def verdict_of(self, mine: Places, theirs: Places) -> Verdict:

@@ -14,6 +14,7 @@ from pytest_fib.engine._bounds import PRECISION
 from pytest_fib.engine._explain import explain
 from pytest_fib.engine._mistake import Mistake, WrongOutput, take
 from pytest_fib.engine._sampling import SamplingTest
+from pytest_fib.engine._suppositions import suppositions
 from pytest_fib.engine._verdict import (
     Verdict,
     by_samples,
@@ -25,14 +26,15 @@ from pytest_fib.engine._verdict import (
 from pytest_fib.workloads import bits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_fib.data import Definition, Workload
     from pytest_fib.engine._verdict import Judged, Outputs
 
-#: What outputs hold before each of the first two calls, byte by byte. The first is NaN in the
-#: floating dtypes; the second is a finite number, so that neither passes where the other would.
-POISONS = (0xFF, 0x55)
+#: What outputs hold before each of the first two calls, two bytes over and over. The first is NaN
+#: in the floating dtypes, one that arithmetic does not make; the second is a finite number, so that
+#: neither passes where the other would.
+POISONS = (0xFFE5, 0x5555)
 #: Patterns that no one understands without an element beside them.
 SAYS_LITTLE = ("everywhere", "one element", "scattered")
 #: What the names of inputs have in them that make random choices repeatable.
@@ -45,9 +47,10 @@ class Evidence:
     """What a call was given, and what is right. Tensors are only read.
 
     ``inputs`` include scalars. ``yardsticks`` makes the outputs that honest rounding may lead to,
-    and is asked after a failure only; None, there are none. ``poisons``
-    are the bytes that outputs held before the call, ``previous`` what earlier calls should have
-    written. ``no_oracle`` is why ``expected`` is not in float64.
+    and is asked after a failure only; None, there are none. ``poisons`` are what outputs held
+    before the call, ``previous`` what earlier calls should have written. ``no_oracle`` is why
+    ``expected`` is not in float64. ``suppose`` makes the float64 outputs of another value of an
+    input, by its name, or None.
     """
 
     definition: Definition
@@ -58,6 +61,7 @@ class Evidence:
     poisons: tuple[int, ...] = ()
     previous: Outputs = field(default_factory=dict)
     no_oracle: str | None = None
+    suppose: Callable[[str, Any], Outputs | None] | None = None
 
     def verdict_of_two(self, first: Outputs, call_again: Callable[[], Outputs]) -> Verdict:
         """Of two calls on the same inputs, which must be right and have the same bits.
@@ -112,7 +116,17 @@ class Evidence:
             inputs=self.inputs,
             poisons=self.poisons,
             previous=self.previous,
+            supposed=self._supposed(),
         )
+
+    def _supposed(self) -> Iterator[tuple[str, Outputs]]:
+        """Outputs of other inputs, and what these are, as they are asked for."""
+        if self.suppose is None:
+            return
+        for supposition in suppositions(self.definition, self.inputs):
+            outputs = self.suppose(supposition.name, supposition.value)
+            if outputs is not None:
+                yield f"{supposition.name} {supposition.words}", outputs
 
     def _compared(self, outputs: Outputs, yardsticks: Sequence[Outputs] = ()) -> list[Judged]:
         regime = self.workload.regime
@@ -190,6 +204,7 @@ def explained(
     inputs: Mapping[str, Any] | None = None,
     poisons: tuple[int, ...] = (),
     previous: Outputs | None = None,
+    supposed: Iterable[tuple[str, Outputs]] = (),
 ) -> Verdict:
     """A failure with the pattern of what is wrong as its summary, and the worst elements below."""
     wrong = [each for each in compared if not each.comparison.passed]
@@ -200,6 +215,8 @@ def explained(
             {name: value for name, value in (inputs or {}).items() if _is_readable(value)},
             poisons,
             previous or {},
+            {each.comparison.name: each.expected for each in compared if each.comparison.passed},
+            supposed,
         )
     )
     worst = max(wrong, key=lambda each: each.rank)

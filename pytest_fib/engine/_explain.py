@@ -7,14 +7,17 @@ Runs after a failure only. Detectors look at samples of the wrong elements and a
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf, isfinite, log, log10, nan, sqrt
 from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_fib.engine._bounds import PRECISION
+from pytest_fib.engine._memory import poisoned
 from pytest_fib.engine._mistake import (
+    ROWS,
     Mistake,
     Seen,
     WrongOutput,
@@ -25,9 +28,10 @@ from pytest_fib.engine._mistake import (
     take,
 )
 from pytest_fib.engine._places import EVERYWHERE, listed, place_of, position
+from pytest_fib.workloads import bits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_fib.engine._places import Place
 
@@ -38,15 +42,23 @@ MOST = 0.95
 #: log10 of how unlikely a fit must be by chance.
 CHANCE = 4.0
 #: A fit must leave no more than this share of the root mean square error.
-LEFT = 0.5
+LEFT, LEFT_TOGETHER = 0.5, 0.9
+#: The same of what is supposed of an input, and wrong elements that tell it.
+SUPPOSED_LEFT, LEAST_EVIDENCE = 0.25, 8
 #: Slices of a dimension that are looked for at other places, and elements that identify each.
 SLICES, MARKS, MOST_SLICES = 64, 24, 8192
+#: Rows and columns that a rank is told by: four times the least of these.
+FEWEST = 3
 #: Unit roundoffs that errors are measured by; float16's is tf32's too.
 ROUNDOFFS = {"float16 or tf32": 2.0**-11, "bfloat16": 2.0**-8, "float8 e4m3": 2.0**-4}
+#: The largest error, as a share of a row's scale, that rounding operands to float8 e5m2 makes.
+COARSEST = 0.08
+#: From this one on, detectors describe rather than explain: before, inputs are supposed changed.
+FIRST_VAGUE = "one factor"
 #: Detectors of which the place has the name: of one, or of one that says little.
-NAMED_BY_PLACE = ("place", "no place")
+NAMED_BY_PLACE = ("place", "sparse place", "no place")
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
-ROUNDED = 0.3
+ROUNDED = 0.15
 #: Columns of a terminal, and elements that are shown.
 WIDTH, SHOWN = 80, 5
 
@@ -72,6 +84,11 @@ def explain(mistake: Mistake) -> Explanation:
     outputs.sort(key=lambda seen: -seen.count / seen.total if not seen.together else 0.0)
     places = {seen.name: place_of(seen) for seen in outputs}
     for pattern, detect in DETECTORS:
+        if pattern == FIRST_VAGUE and (words := _misread(outputs, mistake)):
+            place = places[outputs[0].name]
+            where = f", {place.phrase}" if place and place is not EVERYWHERE else ""
+            sentence = f"{outputs[0].name}: as if {words}{where}"
+            return Explanation("misread input", sentence, _elements(outputs[0]))
         for seen in outputs:
             place = places[seen.name]
             if said := detect(seen, place):
@@ -79,6 +96,31 @@ def explain(mistake: Mistake) -> Explanation:
                 sentence = f"{seen.name}: {said}"
                 return Explanation(name, sentence, _elements(seen), place.name if place else "")
     raise ValueError("there are no outputs with elements")
+
+
+def _misread(outputs: Sequence[Seen], mistake: Mistake) -> str | None:
+    """What to suppose of an input, for all that is wrong to be right."""
+    for words, supposed in mistake.supposed:
+        if all(_agrees(seen, supposed[seen.name]) for seen in outputs):
+            return words
+    return None
+
+
+def _agrees(seen: Seen, values: torch.Tensor) -> bool:
+    """Whether an output holds ``values``, and they are not what is expected anyway."""
+    there = take(values, seen.at)
+    # What is of another size is rounded at that size.
+    precision = PRECISION.get(seen.output.got.dtype)
+    size = there[there.isfinite()]
+    reach = 0.0 if precision is None else precision.element * precision.roundoff
+    bound = seen.bound.clamp(min=reach * _rms(size)) + reach * there.abs() if len(size) else 0.0
+    close = ((seen.got - there).abs() <= 2 * bound) | (seen.got == there)
+    close |= seen.got.isnan() & there.isnan()
+    if len(seen.at) < LEAST_EVIDENCE or share(close) < MOST:
+        return False
+    known = seen.finite & there.isfinite()
+    before, after = ((seen.got - side)[known] for side in (seen.expected, there))
+    return not bool(known.any()) or _rms(after) <= SUPPOSED_LEFT * _rms(before)
 
 
 def _elements(seen: Seen) -> list[str]:
@@ -104,12 +146,18 @@ def _in(place: Place | None) -> str:
 
 
 def _unwritten(seen: Seen, place: Place | None) -> str | None:
-    flat = seen.output.got.reshape(-1)[seen.at].view(torch.uint8)
-    size = seen.output.got.element_size()
+    found = bits(seen.output.got.reshape(-1))[seen.at]
     for poison in seen.mistake.poisons:
-        if share((flat.view(-1, size) == poison).all(1)) >= LEFT:
-            return f"never written{_in(place)}"
+        holds = poisoned(found[:1].clone(), poison)
+        if share(found == holds) >= LEFT:
+            return f"never written{_in(_place_of_those(seen, bits(seen.output.got) == holds))}"
     return None
+
+
+def _place_of_those(seen: Seen, which: torch.Tensor) -> Place | None:
+    """The place of some of the wrong elements; others may be wrong because these are."""
+    those = replace(seen.output, wrong=seen.output.wrong & which)
+    return place_of(Seen(those, seen.mistake))
 
 
 def _stale(seen: Seen, place: Place | None) -> str | None:
@@ -126,7 +174,8 @@ def _infinite(seen: Seen, place: Place | None) -> str | None:
     if share(~seen.got.isfinite() & seen.expected.isfinite()) < LEFT or not bool(overflown.any()):
         return None
     least = float(seen.expected[overflown].abs().min())
-    return f"overflow to infinity{_in(place)}, where values of {least:.3g} or more are expected"
+    where = _in(_place_of_those(seen, ~seen.output.got.isfinite()))
+    return f"overflow to infinity{where}, where values of {least:.3g} or more are expected"
 
 
 def _nan(seen: Seen, place: Place | None) -> str | None:
@@ -146,6 +195,9 @@ def _lost_special(seen: Seen, place: Place | None) -> str | None:
 
 
 def _swapped(seen: Seen, place: Place | None) -> str | None:
+    for name, right in seen.mistake.right.items():
+        if right.shape == seen.output.got.shape and seen.holds(take(right, seen.at)) >= MOST:
+            return f"holds what {name} should"
     for other in seen.mistake.outputs:
         if other.name == seen.name or other.got.shape != seen.output.got.shape:
             continue
@@ -204,10 +256,9 @@ class _Fit:
     elements: int
     parameters: int
 
-    @property
-    def explains(self) -> bool:
-        """Whether the error is gone, and would hardly be by chance."""
-        if not self.before > 0 or self.after > LEFT * self.before:
+    def explains(self, left: float) -> bool:
+        """Whether no more than this share of the error is left, and would hardly be by chance."""
+        if not self.before > 0 or self.after > left * self.before:
             return False
         gain = log10(self.before / max(self.after, 1e-6 * self.before, 1e-300))
         return (self.elements - self.parameters) * gain >= CHANCE
@@ -259,15 +310,23 @@ def _fits(seen: Seen, factor: bool, offset: bool) -> tuple[_Fit, bool] | None:
     if not seen.together:
         at = seen.anywhere
         sides.insert(0, (seen.got_at(at), seen.expected_at(at), seen.bound_at(at)))
+    # What is wrong only as a whole keeps the errors of its rounding, whatever it is off by.
+    left = LEFT_TOGETHER if seen.together else LEFT
     for index, side in enumerate(sides):
         fit = _fit(side, factor=factor, offset=offset)
-        if fit is not None and fit.explains:
+        if fit is not None and fit.explains(left):
             return fit, index < len(sides) - 1 or seen.together
     return None
 
 
+def _better(found: tuple[_Fit, bool], other: tuple[_Fit, bool] | None) -> bool:
+    """Of a factor and an offset that both explain an error, the one that leaves less of it."""
+    return other is None or found[0].after <= other[0].after
+
+
 def _one_factor(seen: Seen, place: Place | None) -> str | None:
-    if (found := _fits(seen, True, False)) is None:
+    found = _fits(seen, True, False)
+    if found is None or not _better(found, _fits(seen, False, True)):
         return None
     fit, all_ = found
     where = _in(EVERYWHERE if all_ else place)
@@ -345,7 +404,7 @@ def _per_line(seen: Seen, lines: torch.Tensor, factor: bool) -> list[_Fit] | Non
         return None
     sides = zip(seen.got_at(lines), seen.expected_at(lines), seen.bound_at(lines), strict=True)
     fits = [_fit(line, factor=factor, offset=not factor) for line in sides]
-    good = [fit for fit in fits if fit is not None and fit.explains]
+    good = [fit for fit in fits if fit is not None and fit.explains(LEFT)]
     return good if len(good) >= 0.9 * len(lines) else None
 
 
@@ -483,6 +542,8 @@ def _element_facts(seen: Seen) -> Iterator[tuple[str, torch.Tensor, torch.Tensor
 
 def _separated(name: str, values: torch.Tensor, wrong: torch.Tensor) -> str | None:
     """Whether all wrong ones are above, or below, all that are right, and not by chance."""
+    known = values.isfinite()
+    values, wrong = values[known], wrong[known]
     bad, good = values[wrong], values[~wrong]
     few = min(len(bad), len(good))
     # One of C(n, k) subsets: at least (n / k)^k.
@@ -495,17 +556,55 @@ def _separated(name: str, values: torch.Tensor, wrong: torch.Tensor) -> str | No
     return None
 
 
+def _truncated(seen: Seen, place: Place | None) -> str | None:
+    """Every element is the next number towards zero, where half of them should be the other."""
+    precision = PRECISION.get(seen.output.got.dtype)
+    got, expected = seen.got_at(seen.anywhere).abs(), seen.expected_at(seen.anywhere).abs()
+    normal = expected.isfinite() & (expected >= torch.finfo(torch.float16).tiny)
+    if precision is None or int(normal.sum()) < 64:
+        return None
+    step = 2 * precision.roundoff * expected[normal].frexp().exponent.sub(1).double().exp2()
+    below = (expected[normal] - got[normal]) / step
+    if share((below > -0.05) & (below < 1.05)) < 0.98 or not 0.4 < float(below.mean()) < 0.6:
+        return None
+    return "rounded toward zero, not to the nearest number, everywhere"
+
+
+def _few_terms(seen: Seen, place: Place | None) -> str | None:
+    """Errors of low rank: a few terms of a sum over products are missing, or are wrong."""
+    everywhere = place is not None and place.name == "everywhere"
+    if not everywhere or min(seen.height, seen.width) < 4 * FEWEST:
+        return None
+    at = _even_rows(seen)
+    at = at[:, evenly(at.shape[1], 8 * ROWS, at.device)]
+    error = (seen.got_at(at) - seen.expected_at(at)).cpu()
+    if not bool(error.isfinite().all()):
+        return None
+    left = torch.linalg.svdvals(error).square().flip(0).cumsum(0).flip(0)
+    noise = float(seen.bound_at(at).square().sum()) / 4
+    rank = int((left > noise).sum())
+    if not 0 < rank <= len(left) // 4:
+        return None
+    terms = "one term is" if rank == 1 else f"{rank} terms are"
+    return f"errors of rank {rank} everywhere, as if of each sum {terms} left out or wrong"
+
+
 def _place(seen: Seen, place: Place | None) -> str | None:
-    if place is None or place.name in ("everywhere", "one element"):
+    if place is None or not place.dense or place.name in ("everywhere", "one element"):
         return None
     return f"wrong {place.phrase}"
+
+
+def _sparse_place(seen: Seen, place: Place | None) -> str | None:
+    return None if place is None or place.dense else f"wrong {place.phrase}"
 
 
 def _low_precision(seen: Seen, place: Place | None) -> str | None:
     """Small errors of every element, as often up as down, in proportion to the row's scale."""
     at = _even_rows(seen)
+    at = at[(seen.got_at(at).isfinite() & seen.expected_at(at).isfinite()).all(1)]
     got, expected = seen.got_at(at), seen.expected_at(at)
-    if not bool((got.isfinite() & expected.isfinite()).all()) or got.numel() < 16:
+    if got.numel() < 16:
         return None
     # An honest rounding of the result looks the same, but smaller.
     if _rms((got - expected) / seen.bound_at(at).clamp(min=1e-300)) < ROUNDED:
@@ -531,7 +630,7 @@ def _even_rows(seen: Seen) -> torch.Tensor:
 def _noise(error: torch.Tensor) -> bool:
     """Whether these look like rounding: no direction, no few that are much larger than the rest."""
     size, number = _rms(error), error.numel()
-    if not 2.0**-14 < size < 0.5:
+    if not 2.0**-14 < size < COARSEST:
         return False
     centred = abs(float(error.mean())) <= (0.1 + 4 / sqrt(number)) * size
     return centred and float(error.abs().median()) >= 0.2 * size
@@ -560,12 +659,13 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("zeros", _zeros),
     ("negated", _negated),
     ("constant", _constant),
-    ("missing input", _missing),
-    ("one factor", _one_factor),
-    ("one offset", _one_offset),
+    ("rounded toward zero", _truncated),
     ("transposed", _transposed),
     ("shifted", _shifted),
     ("permuted", _permuted),
+    ("missing input", _missing),
+    ("one factor", _one_factor),
+    ("one offset", _one_offset),
     ("factor per row", _factor_per_row),
     ("factor per column", _factor_per_column),
     ("offset per row", _offset_per_row),
@@ -573,7 +673,9 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("factor and offset", _factor_and_offset),
     ("by value", _by_value),
     ("place", _place),
+    ("missing terms", _few_terms),
     ("lower precision", _low_precision),
+    ("sparse place", _sparse_place),
     ("no place", _everywhere),
     ("scattered", _scattered),
 )

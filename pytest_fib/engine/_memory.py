@@ -130,6 +130,17 @@ class Layout:
         return self.arena.base[ref.offset : ref.offset + nbytes(ref.shape, ref.dtype)]
 
 
+def poisoned(tensor: torch.Tensor, pattern: int) -> torch.Tensor:
+    """The tensor, filled with two bytes over and over; where elements have one, the upper."""
+    if tensor.element_size() == 1:
+        tensor.view(-1).view(torch.uint8).fill_(pattern >> 8)
+    else:
+        tensor.view(-1).view(torch.int16).fill_(
+            pattern - (pattern >> 15 << 16)
+        )  # as a signed number
+    return tensor
+
+
 def _roomy(size: int) -> int:
     """``size`` and up to an eighth more, so that slightly larger workloads fit as well."""
     step = max(GRANULE, 1 << (size.bit_length() - 4))

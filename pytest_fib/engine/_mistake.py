@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_fib.data import Definition
 
@@ -43,8 +43,10 @@ class WrongOutput:
 class Mistake:
     """All that explaining a failure needs. Only ``outputs`` is required.
 
-    ``axes`` are the sizes of all axes; ``poisons`` the bytes that outputs were filled with before
-    calls; ``previous`` what earlier calls should have written.
+    ``axes`` are the sizes of all axes; ``poisons`` what outputs were filled with before calls, two
+    bytes each; ``previous`` what earlier calls should have written; ``right`` what is expected of
+    the outputs that are not wrong. ``supposed`` are outputs by what one has to suppose to get them;
+    they are made as they are asked for.
     """
 
     outputs: tuple[WrongOutput, ...]
@@ -52,6 +54,8 @@ class Mistake:
     inputs: Mapping[str, torch.Tensor | float] = field(default_factory=dict)
     poisons: tuple[int, ...] = ()
     previous: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    right: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    supposed: Iterable[tuple[str, Mapping[str, torch.Tensor]]] = ()
 
     @classmethod
     def of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, lgamma, log, log10, prod
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ TILES = (256, 128, 64, 32, 16)
 #: log10 of how unlikely a place must be by chance before it is named; the same for a tail that is
 #: as long as a tile leaves, or one element, which needs less.
 CHANCE, LIKELY_CHANCE = -3.0, -1.0
+#: The share of a whole that is as good as all of it.
+MOST = 0.9
 #: Members of a progression below which there is none.
 LEAST_MEMBERS = 4
 #: Wrong elements whose distances are compared.
@@ -28,20 +30,30 @@ COMPARED = 1 << 16
 
 @dataclass(frozen=True)
 class Place:
-    """A kind of place, and which it is: fits after "wrong"."""
+    """A kind of place, and which it is: fits after "wrong". ``dense`` ones are wrong as a whole."""
 
     name: str
     phrase: str
+    dense: bool = True
 
 
 @dataclass(frozen=True)
 class _Set:
-    """Some indices of a dimension: which kind of set, how many of that kind there are (log10)."""
+    """Some indices of a dimension: which kind of set, how many of that kind there are (log10).
+
+    ``part`` is its share of the dimension; ``listed``, that it has no rule.
+    """
 
     kind: str
     phrase: str
     kinds: float
     chance: float = CHANCE
+    part: float = 0.0
+    listed: bool = False
+
+    def tells(self, density: float) -> bool:
+        """Whether this is the place, and not where errors of all elements happen to be larger."""
+        return density >= 0.5 or (self.part <= 0.5 and not self.listed)
 
 
 EVERYWHERE = Place("everywhere", "everywhere")
@@ -54,7 +66,7 @@ def place_of(seen: Seen) -> Place | None:
     for find in (_everywhere, _padding, _triangle, _box, _tail, _progression, _scattered_rows):
         if found := find(seen):
             return found
-    return None
+    return _everywhere_loosely(seen)
 
 
 def _corner(seen: Seen) -> Place | None:
@@ -65,15 +77,23 @@ def _corner(seen: Seen) -> Place | None:
 
 
 def _everywhere(seen: Seen) -> Place | None:
-    return EVERYWHERE if seen.together or seen.count >= 0.9 * seen.total else None
+    """All elements, or all but those where zeros or -inf are expected: of empty sequences."""
+    if seen.together or seen.count >= MOST * seen.total:
+        return EVERYWHERE
+    filled = share(_filled(seen.expected_at(seen.anywhere)))
+    inside = share(_filled(seen.expected)) > MOST
+    return EVERYWHERE if inside and seen.count >= MOST * filled * seen.total else None
+
+
+def _filled(values: torch.Tensor) -> torch.Tensor:
+    """Where something is expected that is neither 0 nor -inf."""
+    return (values != 0) & (values != -inf)
 
 
 def _padding(seen: Seen) -> Place | None:
     """Where nothing but zeros or -inf is expected, and elsewhere something is."""
-    empty = (seen.expected == 0) | (seen.expected == -inf)
-    elsewhere = seen.expected_at(seen.anywhere)
-    filled = share((elsewhere != 0) & (elsewhere != -inf))
-    if share(empty) < 0.99 or filled < 0.05 or (1 - filled) ** seen.count > 0.01:
+    filled = share(_filled(seen.expected_at(seen.anywhere)))
+    if share(_filled(seen.expected)) > 0.01 or filled < 0.05 or (1 - filled) ** seen.count > 0.01:
         return None
     what = "zeros are" if bool((seen.expected == 0).any()) else "-inf is"
     return Place("padding region", f"where {what} expected: padding or what is masked")
@@ -81,15 +101,22 @@ def _padding(seen: Seen) -> Place | None:
 
 def _box(seen: Seen) -> Place | None:
     """Some indices of one dimension or more, and in the others all."""
-    sets = [(dim, found) for dim in range(len(seen.shape)) if (found := _along(seen, dim))]
+    sets = [found for dim in range(len(seen.shape)) if (found := _along(seen, dim))]
     if not sets:
-        return _everywhere_loosely(seen)
-    inside = prod(_members(seen, dim).numel() / seen.shape[dim] for dim, _ in sets) * seen.total
-    part = "" if seen.count >= 0.5 * inside else f"in {_percent(seen.count / inside)} of elements "
-    phrase = part + " and ".join(found.phrase for _, found in sets)
-    if len(sets) > 1 and any(found.kind != "last tile" for _, found in sets):
-        return Place("block", phrase)
-    return Place(sets[0][1].kind, phrase)
+        return None
+    density = seen.count / (prod(found.part for found in sets) * seen.total)
+    sets = [found for found in sets if found.tells(density)]
+    if not sets:
+        return None
+    # What is true of nearly a whole dimension may be so by chance, as where an input is small.
+    small = [found for found in sets if found.part <= MOST] or sets
+    part = "" if density >= 0.5 else f"in {_percent(density)} of elements "
+    phrase = part + " and ".join(found.phrase for found in small)
+    if min(found.part for found in sets) > MOST:
+        return Place("everywhere", phrase)
+    if len(small) > 1 and any(found.kind != "last tile" for found in small):
+        return Place("block", phrase, density >= 0.5)
+    return Place(small[0].kind, phrase, density >= 0.5)
 
 
 def _everywhere_loosely(seen: Seen) -> Place | None:
@@ -114,6 +141,7 @@ def _along(seen: Seen, dim: int) -> _Set | None:
     if len(members) == size:
         return None
     found = _named(members, size, seen.axis(dim), _role(seen, dim))
+    found = replace(found, part=len(members) / size)
     chance = seen.count * log10(len(members) / size) + found.kinds
     return found if chance <= found.chance else None
 
@@ -140,7 +168,8 @@ def _named(members: torch.Tensor, size: int, axis: str, role: str) -> _Set:
     if size - count == 1:
         left_out = (set(range(size)) - set(members.tolist())).pop()
         return _Set(several, f"everywhere but at {axis} {left_out}", log10(size))
-    return _Set(several, f"at {axis} {listed(members.tolist())}", _choices(size, count))
+    phrase = f"at {axis} {listed(members.tolist())}"
+    return _Set(several, phrase, _choices(size, count), listed=True)
 
 
 def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Set:
@@ -233,7 +262,7 @@ def _scattered_rows(seen: Seen) -> Place | None:
         return None
     per_row = seen.output.wrong.reshape(-1, seen.width).sum(1)
     rows = int((per_row > 0).sum())
-    if seen.count < 0.5 * rows * seen.width or rows >= 0.9 * seen.height:
+    if seen.count < 0.5 * rows * seen.width or rows >= 0.5 * seen.height:
         return None
     dims = ", ".join(seen.axis(dim) for dim in range(len(seen.shape) - 1))
     return Place("whole rows", f"in {rows} of {seen.height} whole rows (of {dims})")

@@ -21,7 +21,8 @@ class EvaluationRequest:
     recorded tensors in the workload are relative to. With ``timing`` the calls are also timed, once
     the outputs were found right, to a ``precision`` that is one of ``timing.PRECISIONS``. With
     ``draws``, outputs that are chosen at random are also drawn many times, which takes seconds; not
-    where calls are timed. ``timeout`` is in seconds.
+    where calls are timed. With ``explain``, a failure without a pattern is compared with what the
+    reference makes of other inputs, which takes many calls. ``timeout`` is in seconds.
     """
 
     definition: Definition
@@ -33,3 +34,4 @@ class EvaluationRequest:
     root: str | None = None
     precision: str = "default"
     draws: bool = False
+    explain: bool = False

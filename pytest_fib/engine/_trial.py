@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pytest_fib.build import load, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import WrongOutput, bind, store
 from pytest_fib.engine._evidence import POISONS, Evidence
+from pytest_fib.engine._memory import poisoned
 from pytest_fib.engine._oracle import YARDSTICKS, OracleUnavailable, run_widened
 from pytest_fib.workloads import bits, fill_inputs, layouts, scalar_inputs
 
@@ -36,8 +38,8 @@ class Trial:
         self._calling = calling
         self._reference: Callable[..., Any] = load(reference_program(definition))
 
-    def __call__(self, workload: Workload) -> Evaluation:
-        """The outcome on a workload."""
+    def __call__(self, workload: Workload, *, explain: bool = False) -> Evaluation:
+        """The outcome on a workload; ``explain`` is as in an EvaluationRequest."""
         tensors = self._tensors(workload)
         pristine = {name: tensor.clone() for name, tensor in tensors.items()}
         scalars = scalar_inputs(self.definition, workload)
@@ -53,6 +55,8 @@ class Trial:
         try:
             first = call(POISONS[0])
             evidence = self._evidence(workload, {**pristine, **scalars})
+            if explain:
+                evidence = replace(evidence, suppose=partial(self._supposed, evidence.inputs))
             verdict = evidence.verdict_of_two(first, partial(call, POISONS[1]))
         except WrongOutput as error:
             return Evaluation(status=EvaluationStatus(error.status), log=str(error))
@@ -68,11 +72,11 @@ class Trial:
         return made
 
     def _poisoned(self, workload: Workload, poison: int) -> dict[str, torch.Tensor]:
-        """Outputs of which every byte is ``poison`` until they are written."""
+        """Outputs that hold a poison until they are written."""
         found = layouts(self.definition, workload)
         made = {name: _empty(found[name], self._device) for name in self.definition.outputs}
         for tensor in made.values():
-            tensor.view(-1).view(torch.uint8).fill_(poison)
+            poisoned(tensor, poison)
         return made
 
     def _call(self, inputs: Mapping[str, Any], outputs: Mapping[str, torch.Tensor]) -> None:
@@ -96,6 +100,20 @@ class Trial:
         return own + [
             self._named(run_widened(self._reference, arguments, **how)) for how in YARDSTICKS
         ]
+
+    def _supposed(
+        self, inputs: Mapping[str, Any], name: str, value: Any
+    ) -> dict[str, torch.Tensor] | None:
+        """What the reference makes of another value of an input; None where it makes nothing."""
+        if isinstance(value, torch.Tensor):
+            value = value.expand(inputs[name].shape)
+        arguments = {**inputs, name: value}
+        try:
+            return self._named(
+                run_widened(self._reference, [arguments[n] for n in self.definition.inputs])
+            )
+        except OracleUnavailable:
+            return None
 
     def _named(self, result: Any) -> dict[str, torch.Tensor]:
         if isinstance(result, dict):

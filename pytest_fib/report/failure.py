@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_fib.report.units import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pytest
 
@@ -148,7 +148,7 @@ def shown_size(size: int) -> str:
 
 
 def _facts(blamed: str, place: str, workload: Workload, origin: Origin | None) -> list[str]:
-    axes = ", ".join(f"{axis}={n}" for axis, n in workload.axes.items()) or "no var axes"
+    axes = _sizes(workload.axes)
     regime = {"values": "normal"} | workload.regime
     kinds = ", ".join(_REGIMES[what].format(name) for what, name in regime.items())
     note = _NOTES[origin] if origin else ""
@@ -166,7 +166,16 @@ def _wrong(correctness: Correctness) -> list[str]:
         f"({_share(wrong[name], total[name])})"
         for name in wrong
         if wrong[name]
-    ] + _how_far(correctness)
+    ] + [*_how_far(correctness), *_told_by(extra.get("told_by"))]
+
+
+def _told_by(axes: Mapping[str, int] | None) -> list[str]:
+    """Which workload has the pattern of the first line, where it is a larger one."""
+    return [f"  told by         {_sizes(axes)}, where more can be told apart"] if axes else []
+
+
+def _sizes(axes: Mapping[str, int]) -> str:
+    return ", ".join(f"{axis}={n}" for axis, n in axes.items()) or "no var axes"
 
 
 def _how_far(correctness: Correctness) -> list[str]:

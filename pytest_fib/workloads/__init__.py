@@ -8,6 +8,7 @@ from pytest_fib.workloads._bench import bench_workloads, example_workloads
 from pytest_fib.workloads._budget import DEFAULT_BUDGETS, tensor_bytes, workload_bytes
 from pytest_fib.workloads._complete import complete, parse_workload, read_workload, why_unfit
 from pytest_fib.workloads._generators import BrokenConstraintError, fill_inputs, scalar_inputs
+from pytest_fib.workloads._grown import grown
 from pytest_fib.workloads._layouts import TensorLayout, layouts
 from pytest_fib.workloads._plan import (
     in_domain,
@@ -33,6 +34,7 @@ __all__ = [
     "example_workloads",
     "extent",
     "fill_inputs",
+    "grown",
     "in_domain",
     "layouts",
     "missing",

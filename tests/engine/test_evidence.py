@@ -8,7 +8,8 @@ import torch
 from pytest_fib.data import Definition, Workload
 from pytest_fib.engine._bounds import EXACT, dtype_bound
 from pytest_fib.engine._compare import compare, marked
-from pytest_fib.engine._evidence import Evidence
+from pytest_fib.engine._evidence import POISONS, Evidence
+from pytest_fib.engine._memory import poisoned
 
 
 def define(dtype="float32", **more):
@@ -95,8 +96,8 @@ def test_outputs_left_as_they_were_are_told_by_their_poison():
     expected = values(4, 64)
     got = expected.float()
     got[2].view(torch.uint8).fill_(0x55)
-    poisoned = evidence(expected, poisons=(0x55,)).verdict({"y": got})
-    assert poisoned.correctness.extra["pattern"] == "unwritten"
+    left = evidence(expected, poisons=(0x5555,)).verdict({"y": got})
+    assert left.correctness.extra["pattern"] == "unwritten"
     assert evidence(expected).verdict({"y": got}).correctness.extra["pattern"] != "unwritten"
 
 
@@ -223,8 +224,7 @@ def test_what_was_left_unwritten_is_not_called_again():
     def no():
         raise AssertionError("there is nothing to compare")
 
-    got = torch.empty(4, 64)
-    got.view(torch.uint8).fill_(0xFF)
+    got = poisoned(torch.empty(4, 64), POISONS[0])
     verdict = evidence(values(4, 64)).verdict_of_two({"y": got}, no)
     assert verdict.correctness.extra["pattern"] == "unwritten"
 

@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
+from pytest_fib.engine._evidence import POISONS
 from pytest_fib.engine._explain import DETECTORS, Mistake, WrongOutput, explain
+from pytest_fib.engine._memory import poisoned
 
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 CONSTANT = {torch.float32: 32.0}
@@ -118,7 +120,7 @@ def test_a_planted_mistake_is_named(kind, change, pattern, place):
     assert place in (None, found.place), found.sentence
 
 
-@pytest.mark.parametrize("poison", [0xFF, 0x55])
+@pytest.mark.parametrize("poison", POISONS)
 @pytest.mark.parametrize(
     ("kind", "index", "place"),
     [
@@ -132,8 +134,8 @@ def test_what_was_never_written_is_named_by_its_poison(kind, index, place, poiso
     dims, shape, dtype = kind
     expected = normal(shape)
     got = expected.to(dtype)
-    got[index] = torch.full((got.element_size(),), poison, dtype=torch.uint8).view(dtype)
-    found = explain(Mistake((output(got, expected, dims),), {}, poisons=(0xFF, 0x55)))
+    got[index] = poisoned(torch.empty(1, dtype=dtype), poison)
+    found = explain(Mistake((output(got, expected, dims),), {}, poisons=POISONS))
     assert (found.pattern, found.place) == ("unwritten", place)
 
 
@@ -246,8 +248,58 @@ def test_a_lower_precision_is_named(low):
     assert {torch.float16: "tf32", torch.bfloat16: "bfloat16"}[low] in found.sentence
 
 
+@pytest.mark.parametrize(("kind", "terms"), [(GEMM, 1), (GEMM, 5), (NORM, 2)])
+def test_terms_that_are_left_out_of_sums_are_counted(kind, terms):
+    (m, n), k = kind[1], 64
+    a, b = normal((m, k)), normal((k, n), seed=1)
+    found = explained(kind, lambda _: a[:, terms:] @ b[terms:], a @ b)
+    assert found.pattern == "missing terms"
+    assert f"rank {terms} " in found.sentence
+
+
+@pytest.mark.parametrize("kind", [NORM, GEMM])
+def test_rounding_toward_zero_is_named(kind):
+    def truncated(x):
+        near = x.to(kind[2])
+        down = torch.nextafter(near, torch.zeros_like(near))
+        return torch.where(near.double().abs() > x.abs(), down, near).double()
+
+    expected = normal(kind[1])
+    got = truncated(expected).to(kind[2])
+    wrong = output(got, expected, kind[0])
+    wrong.wrong.zero_()
+    assert explain(Mistake((wrong,))).pattern == "rounded toward zero"
+
+
+def test_an_output_that_holds_what_a_right_one_should_is_named():
+    a, b = normal(NORM[1]), normal(NORM[1], seed=1)
+    wrong = output(a.bfloat16(), b, NORM[0], "b")
+    found = explain(Mistake((wrong,), right={"a": a}))
+    assert (found.pattern, found.sentence) == ("swapped outputs", "b: holds what a should")
+
+
+def test_nan_that_was_computed_is_not_taken_for_poison():
+    for dtype in ROUNDOFF:
+        expected = normal(NORM[1])
+        got = (expected.float() * math.inf * 0).to(dtype)
+        found = explain(Mistake((output(got, expected, NORM[0]),), poisons=POISONS))
+        assert found.pattern == "nan"
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_errors_that_are_larger_in_some_rows_are_no_place(share):
+    """Noise everywhere, beyond the bound of few elements, in no order."""
+
+    def change(x):
+        size = torch.linspace(0.2, 1, len(x), dtype=x.dtype)[:, None]
+        return x + normal(x.shape, 11) * size * 0.02 * share
+
+    found = explained(NORM, change)
+    assert (found.pattern, found.place in ("", "everywhere")) == ("lower precision", True)
+
+
 def test_integers_are_explained_too():
-    expected = torch.arange(600).view(20, 30).double()
+    expected = torch.arange(600).square().remainder(997).view(20, 30).double()
     for change, pattern in ((lambda x: x + 1, "one offset"), (lambda x: 2 * x, "one factor")):
         kind = (("a", "b"), (20, 30), torch.int32)
         assert explained(kind, change, expected).pattern == pattern

@@ -233,7 +233,7 @@ def test_a_second_call_has_other_places_and_other_bytes_for_its_outputs(judge, r
             print(a == b, a == c, x1 == x2 == x3, p, q, r)
     """
     log = judge.evaluate(request_for(looks, "destination")).log
-    assert log == "--- printed ---\nFalse True True 255 85 85"
+    assert log == "--- printed ---\nFalse True True 229 85 85"
 
 
 def test_of_two_different_failures_the_log_has_the_difference(judge, request_for):

@@ -1,0 +1,101 @@
+"""A kernel that reads an input wrongly is told by what the reference makes of such an input."""
+
+import pytest
+import torch
+
+from pytest_fib.data import Definition, load_definition_file
+from pytest_fib.engine._suppositions import suppositions
+from pytest_fib.engine._trial import Trial
+from pytest_fib.workloads import complete, fill_inputs, layouts, plan, scalar_inputs
+from tests.definitions.harness import ROOT
+
+DEFINITION = Definition.model_validate(
+    {
+        "name": "mix",
+        "op_type": "mix",
+        "axes": {"n": "var", "m": 16, "cache": "var"},
+        "inputs": {
+            "x": {"shape": ["n", "m"], "dtype": "float32"},
+            "table": {"shape": ["cache", "m"], "dtype": "float32"},
+            "at": {"shape": ["n"], "dtype": "int64"},
+            "eps": {"shape": None, "dtype": "float32"},
+        },
+        "outputs": {"y": {"shape": ["n", "m"], "dtype": "float32"}},
+        "reference": "def run(x, table, at, eps):\n    return (x * x + eps).sqrt() * table[at]\n",
+        "workloads": {
+            "inputs": {"at": {"kind": "positions", "below": "cache"}, "eps": {"value": 0.5}}
+        },
+    }
+)
+WORKLOAD = complete(DEFINITION, {"n": 40, "cache": 30}, seed=3)
+
+
+def right(x, table, at, eps):
+    return (x * x + eps).sqrt() * table[at]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x, table, at, eps: right(x, table, at, 10 * eps), "eps were 10 times as large"),
+        (lambda x, table, at, eps: right(x, table, at, 0.0), "eps were 0"),
+        (lambda x, table, at, eps: right(0 * x, table, at, eps), "x were 0"),
+        (
+            lambda x, table, at, eps: right(x.roll(1, 0), table, at, eps),
+            "x were moved by +1 along n",
+        ),
+        (
+            lambda x, table, at, eps: right(x.roll(8, 1), table, at, eps),
+            "x had the halves of m exchanged",
+        ),
+        (
+            lambda x, table, at, eps: right(x, table, at[:1].expand_as(at), eps),
+            "at had the first of n for all",
+        ),
+    ],
+)
+def test_an_input_that_is_read_wrongly_is_named(function, words):
+    evaluation = Trial(DEFINITION, function, "cpu", "value")(WORKLOAD, explain=True)
+    assert evaluation.correctness.extra["pattern"] == "misread input"
+    assert evaluation.log.splitlines()[0] == f"y: as if {words}"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda *inputs: right(*inputs).bfloat16().float(),
+        lambda *inputs: right(*inputs) * 1.01,
+        lambda *inputs: right(*inputs).exp(),
+    ],
+)
+def test_what_has_another_cause_is_not_blamed_on_an_input(function):
+    evaluation = Trial(DEFINITION, function, "cpu", "value")(WORKLOAD, explain=True)
+    assert evaluation.correctness.extra["pattern"] not in ("misread input", None)
+
+
+def test_nothing_is_supposed_unless_it_is_asked_for():
+    wrong = Trial(DEFINITION, lambda x, t, at, eps: right(x, t, at, 0.0), "cpu", "value")
+    assert wrong(WORKLOAD).correctness.extra["pattern"] != "misread input"
+
+
+@pytest.mark.parametrize("path", ["gqa_paged/gqa_paged_decode_ps64", "mamba_ssu/mamba_ssu_decode"])
+def test_what_is_supposed_of_integers_is_within_what_they_may_be(path):
+    definition = load_definition_file(ROOT / f"kernel_defs/{path}.yaml")[0].definition
+    workload = complete(definition, plan(definition).completed({"batch_size": 3}))
+    tensors = {
+        name: torch.zeros(layout.shape, dtype=getattr(torch, layout.dtype))
+        for name, layout in layouts(definition, workload).items()
+        if name in definition.inputs
+    }
+    fill_inputs(tensors, definition, workload)
+    found = list(suppositions(definition, {**tensors, **scalar_inputs(definition, workload)}))
+    assert len({(each.name, each.words) for each in found}) == len(found) > 5
+    for each in found:
+        before = tensors.get(each.name)
+        if before is None:
+            continue
+        assert (each.value.shape, each.value.dtype) == (before.shape, before.dtype)
+        if not before.is_floating_point():
+            kind = plan(definition).rules[each.name]["kind"]
+            low, high = (1, 64) if kind == "last_page_len" else (0, int(before.max()))
+            assert low <= int(each.value.min()) <= int(each.value.max()) <= high
