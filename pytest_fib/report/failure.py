@@ -171,7 +171,10 @@ def _wrong(correctness: Correctness) -> list[str]:
 
 def _told_by(axes: Mapping[str, int] | None) -> list[str]:
     """Which workload has the pattern of the first line, where it is a larger one."""
-    return [f"  told by         {_sizes(axes)}, where more can be told apart"] if axes else []
+    if not axes:
+        return []
+    line = f"  told by         {_sizes(axes)}, where more can be told apart"
+    return textwrap.wrap(line, WIDTH, subsequent_indent=" " * 18)
 
 
 def _sizes(axes: Mapping[str, int]) -> str:

@@ -36,7 +36,8 @@ def grown(
         budget *= share if axis in free else 1.0
         domain, count = made.affordable(axis, axes, int(budget))
         # Odd where it can be, since what even sizes are right for may be wrong otherwise.
-        axes[axis] = domain[count - 2 if count > 1 and domain[count - 1] % 2 == 0 else count - 1]
+        largest = domain[count - 1]
+        axes[axis] = domain[count - 2] if largest % 2 == 0 and min(largest, count) > 2 else largest
     if made.broken(axes) is not None:
         axes = dict(workload.axes)
     return complete(definition, axes, workload.seed, regime)
