@@ -61,6 +61,7 @@ class Widened:
 
     nudge: int | None = None
     narrow_operands: bool = False
+    round_operands: bool = False
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ YARDSTICKS: tuple[Mapping[str, Any], ...] = (
     {"nudge": 1},
     {"nudge": 1001},
     {"narrow_operands": True},
+    {"round_operands": True},
 )
 
 # All below is bound before a reference is loaded, which might replace it.
@@ -94,21 +95,25 @@ def run_widened(
     *,
     nudge: int | None = None,
     narrow_operands: bool = False,
+    round_operands: bool = False,
 ) -> Any:
     """What ``function(*inputs)`` returns when every floating dtype it asks for is float64.
 
     Inputs of 16 and 32-bit floating dtypes are widened; float8, integer and bool tensors, and
-    Python scalars, are passed as they are. Two variations show how far honest rounding may carry:
-    with ``nudge``, a seed, each element of the former is first moved by about ``NUDGE`` of itself;
-    with ``narrow_operands``, products of matrices are off by as much as rounding their operands to
-    the coarsest 16-bit dtype among the inputs makes them, as matrix units round attention weights.
+    Python scalars, are passed as they are. Variations show how far honest rounding may carry: with
+    ``nudge``, a seed, each element of the former is first moved by about ``NUDGE`` of itself; with
+    ``narrow_operands``, products of matrices are off by as much as rounding their operands to the
+    coarsest 16-bit dtype among the inputs may make them, as matrix units round attention weights;
+    with ``round_operands``, operands are rounded, which shows where one of them decides a row.
 
     Raises OracleUnavailable where the function raises, as it does when it insists on a dtype, and
     where it returns a floating tensor of another dtype. The default dtype is restored.
     """
     values = [_widened(value, nudge, i) for i, value in enumerate(inputs)]
+    operands = _coarsest(inputs)
+    mode = _Widening(operands if narrow_operands else None, operands if round_operands else None)
     try:
-        with _float64_by_default(), _Widening(_coarsest(inputs) if narrow_operands else None):
+        with _float64_by_default(), mode:
             result = function(*values)
     except OracleUnavailable:
         raise
@@ -166,12 +171,16 @@ def _refuse_narrow(result: Any) -> None:
 class _Widening(TorchFunctionMode):
     """Every call of torch's that names a dtype to be widened gets the wider one.
 
-    Products of matrices are off as if their operands were of the dtype ``operands``, if given.
+    Products of matrices are off as if their operands were of the dtype ``operands``, if given; and
+    their operands are of the dtype ``rounded``, if given.
     """
 
-    def __init__(self, operands: torch.dtype | None = None) -> None:
+    def __init__(
+        self, operands: torch.dtype | None = None, rounded: torch.dtype | None = None
+    ) -> None:
         super().__init__()
         self._operands = operands
+        self._rounded = rounded
 
     def __torch_function__(
         self,
@@ -188,6 +197,8 @@ class _Widening(TorchFunctionMode):
         func = _CONVERSIONS.get(func, func)
         if func is _type:
             args = tuple(_TYPE_NAMES.get(_type_name(arg), arg) for arg in args)
+        if func in _PRODUCTS and self._rounded is not None:
+            args = tuple(_rounded(arg, self._rounded) for arg in args)
         result = func(*map(_wider, args), **{key: _wider(kwargs[key]) for key in kwargs})
         if func in _PRODUCTS and self._operands is not None:
             result = _displaced(func, args, kwargs, result, self._operands)
@@ -215,6 +226,13 @@ def _tensors(argument: Any) -> list[torch.Tensor]:
         return [tensor for item in argument for tensor in _tensors(item)]
     is_wide = type(argument) is _Tensor and argument.dtype is _float64
     return [argument] if is_wide else []
+
+
+def _rounded(argument: Any, dtype: torch.dtype) -> Any:
+    if isinstance(argument, (tuple, list)):
+        return [_rounded(item, dtype) for item in argument]
+    is_wide = type(argument) is _Tensor and argument.dtype is _float64
+    return _to(_to(argument, dtype), _float64) if is_wide else argument
 
 
 def _squared(argument: Any) -> Any:

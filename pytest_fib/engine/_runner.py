@@ -187,6 +187,7 @@ class Runner:
                 values,
                 nudge=how.nudge,
                 narrow_operands=how.narrow_operands,
+                round_operands=how.round_operands,
             )
         return bind(self._function, self.program.calling, values, outputs)
 
