@@ -34,9 +34,10 @@ def run(
         up, gate = first.chunk(2, dim=-1)
         hidden = torch.nn.functional.silu(gate) * up
         results[rows] = _matmul(hidden, gemm2_weights[expert], gemm2_weights_scale[expert])
-    output = torch.zeros(hidden_states.shape, dtype=torch.float32, device=x.device)
-    output.index_add_(0, tokens, results * shares[:, None])
-    return output.to(torch.bfloat16)
+    # Each share has a place of its own: adding to shared ones is in a different order each time.
+    parts = results.new_zeros(weights.numel(), results.shape[1])
+    parts[order] = results * shares[:, None]
+    return parts.unflatten(0, weights.shape).sum(dim=1).to(torch.bfloat16)
 
 
 def _routed(logits, bias):
