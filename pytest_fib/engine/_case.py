@@ -88,15 +88,14 @@ class Places:
     def tensors(self) -> dict[str, TensorRef]:
         return {n: ref for n, ref in self.inputs.items() if isinstance(ref, TensorRef)}
 
-    def elsewhere(self) -> Places:
-        """The same inputs, other outputs."""
-        return replace(self, outputs=self.again)
-
     def call(self) -> Call:
         return Call(tuple(self.inputs.values()), tuple(self.outputs.values()))
 
+    def call_twice(self) -> Call:
+        return replace(self.call(), again=tuple(self.again.values()))
+
     def oracle(self, how: Widened) -> Call:
-        return Call(tuple(self.inputs.values()), tuple(self.wide.values()), how)
+        return Call(tuple(self.inputs.values()), tuple(self.wide.values()), widened=how)
 
     def count(self) -> Count:
         return Count(tuple(self.inputs.values()))
@@ -212,10 +211,10 @@ class Case:
     def _twice(self, mine: Places, theirs: Places) -> Verdict:
         """The verdict of two calls on the same inputs, with outputs at other places."""
         self._make_inputs(mine, theirs, self.request.workload)
-        first = self._call(mine, theirs, POISONS[0])
-        evidence = self._evidence(theirs, self.request)
-        again = partial(self._call, mine.elsewhere(), theirs, POISONS[1])
-        return evidence.verdict_of_two(first, again)
+        self._poison(mine.again, POISONS[1])
+        first = self._called(mine.call_twice(), mine, theirs, POISONS[0])
+        second = _read(self.candidate, mine.again)
+        return self._evidence(theirs, self.request).verdict_of_two(first, lambda: second)
 
     def _other_values(self, mine: Places, theirs: Places) -> Verdict:
         """The verdict of another call where the first one's inputs and outputs were."""
@@ -223,7 +222,7 @@ class Case:
         workload = self.request.workload.model_copy(update={"seed": seed})
         earlier = self._known.get(self.request)
         self._make_inputs(mine, theirs, workload)
-        outputs = self._call(mine, theirs, POISONS[1])
+        outputs = self._called(mine.call(), mine, theirs, POISONS[1])
         evidence = self._evidence(theirs, replace(self.request, workload=workload))
         evidence = replace(
             evidence, poisons=POISONS[1:], previous=earlier.outputs if earlier else {}
@@ -255,16 +254,18 @@ class Case:
         until = monotonic() + SECONDS[self.candidate.layout.device]
         found: list[torch.Tensor] = []
         while len(found) < draws.plan.calls and (len(found) % 2 or monotonic() < until):
-            self._poison(places, POISONS[1])
+            self._poison(places.outputs, POISONS[1])
             self.answered(self._asked(places.call()))
             outputs = _read(self.candidate, places.outputs)
             found.append(outputs[draws.name].clone())
         return found
 
-    def _call(self, places: Places, theirs: Places, poison: int) -> dict[str, torch.Tensor]:
+    def _called(
+        self, call: Call, places: Places, theirs: Places, poison: int
+    ) -> dict[str, torch.Tensor]:
         """What the candidate writes to outputs that hold a poison before."""
-        self._poison(places, poison)
-        self.answered(self._asked(places.call()))
+        self._poison(places.outputs, poison)
+        self.answered(self._asked(call))
         self._refuse_changed_inputs(places, theirs)
         return _read(self.candidate, places.outputs)
 
@@ -336,8 +337,8 @@ class Case:
             once(bits(pristine)).copy_(once(bits(tensors[name])))
         self.synchronize()
 
-    def _poison(self, places: Places, pattern: int) -> None:
-        for ref in places.outputs.values():
+    def _poison(self, outputs: dict[str, TensorRef], pattern: int) -> None:
+        for ref in outputs.values():
             poisoned(self.candidate.layout.tensor(ref), pattern)
         self.synchronize()
 

@@ -66,10 +66,14 @@ class Widened:
 
 @dataclass(frozen=True)
 class Call:
-    """Call the loaded program once and leave its outputs in the given places."""
+    """Call the loaded program and leave its outputs in the given places.
+
+    With ``again``, call it a second time for these: one request costs less than two.
+    """
 
     inputs: tuple[Argument, ...]
     outputs: tuple[TensorRef, ...]
+    again: tuple[TensorRef, ...] = ()
     widened: Widened | None = None
     kind: Literal["call"] = "call"
 

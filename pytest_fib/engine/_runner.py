@@ -113,9 +113,10 @@ class Runner:
 
     def _call(self, request: Call) -> Reply:
         assert self.program is not None, "a program is loaded before it is called"
-        outputs = [self._tensor(ref) for ref in request.outputs]
-        result = self._bound(request, outputs)()
-        store(result, self.program.calling, self.program.outputs, outputs)
+        for places in filter(None, (request.outputs, request.again)):
+            outputs = [self._tensor(ref) for ref in places]
+            result = self._bound(request, outputs)()
+            store(result, self.program.calling, self.program.outputs, outputs)
         if self._device != "cpu":
             _synchronize()  # all streams of the device, not only the current one
         return Done()
