@@ -25,6 +25,10 @@ that is off by 0.5 % in bfloat16, which is below any bound of an element. ``f`` 
 rounding comes that far: of a product with a factor beside a power of two, every element is rounded
 to the same side, and by no more than half of ``u``.
 
+Where an input takes few values, as zeros and ones, so does what is computed of it alone, and one
+rounding on the way is the same for all elements. There the fit may be off by ``u`` more, which is
+asked only after a failure.
+
 **What is ill-conditioned** has larger errors than that, honestly: two large logits that nearly tie,
 a sum that cancels. The reference itself shows how large, when it is run in its own dtypes and, in
 float64, on inputs that were moved a little and with operands of matrix products rounded as matrix
@@ -49,7 +53,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_fib.data import Definition, Tolerance
 
@@ -81,6 +85,9 @@ FIT_SIGMAS = 8.0
 FIT_ELEMENTS = 1 << 16
 #: Below this many elements nothing is fitted.
 FIT_LEAST = 32
+#: Inputs of no more different mantissas make roundings that all elements share; those of so many
+#: elements are looked at.
+FEW_VALUES, LOOKED_AT = 2, 4096
 #: How many times a yardstick's error an output's may be.
 YARDSTICK = 2.0
 #: Rows shorter than that are taken together, longer ones apart.
@@ -151,6 +158,22 @@ def bound_for(
 ) -> Bound:
     """The bound of one output of a definition, which has that dtype."""
     return overridden(dtype_bound(dtype, oracle=oracle), definition.tolerances.get(output))
+
+
+def coherent(bound: Bound, dtype: torch.dtype, inputs: Mapping[str, object]) -> Bound:
+    """The bound where a rounding may be the same for all elements, since an input's values are."""
+    if bound.fit is None or not any(map(_of_few_values, inputs.values())):
+        return bound
+    return replace(bound, fit=bound.fit + PRECISION[dtype].roundoff)
+
+
+def _of_few_values(value: object) -> bool:
+    if not isinstance(value, torch.Tensor) or value.dtype not in PRECISION:
+        return False
+    if value.numel() < FIT_LEAST:
+        return False
+    some = value.reshape(-1)[:: max(1, value.numel() // LOOKED_AT)].double()
+    return len(torch.unique(some.frexp().mantissa.abs())) <= FEW_VALUES
 
 
 def smallest(dtype: torch.dtype) -> float:

@@ -141,7 +141,7 @@ def marked(
         at = slice(start, start + shape.numel())
         parts = [tensor[at].view(shape) for tensor in flat]
         chunk, _ = _looked_at(parts[0], parts[1], bound, parts[2:])
-        width, rows = _widths(parts[0], parts[1], bound, parts[2:])
+        width, rows = _widths(chunk, parts[1], bound, parts[2:])
         elements = 1.0 if width is None else width[:, None]
         means = _root_mean_square(chunk.used) / (1.0 if rows is None else rows)
         wrong[at] = (chunk.used > elements).view(-1)
@@ -185,7 +185,7 @@ def _add(
     result.max_relative = max(result.max_relative, relative)
     result.max_ulp = max(result.max_ulp, ulp)
     result.square_sum += squares
-    _add_used(result, start, chunk, *_widths(got, expected, result.bound, yardsticks))
+    _add_used(result, start, chunk, *_widths(chunk, expected, result.bound, yardsticks))
 
 
 def _looked_at(
@@ -217,13 +217,13 @@ def _measured(got: torch.Tensor, expected: torch.Tensor, bound: Bound) -> _Chunk
     return _Chunk(error, error / _allowed(size, scale, bound), size, scale)
 
 
-def _scale(size: torch.Tensor) -> torch.Tensor:
-    """The root mean square of each row."""
+def _scale(size: torch.Tensor, count: torch.Tensor | None = None) -> torch.Tensor:
+    """The root mean square of each row, of which ``count`` elements say how large it is."""
     norm: torch.Tensor = torch.linalg.vector_norm(size, dim=1)
     # Squares of what float32 holds may be beyond it; asking costs a copy, or on CUDA a wait.
     if size.is_cuda or not bool(((norm > 1e-15) & norm.isfinite()).all()):
         norm = torch.linalg.vector_norm(size, dim=1, dtype=torch.float64)
-    return norm.div_(math.sqrt(size.shape[1]))
+    return norm.div_(math.sqrt(size.shape[1]) if count is None else count.clamp_min(1).sqrt())
 
 
 def _allowed(size: torch.Tensor, scale: torch.Tensor, bound: Bound) -> torch.Tensor:
@@ -245,7 +245,7 @@ def _with_specials(
     # Beyond the largest number by less than a rounding: what is finite there may be right.
     counts = size.isfinite() & (size <= top * (1 + bound.rtol))
     counted = torch.where(counts, size.clamp_max(top), 0.0)
-    scale = _scale(counted)
+    scale = _scale(counted, counts.sum(1))
     near = (size >= top * (1 - bound.rtol)) & (size <= top * (1 + bound.rtol))
     finite = seen.isfinite() & (rounded.isfinite() | near)
     same = _same(seen, rounded) | (near & seen.isinf() & (seen.sign() == value.sign()))
@@ -280,15 +280,17 @@ def _figures(chunk: _Chunk, dtype: torch.dtype) -> list[float]:
 
 
 def _widths(
-    got: torch.Tensor, expected: torch.Tensor, bound: Bound, yardsticks: Sequence[torch.Tensor]
+    chunk: _Chunk, expected: torch.Tensor, bound: Bound, yardsticks: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """By how much the yardsticks widen the bounds of elements and rows; None, not at all."""
     elements: torch.Tensor | None = None
     rows: torch.Tensor | None = None
+    wide = chunk.size.dtype
+    value = expected.to(wide)
     for yardstick in yardsticks:
-        # Where a yardstick is NaN or infinite it says nothing of how far off finite numbers may be.
-        rounded = yardstick.to(_wide(got.dtype))
-        used = _measured(rounded, expected, bound).used
+        error = (yardstick.to(wide) - value).abs_()
+        used = error / _allowed(chunk.size, chunk.scale, bound)
+        # Where it is NaN or infinite it says nothing of how far off finite numbers may be.
         used = torch.where(used.isfinite(), used, 0.0)
         wider = used.amax(dim=1).mul_(YARDSTICK).clamp_min_(1.0)
         share = YARDSTICK / (bound.rows or math.inf)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.data import Correctness, EvaluationStatus
-from pytest_fib.engine._bounds import EXACT, PRECISION, bound_for
+from pytest_fib.engine._bounds import EXACT, PRECISION, bound_for, coherent
 from pytest_fib.engine._compare import Comparison, compare, marked
 from pytest_fib.engine._gathered import Gathered, gather
 
@@ -127,6 +127,8 @@ def judge_output(
     bound = bound_for(definition, name, got.dtype, oracle=right.dtype != got.dtype)
     if exact and tolerance is not None and tolerance.linear:
         bound = EXACT
+    if yardsticks:
+        bound = coherent(bound, got.dtype, inputs or {})
     return judge_tensor(name, got, right, bound, [y[name] for y in yardsticks])
 
 

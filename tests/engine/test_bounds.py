@@ -12,6 +12,7 @@ from pytest_fib.engine._bounds import (
     PRECISION,
     SHORT_ROW,
     bound_for,
+    coherent,
     dtype_bound,
     overridden,
     row_length,
@@ -187,3 +188,25 @@ def test_yardsticks_never_narrow():
     bound = dtype_bound(torch.bfloat16)
     alone, beside = compare("y", got, right, bound), compare("y", got, right, bound, [got, got])
     assert beside.bound_used <= alone.bound_used
+
+
+def test_infinities_say_nothing_of_a_rows_scale_and_keep_no_yardstick_from_widening_it():
+    right = torch.full((4, 128), -math.inf, dtype=torch.float64)
+    right[:, :2] = torch.tensor([1e-3, 10.0])
+    own, got = right.float(), right.float()
+    bound = dtype_bound(torch.float32)
+    got[:, 0] += 0.5 * bound.scale * 10 / math.sqrt(2)
+    assert compare("y", got, right, bound).used == pytest.approx(0.5, rel=0.01)
+    own[2, 0] += 1e-3
+    got[2, 0] += 1.5e-3
+    assert not compare("y", got, right, bound).passed
+    assert compare("y", got, right, bound, [own]).passed
+
+
+def test_inputs_of_few_values_allow_a_rounding_that_all_elements_share():
+    bound = dtype_bound(torch.float16)
+    few = torch.randint(0, 2, (4, 256)).half()
+    assert coherent(bound, torch.float16, {"x": few}).fit == bound.fit + 2**-11
+    for other in (torch.randn(4, 256).half(), few[0, :8], few.int(), 1.0):
+        assert coherent(bound, torch.float16, {"x": other}) == bound
+    assert coherent(EXACT, torch.float16, {"x": few}) == EXACT

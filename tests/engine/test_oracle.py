@@ -156,3 +156,16 @@ def test_operands_that_need_no_rounding_are_not_moved():
 @pytest.mark.parametrize("how", YARDSTICKS)
 def test_every_yardstick_runs(how):
     assert run_widened(lambda x: x @ x, [BF16], **how).dtype is torch.float64
+
+
+def test_rounded_operands_are_rounded_and_what_the_dtype_holds_is_not():
+    def run(a, b):
+        return (a * 3) @ b.T
+
+    a, b = (torch.randn(4, 8, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
+    a, b = a.bfloat16(), b.bfloat16()
+    expected = (a.double() * 3).bfloat16().double() @ b.double().T
+    assert torch.equal(run_widened(run, [a, b], round_operands=True), expected)
+    assert not torch.equal(run_widened(run, [a, b]), expected)
+    right = run_widened(lambda a, b: a @ b.T, [a, b])
+    assert torch.equal(run_widened(lambda a, b: a @ b.T, [a, b], round_operands=True), right)
