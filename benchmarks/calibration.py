@@ -109,7 +109,8 @@ class Case:
         """None where the way could not even be called as it should."""
         outputs = {n: _empty(self._layouts[n], self._device) for n in self.definition.outputs}
         try:
-            result = bind(way.run, way.calling, self.inputs, list(outputs.values()))()
+            with torch.device(self._device):  # ways make tensors without a word of it
+                result = bind(way.run, way.calling, self.inputs, list(outputs.values()))()
             store(result, way.calling, list(outputs), list(outputs.values()))
         except WrongOutput:
             return None
@@ -180,9 +181,8 @@ def tallied(definition: Definition, arguments: argparse.Namespace) -> Tally:
     run = load(reference_program(definition))
 
     def check(workload: Workload) -> float:
-        with torch.device(arguments.device):
-            case = Case(definition, workload, run, arguments.device)
-            count(tally, case, arguments.wrong)
+        case = Case(definition, workload, run, arguments.device)
+        count(tally, case, arguments.wrong)
         return 0.0
 
     search(

@@ -97,14 +97,16 @@ def _store(file: Path, workload: Workload, definition: Definition, names: Iterab
     import torch
     from safetensors.torch import save_file
 
+    from pytest_fib._defaults import PLAIN
     from pytest_fib.workloads import fill_inputs
 
-    tensors = {
-        name: torch.empty(layout.shape, dtype=getattr(torch, layout.dtype))
-        for name, layout in layouts(definition, workload).items()
-        if name in definition.inputs
-    }
-    fill_inputs(tensors, definition, workload)
+    with PLAIN.held():
+        tensors = {
+            name: torch.empty(layout.shape, dtype=getattr(torch, layout.dtype))
+            for name, layout in layouts(definition, workload).items()
+            if name in definition.inputs
+        }
+        fill_inputs(tensors, definition, workload)
     file.parent.mkdir(parents=True, exist_ok=True)
     save_file({name: tensors[name] for name in names}, file)
 

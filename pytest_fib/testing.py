@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib import session
+from pytest_fib._defaults import PLAIN
 from pytest_fib.data import (
     Definition,
     Evaluation,
@@ -64,6 +65,7 @@ __all__ = ["KernelCheck", "assert_kernel_close"]
 MAX_BYTES = 16 << 20
 
 
+@PLAIN.held()
 def assert_kernel_close(
     actual: torch.Tensor,
     expected: torch.Tensor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from pytest_fib._defaults import PLAIN
 from pytest_fib.engine._case import Case, KilledError, Side
 from pytest_fib.engine._expected import Known
 from pytest_fib.engine._lease import Lease
@@ -64,6 +65,7 @@ class Judge:
         if self._nursery is not None:
             self._nursery.close()
 
+    @PLAIN.held()
     def evaluate(self, request: EvaluationRequest) -> Evaluation:
         """Run the implementation, then the reference, on one workload, and compare.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_fib._defaults import PLAIN, Defaults
 from pytest_fib.build import load, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import WrongOutput, bind, store
@@ -36,10 +37,16 @@ class Trial:
         self._function = function
         self._device = device
         self._calling = calling
+        self._theirs = Defaults.now()
         self._reference: Callable[..., Any] = load(reference_program(definition))
 
     def __call__(self, workload: Workload, *, explain: bool = False) -> Evaluation:
         """The outcome on a workload; ``explain`` is as in an EvaluationRequest."""
+        self._theirs = Defaults.now()
+        with PLAIN.held():
+            return self._evaluated(workload, explain=explain)
+
+    def _evaluated(self, workload: Workload, *, explain: bool) -> Evaluation:
         tensors = self._tensors(workload)
         pristine = {name: tensor.clone() for name, tensor in tensors.items()}
         scalars = scalar_inputs(self.definition, workload)
@@ -82,7 +89,8 @@ class Trial:
     def _call(self, inputs: Mapping[str, Any], outputs: Mapping[str, torch.Tensor]) -> None:
         arguments = [inputs[name] for name in self.definition.inputs]
         places = list(outputs.values())
-        result = bind(self._function, self._calling, arguments, places)()
+        with self._theirs.held():
+            result = bind(self._function, self._calling, arguments, places)()
         store(result, self._calling, list(outputs), places)
 
     def _evidence(self, workload: Workload, inputs: Mapping[str, Any]) -> Evidence:

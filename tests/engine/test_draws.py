@@ -20,9 +20,10 @@ from pytest_fib.workloads import complete
 ROOT = Path(__file__).parents[2]
 
 
-def sampling(limit):
+def sampling(limit, vocabulary=1000):
     path = ROOT / f"kernel_defs/sampling/{limit}_sampling_from_probs.yaml"
-    return load_definition_file(path)[0].definition  # that of the small vocabulary
+    name = f"{limit}_sampling_from_probs_v{vocabulary}"
+    return next(d.definition for d in load_definition_file(path) if d.definition.name == name)
 
 
 #: The right distribution, then what is done to it, then how it is drawn from.
@@ -34,7 +35,7 @@ def run(probs, limit):
     {change}
     return torch.multinomial(kept, 1{more}).squeeze(-1).to(torch.int32)
 """
-FRESH = ", generator=torch.Generator().manual_seed(3)"
+FRESH = ", generator=torch.Generator(probs.device).manual_seed(3)"
 MUTANTS = {
     "right": ("top_p", "pass", "", None),
     "right top_k": ("top_k", "pass", "", None),
@@ -63,7 +64,7 @@ MUTANTS = {
     "one seed": ("top_p", "pass", FRESH, "repeated draws"),
     "one token too many": (
         "top_k",
-        "kept = distribution(probs, (limit + 1).clamp(max=1000))",
+        "kept = distribution(probs, (limit + 1).clamp(max=probs.shape[1]))",
         "",
         "outside the support",
     ),
@@ -77,7 +78,7 @@ def request_for(definition: Definition, text: str, *, seed: int = 0, batch: int 
         author="tests",
         spec=BuildSpec(
             language=SupportedLanguages("python"),
-            target_hardware=["cpu"],
+            target_hardware=["cpu", "cuda"],
             entry_point="module.py::run",
             calling="value",
         ),
