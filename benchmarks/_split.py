@@ -27,10 +27,11 @@ def pytest_configure() -> None:
     import torch  # noqa: F401
 
     _seconds["importing torch"] = perf_counter() - start
-    from pytest_fib.engine import _case, _sandbox
+    from pytest_fib.engine import _case, _evidence, _sandbox
 
     _case.fill_inputs = _counted(_case.fill_inputs, lambda *_, **__: "making inputs")
-    _case.judge_outputs = _counted(_case.judge_outputs, lambda *_, **__: "comparing outputs")
+    compared = _evidence.compare_outputs
+    _evidence.compare_outputs = _counted(compared, lambda *_, **__: "comparing outputs")
     for sandbox in (_sandbox.LocalSandbox, _sandbox.ProcessSandbox):
         sandbox.open = _counted(sandbox.open, lambda *_, **__: "starting sandboxes")
         sandbox.ask = _counted(sandbox.ask, _what_is_asked)

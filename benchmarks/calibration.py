@@ -22,6 +22,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -33,7 +34,6 @@ from pytest_fib.data import Definition, EvaluationStatus, load_definition_file
 from pytest_fib.engine._calling import WrongOutput, bind, store
 from pytest_fib.engine._evidence import Evidence
 from pytest_fib.engine._oracle import YARDSTICKS, run_widened
-from pytest_fib.engine._verdict import judge_outputs
 from pytest_fib.implementations import find_implementations
 from pytest_fib.workloads import fill_inputs, layouts, scalar_inputs, smallest_axes, workload_bytes
 from pytest_fib.workloads.search import search
@@ -95,12 +95,13 @@ class Case:
         self._device = device
         self.inputs = [given[name] for name in definition.inputs]
         expected = self._named(run_widened(run, self.inputs))
-        self._evidence = Evidence(definition, workload, given, expected, self._yardsticks)
+        self._evidence = Evidence(definition, workload, given, expected)
 
     def _named(self, result: Any) -> Outputs:
         values = result if isinstance(result, tuple) else (result,)
         return dict(zip(self.definition.outputs, values, strict=True))
 
+    @cached_property
     def _yardsticks(self) -> list[Outputs]:
         widened = [run_widened(self._run, self.inputs, **how) for how in YARDSTICKS]
         return [self._named(result) for result in (self._run(*self.inputs), *widened)]
@@ -114,18 +115,11 @@ class Case:
             store(result, way.calling, list(outputs), list(outputs.values()))
         except WrongOutput:
             return None
-        verdict = self._evidence.verdict(outputs)
-        return self._widened(verdict, outputs) if not way.wrong else verdict
-
-    def _widened(self, verdict: Verdict, outputs: Outputs) -> Verdict:
-        """What yardsticks allow counts too, though a verdict asks them only after a failure."""
-        if not verdict.passed or bound_used(verdict) < ASKED:
+        verdict = self._evidence.judged(outputs)
+        # A verdict asks for yardsticks after a failure only, but what they allow counts here too.
+        if verdict.passed and (way.wrong or bound_used(verdict) < ASKED):
             return verdict
-        evidence = self._evidence
-        own = self._yardsticks()
-        return judge_outputs(
-            self.definition, outputs, evidence.expected, own, inputs=evidence.inputs
-        )
+        return self._evidence.judged(outputs, self._yardsticks)
 
 
 def _empty(layout: TensorLayout, device: str) -> torch.Tensor:

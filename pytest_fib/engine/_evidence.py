@@ -101,15 +101,12 @@ class Evidence:
     def verdict(self, outputs: Outputs) -> Verdict:
         """By the oracle alone and, where that is a failure, by what rounding may do."""
         compared = self._compared(outputs)
-        if self.yardsticks is not None and not all(each.comparison.passed for each in compared):
+        if self.yardsticks is not None and not _right(compared):
             compared = self._compared(outputs, self.yardsticks())
-        verdict = verdict_of(compared)
-        if self.no_oracle is not None:
-            verdict = noted(verdict, oracle="own precision", no_oracle=self.no_oracle)
-        if verdict.passed:
-            return self._in_support(verdict, outputs)
+        if _right(compared):
+            return self._concluded(compared, outputs)
         return explained(
-            verdict,
+            self._concluded(compared, outputs),
             compared,
             self.definition,
             axes=self.definition.axis_values(self.workload.axes),
@@ -118,6 +115,16 @@ class Evidence:
             previous=self.previous,
             supposed=self._supposed(),
         )
+
+    def judged(self, outputs: Outputs, yardsticks: Sequence[Outputs] = ()) -> Verdict:
+        """With these yardsticks, and without an explanation."""
+        return self._concluded(self._compared(outputs, yardsticks), outputs)
+
+    def _concluded(self, compared: Sequence[Judged], outputs: Outputs) -> Verdict:
+        verdict = verdict_of(compared)
+        if self.no_oracle is not None:
+            verdict = noted(verdict, oracle="own precision", no_oracle=self.no_oracle)
+        return self._in_support(verdict, outputs) if verdict.passed else verdict
 
     def _supposed(self) -> Iterator[tuple[str, Outputs]]:
         """Outputs of other inputs, and what these are, as they are asked for."""
@@ -145,6 +152,10 @@ class Evidence:
                 first, *more = map(str, violations)
                 return failing(verdict, "outside the support", f"{name}: {first}", more)
         return verdict
+
+
+def _right(compared: Sequence[Judged]) -> bool:
+    return all(each.comparison.passed for each in compared)
 
 
 def _difference(name: str, first: torch.Tensor, second: torch.Tensor) -> str:

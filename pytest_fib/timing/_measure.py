@@ -72,7 +72,7 @@ class Turn:
 class Measured:
     """Both sides' samples, (rounds, groups), in nanoseconds per call; and what they amount to.
 
-    ``turns`` are the candidate's requests.
+    ``turns`` are the candidate's requests, ``reference_turns`` the others.
     """
 
     candidate: Samples
@@ -80,6 +80,7 @@ class Measured:
     precision: float
     spent_ns: float
     turns: tuple[Turn, ...]
+    reference_turns: tuple[Turn, ...]
     latency: Estimate = field(init=False)
     reference_latency: Estimate = field(init=False)
     speedup: Estimate = field(init=False)
@@ -169,7 +170,7 @@ class _Rounds:
         self._shapes = shapes
         self._random = source
         self._rounds: tuple[list[Samples], list[Samples]] = ([], [])
-        self._turns: list[Turn] = []
+        self._turns: tuple[list[Turn], list[Turn]] = ([], [])
         self.spent_ns = 0.0
         self.longest_ns = 0.0
 
@@ -183,7 +184,7 @@ class _Rounds:
             if self.spent_ns > budget_ns or (max(changes) < WARM and steady()):
                 break
             before = now
-        self._rounds, self._turns = ([], []), []
+        self._rounds, self._turns = ([], []), ([], [])
 
     def run(self, number: int) -> None:
         """So many rounds of each arm."""
@@ -194,8 +195,7 @@ class _Rounds:
             # Whoever claims that no time passes would have us go on for ever.
             spent += max(claimed, taken.wall_ns / UNSPENT)
             self._rounds[arm].append(samples)
-            if arm == 0:
-                self._turns.append(taken)
+            self._turns[arm].append(taken)
         self.spent_ns += spent
         self.longest_ns = max(self.longest_ns, spent / number)
 
@@ -212,4 +212,4 @@ class _Rounds:
 
     def measured(self, precision: float) -> Measured:
         """What the rounds say."""
-        return Measured(*self._samples(), precision, self.spent_ns, tuple(self._turns))
+        return Measured(*self._samples(), precision, self.spent_ns, *map(tuple, self._turns))

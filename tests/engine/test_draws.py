@@ -56,7 +56,7 @@ MUTANTS = {
         "top_p",
         "last = kept.masked_fill(kept == 0, 2).argmin(1, keepdim=True); "
         "kept = torch.where(kept > 0, probs, 0.0); "
-        "kept.scatter_add_(1, last, 1 - kept.sum(1, keepdim=True))",
+        "kept.scatter_add_(1, last, 1 - kept.sum(1, keepdim=True).clamp(max=1))",
         "",
         "wrong distribution",
     ),

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from pytest_fib.data import Definition, Performance, SafetensorsInput, load_definition_file
-from pytest_fib.engine import DefinitionError, EvaluationRequest, Judge
+from pytest_fib.engine import DefinitionError, EvaluationRequest, Judge, _timed
 from pytest_fib.engine._messages import Blocks, Collect, Done, Prepare
 from pytest_fib.workloads import complete
 
@@ -336,3 +336,47 @@ def test_every_call_of_a_round_has_tensors_of_its_own(exchange):
         calls = [group + i for group in request.groups for i in range(request.size)]
         assert len(set(calls)) == len(calls)
         assert request.stride > 2 * 4 * 1000
+
+
+class Waiting:
+    """The judge's clock on a device that others use: it disagrees with these sides, so often."""
+
+    def __init__(self, monkeypatch, times, sides=("_candidate", "_reference")):
+        self.left, self.sides, self.pauses = times, sides, []
+        hidden = _timed.Timed._hidden
+
+        def told(timed, arm, turns):
+            if self.left == 0 or arm not in [getattr(timed, side) for side in self.sides]:
+                return hidden(timed, arm, turns)
+            self.left -= 1
+            return 1e6, 4e6
+
+        monkeypatch.setattr(_timed.Timed, "_hidden", told)
+        monkeypatch.setattr(_timed, "sleep", self.pauses.append)
+
+
+def test_where_the_reference_has_to_wait_too_it_is_timed_again_later(
+    monkeypatch, timed, definition
+):
+    waiting = Waiting(monkeypatch, times=4 * _timed.ATTEMPTS)
+    assert timed(definition, {"n": 64}, GOOD).latency_ms > 0
+    assert waiting.pauses == list(_timed.PAUSES[:2])
+
+
+def test_where_that_goes_on_neither_can_be_timed(monkeypatch, judge, request_for):
+    waiting = Waiting(monkeypatch, times=-1)
+    evaluation = judge.evaluate(replace(request_for(GOOD), timing=True))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.log.splitlines()[0] == (
+        "can't be timed, nor can the reference, while something else keeps the device busy: "
+        "rounds of calls take 1 ms by their own account, 5 ms by the judge's clock"
+    )
+    assert waiting.pauses == list(_timed.PAUSES)
+    assert evaluation.performance is None
+
+
+def test_who_waits_alone_has_hidden_something(monkeypatch, judge, request_for):
+    waiting = Waiting(monkeypatch, times=-1, sides=("_candidate",))
+    evaluation = judge.evaluate(replace(request_for(GOOD), timing=True))
+    assert evaluation.log.startswith("its times are false: rounds of calls take 1 ms by their own")
+    assert waiting.pauses == []

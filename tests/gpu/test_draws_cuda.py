@@ -16,4 +16,3 @@ def test_a_wrong_sampler_is_found_by_its_draws(judge, name):
     assert extra.get("pattern") == pattern, evaluation.log
     assert evaluation.status == ("INCORRECT_NUMERICAL" if pattern else "PASSED")
     assert extra.get("draws", 0) <= 200_000
-    print(name, extra)
