@@ -184,8 +184,8 @@ class Case:
             sets = self.sets(self.candidate)
             mine, theirs = sets.first, self.sets(self.reference).first
             verdict = self._checked(mine, theirs, sets.size)
-            if verdict.passed and self.request.draws and not self.request.timing:
-                verdict = self._drawn(verdict, mine, theirs)
+        if verdict.passed and self.request.draws and not self.request.timing:
+            verdict = self._drawn(verdict, mine, theirs)
         if not self.request.timing or not verdict.passed:
             return verdict, None
         with self._lease.exclusive():
@@ -235,29 +235,37 @@ class Case:
         draws = Draws.of(self._definition, self.request.workload, layout.device)
         if draws is None:
             return passed
-        self._make_inputs(mine, theirs, self.request.workload)
-        rows = _read(self.reference, theirs.tensors())
-        layout.begin(sum(room_for(tensor) for tensor in draws.tensors.values()))
-        batch = {name: layout.place(tensor) for name, tensor in draws.tensors.items()}
-        places = replace(
-            mine,
-            inputs={name: batch.get(name, value) for name, value in mine.inputs.items()},
-            outputs={name: batch[name] for name in mine.outputs},
-        )
-        for name, tensor in _read(self.candidate, places.tensors()).items():
-            draws.fill(tensor, rows[name])
+        with self._lease.shared():
+            self._make_inputs(mine, theirs, self.request.workload)
+            rows = _read(self.reference, theirs.tensors())
+            layout.begin(sum(room_for(tensor) for tensor in draws.tensors.values()))
+            batch = {name: layout.place(tensor) for name, tensor in draws.tensors.items()}
+            places = replace(
+                mine,
+                inputs={name: batch.get(name, value) for name, value in mine.inputs.items()},
+                outputs={name: batch[name] for name in mine.outputs},
+            )
+            for name, tensor in _read(self.candidate, places.tensors()).items():
+                draws.fill(tensor, rows[name])
         scalars = scalar_inputs(self._definition, self.request.workload)
-        return draws.verdict(passed, self._calls(draws, places), {**rows, **scalars})
+        drawn = self._calls(draws, places)
+        with self._lease.shared():
+            return draws.verdict(passed, drawn, {**rows, **scalars})
 
     def _calls(self, draws: Draws, places: Places) -> list[torch.Tensor]:
-        """The samples of the planned calls, or of an even number of them that the time allows."""
-        until = monotonic() + SECONDS[self.candidate.layout.device]
-        found: list[torch.Tensor] = []
-        while len(found) < draws.plan.calls and (len(found) % 2 or monotonic() < until):
-            self._poison(places.outputs, POISONS[1])
-            self.answered(self._asked(places.call()))
-            outputs = _read(self.candidate, places.outputs)
-            found.append(outputs[draws.name].clone())
+        """The samples of the planned calls, or of an even number of them that the time allows.
+
+        In between, the device is let go: whoever waits to time something would wait for seconds.
+        """
+        left, found = SECONDS[self.candidate.layout.device], list[torch.Tensor]()
+        while len(found) < draws.plan.calls and (len(found) % 2 or left > 0):
+            with self._lease.shared():
+                start = monotonic()
+                self._poison(places.outputs, POISONS[1])
+                self.answered(self._asked(places.call()))
+                outputs = _read(self.candidate, places.outputs)
+                found.append(outputs[draws.name].clone())
+                left -= monotonic() - start
         return found
 
     def _called(

@@ -7,7 +7,7 @@ import fcntl
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from threading import Timer
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,18 +59,20 @@ class Lease:
             os.close(descriptor)  # which also unlocks
 
     def _wait(self, descriptor: int, mode: int) -> None:
-        start, told, pause = monotonic(), False, 0.0005
-        while True:
-            try:
-                fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not told and monotonic() - start > PATIENCE:
-                    told = True
-                    self._announce(f"waiting for {self.name}: {_holders(descriptor)}")
-                sleep(pause)
-                pause = min(pause * 2, 0.05)
-            else:
-                return
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+            return
+        # The kernel wakes who waits at once; to try again and again would leave the device idle.
+        teller = Timer(PATIENCE, self._tell, (descriptor,))
+        teller.start()
+        try:
+            fcntl.flock(descriptor, mode)
+        finally:
+            teller.cancel()
+            teller.join()
+
+    def _tell(self, descriptor: int) -> None:
+        self._announce(f"waiting for {self.name}: {_holders(descriptor)}")
 
 
 def device_name(device: str) -> str:
