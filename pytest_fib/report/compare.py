@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import asdict, astuple, dataclass
-from math import exp, hypot, log
+from math import exp, hypot, inf, log
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Timed:
     @property
     def half_width(self) -> float | None:
         """Half the width of the interval of the latency's logarithm; None where there is none."""
-        if self.low_ms is None or self.high_ms is None or not 0 < self.low_ms <= self.high_ms:
+        if self.low_ms is None or self.high_ms is None:
             return None
         return log(self.high_ms / self.low_ms) / 2
 
@@ -87,11 +87,14 @@ class Comparison:
 def timed(trace: Trace) -> Timed | None:
     """What to compare of a trace; None where it has no time."""
     evaluation = trace.evaluation
-    latency = evaluation.latency_ms if evaluation is not None else None
-    if evaluation is None or evaluation.performance is None or not latency or latency <= 0:
+    if evaluation is None or evaluation.performance is None:
+        return None
+    latency = evaluation.latency_ms
+    if latency is None or not 0 < latency < inf:
         return None
     extra: dict[str, Any] = evaluation.performance.model_extra or {}
-    low, high = _interval(extra.get("ci_ms"))
+    low, high = _interval(extra.get("ci_ms"), latency)
+    method = extra.get("method")
     return Timed(
         definition=trace.definition,
         solution=trace.solution or "",
@@ -99,15 +102,18 @@ def timed(trace: Trace) -> Timed | None:
         latency_ms=latency,
         low_ms=low,
         high_ms=high,
-        method=str(extra.get("method", "")),
+        method=method if isinstance(method, str) else "",
         hardware=evaluation.hardware or "",
         timestamp=evaluation.timestamp,
     )
 
 
-def _interval(given: object) -> tuple[float | None, float | None]:
-    if isinstance(given, list) and [type(end) for end in given] in ([float] * 2, [int] * 2):
-        return given[0], given[1]
+def _interval(given: object, latency: float) -> tuple[float | None, float | None]:
+    """The ends of an interval around the latency; anything else is none."""
+    if isinstance(given, list) and len(given) == 2 and {*map(type, given)} <= {int, float}:
+        low, high = map(float, given)
+        if 0 < low <= latency <= high < inf:
+            return low, high
     return None, None
 
 
