@@ -6,7 +6,7 @@ import json
 from collections import Counter, defaultdict
 from dataclasses import asdict, astuple, dataclass
 from math import exp, hypot, inf, log
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,6 +36,8 @@ class Timed:
     method: str
     hardware: str
     timestamp: str
+    #: What the reference took beside it.
+    reference_ms: float | None = None
 
     @property
     def half_width(self) -> float | None:
@@ -89,8 +91,8 @@ def timed(trace: Trace) -> Timed | None:
     evaluation = trace.evaluation
     if evaluation is None or evaluation.performance is None:
         return None
-    latency = evaluation.latency_ms
-    if latency is None or not 0 < latency < inf:
+    latency, reference = evaluation.latency_ms, evaluation.reference_latency_ms
+    if not _is_time(latency):
         return None
     extra: dict[str, Any] = evaluation.performance.model_extra or {}
     low, high = _interval(extra.get("ci_ms"), latency)
@@ -105,7 +107,12 @@ def timed(trace: Trace) -> Timed | None:
         method=method if isinstance(method, str) else "",
         hardware=evaluation.hardware or "",
         timestamp=evaluation.timestamp,
+        reference_ms=reference if _is_time(reference) else None,
     )
+
+
+def _is_time(ms: float | None) -> TypeGuard[float]:
+    return ms is not None and 0 < ms < inf
 
 
 def _interval(given: object, latency: float) -> tuple[float | None, float | None]:
@@ -184,21 +191,33 @@ def _unlike(before: Timed, now: Timed) -> str:
 
 
 def _compared(before: Timed, now: Timed) -> Comparison:
-    """The ratio's interval: both widths and what processes add, combined as independent errors."""
+    """The ratio's interval: both widths and what processes add, combined as independent errors.
+
+    And all that the reference differs by, which is the same code: the machine isn't what it was.
+    """
     widths = (before.half_width, now.half_width)
     known = [width for width in widths if width is not None]
     ratio, sure = now.latency_ms / before.latency_ms, len(known) == len(widths)
-    width = hypot(*known, PROCESSES)
+    drift = _drift(before, now)
+    width = hypot(*known, PROCESSES) + drift
+    reason = "the reference takes another time, too" if drift > NOTEWORTHY else ""
     return Comparison(
         now_ms=now.latency_ms,
         before_ms=before.latency_ms,
         low=ratio * exp(-width) if sure else None,
         high=ratio * exp(width) if sure else None,
-        reason="" if sure else "without a confidence interval, a difference can't be decided",
+        reason=reason if sure else "without a confidence interval, a difference can't be decided",
         solution=before.solution,
         timestamp=before.timestamp,
         method=before.method,
     )
+
+
+def _drift(before: Timed, now: Timed) -> float:
+    """What the reference's times differ by, as a logarithm."""
+    if before.reference_ms is None or now.reference_ms is None:
+        return 0.0
+    return abs(log(now.reference_ms / before.reference_ms))
 
 
 def read_times(path: Path) -> list[Timed]:
@@ -239,7 +258,8 @@ def tally(comparisons: Iterable[Comparison], name: str) -> list[str]:
     counts = [f"{n} {verdict}" for verdict, n in sorted(verdicts.items())]
     said = f": {', '.join(counts)}" if made else ""
     lines = [f"{_times(len(made)) if made else 'no time'} compared with {name}{said}"]
-    reasons = Counter((c.before_ms is None, c.reason) for c in known if c.reason)
+    undecided = [c for c in known if c.reason and c.verdict == "unclear"]
+    reasons = Counter((c.before_ms is None, c.reason) for c in undecided)
     for (apart, reason), n in sorted(reasons.items()):
         lines.append(f"{n} {'not compared' if apart else 'unclear'}: {reason}")
     return lines

@@ -237,3 +237,31 @@ def test_an_interval_may_be_of_any_numbers():
 def test_a_method_that_is_no_text_is_none(method):
     found = versus(trace(), trace(method=method))
     assert found.reason == "the record does not say how it was timed"
+
+
+@pytest.mark.parametrize("reference", [1.5, 1 / 1.5])
+def test_what_the_reference_differs_by_may_be_the_whole_difference(reference):
+    """Whichever way: what moves one side may spare the other."""
+    before = trace(1.0, reference_latency_ms=2.0)
+    found = versus(trace(1.4, reference_latency_ms=2.0 * reference), before)
+    assert found.change == pytest.approx(0.4)
+    assert found.low < 1 < found.high
+    assert not found.slower_than(0.05)
+    assert tally([found], "base") == [
+        "1 time compared with base: 1 unclear",
+        "1 unclear: the reference takes another time, too",
+    ]
+
+
+def test_a_difference_beyond_that_of_the_reference_is_one():
+    before = trace(1.0, reference_latency_ms=2.0)
+    found = versus(trace(1.4, reference_latency_ms=2.2), before)
+    assert found.verdict == "slower"
+    assert found.low == pytest.approx(1.4 / 1.1, rel=0.02)
+    assert tally([found], "base") == ["1 time compared with base: 1 slower"]
+
+
+@pytest.mark.parametrize("reference", [None, "NaN", 0.0])
+def test_a_reference_without_a_time_tells_nothing(reference):
+    before = trace(1.0, reference_latency_ms=reference)
+    assert versus(trace(1.4, reference_latency_ms=3.0), before).verdict == "slower"
