@@ -293,27 +293,33 @@ class Timed:
         """That of one call on each of the values; all others must have the same outputs."""
         mine, theirs, arm = self._candidate.sets, self._reference.sets, self._candidate
         called = [arm.groups[group] + i for group in groups for i in range(arm.size)]
-        first = {self._contents[number]: number for number in reversed(called)}
-        for number in first.values():
+        self._random.shuffle(called)
+        judged = {self._contents[number]: number for number in called}
+        for number in judged.values():
             verdict = self._case.verdict_of(mine.at(number), theirs.at(number))
             if not verdict.passed:
                 return verdict
         definition = self._case.request.definition
         drawn = any(by_samples(definition, name) for name in definition.outputs)
-        if not definition.nondeterministic and not drawn:
-            self._refuse_differing(called, [first[self._contents[n]] for n in called])
+        if definition.nondeterministic or drawn:
+            return verdict
+        differing = self._differing(called, [judged[self._contents[n]] for n in called])
+        for number in differing[:1]:
+            verdict = self._case.verdict_of(mine.at(number), theirs.at(number))
+            if verdict.passed:
+                total = f"{len(differing)} of {len(called)} timed calls"
+                self._case.refuse(f"{total} left other outputs than others on the same values")
         return verdict
 
-    def _refuse_differing(self, called: list[int], checked: list[int]) -> None:
-        """Each call must have left the outputs that the checked one on the same values left."""
-        outputs, wrong = self._candidate.sets.outputs(), 0
+    def _differing(self, called: list[int], judged: list[int]) -> list[int]:
+        """Calls that left other outputs than the judged ones on the same values."""
+        outputs, found = self._candidate.sets.outputs(), []
         step = max(1, COMPARED_BYTES // max(self._candidate.sets.size, 1))
         for at in range(0, len(called), step):
-            sides = outputs[called[at : at + step]], outputs[checked[at : at + step]]
-            wrong += int((sides[0] != sides[1]).any(1).sum())
-        if wrong:
-            total = f"{wrong} of {len(called)} timed calls"
-            self._case.refuse(f"{total} left other outputs than others on the same values")
+            mine = called[at : at + step]
+            differ = (outputs[mine] != outputs[judged[at : at + step]]).any(1).tolist()
+            found += [number for number, other in zip(mine, differ, strict=True) if other]
+        return found
 
     def _refuse_impossible(self, seconds: float, least_bytes: int, roofs: Ceilings) -> None:
         """A block can't move what its calls must, less what the cache holds, faster than memory."""
