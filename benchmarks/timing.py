@@ -405,14 +405,14 @@ def ncu(repeat: int = 5) -> dict[str, float]:
 
 def copy(device: str, number: int) -> None:
     """A copy of four times the L2 cache, or 256 MiB."""
-    from pytest_fib.timing import ceilings
+    from pytest_fib.timing import DeviceCeilings
 
     size = 256 << 20
     if device != "cpu":
         size = 4 * torch.cuda.get_device_properties(0).L2_cache_size
     kernel = Kernel("copy", COPY, {"x": ["n"]}, {"n": size // 2}, "python")
 
-    ceiling = ceilings(device).bytes_per_second
+    ceiling = DeviceCeilings(device).known().bytes_per_second
     with Judge(device) as judge:
         rates = [2 * size / kernel.timed(judge, seed).latency_ms * 1e3 for seed in range(5)]
     shares = [share(rate / ceiling) for rate in (min(rates), max(rates))]

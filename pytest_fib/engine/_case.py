@@ -46,6 +46,8 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_fib.data import Correctness, Performance, Workload
     from pytest_fib.engine._expected import Known
     from pytest_fib.engine._lease import Lease
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from pytest_fib.engine._request import EvaluationRequest
     from pytest_fib.engine._sandbox import Sandbox
     from pytest_fib.engine._verdict import Verdict
-    from pytest_fib.timing import Traffic
+    from pytest_fib.timing import Ceilings, Traffic
 
 #: A definition's name and reference, and a workload's uuid.
 CountKey: TypeAlias = tuple[str, str, str]
@@ -62,6 +64,8 @@ CountKey: TypeAlias = tuple[str, str, str]
 #: Up to this size an implementation is called once more, with other values.
 SECOND_CALL_BYTES = 8 << 20
 SECOND_CALL = "right on a first call, wrong on a second of the same shapes with other values"
+#: Such calls run no kernel, or one that does nothing.
+NOTHING_TO_TIME = "not timed: its outputs are empty"
 #: Makes another seed of a seed.
 OTHER_SEED = 0x5EED0
 
@@ -127,7 +131,8 @@ class Case:
     """Takes one request through its steps; used once.
 
     Unless it is the ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on
-    the candidate. ``counts`` has what references were counted to do, and gains what this counts.
+    the candidate. ``counts`` has what references were counted to do, and gains what this counts;
+    ``ceilings`` tells the device's.
     """
 
     def __init__(
@@ -139,6 +144,7 @@ class Case:
         known: Known,
         *,
         counts: dict[CountKey, Counted | None],
+        ceilings: Callable[[], Ceilings],
         last_attempt: bool = True,
     ) -> None:
         self.candidate = candidate
@@ -148,6 +154,7 @@ class Case:
         self._known = known
         self._last_attempt = last_attempt
         self._counts = counts
+        self.ceilings = ceilings
         self._definition = request.definition
         self._axes = request.definition.axis_values(request.workload.axes)
         self._left = request.timeout  # seconds that the candidate may still take
@@ -188,6 +195,8 @@ class Case:
             verdict = self._drawn(verdict, mine, theirs)
         if not self.request.timing or not verdict.passed:
             return verdict, None
+        if not any(tensor.numel() for tensor in _read(self.candidate, mine.outputs).values()):
+            return replace(verdict, summary=NOTHING_TO_TIME), None
         with self._lease.exclusive():
             self._load_reference()
             timed, performance = Timed(self).outcome()

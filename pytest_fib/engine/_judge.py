@@ -11,6 +11,7 @@ from pytest_fib.engine._lease import Lease
 from pytest_fib.engine._memory import Layout
 from pytest_fib.engine._nursery import Nursery
 from pytest_fib.engine._sandbox import LocalSandbox, ProcessSandbox, environment_for
+from pytest_fib.timing import DeviceCeilings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +41,7 @@ class Judge:
         self._lease = Lease(device, announce)
         self._known = Known()
         self._counts: dict[CountKey, Counted | None] = {}
+        self._ceilings = DeviceCeilings(device)
         self._nursery: Nursery | None = None
         if isolation == "process":
             self._nursery = Nursery(device, environment_for(device))
@@ -87,6 +89,7 @@ class Judge:
             request,
             self._known,
             counts=self._counts,
+            ceilings=self._ceilings.known,
             last_attempt=last_attempt,
         )
 

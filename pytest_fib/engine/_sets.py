@@ -10,6 +10,9 @@ import torch
 from pytest_fib.engine._memory import ALIGNMENT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
     from pytest_fib.engine._case import Places
     from pytest_fib.engine._memory import Layout
 
@@ -55,11 +58,26 @@ class Sets:
         end = self.start + self.count * self.stride
         return self.layout.arena.base[self.start : end].view(torch.int64).view(self.count, -1)
 
-    def repeat(self, distinct: int) -> None:
-        """Copy the inputs of the first sets to the others, in turn."""
-        inputs = self.inputs()
-        for number in range(distinct):
-            inputs[number + distinct :: distinct] = inputs[number]
+    def repeat(self, contents: Sequence[int]) -> None:
+        """Copy inputs of the first sets to the others: for each set, the number of its model."""
+        inputs, models = self.inputs(), torch.tensor(contents)
+        for number in range(DISTINCT):
+            copies = DISTINCT + (models[DISTINCT:] == number).nonzero()[:, 0]
+            inputs[copies.to(inputs.device)] = inputs[number]
+
+
+def contents_of(count: int, called: Sequence[int], source: Random) -> list[int]:
+    """Which of the distinct values each of so many sets has: the first ones, their own.
+
+    Those that are called have them in random order, about as many of each: who knows where a set
+    lies doesn't know by that which other one has the same.
+    """
+    found = [number % DISTINCT for number in range(count)]
+    others = [number for number in called if number >= DISTINCT]
+    shuffled = source.sample(others, len(others))
+    for i, number in enumerate(shuffled, start=1):
+        found[number] = i % DISTINCT
+    return found
 
 
 def most_sets(size: int, device: str) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import asdict, astuple, dataclass
-from math import exp, hypot, log
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from math import exp, hypot, inf, log
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,11 +36,13 @@ class Timed:
     method: str
     hardware: str
     timestamp: str
+    #: What the reference took beside it.
+    reference_ms: float | None = None
 
     @property
     def half_width(self) -> float | None:
         """Half the width of the interval of the latency's logarithm; None where there is none."""
-        if self.low_ms is None or self.high_ms is None or not 0 < self.low_ms <= self.high_ms:
+        if self.low_ms is None or self.high_ms is None:
             return None
         return log(self.high_ms / self.low_ms) / 2
 
@@ -87,11 +89,14 @@ class Comparison:
 def timed(trace: Trace) -> Timed | None:
     """What to compare of a trace; None where it has no time."""
     evaluation = trace.evaluation
-    latency = evaluation.latency_ms if evaluation is not None else None
-    if evaluation is None or evaluation.performance is None or not latency or latency <= 0:
+    if evaluation is None or evaluation.performance is None:
+        return None
+    latency, reference = evaluation.latency_ms, evaluation.reference_latency_ms
+    if not _is_time(latency):
         return None
     extra: dict[str, Any] = evaluation.performance.model_extra or {}
-    low, high = _interval(extra.get("ci_ms"))
+    low, high = _interval(extra.get("ci_ms"), latency)
+    method = extra.get("method")
     return Timed(
         definition=trace.definition,
         solution=trace.solution or "",
@@ -99,15 +104,23 @@ def timed(trace: Trace) -> Timed | None:
         latency_ms=latency,
         low_ms=low,
         high_ms=high,
-        method=str(extra.get("method", "")),
+        method=method if isinstance(method, str) else "",
         hardware=evaluation.hardware or "",
         timestamp=evaluation.timestamp,
+        reference_ms=reference if _is_time(reference) else None,
     )
 
 
-def _interval(given: object) -> tuple[float | None, float | None]:
-    if isinstance(given, list) and [type(end) for end in given] in ([float] * 2, [int] * 2):
-        return given[0], given[1]
+def _is_time(ms: float | None) -> TypeGuard[float]:
+    return ms is not None and 0 < ms < inf
+
+
+def _interval(given: object, latency: float) -> tuple[float | None, float | None]:
+    """The ends of an interval around the latency; anything else is none."""
+    if isinstance(given, list) and len(given) == 2 and {*map(type, given)} <= {int, float}:
+        low, high = map(float, given)
+        if 0 < low <= latency <= high < inf:
+            return low, high
     return None, None
 
 
@@ -178,21 +191,33 @@ def _unlike(before: Timed, now: Timed) -> str:
 
 
 def _compared(before: Timed, now: Timed) -> Comparison:
-    """The ratio's interval: both widths and what processes add, combined as independent errors."""
+    """The ratio's interval: both widths and what processes add, combined as independent errors.
+
+    And all that the reference differs by, which is the same code: the machine isn't what it was.
+    """
     widths = (before.half_width, now.half_width)
     known = [width for width in widths if width is not None]
     ratio, sure = now.latency_ms / before.latency_ms, len(known) == len(widths)
-    width = hypot(*known, PROCESSES)
+    drift = _drift(before, now)
+    width = hypot(*known, PROCESSES) + drift
+    reason = "the reference takes another time, too" if drift > NOTEWORTHY else ""
     return Comparison(
         now_ms=now.latency_ms,
         before_ms=before.latency_ms,
         low=ratio * exp(-width) if sure else None,
         high=ratio * exp(width) if sure else None,
-        reason="" if sure else "without a confidence interval, a difference can't be decided",
+        reason=reason if sure else "without a confidence interval, a difference can't be decided",
         solution=before.solution,
         timestamp=before.timestamp,
         method=before.method,
     )
+
+
+def _drift(before: Timed, now: Timed) -> float:
+    """What the reference's times differ by, as a logarithm."""
+    if before.reference_ms is None or now.reference_ms is None:
+        return 0.0
+    return abs(log(now.reference_ms / before.reference_ms))
 
 
 def read_times(path: Path) -> list[Timed]:
@@ -233,7 +258,8 @@ def tally(comparisons: Iterable[Comparison], name: str) -> list[str]:
     counts = [f"{n} {verdict}" for verdict, n in sorted(verdicts.items())]
     said = f": {', '.join(counts)}" if made else ""
     lines = [f"{_times(len(made)) if made else 'no time'} compared with {name}{said}"]
-    reasons = Counter((c.before_ms is None, c.reason) for c in known if c.reason)
+    undecided = [c for c in known if c.reason and c.verdict == "unclear"]
+    reasons = Counter((c.before_ms is None, c.reason) for c in undecided)
     for (apart, reason), n in sorted(reasons.items()):
         lines.append(f"{n} {'not compared' if apart else 'unclear'}: {reason}")
     return lines

@@ -230,7 +230,8 @@ def _timing(row: Row) -> Line:
     columns = _timed(row.implementation, row.label)
     if row.latency_ms is None or row.reference_latency_ms is None or row.speedup_factor is None:
         markup = _COLOURS.get(row.status, _FAILED)
-        reason = f"  {_end(row.reason, 32)}" if row.status == "SKIPPED" else ""
+        room = _WIDTH - _WHO - _WHAT - len(row.status) - 2
+        reason = f"  {_end(row.reason, room)}" if row.status in _COLOURS and row.reason else ""
         return [(columns, _PLAIN), (row.status, markup), (reason, _PLAIN)]
     latency = f"{_NOISY if row.noisy else ''}{duration(row.latency_ms)}"
     times = f"{latency:>10}{duration(row.reference_latency_ms):>10}"

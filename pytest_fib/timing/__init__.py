@@ -13,7 +13,13 @@ from pytest_fib.timing._measure import (
     placements,
     turn,
 )
-from pytest_fib.timing._roofline import Ceilings, Roofline, ceilings, compute_dtype, roofline
+from pytest_fib.timing._roofline import (
+    Ceilings,
+    DeviceCeilings,
+    Roofline,
+    compute_dtype,
+    roofline,
+)
 from pytest_fib.timing._series import EmptyCaptureError, Graph, Series, flush_ns, l2_bytes, series
 from pytest_fib.timing._statistics import Estimate, Samples
 from pytest_fib.timing._traffic import Traffic, traffic
@@ -23,6 +29,7 @@ __all__ = [
     "PRECISIONS",
     "Ceilings",
     "Clocks",
+    "DeviceCeilings",
     "EmptyCaptureError",
     "Estimate",
     "Graph",
@@ -34,7 +41,6 @@ __all__ = [
     "Traffic",
     "Turn",
     "calls_per_block",
-    "ceilings",
     "compute_dtype",
     "flush_ns",
     "l2_bytes",

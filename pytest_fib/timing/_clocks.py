@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from pytest_fib.timing._hardware import nvidia_driver
 
 #: How close two readings of the SM clock are when it is steady.
 STEADY = 0.01
@@ -24,41 +24,48 @@ _REASONS = {
 
 
 class Clocks:
-    """Reads the clocks of torch's current device; without NVML every clock counts as steady."""
+    """Reads the clocks of torch's current device; one that can't be read counts as steady."""
 
     def __init__(self, device: str) -> None:
         self._nvml: Any
         self._handle: Any
         self._nvml, self._handle = _nvml() if device != "cpu" else (None, None)
+        self._device = device
         self._before = 0
 
     def steady(self) -> bool:
         """Whether the SM clock is what it was at the last call."""
         if self._nvml is None:
             return True
-        before, self._before = self._before, self._sm()
+        before, self._before = self._before, self._mhz("NVML_CLOCK_SM") or 0
         return abs(self._before - before) <= STEADY * self._before
 
     def facts(self) -> dict[str, Any]:
-        """Clocks in MHz, the reasons that hold them back, the driver; empty without NVML."""
-        if self._nvml is None:
+        """The driver; by NVML also clocks in MHz and the reasons that hold them back.
+
+        What it doesn't tell of this device, as of a part of one, is None.
+        """
+        if self._device == "cpu":
             return {}
-        memory = self._nvml.nvmlDeviceGetClockInfo(self._handle, self._nvml.NVML_CLOCK_MEM)
+        if self._nvml is None:
+            return {"driver": nvidia_driver()}
         return {
-            "sm_clock_mhz": self._sm(),
-            "memory_clock_mhz": memory,
-            "throttle_reasons": list(self._reasons()),
             "driver": self._nvml.nvmlSystemGetDriverVersion(),
+            "sm_clock_mhz": self._mhz("NVML_CLOCK_SM"),
+            "memory_clock_mhz": self._mhz("NVML_CLOCK_MEM"),
+            "throttle_reasons": self._reasons(),
         }
 
-    def _sm(self) -> int:
-        return int(self._nvml.nvmlDeviceGetClockInfo(self._handle, self._nvml.NVML_CLOCK_SM))
+    def _mhz(self, clock: str) -> int | None:
+        with contextlib.suppress(self._nvml.NVMLError):
+            return int(self._nvml.nvmlDeviceGetClockInfo(self._handle, getattr(self._nvml, clock)))
+        return None
 
-    def _reasons(self) -> Iterator[str]:
-        found = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
-        for constant, name in _REASONS.items():
-            if found & getattr(self._nvml, constant):
-                yield name
+    def _reasons(self) -> list[str] | None:
+        with contextlib.suppress(self._nvml.NVMLError):
+            found = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+            return [name for bit, name in _REASONS.items() if found & getattr(self._nvml, bit)]
+        return None
 
 
 @cache

@@ -12,12 +12,12 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
-from filelock import FileLock
 
 from pytest_fib.timing._hardware import last_cache_bytes, nvidia_driver, processor
 
@@ -132,31 +132,37 @@ def _as_fast_as(dtype: str) -> tuple[str, ...]:
 # --- measuring ----------------------------------------------------------------------------------
 
 
-def ceilings(device: str, threads: int | None = None) -> Ceilings:
+class DeviceCeilings:
     """The ceilings of this process' device, ``cpu`` or ``cuda``: measured once, then from a file.
 
     Measuring takes under half a second, wants the device alone, and on the CPU is done with
     ``threads`` threads (as many as torch uses). The file lies in the user's cache directory, one
-    for each device, driver and version of torch; where it can't be, each process measures.
+    for each device, driver and version of torch; where it can't be, each process measures. It is
+    read when this is made and never again: what is timed later could have written it.
     """
-    facts = _facts(device, threads or torch.get_num_threads())
-    try:
-        return _kept(facts, device)
-    except OSError:  # no home, or one that is full or read-only
-        return _measured(facts, device)
+
+    def __init__(self, device: str, threads: int | None = None) -> None:
+        self._device = device
+        self._facts = _facts(device, threads or torch.get_num_threads())
+        self._file: Path | None = None
+        self._known: Ceilings | None = None
+        with contextlib.suppress(OSError):  # no home, or one that can't be read
+            self._file = _file_for(self._facts, device)
+            self._known = _read(self._file, _cache_bytes(device))
+
+    def known(self) -> Ceilings:
+        """What was read, or is measured now and kept."""
+        if self._known is None:
+            self._known = _measured(self._facts, self._device)
+            if self._file is not None:
+                with contextlib.suppress(OSError):  # full, or read-only
+                    _write(self._file, {"device": self._facts, "ceilings": asdict(self._known)})
+        return self._known
 
 
-def _kept(facts: Mapping[str, Any], device: str) -> Ceilings:
-    folder = cache_directory() / "ceilings"
-    folder.mkdir(parents=True, exist_ok=True)
+def _file_for(facts: Mapping[str, Any], device: str) -> Path:
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-    file = folder / f"{device}-{name}.json"
-    with FileLock(f"{file}.lock"):
-        found = _read(file)
-        if found is None:
-            found = _measured(facts, device)
-            _write(file, {"device": facts, "ceilings": asdict(found)})
-    return found
+    return cache_directory() / "ceilings" / f"{device}-{name}.json"
 
 
 def cache_directory() -> Path:
@@ -169,18 +175,32 @@ def cache_directory() -> Path:
     return base / "pytest-fib"
 
 
-def _read(file: Path) -> Ceilings | None:
+def _read(file: Path, cache_bytes: int) -> Ceilings | None:
+    """What the file holds; None where it was never written, or by something else."""
     try:
-        return Ceilings(**json.loads(file.read_text(encoding="utf-8"))["ceilings"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None  # never written, or by something else
+        found = json.loads(file.read_text(encoding="utf-8"))["ceilings"]
+        memory, compute = found["bytes_per_second"], found["flops_per_second"]
+        rates = [memory, *compute.values()]
+        if all(type(rate) is float and 0 < rate < inf for rate in rates):
+            return Ceilings(memory, compute, cache_bytes)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return None
 
 
 def _write(file: Path, content: Mapping[str, Any]) -> None:
     """Whoever reads finds all of it or nothing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_suffix(f".{os.getpid()}")
     new.write_text(json.dumps(content, indent=1), encoding="utf-8")
     new.replace(file)
+
+
+def _cache_bytes(device: str) -> int:
+    """What the last cache before the memory holds."""
+    if device == "cpu":
+        return last_cache_bytes()
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size)
 
 
 def _facts(device: str, threads: int) -> dict[str, Any]:
@@ -216,7 +236,7 @@ def _cpu_ceilings() -> Ceilings:
         CPU_COPY / _best(source.sum, _wall_seconds),
     )
     compute = _best(lambda: torch.mm(left, right, out=product), _wall_seconds)
-    return Ceilings(max(memory), {"float32": 2 * CPU_MATRIX**3 / compute}, last_cache_bytes())
+    return Ceilings(max(memory), {"float32": 2 * CPU_MATRIX**3 / compute}, _cache_bytes("cpu"))
 
 
 def _best(call: _Call, seconds: Callable[[_Call], float]) -> float:
@@ -232,7 +252,7 @@ def _wall_seconds(call: _Call) -> float:
 
 
 def _cuda_ceilings() -> Ceilings:
-    cache = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+    cache = _cache_bytes("cuda")
     memory = max(rate for times in CACHES for rate in _memory_rates(times * cache))
     operations = 2 * CUDA_MATRIX**3
     compute = {

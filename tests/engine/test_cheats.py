@@ -63,6 +63,7 @@ TIMED_REASONS = {
     "cache_of_last": ("RUNTIME_ERROR", SLOWER),
     "claim_flush": ("RUNTIME_ERROR", FALSE + "flushing the cache took -1000000000.0 ns"),
     "claim_huge": ("RUNTIME_ERROR", FALSE + r"a call took 1e\+308 ns"),
+    "claim_method": ("RUNTIME_ERROR", FALSE + "a way to time it is 'cupti'"),
     "claim_nan": ("RUNTIME_ERROR", "the process forged a message: .*"),
     "claim_negative": ("RUNTIME_ERROR", FALSE + "a call took -.* ns"),
     "claim_no_times": ("RUNTIME_ERROR", FALSE + "a call took no ns"),
@@ -70,6 +71,7 @@ TIMED_REASONS = {
     "claim_zero": ("RUNTIME_ERROR", FALSE + "a call took 0.0 ns"),
     "late_thread_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "lazy_later": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
+    "one_for_all": ("RUNTIME_ERROR", SLOWER),
     "patch_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "patch_series": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "skip_every_other": ("INCORRECT_NUMERICAL", TIMED_WRONG),
@@ -80,6 +82,7 @@ TIMED_REASONS = {
         "RUNTIME_ERROR",
         r"works when its outputs are collected: \S+ µs a call, and \S+ µs to get its outputs",
     ),
+    "work_when_new": ("RUNTIME_ERROR", SLOWER),
     "zeros_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
 }
 IMPLEMENTATIONS = find_implementations([CHEATS])

@@ -153,10 +153,13 @@ def test_several_outputs_in_every_layout(timed, define, calling, layout):
 
 
 @pytest.mark.parametrize("calling", TWO)
-def test_tensors_without_elements(timed, define, calling):
-    found = timed(define(PAIR), {"n": 0}, TWO[calling], calling)
-    holds(found)
-    assert found.model_extra["least_bytes"] == 0
+def test_where_there_is_nothing_to_make_nothing_is_timed(judge, solution, define, calling):
+    definition = define(PAIR)
+    made = solution(dedent(TWO[calling]), calling)
+    request = EvaluationRequest(definition, made, complete(definition, {"n": 0}), timing=True)
+    evaluation = judge.evaluate(request)
+    assert (evaluation.status, evaluation.performance) == ("PASSED", None)
+    assert evaluation.log == "not timed: its outputs are empty"
 
 
 def test_scalars_only(timed, define):

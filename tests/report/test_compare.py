@@ -208,3 +208,60 @@ def test_a_change_is_in_percent_as_long_as_people_read_it_so(change, shown):
 def test_an_uncertainty_is_in_percent_too():
     assert shown_uncertainty(Comparison(1.0, 1.0, low=0.9881, high=1.0119)) == "±1.19"
     assert shown_uncertainty(Comparison(1.0, 1.0)) == "?"
+
+
+@pytest.mark.parametrize("ms", ["NaN", "Infinity", "-Infinity", 0.0, -1.0])
+def test_what_is_no_time_is_not_compared(ms):
+    assert timed(trace(width=None, latency_ms=ms)) is None
+
+
+@pytest.mark.parametrize(
+    "ci_ms",
+    [
+        *(["NaN", 1.1], [0.9, "Infinity"], [float("nan")] * 2, [0.9, float("inf")], [0.0, 1.1]),
+        *([1.1, 0.9], [2.0, 3.0], [0.9], [True, 2], "0.9", None, {}),
+    ],
+)
+def test_what_is_no_interval_decides_nothing(ci_ms):
+    found = versus(trace(3.0), trace(width=None, ci_ms=ci_ms))
+    assert (found.before_ms, found.low, found.high) == (1.0, None, None)
+    assert (found.verdict, found.slower_than(0.05)) == ("unclear", False)
+
+
+def test_an_interval_may_be_of_any_numbers():
+    found = versus(trace(8.0), trace(2.0, width=None, ci_ms=[2, 2.5]))
+    assert found.verdict == "slower"
+
+
+@pytest.mark.parametrize("method", [None, 7, ["cuda graph"]])
+def test_a_method_that_is_no_text_is_none(method):
+    found = versus(trace(), trace(method=method))
+    assert found.reason == "the record does not say how it was timed"
+
+
+@pytest.mark.parametrize("reference", [1.5, 1 / 1.5])
+def test_what_the_reference_differs_by_may_be_the_whole_difference(reference):
+    """Whichever way: what moves one side may spare the other."""
+    before = trace(1.0, reference_latency_ms=2.0)
+    found = versus(trace(1.4, reference_latency_ms=2.0 * reference), before)
+    assert found.change == pytest.approx(0.4)
+    assert found.low < 1 < found.high
+    assert not found.slower_than(0.05)
+    assert tally([found], "base") == [
+        "1 time compared with base: 1 unclear",
+        "1 unclear: the reference takes another time, too",
+    ]
+
+
+def test_a_difference_beyond_that_of_the_reference_is_one():
+    before = trace(1.0, reference_latency_ms=2.0)
+    found = versus(trace(1.4, reference_latency_ms=2.2), before)
+    assert found.verdict == "slower"
+    assert found.low == pytest.approx(1.4 / 1.1, rel=0.02)
+    assert tally([found], "base") == ["1 time compared with base: 1 slower"]
+
+
+@pytest.mark.parametrize("reference", [None, "NaN", 0.0])
+def test_a_reference_without_a_time_tells_nothing(reference):
+    before = trace(1.0, reference_latency_ms=reference)
+    assert versus(trace(1.4, reference_latency_ms=3.0), before).verdict == "slower"

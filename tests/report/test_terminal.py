@@ -254,3 +254,12 @@ def test_no_line_of_a_comparison_is_longer_than_80_columns():
 def test_what_is_right_but_too_slow_is_no_pass():
     slow = row("a", outcome="failed", kind="bench", label="bench-n=8", comparison={"now_ms": 2.0})
     assert text([row("a"), slow])[1].split()[:3] == ["a", "python", "SLOWER"]
+
+
+def test_what_is_right_and_was_not_timed_says_why():
+    reason = "not timed: its outputs are empty"
+    found = replace(row("a", kind="bench", label="bench-n=0"), reason=reason)
+    line = text([found])[4]
+    assert line == f"a                   n=0              PASSED  {reason}"
+    long = replace(found, status="SKIPPED", reason="x" * 80)
+    assert len(text([long])[4]) == 80

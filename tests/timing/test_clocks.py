@@ -9,6 +9,10 @@ from pytest_fib.timing import Clocks, _clocks
 NAMES = list(_clocks._REASONS)
 
 
+class Refused(Exception):
+    """As NVMLError."""
+
+
 @pytest.fixture
 def nvml(monkeypatch):
     """A library as nvidia-ml-py is: its clocks and reasons are what a test sets."""
@@ -20,16 +24,20 @@ def nvml(monkeypatch):
         reasons=0,
         asked=[],
         nvmlSystemGetDriverVersion=lambda: "580.1",
+        NVMLError=Refused,
         **constants,
     )
 
     def clock(handle, kind):
         fake.asked.append(handle)
+        if kind not in fake.clocks:
+            raise Refused
         return fake.clocks[kind]
 
     fake.nvmlDeviceGetClockInfo = clock
     fake.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: fake.reasons
     monkeypatch.setattr(_clocks, "_nvml", lambda: (fake, "the device"))
+    monkeypatch.setattr(_clocks, "nvidia_driver", lambda: "580.1")
     return fake
 
 
@@ -72,8 +80,24 @@ def test_the_cpu_has_no_clocks_to_read(nvml):
     assert nvml.asked == []
 
 
-def test_without_the_library_clocks_count_as_steady_and_there_are_no_facts(monkeypatch):
+def test_without_the_library_clocks_count_as_steady_and_the_driver_is_told(nvml, monkeypatch):
     monkeypatch.setattr(_clocks, "_nvml", lambda: (None, None))
     clocks = Clocks("cuda")
     assert clocks.steady()
-    assert clocks.facts() == {}
+    assert clocks.facts() == {"driver": "580.1"}
+
+
+def test_clocks_that_a_device_does_not_tell_count_as_steady(nvml, monkeypatch):
+    def refuse(handle):
+        raise Refused
+
+    nvml.clocks.clear()
+    monkeypatch.setattr(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", refuse)
+    clocks = Clocks("cuda")
+    assert [clocks.steady(), clocks.steady()] == [True, True]
+    assert clocks.facts() == {
+        "driver": "580.1",
+        "sm_clock_mhz": None,
+        "memory_clock_mhz": None,
+        "throttle_reasons": None,
+    }

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from pytest_fib.data import Definition
-from pytest_fib.timing import _roofline, ceilings, compute_dtype, roofline
+from pytest_fib.timing import DeviceCeilings, _roofline, compute_dtype, roofline
+from pytest_fib.timing._hardware import last_cache_bytes
 from pytest_fib.timing._roofline import Ceilings, cache_directory
 
 DEVICE = Ceilings(4e12, {"bfloat16": 8e14, "float8_e4m3fn": 16e14, "float32": 4e14}, 60 << 20)
@@ -80,40 +81,79 @@ def measured(monkeypatch, tmp_path):
 
     def measure():
         calls.append(1)
-        return Ceilings(4e10, {"float32": 1e11}, 32 << 20)
+        return Ceilings(4e10, {"float32": 1e11}, last_cache_bytes())
 
     monkeypatch.setattr(_roofline, "_cpu_ceilings", measure)
     return calls
 
 
+def ceilings(threads=1):
+    """What a judge that starts now goes by."""
+    return DeviceCeilings("cpu", threads).known()
+
+
+def kept():
+    """The only file that they are kept in."""
+    [file] = (cache_directory() / "ceilings").glob("cpu-*.json")
+    return file
+
+
 def test_ceilings_are_measured_once_for_each_number_of_threads(measured):
-    first = ceilings("cpu", threads=1)
-    assert ceilings("cpu", threads=1) == first
+    first = ceilings()
+    assert ceilings() == first
     assert len(measured) == 1
-    ceilings("cpu", threads=2)
+    ceilings(threads=2)
     assert len(measured) == 2
 
 
 def test_the_file_says_what_was_measured_on_what(measured):
-    ceilings("cpu", threads=1)
-    [file] = (cache_directory() / "ceilings").glob("cpu-*.json")
-    content = json.loads(file.read_text())
+    ceilings()
+    content = json.loads(kept().read_text())
     assert content["device"].keys() == {"model", "threads", "torch"}
     assert content["ceilings"]["bytes_per_second"] == 4e10
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"ceilings": {"rate": 1}}', "[1]"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{}", "[1]", '{"ceilings": {"rate": 1}}', '{"ceilings": []}'),
+        '{"ceilings": {"bytes_per_second": -1.0, "flops_per_second": {}}}',
+        '{"ceilings": {"bytes_per_second": NaN, "flops_per_second": {}}}',
+        '{"ceilings": {"bytes_per_second": Infinity, "flops_per_second": {}}}',
+        '{"ceilings": {"bytes_per_second": 1.0, "flops_per_second": {"float32": "1"}}}',
+        '{"ceilings": {"bytes_per_second": 1.0, "flops_per_second": [1.0]}}',
+    ],
+)
 def test_a_file_that_is_something_else_is_replaced(measured, content):
-    ceilings("cpu", threads=1)
-    [file] = (cache_directory() / "ceilings").glob("cpu-*.json")
-    file.write_text(content)
-    assert ceilings("cpu", threads=1) == ceilings("cpu", threads=1)
+    ceilings()
+    kept().write_text(content)
+    assert ceilings() == ceilings()
     assert len(measured) == 2
+
+
+def test_what_is_written_while_a_judge_runs_is_not_for_it(measured):
+    first, second = DeviceCeilings("cpu", 1), DeviceCeilings("cpu", 1)
+    found = first.known()
+    forged = kept().read_text().replace("40000000000.0", "4e30")
+    assert "4e30" in forged
+    kept().write_text(forged)
+    assert first.known() == found
+    assert second.known() == found
+    assert len(measured) == 2
+
+
+def test_how_large_the_cache_is_is_not_taken_from_a_file(measured):
+    ceilings()
+    content = json.loads(kept().read_text())
+    content["ceilings"]["cache_bytes"] = 1 << 50
+    kept().write_text(json.dumps(content))
+    assert ceilings().cache_bytes == last_cache_bytes()
+    assert len(measured) == 1
 
 
 def test_without_a_place_to_keep_them_ceilings_are_measured_all_the_same(measured, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
-    assert ceilings("cpu", threads=1) == ceilings("cpu", threads=1)
+    assert ceilings() == ceilings()
     assert len(measured) == 2
 
 
@@ -121,7 +161,7 @@ def test_measuring_leaves_the_number_of_threads_as_it_was(measured):
     import torch
 
     before = torch.get_num_threads()
-    ceilings("cpu", threads=before + 1)
+    ceilings(threads=before + 1)
     assert torch.get_num_threads() == before
 
 

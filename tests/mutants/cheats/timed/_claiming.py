@@ -4,11 +4,10 @@ from dataclasses import replace
 
 from pytest_fib.engine._runner import Runner
 
-answer = Runner._answer
-
 
 def claim(kind, **changes):
     """Have answers to such requests say what these functions make of them."""
+    answer = Runner._answer
 
     def lying(self, request):
         reply = answer(self, request)
