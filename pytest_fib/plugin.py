@@ -55,6 +55,12 @@ def pytest_pycollect_makemodule(
     return ImplementationFile.from_parent(parent, path=module_path)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under xdist, time kernels last: until then no worker waits for others to be alone."""
+    if config.stash[options.SETTINGS].active and hasattr(config, "workerinput"):
+        items.sort(key=lambda item: bool(getattr(item, "timing", False)))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip kernels that can't run here, before pytest looks at the skip marks."""

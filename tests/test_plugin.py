@@ -135,3 +135,12 @@ def test_pdb_runs_kernels_in_this_process(scale):
     scale.write("pytest.ini", "[pytest]\n")
     scale.run_apart("--pdb", "-k", "pid").assert_outcomes(passed=1)
     assert (scale.path / "pid").read_text() == (scale.path / "own").read_text()
+
+
+@pytest.mark.parametrize("options", [[], ["-n1"]])
+def test_under_xdist_kernels_are_timed_last(toys, options):
+    """Whoever times waits until the others let the device go, and they for him."""
+    toys.run_apart("--fib-bench", "-k", "good or pair", *options)
+    timed = [trace["evaluation"]["performance"] is not None for trace in toys.traces()]
+    assert sum(timed) == 3
+    assert (timed == sorted(timed)) is bool(options)
