@@ -84,7 +84,7 @@ class Prepare:
 
     Call ``i`` works on ``inputs`` and ``outputs`` moved by ``i * stride`` bytes. Each group is
     ``size`` calls in a row, from the one in ``groups`` on; in a block, each runs ``repeat`` times.
-    With ``check``, a captured graph must contain what plain calls run.
+    With ``check``, a captured graph must contain what plain calls run: the first of a process.
     """
 
     inputs: tuple[Argument, ...]

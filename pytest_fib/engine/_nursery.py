@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from threading import Lock
 
 from pytest_fib.engine._channel import Channel
 
@@ -48,6 +49,7 @@ class Nursery:
         self._control: socket.socket | None = None
         self._generation = 0
         self._ready = False
+        self._speaking = Lock()  # two sandboxes may be asked at the same time
 
     @property
     def pid(self) -> int | None:
@@ -133,6 +135,10 @@ class Nursery:
         return signal.SIGKILL, 0  # it died with the process it came from
 
     def _say(self, message: bytes, *descriptors: int) -> bytes:
+        with self._speaking:
+            return self._said(message, *descriptors)
+
+    def _said(self, message: bytes, *descriptors: int) -> bytes:
         """What the process answers. Raises OSError.
 
         A sandbox that got hold of the other end can't answer in advance: each turn has a random

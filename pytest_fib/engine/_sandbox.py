@@ -26,6 +26,9 @@ MAP_TIMEOUT = 60.0
 class Sandbox(Protocol):
     """Answers requests of the judge."""
 
+    #: Whether it is a process of its own, and so may be asked while another one is.
+    apart: bool
+
     def open(self, program: Program) -> Reply:
         """Get ready to load the program; not counted in any timeout."""
 
@@ -41,6 +44,8 @@ class Sandbox(Protocol):
 
 class LocalSandbox:
     """Foreign code in this very process: for debuggers and coverage. Nothing stops it."""
+
+    apart = False
 
     def __init__(self, device: str, layout: Layout) -> None:
         os.environ.update(environment_for(device))
@@ -71,6 +76,8 @@ class ProcessSandbox:
     others, and each of its answers is confirmed with the process that forked it. A reference has
     nothing to gain by either, so it is spared the time.
     """
+
+    apart = True
 
     def __init__(self, nursery: Nursery, layout: Layout, *, suspect: bool) -> None:
         self._nursery = nursery

@@ -8,7 +8,9 @@ be right, and as fast as the rounds before it.
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from math import inf
 from random import SystemRandom
 from statistics import median
@@ -19,7 +21,7 @@ import numpy as np
 
 from pytest_fib.data import Performance
 from pytest_fib.engine._figures import figures, under_the_roof
-from pytest_fib.engine._messages import Blocks, Collect, Done, Prepare
+from pytest_fib.engine._messages import Blocks, Collect, Done
 from pytest_fib.engine._sets import DISTINCT, contents_of, most_sets
 from pytest_fib.engine._verdict import by_samples
 from pytest_fib.timing import (
@@ -138,8 +140,7 @@ class Timed:
         """Find out how many calls make a block, then get those ready."""
         arms = (self._candidate, self._reference)
         self._allocate(ROUGH)
-        for arm in arms:
-            arm.prepare([0], ROUGH)
+        self._ready([0], (ROUGH, ROUGH), (1, 1))
         rough = [self._rough(arm) for arm in arms]
         most, many = most_sets(arms[0].sets.size, self._device), self._device != "cpu"
         calls = calls_per_block(rough, self._device, max(most // GROUPS, 1) if many else None)
@@ -150,10 +151,35 @@ class Timed:
         # Single calls lie at odd distances, so that there are some on each of the distinct values.
         spacing = max(sizes) | (min(sizes) == 1)
         self._allocate(groups * spacing)
-        for arm, size, repeat in zip(arms, sizes, repeats, strict=True):
-            # Both, though only one is suspect: once CUPTI has recorded, kernels take 2 % longer.
-            arm.prepare([spacing * n for n in range(groups)], size, repeat, check=True)
+        # Both are checked, though one is suspect: once CUPTI has recorded, kernels take 2 % longer.
+        self._ready([spacing * n for n in range(groups)], sizes, repeats, check=True)
         self._fill()  # what the calls have seen until here is of no use to them any more
+
+    def _ready(
+        self,
+        groups: list[int],
+        sizes: Sequence[int],
+        repeats: Sequence[int],
+        *,
+        check: bool = False,
+    ) -> None:
+        """Get groups of calls of both sides ready.
+
+        At the same time where each has a process: capturing hundreds of calls takes the host more
+        time than timing them, and nothing is timed then.
+        """
+        arms = self._candidate, self._reference
+        asked = [
+            partial(arm.prepare, groups, size, repeat, check=check)
+            for arm, size, repeat in zip(arms, sizes, repeats, strict=True)
+        ]
+        if self._device != "cpu" and all(arm.apart for arm in arms):
+            with ThreadPoolExecutor(len(arms)) as pool:
+                replies = list(pool.map(lambda ask: ask(), asked))
+        else:
+            replies = [ask() for ask in asked]
+        for arm, reply in zip(arms, replies, strict=True):
+            arm.prepared(reply)
 
     def _rough(self, arm: _Arm) -> float:
         """About how long a call takes, in nanoseconds.
@@ -380,6 +406,7 @@ class _Arm:
         self._answered = answered
         self._refuse = refuse
         self._timeout = timeout
+        self.apart = side.sandbox.apart
         self.method = ""
         self.groups: tuple[int, ...] = ()
         self.size = 0
@@ -388,10 +415,14 @@ class _Arm:
 
     def prepare(
         self, groups: Sequence[int], size: int, repeat: int = 1, *, check: bool = False
-    ) -> None:
-        """Get groups of ``size`` calls ready, from these sets on."""
+    ) -> Reply:
+        """Ask for groups of ``size`` calls, from these sets on; what is answered is for below."""
         self.groups, self.size, self.repeat = tuple(groups), size, repeat
-        done = self._prepared(repeat, check=check)
+        return self._repeating(repeat, check=check)
+
+    def prepared(self, reply: Reply) -> None:
+        """Take the answer to that; ends the evaluation where it is none."""
+        done = self._answered(reply)
         device = self._side.layout.device
         # How its times are held against the judge's clock hangs on this word of the sandbox.
         if not re.fullmatch(METHODS[device], done.method):
@@ -399,21 +430,21 @@ class _Arm:
         self.method = done.method + ("" if device == "cpu" else ", cold L2")
         if not 0 <= done.flush_ns < inf:
             self._refuse(f"its times are false: flushing the cache took {done.flush_ns} ns")
-        self.shape = Shape(size * repeat, done.flush_ns)
+        self.shape = Shape(self.size * self.repeat, done.flush_ns)
 
-    def _prepared(self, repeat: int, *, check: bool = False) -> Done:
+    def _repeating(self, repeat: int, *, check: bool = False) -> Reply:
         request = self.sets.first.prepare(self.sets.stride, self.groups, self.size, repeat)
-        return self.ask(replace(request, check=check))
+        return self._side.sandbox.ask(replace(request, check=check), self._timeout)
 
     def once(self) -> None:
         """Where blocks repeat calls, have them call once until ``again``."""
         if self.repeat > 1:
-            self._prepared(1)
+            self._answered(self._repeating(1))
 
     def again(self) -> None:
         """Have blocks repeat calls as they did."""
         if self.repeat > 1:
-            self._prepared(self.repeat)
+            self._answered(self._repeating(self.repeat))
 
     @property
     def called(self) -> list[int]:
@@ -440,7 +471,7 @@ class _Arm:
             self._refuse(f"its times are false: a call took {wrong[0] if wrong else 'no'} ns")
         return samples
 
-    def ask(self, request: Prepare | Blocks | Collect) -> Done:
+    def ask(self, request: Blocks | Collect) -> Done:
         """The sandbox's answer; ends the evaluation where there is none."""
         return self._answered(self._side.sandbox.ask(request, self._timeout))
 

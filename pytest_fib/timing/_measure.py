@@ -35,7 +35,7 @@ MOST_CALLS = {"cpu": 1 << 20, "cuda": 64}
 #: Sides whose times differ by less take the same number of calls, to be treated exactly alike.
 ALIKE = 1.5
 #: Placements in memory.
-GROUPS, LEAST_GROUPS = 12, 2
+GROUPS, LEAST_GROUPS = 8, 2
 #: Rounds of a request, by turns: the judge's clock takes what both have in common from the longer.
 TURNS, SHORT_TURNS = (1, 4), (1, 2)
 #: By how much the judge's clock may exceed what rounds claim before it counts towards the budget.
