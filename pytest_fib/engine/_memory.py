@@ -35,7 +35,8 @@ class Arena:
 
     def __init__(self, size: int, device: str) -> None:
         self.size = size
-        self._device = device
+        #: What another process needs to map this; empty where a descriptor does.
+        self.handle = ""
         self._descriptor: int | None = None
         if device == "cpu":
             # A memfd rather than /dev/shm, which containers limit to 64 MiB.
@@ -45,10 +46,7 @@ class Arena:
         else:
             # Cleared, since the driver may hand out what another arena held.
             self.base = _cuda.allocate(size).zero_()
-
-    def handle(self) -> str:
-        """What another process needs to map this; empty where a descriptor does."""
-        return "" if self._device == "cpu" else _cuda.handle(self.base).hex()
+            self.handle = _cuda.handle(self.base).hex()
 
     def descriptors(self) -> tuple[int, ...]:
         """The file descriptors to send along."""

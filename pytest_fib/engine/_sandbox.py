@@ -132,7 +132,7 @@ class ProcessSandbox:
         arena = self._layout.arena
         if arena is self._arena:
             return None
-        reply = self._exchange(Map(arena.size, arena.handle()), MAP_TIMEOUT, arena.descriptors())
+        reply = self._exchange(Map(arena.size, arena.handle), MAP_TIMEOUT, arena.descriptors())
         if isinstance(reply, Failed):
             return reply
         self._arena = arena
