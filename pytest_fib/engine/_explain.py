@@ -45,6 +45,8 @@ CHANCE = 4.0
 LEFT, LEFT_TOGETHER = 0.5, 0.9
 #: The same of what is supposed of an input, and wrong elements that tell it.
 SUPPOSED_LEFT, LEAST_EVIDENCE = 0.25, 8
+#: The share of wrong elements that a shift brings from within the tensor, all but the first.
+SHIFTED = 0.7
 #: Slices of a dimension that are looked for at other places, and elements that identify each.
 SLICES, MARKS, MOST_SLICES = 64, 24, 8192
 #: Rows and columns that a rank is told by: four times the least of these.
@@ -410,7 +412,16 @@ def _per_line(seen: Seen, lines: torch.Tensor, factor: bool) -> list[_Fit] | Non
 
 def _factor_per_row(seen: Seen, place: Place | None) -> str | None:
     fits = _per_line(seen, seen.rows, True)
-    return None if fits is None else f"each row by a factor of its own{_range(fits)}{_in(place)}"
+    if fits is None:
+        return None
+    return f"each row by a factor of its own{_range(fits)}{_in(place)}{_normalised(seen)}"
+
+
+def _normalised(seen: Seen) -> str:
+    """Whether the rows sum to 1, as they should not."""
+    sums, right = seen.got_at(seen.rows).sum(1), seen.expected_at(seen.rows).sum(1)
+    to_one = bool(((sums - 1).abs() < 1e-2).all()) and not bool(((right - 1).abs() < 1e-2).all())
+    return ", and now sums to 1" if to_one else ""
 
 
 def _range(fits: list[_Fit]) -> str:
@@ -442,7 +453,8 @@ def _transposed(seen: Seen, place: Place | None) -> str | None:
     for i, j in combinations(range(len(seen.shape)), 2):
         if 1 in (seen.shape[i], seen.shape[j]):
             continue
-        if seen.holds(seen.expected_at(_as_transposed(seen, i, j))) >= MOST:
+        values = seen.expected_at(_as_transposed(seen, i, j))
+        if seen.holds(values) >= MOST and seen.differs(values) >= LEFT:
             return f"transposed: {seen.axis(i)} and {seen.axis(j)} change places"
     return None
 
@@ -461,10 +473,11 @@ def _shifted(seen: Seen, place: Place | None) -> str | None:
         index = seen.at // step % size
         for by in (1, -1):
             inside = (index >= by) & (index - by < size)
-            if int(inside.sum()) < 8:
+            # What is left over at the end of a long shift is little.
+            if int(inside.sum()) < 8 or share(inside) < SHIFTED:
                 continue
             values = seen.expected_at(torch.where(inside, seen.at - by * step, seen.at))
-            if seen.holds(values, inside) >= MOST:
+            if seen.holds(values, inside) >= MOST and seen.differs(values, inside) >= LEFT:
                 return f"shifted by {by:+d} along {seen.axis(dim)}{_in(place)}"
     return None
 
@@ -476,6 +489,23 @@ def _permuted(seen: Seen, place: Place | None) -> str | None:
             moves = listed([f"{to} holds {from_}'s" for to, from_ in found], 4)
             return f"right values at wrong places along {seen.axis(dim)}: {moves}"
     return None
+
+
+def _reordered(seen: Seen, place: Place | None) -> str | None:
+    """The right values in each row, in an order of its own."""
+    grid = seen.rows
+    if len(grid) < 2 or grid.shape[1] != seen.width or seen.width < FEWEST:
+        return None
+    sides = [seen.got_at(grid), seen.expected_at(grid)]
+    bound = seen.bound_at(grid).amax(1, keepdim=True)
+    moved = ((sides[0] - sides[1]).abs() > 2 * bound).any(1)
+    got, expected = (side.sort(dim=1).values for side in sides)
+    # Values close to one another are in any order what they are in another.
+    apart = expected.diff(dim=1) > 4 * bound
+    same = (got - expected).abs() <= bound
+    if min(share(same), share(apart)) < MOST or share(moved) < LEFT:
+        return None
+    return f"the right values of each row in another order{_in(place)}"
 
 
 def _moved(seen: Seen, dim: int) -> list[tuple[int, int]] | None:
@@ -493,7 +523,8 @@ def _moved(seen: Seen, dim: int) -> list[tuple[int, int]] | None:
     same = torch.ones((len(wrong), size), dtype=torch.bool, device=base.device)
     for mark in range(len(base)):
         same &= (got[:, None, mark] - expected[:, mark]).abs() <= 2 * bound[:, mark]
-    same[torch.arange(len(wrong), device=base.device), wrong] = False
+    alike = ((expected[wrong][:, None] - expected).abs() <= 2 * bound).all(2)
+    same &= ~alike  # what is expected here is there as well: that is no move
     if share(same.any(1)) < MOST or not _differ(expected.flatten()):
         return None
     return list(zip(wrong.tolist(), same.int().argmax(1).tolist(), strict=True))
@@ -663,6 +694,7 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("transposed", _transposed),
     ("shifted", _shifted),
     ("permuted", _permuted),
+    ("reordered", _reordered),
     ("missing input", _missing),
     ("one factor", _one_factor),
     ("one offset", _one_offset),
