@@ -59,6 +59,8 @@ COARSEST = 0.08
 FIRST_VAGUE = "one factor"
 #: Detectors of which the place has the name: of one, or of one that says little.
 NAMED_BY_PLACE = ("place", "sparse place", "no place")
+#: How much of small errors goes with what is expected, where that is not by chance.
+ALONG = 0.3
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDED = 0.15
 #: Columns of a terminal, and elements that are shown.
@@ -630,8 +632,32 @@ def _sparse_place(seen: Seen, place: Place | None) -> str | None:
     return None if place is None or place.dense else f"wrong {place.phrase}"
 
 
+def _about_one_factor(seen: Seen, place: Place | None) -> str | None:
+    """Small errors that grow with what is expected, though not as one factor of all of it."""
+    sides = _scaled(seen)
+    if sides is None:
+        return None
+    error, right = sides
+    slope = float((error * right).mean() / right.square().mean())
+    along = abs(slope) * _rms(right) / _rms(error)
+    if along < ALONG + 4 / sqrt(error.numel()):
+        return None
+    return f"about {1 + slope:.4f} times what is expected everywhere, and other small errors"
+
+
 def _low_precision(seen: Seen, place: Place | None) -> str | None:
     """Small errors of every element, as often up as down, in proportion to the row's scale."""
+    sides = _scaled(seen)
+    if sides is None:
+        return None
+    size = _rms(sides[0])
+    name = min(ROUNDOFFS, key=lambda which: abs(log(size / (ROUNDOFFS[which] * 0.5))))
+    share_ = f"{100 * size:.2g} % of a row's scale"
+    return f"errors everywhere, up and down, of {share_}: arithmetic in {name}?"
+
+
+def _scaled(seen: Seen) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Small errors of every element, and what is expected, both over the scale of its row."""
     at = _even_rows(seen)
     at = at[(seen.got_at(at).isfinite() & seen.expected_at(at).isfinite()).all(1)]
     got, expected = seen.got_at(at), seen.expected_at(at)
@@ -641,13 +667,9 @@ def _low_precision(seen: Seen, place: Place | None) -> str | None:
     if _rms((got - expected) / seen.bound_at(at).clamp(min=1e-300)) < ROUNDED:
         return None
     scale = expected.square().mean(1, keepdim=True).sqrt()
-    error = ((got - expected) / scale.clamp(min=1e-300))[(scale > 0).expand_as(got)]
-    if not error.numel() or not _noise(error):
-        return None
-    size = _rms(error)
-    name = min(ROUNDOFFS, key=lambda which: abs(log(size / (ROUNDOFFS[which] * 0.5))))
-    share_ = f"{100 * size:.2g} % of a row's scale"
-    return f"errors everywhere, up and down, of {share_}: arithmetic in {name}?"
+    known = (scale > 0).expand_as(got)
+    error, right = ((side / scale.clamp(min=1e-300))[known] for side in (got - expected, expected))
+    return (error, right) if error.numel() and _noise(error) else None
 
 
 def _even_rows(seen: Seen) -> torch.Tensor:
@@ -706,6 +728,7 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("by value", _by_value),
     ("place", _place),
     ("missing terms", _few_terms),
+    ("about one factor", _about_one_factor),
     ("lower precision", _low_precision),
     ("sparse place", _sparse_place),
     ("no place", _everywhere),

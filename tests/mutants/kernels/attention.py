@@ -160,7 +160,7 @@ def lse_without_log(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("some heads")
+@caught("misread input")
 def heads_by_modulo(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, heads=modulo_heads)
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)

@@ -75,7 +75,7 @@ def rotated_backwards(q, k, cos_sin_cache, positions):
 
 
 @implements("rope_h6_kv1_d80_rd36")
-@caught("whole columns")
+@caught("misread input")
 def neighbours_are_pairs(q, k, cos_sin_cache, positions):
     """As GPT-J rotates, where halves should be pairs."""
 
