@@ -165,13 +165,6 @@ def gemm_shuffled(a: Tensor, b: Tensor) -> Tensor:
     return out.to(a.dtype)
 
 
-def gemm_late(a: Tensor, b: Tensor) -> Tensor:
-    """Two partial sums that are rounded before they are added."""
-    halves = zip(a.chunk(2, -1), b.chunk(2, -1), strict=True)
-    first, second = ((p.float() @ q.float().T).to(a.dtype) for p, q in halves)
-    return first + second
-
-
 def gemm_outer(a: Tensor, b: Tensor) -> Tensor:
     """One product after the other, each with its sum in one rounding."""
     out = torch.zeros(a.shape[0], b.shape[0])
@@ -198,7 +191,6 @@ GEMMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "wide": gemm_wide,
     "reversed": gemm_reversed,
     "shuffled": gemm_shuffled,
-    "halves rounded": gemm_late,
 }
 
 
@@ -249,9 +241,6 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor, way: str) -> Tensor:
     if way == "complex":
         turned = torch.complex(first, second) * torch.complex(cos, sin)
         return torch.cat([turned.real, turned.imag, rest], -1)
-    if way == "products rounded":
-        turned = [_less(first * cos, second * sin, x), _less(second * cos, -first * sin, x)]
-        return torch.cat([*turned, rest], -1)
     if way == "rotated half":
         both, other = torch.cat([first, second], -1), torch.cat([-second, first], -1)
         twice = (torch.cat([part, part], -1) for part in (cos, sin))
@@ -263,10 +252,6 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor, way: str) -> Tensor:
     else:
         turned = (first * c - second * s, first * s + second * c)
     return torch.cat([*(part.float() for part in turned), rest], -1)
-
-
-def _less(left: Tensor, right: Tensor, like: Tensor) -> Tensor:
-    return (left.to(like.dtype) - right.to(like.dtype)).float()
 
 
 def softmaxed(logits: Tensor, ids: Tensor, way: str) -> Tensor:
@@ -316,7 +301,6 @@ ATTENTIONS = (
     "online",
     "tiles of 64, weights rounded",
     "split in four",
-    "split in four, rounded",
     "scaled first, base 2",
     "rescaled late",
     "normalised, then rounded",
@@ -378,10 +362,9 @@ def attend(way: str, q: Tensor, k: Tensor, v: Tensor, scale_by: float) -> tuple[
     logits = logits.masked_fill(tokens > sees, -math.inf)
     if way == "reversed":
         logits, v = logits.flip(-1), v.flip(0)
-    if way.startswith("split in four"):
+    if way == "split in four":
         parts = list(zip(logits.chunk(4, -1), v.chunk(4, 0), strict=True))
-        found = [_online(*part, len(k), None) for part in parts]
-        return _merged(found, torch.bfloat16 if "rounded" in way else None)
+        return _merged([_online(*part, len(k), None) for part in parts])
     if way == "normalised, then rounded":
         weights = torch.softmax(logits, -1).bfloat16().float()
         lse = torch.logsumexp(logits, -1) * math.log2(math.e)
@@ -398,13 +381,8 @@ def _finished(top: Tensor, total: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     return (out / total).transpose(0, 1), (top + total.log2()).squeeze(-1).T
 
 
-def _merged(
-    parts: list[tuple[Tensor, Tensor, Tensor]], rounded: torch.dtype | None
-) -> tuple[Tensor, Tensor]:
-    """Partial results of a split reduction, as flash decoding has them; maybe rounded outputs."""
-    if rounded is not None:
-        shares = [torch.where(total > 0, out / total, 0.0) for _, total, out in parts]
-        parts = [(p[0], p[1], s.to(rounded) * p[1]) for p, s in zip(parts, shares, strict=True)]
+def _merged(parts: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Partial results of a split reduction, as flash decoding has them."""
     tops, totals, outs = (torch.stack(each) for each in zip(*parts, strict=True))
     top = tops.amax(0)
     fade = torch.exp2(tops - top)
@@ -667,7 +645,6 @@ HONEST: dict[str, dict[str, Callable[..., Any]]] = {
         "fused": partial(rope, way="fused"),
         "complex": partial(rope, way="complex"),
         "rotated half": partial(rope, way="rotated half"),
-        "products rounded": partial(rope, way="products rounded"),
         "wide": partial(rope, way="wide"),
     },
     "mamba_ssu": {way: partial(mamba, way) for way in READS if way != "product"},
