@@ -103,28 +103,38 @@ def explain(mistake: Mistake) -> Explanation:
 
 
 def _misread(outputs: Sequence[Seen], mistake: Mistake) -> str | None:
-    """What to suppose of an input, for all that is wrong to be right."""
+    """What to suppose of the inputs, for all that is wrong to be right; best, for all there is."""
+    partly = None
     for words, supposed in mistake.supposed:
-        if all(_agrees(seen, supposed[seen.name]) for seen in outputs):
+        if not all(_agrees(seen, supposed[seen.name]) for seen in outputs):
+            continue
+        if all(_close(seen, seen.anywhere, supposed[seen.name]) >= MOST for seen in outputs):
             return words
-    return None
+        partly = partly or words
+    return partly
 
 
 def _agrees(seen: Seen, values: torch.Tensor) -> bool:
     """Whether an output holds ``values``, and they are not what is expected anyway."""
-    there = take(values, seen.at)
-    # What is of another size is rounded at that size.
-    precision = PRECISION.get(seen.output.got.dtype)
-    size = there[there.isfinite()]
-    reach = 0.0 if precision is None else precision.element * precision.roundoff
-    bound = seen.bound.clamp(min=reach * _rms(size)) + reach * there.abs() if len(size) else 0.0
-    close = ((seen.got - there).abs() <= 2 * bound) | (seen.got == there)
-    close |= seen.got.isnan() & there.isnan()
-    if len(seen.at) < LEAST_EVIDENCE or share(close) < MOST:
+    if len(seen.at) < LEAST_EVIDENCE or _close(seen, seen.at, values) < MOST:
         return False
+    there = take(values, seen.at)
     known = seen.finite & there.isfinite()
     before, after = ((seen.got - side)[known] for side in (seen.expected, there))
     return not bool(known.any()) or _rms(after) <= SUPPOSED_LEFT * _rms(before)
+
+
+def _close(seen: Seen, at: torch.Tensor, values: torch.Tensor) -> float:
+    """The share of the elements ``at`` that hold ``values``."""
+    there, got, bound = take(values, at), seen.got_at(at), seen.bound_at(at)
+    # What is of another size is rounded at that size.
+    precision = PRECISION.get(seen.output.got.dtype)
+    reach = 0.0 if precision is None else precision.element * precision.roundoff
+    size = there[there.isfinite()]
+    if len(size):
+        bound = bound.clamp(min=reach * _rms(size)) + reach * there.abs()
+    close = ((got - there).abs() <= 2 * bound) | (got == there) | (got.isnan() & there.isnan())
+    return share(close)
 
 
 def _elements(seen: Seen) -> list[str]:
