@@ -244,9 +244,11 @@ class Case:
         draws = Draws.of(self._definition, self.request.workload, layout.device)
         if draws is None:
             return passed
+        scalars = scalar_inputs(self._definition, self.request.workload)
         with self._lease.shared():
             self._make_inputs(mine, theirs, self.request.workload)
             rows = _read(self.reference, theirs.tensors())
+            draws = draws.of_telling_rows({**rows, **scalars})
             layout.begin(sum(room_for(tensor) for tensor in draws.tensors.values()))
             batch = {name: layout.place(tensor) for name, tensor in draws.tensors.items()}
             places = replace(
@@ -256,7 +258,6 @@ class Case:
             )
             for name, tensor in _read(self.candidate, places.tensors()).items():
                 draws.fill(tensor, rows[name])
-        scalars = scalar_inputs(self._definition, self.request.workload)
         drawn = self._calls(draws, places)
         with self._lease.shared():
             return draws.verdict(passed, drawn, {**rows, **scalars})

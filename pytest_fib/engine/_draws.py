@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.engine._evidence import RANDOMNESS, failing, noted
@@ -60,6 +60,11 @@ class Draws:
         batch = workload.model_copy(update={"axes": axes, "regime": {}})
         whole = in_domain(definition, axes)
         return cls(names[0], plan, layouts(definition, batch)) if whole else None
+
+    def of_telling_rows(self, inputs: Mapping[str, Any]) -> Draws:
+        """The same of the rows that tell most, by the workload's inputs."""
+        rows = SamplingTest.of(inputs).telling(len(self.plan.rows))
+        return replace(self, plan=replace(self.plan, rows=rows))
 
     def fill(self, batch: torch.Tensor, rows: torch.Tensor) -> None:
         """An input of the batch, from the workload's."""

@@ -63,7 +63,7 @@ CALL_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """How one call draws many samples: its batch is ``copies`` of the tested ``rows``, in turn."""
+    """How one call draws many samples: its batch is ``copies`` of each tested row of ``rows``."""
 
     rows: tuple[int, ...]
     copies: int
@@ -82,12 +82,13 @@ class SamplingPlan:
     def expand(self, tensor: torch.Tensor) -> torch.Tensor:
         """An input of the calls, from one with a row (or an element) for each of the workload's."""
         rows = torch.tensor(self.rows, device=tensor.device)
-        return tensor.index_select(0, rows.repeat(self.copies))
+        # Copies are neighbours: what neighbours share, such as a random number, shows.
+        return tensor.index_select(0, rows.repeat_interleave(self.copies))
 
     def arrange(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
         """The samples of every call, as [tested rows, calls, copies]."""
-        stacked = torch.stack(list(outputs)).view(len(outputs), self.copies, len(self.rows))
-        return stacked.permute(2, 0, 1).contiguous()
+        stacked = torch.stack(list(outputs)).view(len(outputs), len(self.rows), self.copies)
+        return stacked.transpose(0, 1).contiguous()
 
 
 def plan_sampling(
@@ -181,6 +182,18 @@ class SamplingTest:
         """The test of these rows alone."""
         chosen = torch.tensor(rows, device=self.probs.device)
         return SamplingTest(self.probs[chosen], **{n: v[chosen] for n, v in self._given.items()})
+
+    def telling(self, count: int) -> tuple[int, ...]:
+        """Up to ``count`` rows to draw from: half of them those in which most hangs on the limit.
+
+        That is where the least probable token that must stay has the largest share, so that it is
+        missed soon where it is left out. The others are spread over the batch.
+        """
+        share = self.limits.certain / self.limits.mass
+        share = torch.where(share < 1, share, -1.0)  # there are several; NaN where there is none
+        best = share.argsort(descending=True, stable=True).tolist()
+        wanted = dict.fromkeys([*best[: count // 2], *_spread(len(best), count), *best])
+        return tuple(sorted(list(wanted)[:count]))
 
     def support(self) -> torch.Tensor:
         """Which tokens may be chosen: bool [rows, vocabulary]."""
