@@ -77,7 +77,7 @@ class Draws:
         """What the samples of an even number of calls say of a call that was right by itself."""
         test = SamplingTest.of(inputs).select(self.plan.rows)
         draws = self.plan.arrange(outputs)
-        found = judge_samples(draws, test)
+        found = judge_samples(draws, test, rows=self.plan.rows)
         facts = {"draws": draws[0].numel(), "smallest_p": found.smallest_p, "tests": found.tests}
         if found.passed:
             return noted(passed, **facts)

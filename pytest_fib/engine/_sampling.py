@@ -21,7 +21,7 @@ others that may be chosen are *certain*.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -301,22 +301,25 @@ def judge_samples(
     distribution: SamplingTest,
     alpha: float = ALPHA,
     workloads: int = 1,
+    rows: Sequence[int] | None = None,
 ) -> SamplingVerdict:
     """Compare draws [rows, calls, copies] with the rows of ``distribution``.
 
     One sample that may not be chosen fails. Otherwise every row is tested for frequencies and for
     independence, and a perfect sampler fails with a probability of at most ``alpha``, shared by
-    this many ``workloads`` in equal parts (Bonferroni) and in each by all tests (Holm).
+    this many ``workloads`` in equal parts (Bonferroni) and in each by all tests (Holm). ``rows``
+    are what the rows are called, if not by their number.
     """
+    names = range(len(draws)) if rows is None else rows
     if violations := distribution.support_violations(draws):
-        lines = [str(violation) for violation in violations]
+        lines = [str(replace(each, row=names[each.row])) for each in violations]
         return SamplingVerdict(False, lines[0], lines[1:], 0.0, kind="outside the support")
     draws = draws.to(distribution.probs.device).long()
     found = [f for i in range(len(draws)) for f in _row_findings(draws[i], distribution, i)]
     fallen = holm([finding.p_value for finding in found], alpha / workloads)
     wrong = sorted((f for f, fell in zip(found, fallen, strict=True) if fell), key=_by_p)
     smallest = min((finding.p_value for finding in found), default=1.0)
-    lines = [str(finding) for finding in wrong] or [""]
+    lines = [str(replace(each, row=names[each.row])) for each in wrong] or [""]
     kind = wrong[0].kind if wrong else ""
     return SamplingVerdict(not wrong, lines[0], lines[1:], smallest, len(found), kind)
 
