@@ -59,6 +59,22 @@ def rmsnorm_twice_rounded(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return normalised * weight
 
 
+def rmsnorm_approximate(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """The root as the GPU's ``rsqrt.approx``: off by 2**-22."""
+    wide = x.float()
+    root = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps) * (1 + 2.0**-22)
+    return (wide * root * weight.float()).to(x.dtype)
+
+
+def rmsnorm_scaled_first(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Over the largest of the row first, so that no square is beyond the numbers."""
+    wide = x.float()
+    largest = wide.abs().amax(-1, keepdim=True).clamp_min(1e-18)
+    ratio = wide / largest
+    mean = ratio.pow(2).mean(-1, keepdim=True) + eps / largest / largest
+    return (ratio / mean.sqrt() * weight.float()).to(x.dtype)
+
+
 def add_squares(wide: Tensor) -> Tensor:
     return (wide.flip(-1) ** 2).sum(-1, keepdim=True)
 
@@ -76,6 +92,39 @@ def layernorm(
     centred = wide - add(wide) / x.shape[-1]
     root = torch.rsqrt(add(centred * centred) / x.shape[-1] + eps)
     return (centred * root * w.float() + b.float()).to(x.dtype)
+
+
+def layernorm_one_pass(x: Tensor, w: Tensor, b: Tensor, eps: float) -> Tensor:
+    """The variance from both sums, of what is left of the row's first number."""
+    wide = x.float()
+    moved = wide - wide[..., :1]
+    mean = moved.mean(-1, keepdim=True)
+    variance = (moved.pow(2).mean(-1, keepdim=True) - mean * mean).clamp_min(0)
+    return ((moved - mean) * torch.rsqrt(variance + eps) * w.float() + b.float()).to(x.dtype)
+
+
+def layernorm_welford(x: Tensor, w: Tensor, b: Tensor, eps: float) -> Tensor:
+    """Means and squares of 32 lanes, merged two by two (Chan, Golub and LeVeque 1979)."""
+    wide = x.float()
+    lanes = torch.stack(wide.chunk(32, -1))
+    mean = lanes.mean(-1, keepdim=True)
+    squares = (lanes - mean).pow(2).sum(-1, keepdim=True)
+    count = lanes.shape[-1]
+    while len(mean) > 1:
+        apart = mean[1::2] - mean[::2]
+        squares = squares[::2] + squares[1::2] + apart * apart * (count / 2)
+        mean, count = mean[::2] + apart / 2, 2 * count
+    root = torch.rsqrt(squares[0] / count + eps)
+    return ((wide - mean[0]) * (root * w.float()) + b.float()).to(x.dtype)
+
+
+def layernorm_folded(x: Tensor, w: Tensor, b: Tensor, eps: float) -> Tensor:
+    """As one factor and one offset for each element."""
+    wide = x.float()
+    mean = wide.mean(-1, keepdim=True)
+    root = torch.rsqrt((wide - mean).pow(2).mean(-1, keepdim=True) + eps)
+    factor = root * w.float()
+    return (wide.double() * factor.double() + (b.float() - mean * factor).double()).to(x.dtype)
 
 
 def layernorm_double(x: Tensor, w: Tensor, b: Tensor, eps: float) -> Tensor:
@@ -106,6 +155,24 @@ def gemm_reversed(a: Tensor, b: Tensor) -> Tensor:
     return (a.float().flip(-1) @ b.float().flip(-1).T).to(a.dtype)
 
 
+def gemm_shuffled(a: Tensor, b: Tensor) -> Tensor:
+    """Partial sums in the order in which blocks happen to end."""
+    order = torch.randperm(-(-a.shape[1] // 8), generator=torch.Generator().manual_seed(0)).tolist()
+    out = torch.zeros(a.shape[0], b.shape[0])
+    for i in order:
+        part = slice(8 * i, 8 * i + 8)
+        out += a[:, part].float() @ b[:, part].float().T
+    return out.to(a.dtype)
+
+
+def gemm_outer(a: Tensor, b: Tensor) -> Tensor:
+    """One product after the other, each with its sum in one rounding."""
+    out = torch.zeros(a.shape[0], b.shape[0])
+    for p, q in zip(a.T.double(), b.T.double(), strict=True):
+        out = (out.double() + p[:, None] * q).float()
+    return out.to(a.dtype)
+
+
 def grouped(
     gemm: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, indptr: Tensor
 ) -> Tensor:
@@ -123,6 +190,7 @@ GEMMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "tiles of 8": partial(gemm_tiles, 8),
     "wide": gemm_wide,
     "reversed": gemm_reversed,
+    "shuffled": gemm_shuffled,
 }
 
 
@@ -143,6 +211,16 @@ def silu_tanh(x: Tensor) -> Tensor:
 def silu_by(gated: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     gate, up = x.float().chunk(2, -1)
     return (gated(gate) * up).to(x.dtype)
+
+
+def silu_sigmoid_rounded(x: Tensor) -> Tensor:
+    gate, up = x.float().chunk(2, -1)
+    return (gate * torch.sigmoid(gate).to(x.dtype).float() * up).to(x.dtype)
+
+
+def silu_up_first(x: Tensor) -> Tensor:
+    gate, up = x.float().chunk(2, -1)
+    return (gate * up / (1 + torch.exp(-gate))).to(x.dtype)
 
 
 def silu_twice_rounded(x: Tensor) -> Tensor:
@@ -179,11 +257,26 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor, way: str) -> Tensor:
 def softmaxed(logits: Tensor, ids: Tensor, way: str) -> Tensor:
     if way == "wide":
         return logits.double().softmax(-1).float().gather(-1, ids)
+    if way == "logarithm":
+        return (logits.gather(-1, ids) - torch.logsumexp(logits, -1, keepdim=True)).exp()
     top = logits.amax(-1, keepdim=True)
+    if way == "online":
+        return _online_softmax(logits, ids)
     base2 = (logits - top) * math.log2(math.e)
     weights = torch.exp2(base2) if way == "base 2" else torch.exp(logits - top)
     total = weights.flip(-1).sum(-1, keepdim=True)
     return (weights * (1 / total) if way == "multiplied" else weights / total).gather(-1, ids)
+
+
+def _online_softmax(logits: Tensor, ids: Tensor) -> Tensor:
+    """In parts of 8, each with a maximum of its own."""
+    top, total = torch.full((*logits.shape[:-1], 1), -math.inf), torch.zeros(())
+    for part in logits.split(8, -1):
+        higher = torch.maximum(top, part.amax(-1, keepdim=True))
+        base = torch.where(higher == -math.inf, 0.0, higher)
+        total = total * torch.exp(top - base) + torch.exp(part - base).sum(-1, keepdim=True)
+        top = higher
+    return torch.exp(logits.gather(-1, ids) - top) / total
 
 
 def routing(k: int, way: str, logits: Tensor) -> Any:
@@ -208,6 +301,9 @@ ATTENTIONS = (
     "online",
     "tiles of 64, weights rounded",
     "split in four",
+    "scaled first, base 2",
+    "rescaled late",
+    "normalised, then rounded",
 )
 
 
@@ -257,6 +353,8 @@ def attend(way: str, q: Tensor, k: Tensor, v: Tensor, scale_by: float) -> tuple[
         logits = (torch.einsum("qhd,thd->hqt", q.double(), k.double()) * scale_by).float()
     elif way == "scaled first":
         logits = torch.einsum("qhd,thd->hqt", q * scale_by, k)
+    elif way == "scaled first, base 2":
+        logits = torch.einsum("qhd,thd->hqt", q * (scale_by * math.log2(math.e)), k) * math.log(2)
     else:
         logits = torch.einsum("qhd,thd->hqt", q, k) * scale_by
     tokens = torch.arange(len(k))
@@ -267,8 +365,15 @@ def attend(way: str, q: Tensor, k: Tensor, v: Tensor, scale_by: float) -> tuple[
     if way == "split in four":
         parts = list(zip(logits.chunk(4, -1), v.chunk(4, 0), strict=True))
         return _merged([_online(*part, len(k), None) for part in parts])
+    if way == "normalised, then rounded":
+        weights = torch.softmax(logits, -1).bfloat16().float()
+        lse = torch.logsumexp(logits, -1) * math.log2(math.e)
+        return torch.einsum("hqt,thd->qhd", weights, v), lse.T
     tile = {"online": 16, "tiles of 64, weights rounded": 64}.get(way, len(k))
-    top, total, out = _online(logits, v, tile, torch.bfloat16 if "rounded" in way else None)
+    late = 8.0 if way == "rescaled late" else 0.0
+    tile = 16 if late else tile
+    rounded = torch.bfloat16 if "rounded" in way else None
+    top, total, out = _online(logits, v, tile, rounded, late)
     return _finished(top, total, out)
 
 
@@ -285,15 +390,19 @@ def _merged(parts: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor]
 
 
 def _online(
-    logits: Tensor, v: Tensor, tile: int, rounded: torch.dtype | None
+    logits: Tensor, v: Tensor, tile: int, rounded: torch.dtype | None, late: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Online softmax (Milakov and Gimelshein 2018), in powers of two: top, total, sums."""
+    """Online softmax (Milakov and Gimelshein 2018), in powers of two: top, total, sums.
+
+    Where the maximum grows by no more than ``late``, what was summed is not scaled again.
+    """
     base2 = logits * math.log2(math.e)
     top = torch.full((*logits.shape[:2], 1), -math.inf)
     total, out = torch.zeros(top.shape), torch.zeros(*logits.shape[:2], v.shape[-1])
     for start in range(0, logits.shape[-1], tile):
         part = base2[..., start : start + tile]
         higher = torch.maximum(top, part.amax(-1, keepdim=True))
+        higher = torch.where(higher - top <= late, top, higher) if late else higher
         base = torch.where(higher == -math.inf, 0.0, higher)
         weights = torch.exp2(part - base)
         fade = torch.exp2(top - base)
@@ -326,7 +435,9 @@ def mamba(read: str, *inputs: Any) -> Any:
     else:
         step = torch.nn.functional.softplus(step)
     old = state[at.long()].float()
-    if read == "split":
+    if read == "reversed":
+        fade = torch.exp2((a * math.log2(math.e)).double() * step[..., None]).float()
+    elif read == "split":
         fade = torch.exp2(a * math.log2(math.e) * step[..., None])
     else:
         fade = torch.exp(a * step[..., None])
@@ -350,7 +461,9 @@ def delta(read: str, *inputs: Any) -> Any:
     gate = torch.exp(-torch.exp(a_log) * step)[..., None, None]
     beta = torch.sigmoid(b[:, 0].float())[..., None]
     decayed = gate * state
-    update = beta * (v[:, 0].float() - READS[read](decayed, key))
+    held = READS[read](decayed, key)
+    value = v[:, 0].float()
+    update = beta * value - beta * held if read == "one by one" else beta * (value - held)
     if read == "wide":
         new = _fma(update[..., None], key, decayed)
     else:
@@ -377,12 +490,26 @@ def block_scaled(way: str, a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tenso
         right = b.float() * _spread(_spread(b_scale, 0)[: len(b)], 1)
         return PRODUCTS[way](left, right)
     out = torch.zeros(len(a), len(b))
+    if way == "14 bits":
+        return _in_14_bits(a, b, a_scale, b_scale)
     blocks = list(range(a_scale.shape[1]))
     for block in blocks[::-1] if way == "blocks backwards" else blocks:
         columns = slice(block * BLOCK, (block + 1) * BLOCK)
         partial_sum = a[:, columns].float() @ b[:, columns].float().T
         both = a_scale[:, block, None] * b_scale[rows, block]
         out += partial_sum * both
+    return out
+
+
+def _in_14_bits(a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor) -> Tensor:
+    """Sums of each 32 products as Hopper's matrix units keep those of fp8, a block in float32."""
+    rows = torch.arange(len(b)) // BLOCK
+    out = torch.zeros(len(a), len(b))
+    for start in range(0, a.shape[1], 32):
+        columns = slice(start, start + 32)
+        total = (a[:, columns].float() @ b[:, columns].float().T).view(torch.int32)
+        both = a_scale[:, start // BLOCK, None] * b_scale[rows, start // BLOCK]
+        out += (total & -(1 << 10)).view(torch.float32) * both
     return out
 
 
@@ -394,7 +521,7 @@ PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         (p @ q.T for p, q in zip(x.split(32, -1), y.split(32, -1), strict=True)), torch.zeros(())
     ),
 }
-SCALED = (*PRODUCTS, "blocks", "blocks backwards")
+SCALED = (*PRODUCTS, "blocks", "blocks backwards", "14 bits")
 
 
 def fp8_gemm(way: str, *inputs: Tensor) -> Tensor:
@@ -438,7 +565,8 @@ def moe(way: str, *inputs: Any) -> Tensor:
         if way == "middle rounded":
             hidden = hidden.bfloat16().float()
         ones = torch.ones(len(hidden), s2.shape[-1])
-        output[tokens] += share * block_scaled(product, hidden, w2[local], ones, s2[local])
+        added = share * block_scaled(product, hidden, w2[local], ones, s2[local])
+        output[tokens] += added.bfloat16() if way == "parts rounded" else added
     return output.bfloat16()
 
 
@@ -456,7 +584,8 @@ def _routed(logits: Tensor, bias: Tensor, factor: float) -> tuple[Tensor, Tensor
 def _routing_ways(definition: Definition) -> dict[str, Callable[..., Any]]:
     k = definition.const_axes["topk"]
     ways: dict[str, Callable[..., Any]] = {
-        way: partial(routing, k, way) for way in ("divided", "multiplied", "base 2", "wide")
+        way: partial(routing, k, way)
+        for way in ("divided", "multiplied", "base 2", "logarithm", "online", "wide")
     }
     return ways | {"other ties": partial(routing_sorted, k=k)}
 
@@ -475,6 +604,8 @@ HONEST: dict[str, dict[str, Callable[..., Any]]] = {
     "rmsnorm": {
         **{name: partial(rmsnorm, add) for name, add in SUMS.items()},
         "divided": rmsnorm_divided,
+        "approximate root": rmsnorm_approximate,
+        "scaled first": rmsnorm_scaled_first,
         "twice rounded": rmsnorm_twice_rounded,
     },
     "fused_add_rmsnorm": {
@@ -484,21 +615,27 @@ HONEST: dict[str, dict[str, Callable[..., Any]]] = {
     "layernorm": {
         **{name: partial(layernorm, add) for name, add in SUMS.items()},
         "fused": layernorm_double,
+        "folded": layernorm_folded,
+        "one pass": layernorm_one_pass,
+        "Welford": layernorm_welford,
         "torch": lambda x, w, b, eps: torch.nn.functional.layer_norm(x, x.shape[-1:], w, b, eps),
     },
-    "gemm": GEMMS,
+    "gemm": {**GEMMS, "outer": gemm_outer},
     "grouped_gemm": {name: partial(grouped, gemm) for name, gemm in GEMMS.items()},
     "scale": {
         "plain": scale,
         "wide": lambda x, f: (x.double() * f).to(x.dtype),
         "float32": lambda x, f: (torch.tensor(f, dtype=torch.float32) * x.float()).to(x.dtype),
         "halves": lambda x, f: ((x.float() * (f / 2)) * 2).to(x.dtype),
+        "divided": lambda x, f: (x.float() / (1 / f) if f else x.float() * f).to(x.dtype),
         "added to zero": lambda x, f: torch.zeros(x.shape).add(x.float(), alpha=f).to(x.dtype),
     },
     "silu_and_mul": {
         "divided": silu,
         "tanh": silu_tanh,
         "twice rounded": silu_twice_rounded,
+        "sigmoid rounded": silu_sigmoid_rounded,
+        "up first": silu_up_first,
         "base 2": partial(silu_by, lambda g: g / (1 + torch.exp2(-g * math.log2(math.e)))),
         "reciprocal": partial(silu_by, lambda g: g * (1 / (1 + torch.exp(-g)))),
         "wide": partial(silu_by, lambda g: torch.nn.functional.silu(g.double())),
@@ -516,6 +653,12 @@ HONEST: dict[str, dict[str, Callable[..., Any]]] = {
     "nvfp4_gemv": {way: partial(gemv, way) for way in (*SUMS, "blocks")},
     "moe": {
         way: partial(moe, way)
-        for way in (*SCALED, "weighted first", "experts backwards", "middle rounded")
+        for way in (
+            *SCALED,
+            "weighted first",
+            "experts backwards",
+            "middle rounded",
+            "parts rounded",
+        )
     },
 }

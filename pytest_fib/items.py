@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from pytest_fib.recorded import Recorded
     from pytest_fib.workloads.search import Origin, Search
 
+#: Memory of a workload of which some rows are drawn many times: a thousand rows of as many tokens.
+DRAWN_BYTES = 32 << 20
+
 
 class KernelFailure(Exception):
     """An implementation is wrong, or can't be tested; the text is what people see."""
@@ -330,12 +333,14 @@ class CorrectnessItem(KernelItem):
             self.conclude(found.workload, self._told(found), found.origin)
 
     def _drawn_from(self, workload: Workload) -> Workload:
-        """One workload to draw many times: that takes seconds, so a search does it at its end."""
-        from pytest_fib.workloads import complete
+        """One workload to draw many times: that takes seconds, so a search does it at its end.
 
-        axes = [workload.axes, *(listed.axes for listed in self._affordable(self._examples()))]
-        seed = self.config.stash[SETTINGS].seed
-        return complete(self.definition, axes[-1], seed=seed)
+        It has rows enough for some to be such that a token more or less is seen.
+        """
+        from pytest_fib.workloads import grown
+
+        seeded = workload.model_copy(update={"seed": self.config.stash[SETTINGS].seed})
+        return grown(self.definition, seeded, {}, min(self.max_bytes(), DRAWN_BYTES))
 
     def _told(self, found: Search[Evaluation | DefinitionError]) -> Evaluation | DefinitionError:
         """The outcome of a search; a failure in the words that say most of it."""

@@ -46,7 +46,7 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_fib.data import Correctness, Performance, Workload
     from pytest_fib.engine._expected import Known
@@ -244,9 +244,11 @@ class Case:
         draws = Draws.of(self._definition, self.request.workload, layout.device)
         if draws is None:
             return passed
+        scalars = scalar_inputs(self._definition, self.request.workload)
         with self._lease.shared():
             self._make_inputs(mine, theirs, self.request.workload)
             rows = _read(self.reference, theirs.tensors())
+            draws = draws.of_telling_rows({**rows, **scalars})
             layout.begin(sum(room_for(tensor) for tensor in draws.tensors.values()))
             batch = {name: layout.place(tensor) for name, tensor in draws.tensors.items()}
             places = replace(
@@ -256,7 +258,6 @@ class Case:
             )
             for name, tensor in _read(self.candidate, places.tensors()).items():
                 draws.fill(tensor, rows[name])
-        scalars = scalar_inputs(self._definition, self.request.workload)
         drawn = self._calls(draws, places)
         with self._lease.shared():
             return draws.verdict(passed, drawn, {**rows, **scalars})
@@ -415,29 +416,34 @@ class Case:
             wide[name].copy_(tensor)
         return found
 
-    def _supposed(self, theirs: Places, name: str, value: Any) -> dict[str, torch.Tensor] | None:
-        """What the reference makes of another value of an input; None where it makes nothing."""
+    def _supposed(
+        self, theirs: Places, values: Mapping[str, Any]
+    ) -> dict[str, torch.Tensor] | None:
+        """What the reference makes of other values of inputs; None where it makes nothing."""
         wide = _read(self.reference, theirs.wide)
         kept = _copies(wide)
-        place = theirs.inputs[name]
-        if isinstance(place, TensorRef):
-            target = bits(once(self.reference.layout.tensor(place)))
-            before = target.clone()
-            reply = self._asked_with(theirs, target, bits(value))
-            target.copy_(before)
-        else:
-            other = replace(theirs, inputs={**theirs.inputs, name: value})
-            reply = self._asked_with(other)
+        scalars = {n: x for n, x in values.items() if not isinstance(x, torch.Tensor)}
+        changes = [
+            (bits(once(tensor)), bits(values[name]).clone())  # which may be another of them
+            for name, tensor in _read(self.reference, theirs.tensors()).items()
+            if name in values
+        ]
+        before = [target.clone() for target, _ in changes]
+        reply = self._asked_with(replace(theirs, inputs={**theirs.inputs, **scalars}), changes)
+        for (target, _), pristine in zip(changes, before, strict=True):
+            target.copy_(pristine)
         found = None if isinstance(reply, Failed) else _copies(wide)
         for output, tensor in kept.items():
             wide[output].copy_(tensor)
         return found
 
-    def _asked_with(self, places: Places, *change: torch.Tensor) -> Reply:
-        """The oracle's answer, once ``change``, a tensor and its new values, is made."""
+    def _asked_with(
+        self, places: Places, changes: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    ) -> Reply:
+        """The oracle's answer, once ``changes`` are made: tensors and their new values."""
         self._load_reference()
-        if change:
-            change[0].copy_(change[1])
+        for target, value in changes:
+            target.copy_(value)
         self.synchronize()
         return self.reference.sandbox.ask(places.oracle(Widened()), self.request.timeout)
 

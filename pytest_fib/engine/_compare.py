@@ -128,8 +128,9 @@ def marked(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Which elements of an output are wrong, and how far each may be off.
 
-    Where none is wrong alone, those of rows that are; where that is none either, nothing is marked
-    and it is the output as a whole. Takes as much memory as the output again, or several times.
+    Where rows are wrong in which no element is alone, those of all wrong rows; where that is none
+    either, nothing is marked and it is the output as a whole. Takes as much memory as the output
+    again, or several times.
     """
     flat = [tensor.reshape(-1) for tensor in (got, expected, *yardsticks)]
     allowed = torch.zeros(got.shape, dtype=_wide(got.dtype), device=got.device)
@@ -137,6 +138,7 @@ def marked(
         return _differing(flat, got.dtype).view(got.shape), allowed
     wrong = torch.zeros(flat[0].shape, dtype=torch.bool, device=got.device)
     in_rows = torch.zeros_like(wrong)
+    together = False
     for start, shape in _chunks(len(flat[0]), row_length(got.shape), CHUNK[got.device.type]):
         at = slice(start, start + shape.numel())
         parts = [tensor[at].view(shape) for tensor in flat]
@@ -144,11 +146,12 @@ def marked(
         width, rows = _widths(chunk, parts[1], bound, parts[2:])
         elements = 1.0 if width is None else width[:, None]
         means = _root_mean_square(chunk.used) / (1.0 if rows is None else rows)
-        wrong[at] = (chunk.used > elements).view(-1)
-        in_rows[at] = (means > (bound.rows or math.inf)).repeat_interleave(shape[1])
+        alone, whole = chunk.used > elements, means > (bound.rows or math.inf)
+        together = together or bool((whole & ~alone.any(1)).any())
+        wrong[at], in_rows[at] = alone.view(-1), (alone | whole[:, None]).view(-1)
         reach = _allowed(chunk.size, chunk.scale, bound) * elements
         allowed.view(-1)[at] = reach.view(-1)
-    return (wrong if bool(wrong.any()) else in_rows).view(got.shape), allowed
+    return (in_rows if together else wrong).view(got.shape), allowed
 
 
 def _differing(flat: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.engine._evidence import RANDOMNESS, failing, noted
@@ -61,6 +61,11 @@ class Draws:
         whole = in_domain(definition, axes)
         return cls(names[0], plan, layouts(definition, batch)) if whole else None
 
+    def of_telling_rows(self, inputs: Mapping[str, Any]) -> Draws:
+        """The same of the rows that tell most, by the workload's inputs."""
+        rows = SamplingTest.of(inputs).telling(len(self.plan.rows))
+        return replace(self, plan=replace(self.plan, rows=rows))
+
     def fill(self, batch: torch.Tensor, rows: torch.Tensor) -> None:
         """An input of the batch, from the workload's."""
         grown = batch.shape != rows.shape
@@ -72,7 +77,7 @@ class Draws:
         """What the samples of an even number of calls say of a call that was right by itself."""
         test = SamplingTest.of(inputs).select(self.plan.rows)
         draws = self.plan.arrange(outputs)
-        found = judge_samples(draws, test)
+        found = judge_samples(draws, test, rows=self.plan.rows)
         facts = {"draws": draws[0].numel(), "smallest_p": found.smallest_p, "tests": found.tests}
         if found.passed:
             return noted(passed, **facts)

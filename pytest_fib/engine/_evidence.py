@@ -49,8 +49,8 @@ class Evidence:
     ``inputs`` include scalars. ``yardsticks`` makes the outputs that honest rounding may lead to,
     and is asked after a failure only; None, there are none. ``poisons`` are what outputs held
     before the call, ``previous`` what earlier calls should have written. ``no_oracle`` is why
-    ``expected`` is not in float64. ``suppose`` makes the float64 outputs of another value of an
-    input, by its name, or None.
+    ``expected`` is not in float64. ``suppose`` makes the float64 outputs of other values of
+    inputs, by their names, or None.
     """
 
     definition: Definition
@@ -61,7 +61,7 @@ class Evidence:
     poisons: tuple[int, ...] = ()
     previous: Outputs = field(default_factory=dict)
     no_oracle: str | None = None
-    suppose: Callable[[str, Any], Outputs | None] | None = None
+    suppose: Callable[[Mapping[str, Any]], Outputs | None] | None = None
 
     def verdict_of_two(self, first: Outputs, call_again: Callable[[], Outputs]) -> Verdict:
         """Of two calls on the same inputs, which must be right and have the same bits.
@@ -131,9 +131,11 @@ class Evidence:
         if self.suppose is None:
             return
         for supposition in suppositions(self.definition, self.inputs):
-            outputs = self.suppose(supposition.name, supposition.value)
+            outputs = self.suppose(supposition.values)
             if outputs is not None:
-                yield f"{supposition.name} {supposition.words}", outputs
+                axes = {name: spec.shape or () for name, spec in self.definition.outputs.items()}
+                back = {name: supposition.back(x, axes[name]) for name, x in outputs.items()}
+                yield supposition.words, back
 
     def _compared(self, outputs: Outputs, yardsticks: Sequence[Outputs] = ()) -> list[Judged]:
         regime = self.workload.regime

@@ -45,6 +45,8 @@ CHANCE = 4.0
 LEFT, LEFT_TOGETHER = 0.5, 0.9
 #: The same of what is supposed of an input, and wrong elements that tell it.
 SUPPOSED_LEFT, LEAST_EVIDENCE = 0.25, 8
+#: The share of wrong elements that a shift brings from within the tensor, all but the first.
+SHIFTED = 0.7
 #: Slices of a dimension that are looked for at other places, and elements that identify each.
 SLICES, MARKS, MOST_SLICES = 64, 24, 8192
 #: Rows and columns that a rank is told by: four times the least of these.
@@ -57,6 +59,8 @@ COARSEST = 0.08
 FIRST_VAGUE = "one factor"
 #: Detectors of which the place has the name: of one, or of one that says little.
 NAMED_BY_PLACE = ("place", "sparse place", "no place")
+#: How much of small errors goes with what is expected, where that is not by chance.
+ALONG = 0.3
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDED = 0.15
 #: Columns of a terminal, and elements that are shown.
@@ -99,28 +103,38 @@ def explain(mistake: Mistake) -> Explanation:
 
 
 def _misread(outputs: Sequence[Seen], mistake: Mistake) -> str | None:
-    """What to suppose of an input, for all that is wrong to be right."""
+    """What to suppose of the inputs, for all that is wrong to be right; best, for all there is."""
+    partly = None
     for words, supposed in mistake.supposed:
-        if all(_agrees(seen, supposed[seen.name]) for seen in outputs):
+        if not all(_agrees(seen, supposed[seen.name]) for seen in outputs):
+            continue
+        if all(_close(seen, seen.anywhere, supposed[seen.name]) >= MOST for seen in outputs):
             return words
-    return None
+        partly = partly or words
+    return partly
 
 
 def _agrees(seen: Seen, values: torch.Tensor) -> bool:
     """Whether an output holds ``values``, and they are not what is expected anyway."""
-    there = take(values, seen.at)
-    # What is of another size is rounded at that size.
-    precision = PRECISION.get(seen.output.got.dtype)
-    size = there[there.isfinite()]
-    reach = 0.0 if precision is None else precision.element * precision.roundoff
-    bound = seen.bound.clamp(min=reach * _rms(size)) + reach * there.abs() if len(size) else 0.0
-    close = ((seen.got - there).abs() <= 2 * bound) | (seen.got == there)
-    close |= seen.got.isnan() & there.isnan()
-    if len(seen.at) < LEAST_EVIDENCE or share(close) < MOST:
+    if len(seen.at) < LEAST_EVIDENCE or _close(seen, seen.at, values) < MOST:
         return False
+    there = take(values, seen.at)
     known = seen.finite & there.isfinite()
     before, after = ((seen.got - side)[known] for side in (seen.expected, there))
     return not bool(known.any()) or _rms(after) <= SUPPOSED_LEFT * _rms(before)
+
+
+def _close(seen: Seen, at: torch.Tensor, values: torch.Tensor) -> float:
+    """The share of the elements ``at`` that hold ``values``."""
+    there, got, bound = take(values, at), seen.got_at(at), seen.bound_at(at)
+    # What is of another size is rounded at that size.
+    precision = PRECISION.get(seen.output.got.dtype)
+    reach = 0.0 if precision is None else precision.element * precision.roundoff
+    size = there[there.isfinite()]
+    if len(size):
+        bound = bound.clamp(min=reach * _rms(size)) + reach * there.abs()
+    close = ((got - there).abs() <= 2 * bound) | (got == there) | (got.isnan() & there.isnan())
+    return share(close)
 
 
 def _elements(seen: Seen) -> list[str]:
@@ -410,7 +424,16 @@ def _per_line(seen: Seen, lines: torch.Tensor, factor: bool) -> list[_Fit] | Non
 
 def _factor_per_row(seen: Seen, place: Place | None) -> str | None:
     fits = _per_line(seen, seen.rows, True)
-    return None if fits is None else f"each row by a factor of its own{_range(fits)}{_in(place)}"
+    if fits is None:
+        return None
+    return f"each row by a factor of its own{_range(fits)}{_in(place)}{_normalised(seen)}"
+
+
+def _normalised(seen: Seen) -> str:
+    """Whether the rows sum to 1, as they should not."""
+    sums, right = seen.got_at(seen.rows).sum(1), seen.expected_at(seen.rows).sum(1)
+    to_one = bool(((sums - 1).abs() < 1e-2).all()) and not bool(((right - 1).abs() < 1e-2).all())
+    return ", and now sums to 1" if to_one else ""
 
 
 def _range(fits: list[_Fit]) -> str:
@@ -442,7 +465,8 @@ def _transposed(seen: Seen, place: Place | None) -> str | None:
     for i, j in combinations(range(len(seen.shape)), 2):
         if 1 in (seen.shape[i], seen.shape[j]):
             continue
-        if seen.holds(seen.expected_at(_as_transposed(seen, i, j))) >= MOST:
+        values = seen.expected_at(_as_transposed(seen, i, j))
+        if seen.holds(values) >= MOST and seen.differs(values) >= LEFT:
             return f"transposed: {seen.axis(i)} and {seen.axis(j)} change places"
     return None
 
@@ -461,10 +485,11 @@ def _shifted(seen: Seen, place: Place | None) -> str | None:
         index = seen.at // step % size
         for by in (1, -1):
             inside = (index >= by) & (index - by < size)
-            if int(inside.sum()) < 8:
+            # What is left over at the end of a long shift is little.
+            if int(inside.sum()) < 8 or share(inside) < SHIFTED:
                 continue
             values = seen.expected_at(torch.where(inside, seen.at - by * step, seen.at))
-            if seen.holds(values, inside) >= MOST:
+            if seen.holds(values, inside) >= MOST and seen.differs(values, inside) >= LEFT:
                 return f"shifted by {by:+d} along {seen.axis(dim)}{_in(place)}"
     return None
 
@@ -476,6 +501,23 @@ def _permuted(seen: Seen, place: Place | None) -> str | None:
             moves = listed([f"{to} holds {from_}'s" for to, from_ in found], 4)
             return f"right values at wrong places along {seen.axis(dim)}: {moves}"
     return None
+
+
+def _reordered(seen: Seen, place: Place | None) -> str | None:
+    """The right values in each row, in an order of its own."""
+    grid = seen.rows
+    if len(grid) < 2 or grid.shape[1] != seen.width or seen.width < FEWEST:
+        return None
+    sides = [seen.got_at(grid), seen.expected_at(grid)]
+    bound = seen.bound_at(grid).amax(1, keepdim=True)
+    moved = ((sides[0] - sides[1]).abs() > 2 * bound).any(1)
+    got, expected = (side.sort(dim=1).values for side in sides)
+    # Values close to one another are in any order what they are in another.
+    apart = expected.diff(dim=1) > 4 * bound
+    same = (got - expected).abs() <= bound
+    if min(share(same), share(apart)) < MOST or share(moved) < LEFT:
+        return None
+    return f"the right values of each row in another order{_in(place)}"
 
 
 def _moved(seen: Seen, dim: int) -> list[tuple[int, int]] | None:
@@ -493,7 +535,8 @@ def _moved(seen: Seen, dim: int) -> list[tuple[int, int]] | None:
     same = torch.ones((len(wrong), size), dtype=torch.bool, device=base.device)
     for mark in range(len(base)):
         same &= (got[:, None, mark] - expected[:, mark]).abs() <= 2 * bound[:, mark]
-    same[torch.arange(len(wrong), device=base.device), wrong] = False
+    alike = ((expected[wrong][:, None] - expected).abs() <= 2 * bound).all(2)
+    same &= ~alike  # what is expected here is there as well: that is no move
     if share(same.any(1)) < MOST or not _differ(expected.flatten()):
         return None
     return list(zip(wrong.tolist(), same.int().argmax(1).tolist(), strict=True))
@@ -599,8 +642,32 @@ def _sparse_place(seen: Seen, place: Place | None) -> str | None:
     return None if place is None or place.dense else f"wrong {place.phrase}"
 
 
+def _about_one_factor(seen: Seen, place: Place | None) -> str | None:
+    """Small errors that grow with what is expected, though not as one factor of all of it."""
+    sides = _scaled(seen)
+    if sides is None:
+        return None
+    error, right = sides
+    slope = float((error * right).mean() / right.square().mean())
+    along = abs(slope) * _rms(right) / _rms(error)
+    if along < ALONG + 4 / sqrt(error.numel()):
+        return None
+    return f"about {1 + slope:.4f} times what is expected everywhere, and other small errors"
+
+
 def _low_precision(seen: Seen, place: Place | None) -> str | None:
     """Small errors of every element, as often up as down, in proportion to the row's scale."""
+    sides = _scaled(seen)
+    if sides is None:
+        return None
+    size = _rms(sides[0])
+    name = min(ROUNDOFFS, key=lambda which: abs(log(size / (ROUNDOFFS[which] * 0.5))))
+    share_ = f"{100 * size:.2g} % of a row's scale"
+    return f"errors everywhere, up and down, of {share_}: arithmetic in {name}?"
+
+
+def _scaled(seen: Seen) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Small errors of every element, and what is expected, both over the scale of its row."""
     at = _even_rows(seen)
     at = at[(seen.got_at(at).isfinite() & seen.expected_at(at).isfinite()).all(1)]
     got, expected = seen.got_at(at), seen.expected_at(at)
@@ -610,13 +677,9 @@ def _low_precision(seen: Seen, place: Place | None) -> str | None:
     if _rms((got - expected) / seen.bound_at(at).clamp(min=1e-300)) < ROUNDED:
         return None
     scale = expected.square().mean(1, keepdim=True).sqrt()
-    error = ((got - expected) / scale.clamp(min=1e-300))[(scale > 0).expand_as(got)]
-    if not error.numel() or not _noise(error):
-        return None
-    size = _rms(error)
-    name = min(ROUNDOFFS, key=lambda which: abs(log(size / (ROUNDOFFS[which] * 0.5))))
-    share_ = f"{100 * size:.2g} % of a row's scale"
-    return f"errors everywhere, up and down, of {share_}: arithmetic in {name}?"
+    known = (scale > 0).expand_as(got)
+    error, right = ((side / scale.clamp(min=1e-300))[known] for side in (got - expected, expected))
+    return (error, right) if error.numel() and _noise(error) else None
 
 
 def _even_rows(seen: Seen) -> torch.Tensor:
@@ -663,6 +726,7 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("transposed", _transposed),
     ("shifted", _shifted),
     ("permuted", _permuted),
+    ("reordered", _reordered),
     ("missing input", _missing),
     ("one factor", _one_factor),
     ("one offset", _one_offset),
@@ -674,6 +738,7 @@ DETECTORS: tuple[tuple[str, Callable[[Seen, Place | None], str | None]], ...] = 
     ("by value", _by_value),
     ("place", _place),
     ("missing terms", _few_terms),
+    ("about one factor", _about_one_factor),
     ("lower precision", _low_precision),
     ("sparse place", _sparse_place),
     ("no place", _everywhere),

@@ -179,9 +179,13 @@ class Seen:
 
     def holds(self, values: torch.Tensor, keep: torch.Tensor | None = None) -> float:
         """The share of wrong elements that hold ``values`` within twice their bound."""
-        close = (self.got - values).abs() <= 2 * self.bound + 1e-30
-        close |= self.got == values
+        close = ((self.got - values).abs() <= 2 * self.bound) | (self.got == values)
         return share(close if keep is None else close[keep])
+
+    def differs(self, values: torch.Tensor, keep: torch.Tensor | None = None) -> float:
+        """The share of wrong elements of which ``values`` are not what is expected anyway."""
+        apart = ((values - self.expected).abs() > 2 * self.bound) & (values != self.expected)
+        return share(apart if keep is None else apart[keep])
 
     def other(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """An input's values at ``at``; one of fewer dimensions is broadcast over the first ones."""

@@ -21,7 +21,7 @@ others that may be chosen are *certain*.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -63,7 +63,7 @@ CALL_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """How one call draws many samples: its batch is ``copies`` of the tested ``rows``, in turn."""
+    """How one call draws many samples: its batch is ``copies`` of each tested row of ``rows``."""
 
     rows: tuple[int, ...]
     copies: int
@@ -82,12 +82,13 @@ class SamplingPlan:
     def expand(self, tensor: torch.Tensor) -> torch.Tensor:
         """An input of the calls, from one with a row (or an element) for each of the workload's."""
         rows = torch.tensor(self.rows, device=tensor.device)
-        return tensor.index_select(0, rows.repeat(self.copies))
+        # Copies are neighbours: what neighbours share, such as a random number, shows.
+        return tensor.index_select(0, rows.repeat_interleave(self.copies))
 
     def arrange(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
         """The samples of every call, as [tested rows, calls, copies]."""
-        stacked = torch.stack(list(outputs)).view(len(outputs), self.copies, len(self.rows))
-        return stacked.permute(2, 0, 1).contiguous()
+        stacked = torch.stack(list(outputs)).view(len(outputs), len(self.rows), self.copies)
+        return stacked.transpose(0, 1).contiguous()
 
 
 def plan_sampling(
@@ -181,6 +182,18 @@ class SamplingTest:
         """The test of these rows alone."""
         chosen = torch.tensor(rows, device=self.probs.device)
         return SamplingTest(self.probs[chosen], **{n: v[chosen] for n, v in self._given.items()})
+
+    def telling(self, count: int) -> tuple[int, ...]:
+        """Up to ``count`` rows to draw from: half of them those in which most hangs on the limit.
+
+        That is where the least probable token that must stay has the largest share, so that it is
+        missed soon where it is left out. The others are spread over the batch.
+        """
+        share = self.limits.certain / self.limits.mass
+        share = torch.where(share < 1, share, -1.0)  # there are several; NaN where there is none
+        best = share.argsort(descending=True, stable=True).tolist()
+        wanted = dict.fromkeys([*best[: count // 2], *_spread(len(best), count), *best])
+        return tuple(sorted(list(wanted)[:count]))
 
     def support(self) -> torch.Tensor:
         """Which tokens may be chosen: bool [rows, vocabulary]."""
@@ -288,22 +301,25 @@ def judge_samples(
     distribution: SamplingTest,
     alpha: float = ALPHA,
     workloads: int = 1,
+    rows: Sequence[int] | None = None,
 ) -> SamplingVerdict:
     """Compare draws [rows, calls, copies] with the rows of ``distribution``.
 
     One sample that may not be chosen fails. Otherwise every row is tested for frequencies and for
     independence, and a perfect sampler fails with a probability of at most ``alpha``, shared by
-    this many ``workloads`` in equal parts (Bonferroni) and in each by all tests (Holm).
+    this many ``workloads`` in equal parts (Bonferroni) and in each by all tests (Holm). ``rows``
+    are what the rows are called, if not by their number.
     """
+    names = range(len(draws)) if rows is None else rows
     if violations := distribution.support_violations(draws):
-        lines = [str(violation) for violation in violations]
+        lines = [str(replace(each, row=names[each.row])) for each in violations]
         return SamplingVerdict(False, lines[0], lines[1:], 0.0, kind="outside the support")
     draws = draws.to(distribution.probs.device).long()
     found = [f for i in range(len(draws)) for f in _row_findings(draws[i], distribution, i)]
     fallen = holm([finding.p_value for finding in found], alpha / workloads)
     wrong = sorted((f for f, fell in zip(found, fallen, strict=True) if fell), key=_by_p)
     smallest = min((finding.p_value for finding in found), default=1.0)
-    lines = [str(finding) for finding in wrong] or [""]
+    lines = [str(replace(each, row=names[each.row])) for each in wrong] or [""]
     kind = wrong[0].kind if wrong else ""
     return SamplingVerdict(not wrong, lines[0], lines[1:], smallest, len(found), kind)
 

@@ -1,14 +1,17 @@
 """Inputs that a wrong kernel may have computed with in place of those that it was given.
 
 A failure that has no pattern of its own may have one of its inputs': the reference, given an input
-that is forgotten, moved by one or read for all from the first, makes just what the kernel made.
+that is forgotten, moved by one, cut short or read for all from the first, makes just what the
+kernel made; or given inputs that count an axis in another order, as heads are counted by turns.
 Floating inputs may become anything; integers only what no reference can stumble over.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
+from functools import partial
+from itertools import combinations
+from math import isclose, log
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,42 +19,54 @@ import torch
 from pytest_fib.workloads import bits, once, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_fib.data import Definition
 
 #: Kinds of integers that stay valid in another order, and when the first stands for all.
 _MOVABLE = ("indices", "positions", "permutation", "last_page_len")
+#: Tiles of a sum of which the last may be left out, or what it leaves of the axis.
+_TILES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
 class Supposition:
-    """An input and another value of it; along dimensions of stride 0, one.
+    """Other values of inputs, by name; along dimensions of stride 0, one.
 
-    ``words`` fit after "as if" and its name.
+    ``words`` fit after "as if". ``back`` makes of an output of the reference, by its axes, what a
+    kernel then writes.
     """
 
-    name: str
     words: str
-    value: Any
+    values: Mapping[str, Any]
+    back: Callable[[torch.Tensor, Sequence[str]], torch.Tensor] = lambda output, axes: output
 
 
 def suppositions(definition: Definition, inputs: Mapping[str, Any]) -> Iterator[Supposition]:
-    """What may be supposed of each input, the likelier first."""
+    """What may be supposed of the inputs, the likelier first."""
     scalars = {n: x for n, x in inputs.items() if not isinstance(x, torch.Tensor)}
     tensors = {n: once(x) for n, x in inputs.items() if isinstance(x, torch.Tensor) and x.numel()}
     rules = plan(definition).rules
     for name, number in scalars.items():
-        yield from (Supposition(name, *supposed) for supposed in _numbers(number))
+        for words, other in _numbers(number, _last_axes(definition)):
+            yield Supposition(f"{name} {words}", {name: other})
     for make in (_values, _moved):
         for name, tensor in tensors.items():
             axes = definition.inputs[name].shape or ()
-            found = make(tensor, axes, rules.get(name, {}), definition)
-            yield from (Supposition(name, *supposed) for supposed in found)
+            for words, value in make(tensor, axes, rules.get(name, {}), definition):
+                yield Supposition(f"{name} {words}", {name: value})
     yield from _exchanged(tensors)
+    yield from _interleaved(definition, tensors)
+    yield from _cut_short(definition, tensors)
 
 
-def _numbers(number: float) -> Iterator[tuple[str, float]]:
+def _last_axes(definition: Definition) -> dict[str, int]:
+    """The constant axes that inputs end in, one of which a scale may be made of."""
+    ends = [spec.shape[-1] for spec in definition.inputs.values() if spec.shape]
+    return {axis: definition.const_axes[axis] for axis in ends if axis in definition.const_axes}
+
+
+def _numbers(number: float, axes: Mapping[str, int]) -> Iterator[tuple[str, float]]:
     if isinstance(number, bool):
         return
     if isinstance(number, int):
@@ -75,6 +90,10 @@ def _numbers(number: float) -> Iterator[tuple[str, float]]:
         yield "were its square root", number**0.5
     if number != 0:
         yield "were its reciprocal", 1 / number
+    for names in (*combinations(axes, 1), *combinations(axes, 2)):
+        root = sum(axes[name] for name in names) ** -0.5
+        if number > 0 and not isclose(root, number, rel_tol=1e-3):
+            yield f"were 1 / sqrt({' + '.join(names)})", root
 
 
 def _values(
@@ -132,12 +151,85 @@ def _moved(
             order = torch.arange(size, device=x.device).view(2, -1).T.flatten()
             pairs = whole.index_select(dim, order)
             yield f"had the halves of {axis} interleaved", pairs.view(x.dtype)
+            halved = whole.index_select(dim, order.argsort())
+            yield f"had {axis} interleaved, not in halves", halved.view(x.dtype)
+    for i, j in combinations(range(x.dim()), 2):
+        if x.shape[i] == x.shape[j] > 1:
+            yield f"were transposed ({axes[i]}, {axes[j]})", x.transpose(i, j).contiguous()
 
 
 def _exchanged(tensors: Mapping[str, torch.Tensor]) -> Iterator[Supposition]:
-    """One input in place of another like it."""
+    """One input in place of another like it, or both in each other's."""
+    for (name, x), (other, y) in combinations(tensors.items(), 2):
+        if x.shape == y.shape and x.dtype == y.dtype and x.is_floating_point():
+            yield Supposition(f"{name} were {other}", {name: y})
+            yield Supposition(f"{other} were {name}", {other: x})
+            yield Supposition(f"{name} and {other} changed places", {name: y, other: x})
+
+
+def _interleaved(
+    definition: Definition, tensors: Mapping[str, torch.Tensor]
+) -> Iterator[Supposition]:
+    """An axis counted by turns: heads that share a key, or the pairs of a rotary embedding.
+
+    What computes so makes what the reference makes of the axis in another order, in that order.
+    """
+    constants = definition.const_axes
+    for axis in dict.fromkeys(a for spec in definition.outputs.values() for a in spec.shape or ()):
+        size = constants.get(axis, 0)
+        for length in sorted({n for n in (size, *constants.values()) if 3 < n <= size})[::-1]:
+            sizes = {2, *(n for n in constants.values() if n > 1)}
+            for apart in sorted({n for s in sizes if length % s == 0 for n in (s, length // s)}):
+                if 1 < apart < length:
+                    yield _counted(definition, tensors, axis, length, apart)
+
+
+def _counted(
+    definition: Definition,
+    tensors: Mapping[str, torch.Tensor],
+    axis: str,
+    length: int,
+    apart: int,
+) -> Supposition:
+    """Of an axis the first ``length``, what should be neighbours so many elements apart."""
+    size = definition.const_axes[axis]
+    order = torch.arange(size)
+    order[:length] = order[:length].view(-1, apart).T.flatten()
+    values = {
+        name: _ordered(x, definition.inputs[name].shape or (), axis=axis, order=order)
+        for name, x in tensors.items()
+        if axis in (definition.inputs[name].shape or ())
+    }
+    which = axis if length == size else f"the first {length} of {axis}"
+    words = f"{which} were interleaved, with neighbours {apart} apart"
+    return Supposition(words, values, partial(_ordered, axis=axis, order=order.argsort()))
+
+
+def _ordered(x: torch.Tensor, axes: Sequence[str], axis: str, order: torch.Tensor) -> torch.Tensor:
+    for dim, (size, name) in enumerate(zip(x.shape, axes, strict=False)):
+        if name == axis and size == len(order):
+            x = bits(x).index_select(dim, order.to(x.device)).view(x.dtype)
+    return x
+
+
+def _cut_short(
+    definition: Definition, tensors: Mapping[str, torch.Tensor]
+) -> Iterator[Supposition]:
+    """Sums that leave out the end of an axis, by the first of the inputs that share it."""
+    kept = {axis for spec in definition.outputs.values() for axis in spec.shape or ()}
     for name, x in tensors.items():
-        for other, y in tensors.items():
-            alike = x.shape == y.shape and x.dtype == y.dtype
-            if name != other and alike and x.is_floating_point():
-                yield Supposition(name, f"were {other}", y)
+        if not x.is_floating_point() or x.dtype is torch.float4_e2m1fn_x2:
+            continue
+        for dim, (size, axis) in enumerate(
+            zip(x.shape, definition.inputs[name].shape or (), strict=False)
+        ):
+            if axis in kept:
+                continue
+            kept.add(axis)
+            for count in sorted({1, *_TILES, *(size % tile for tile in _TILES)}):
+                if 0 < count < size:
+                    whole = bits(x).clone()
+                    whole.narrow(dim, size - count, count).zero_()
+                    last = "one" if count == 1 else str(count)
+                    words = f"{name} were 0 at the last {last} of {size} along {axis}"
+                    yield Supposition(words, {name: whole.view(x.dtype)})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_fib.data import EvaluationStatus
-from pytest_fib.workloads import grown
+from pytest_fib.engine._evidence import SAYS_LITTLE
+from pytest_fib.workloads import LAYOUTS, complete, grown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,17 +26,53 @@ def told(
 ) -> Evaluation:
     """The outcome of a workload, with the pattern that it has in a larger one where that fails too.
 
+    Unless that says little, and that of the workload itself says more.
+
     ``explained`` evaluates a workload with ``explain``; None, where it can't. Only wrong numbers
     have a pattern, so other outcomes are returned as they are.
     """
     if outcome.status is not EvaluationStatus.INCORRECT_NUMERICAL:
         return outcome
-    for larger in _larger(definition, workload, max_bytes):
-        seen = explained(larger)
-        if seen is not None and seen.status is outcome.status:
-            return _retold(outcome, seen, larger)
-    again = explained(workload)
-    return again if again is not None and again.status is outcome.status else outcome
+    best = outcome
+    for shown in (*_larger(definition, workload, max_bytes), workload):
+        seen = explained(shown)
+        if seen is None or seen.status is not outcome.status:
+            continue
+        found = seen if shown is workload else _retold(outcome, seen, shown)
+        found = _with_layout(definition, shown, found, explained)
+        if not _says_little(found):
+            return found
+        best = found if best is outcome else best
+    return best
+
+
+def _says_little(outcome: Evaluation) -> bool:
+    extra = (outcome.correctness and outcome.correctness.extra) or {}
+    return extra.get("pattern") in SAYS_LITTLE
+
+
+def _with_layout(
+    definition: Definition,
+    workload: Workload,
+    outcome: Evaluation,
+    explained: Callable[[Workload], Evaluation | None],
+) -> Evaluation:
+    """The outcome, and whether it hangs on how inputs lie in memory."""
+    layout = workload.regime.get("layout", LAYOUTS[0])
+    correctness = outcome.correctness
+    if layout == LAYOUTS[0] or correctness is None:
+        return outcome
+    regime = {**workload.regime, "layout": LAYOUTS[0]}
+    seen = explained(complete(definition, workload.axes, workload.seed, regime))
+    if seen is None or seen.status is not EvaluationStatus.PASSED:
+        return outcome
+    sentence, _, details = outcome.log.partition("\n")
+    what, _, element = sentence.partition(";")
+    known = f"{what}, where inputs are {layout}; right where they are {LAYOUTS[0]}"
+    log = f"{known}{';' if element else ''}{element}\n{details}".strip()
+    extra = {**(correctness.extra or {}), "pattern": "layout"}
+    correctness = correctness.model_copy(update={"extra": extra})
+    return outcome.model_copy(update={"log": log, "correctness": correctness})
 
 
 def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:

@@ -110,12 +110,13 @@ class Trial:
         ]
 
     def _supposed(
-        self, inputs: Mapping[str, Any], name: str, value: Any
+        self, inputs: Mapping[str, Any], values: Mapping[str, Any]
     ) -> dict[str, torch.Tensor] | None:
-        """What the reference makes of another value of an input; None where it makes nothing."""
-        if isinstance(value, torch.Tensor):
-            value = value.expand(inputs[name].shape)
-        arguments = {**inputs, name: value}
+        """What the reference makes of other values of inputs; None where it makes nothing."""
+        arguments = dict(inputs)
+        for name, value in values.items():
+            tensor = isinstance(value, torch.Tensor)
+            arguments[name] = value.expand(inputs[name].shape) if tensor else value
         try:
             return self._named(
                 run_widened(self._reference, [arguments[n] for n in self.definition.inputs])

@@ -18,12 +18,13 @@ from pytest_fib.workloads._plan import (
     why_not_generated,
 )
 from pytest_fib.workloads._recorded import RecordedError, missing
-from pytest_fib.workloads._regimes import VALUES
+from pytest_fib.workloads._regimes import LAYOUTS, VALUES
 from pytest_fib.workloads._tensors import bits, extent, once
 from pytest_fib.workloads._touched import touched_bytes
 
 __all__ = [
     "DEFAULT_BUDGETS",
+    "LAYOUTS",
     "VALUES",
     "BrokenConstraintError",
     "RecordedError",

@@ -84,6 +84,15 @@ def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: torch.
         tensor[..., half : 2 * half] = -tensor[..., :half]
 
 
+def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Far from zero, and close together: 16 and a little, or 3 where that is float16.
+
+    What subtracts a mean, or its square from that of squares, is left with few digits. A sum of
+    4096 products is still a number.
+    """
+    tensor.normal_(generator=generator).add_(min(16.0, limits.max**0.1))
+
+
 def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
     """The fourth root of the largest number: a product of two squares still is one.
 
@@ -144,6 +153,7 @@ VALUES: dict[str, Fill] = {
     "wide": _wide,
     "outlier": _outlier,
     "cancelling": _cancelling,
+    "shifted": _shifted,
     "large": _large,
     "subnormal": _subnormal,
     "mixed": _mixed,
@@ -174,7 +184,9 @@ def regimes(definition: Definition) -> dict[str, list[str]]:
     chosen: dict[str, list[str]] = {}
     if following:
         usual = [name for name in VALUES if name not in ON_REQUEST]
-        chosen["values"] = list(section.values) if section and section.values else usual
+        asked = section.values if section and section.values else ["usual"]
+        named = [name for each in asked for name in (usual if each == "usual" else [each])]
+        chosen["values"] = list(dict.fromkeys(named))
     if following > 1:
         chosen["inputs"] = list(INPUTS)
     if {"indptr", "seq_lens"} & {*kinds}:

@@ -93,7 +93,7 @@ def test_records_that_are_built_are_checked_too(tmp_path, wrong):
 
 def test_what_is_declared_is_what_there_is():
     assert set(FORMS) == set(KINDS)
-    assert REGIMES["values"] == VALUES
+    assert ("usual", *REGIMES["values"]) == VALUES
     assert REGIMES["layout"] == ("contiguous", *ODD_LAYOUTS)
 
 

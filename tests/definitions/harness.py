@@ -184,7 +184,8 @@ def agree(out, expected, scale, what):
     out, expected = out.double(), expected.double()
     lost = 8 * torch.finfo(torch.float32).eps * scale
     bound = 2 * limits.eps * expected.abs() + lost + floor
-    wrong = (out != expected) & ~((out - expected).abs() <= bound)
+    same = (out == expected) | (out.isnan() & expected.isnan())
+    wrong = ~same & ~((out - expected).abs() <= bound)
     if wrong.any():
         at = int(wrong.flatten().nonzero()[0])
         sides = f"{out.flatten()[at]}, not {expected.flatten()[at]}"

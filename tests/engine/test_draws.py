@@ -104,6 +104,28 @@ def test_a_wrong_sampler_is_found_by_its_draws(judge, monkeypatch, name):
     assert evaluation.log.startswith("samples: row " if pattern else "")
 
 
+FEW_TELL = {
+    "one token too few": ("top_k", "kept = distribution(probs, (limit - 1).clamp(min=1))"),
+    "one number for two rows": (
+        "top_p",
+        "number = torch.rand(len(kept) + 1, 1)[::2].repeat_interleave(2, 0)[: len(kept)]; "
+        "sums = kept.cumsum(1); at = (sums < number * sums[:, -1:]).sum(1, keepdim=True); "
+        "kept = torch.zeros_like(kept).scatter_(1, at.clamp(max=kept.shape[1] - 1), 1.0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEW_TELL)
+def test_of_many_rows_those_that_tell_are_drawn(judge, monkeypatch, name):
+    monkeypatch.setitem(_case.SECONDS, "cpu", 1.0)
+    limit, change = FEW_TELL[name]
+    definition = sampling(limit)
+    request = request_for(definition, sampler(definition, change), batch=400)
+    evaluation = judge.evaluate(request)
+    assert evaluation.status == "INCORRECT_NUMERICAL", evaluation.log
+    assert evaluation.correctness.extra["pattern"] in ("wrong distribution", "repeated draws")
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_right_sampler_passes_whatever_is_drawn(judge, monkeypatch, seed):
     monkeypatch.setitem(_case.SECONDS, "cpu", 0.5)

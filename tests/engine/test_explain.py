@@ -389,3 +389,50 @@ def test_a_mistake_is_made_of_a_definition():
         bound={"y": planted.bound},
     )
     assert explain(mistake).sentence == ("y: zeros at the last 16 of 64 along n (a tile of 16)")
+
+
+def test_right_values_in_another_order_in_each_row_are_told_so():
+    found = explained((("tokens", "topk"), (60, 8), torch.float32), lambda x: x.sort(1).values)
+    assert found.pattern == "reordered"
+    assert "the right values of each row in another order" in found.sentence
+
+
+@pytest.mark.parametrize("kind", [NORM, GEMM])
+def test_equal_values_are_not_told_as_moved(kind):
+    """Whatever is wrong with one of many equal numbers, its neighbour holds what it should."""
+    _, shape, _ = kind
+    expected = normal((shape[0], 1)).expand(shape).clone()
+    found = explained(kind, put(slice(4, 8), value=lambda x: x * 1.02), expected)
+    assert found.pattern not in ("shifted", "transposed", "permuted", "reordered")
+
+
+def test_two_slices_that_changed_places_are_no_shift():
+    found = explained(
+        (("tokens", "topk"), (60, 8), torch.float32),
+        lambda x: x[:, [1, 0, 2, 3, 4, 5, 6, 7]],
+    )
+    assert found.pattern == "permuted"
+    assert "0 holds 1's, 1 holds 0's" in found.sentence
+
+
+def test_small_errors_that_grow_with_part_of_a_value_are_no_rounding():
+    part = normal(NORM[1], 1)
+    found = explained(NORM, lambda x: x - 0.02 * (x - part), normal(NORM[1]) + part)
+    assert found.pattern == "about one factor"
+
+
+def test_rows_that_now_sum_to_one_are_told_so():
+    expected = normal((40, 16)).exp()
+    expected /= 3 * expected.sum(1, keepdim=True) * normal((40, 1), 1).exp()
+    kind = (("tokens", "experts"), (40, 16), torch.float32)
+    found = explained(kind, lambda x: x / x.sum(1, keepdim=True), expected)
+    assert (found.pattern, found.sentence.endswith(", and now sums to 1")) == (
+        "factor per row",
+        True,
+    )
+
+
+def test_the_sign_of_tiny_numbers_is_looked_at_closely():
+    expected = normal(VECTOR[1]) * 1e-38
+    found = explained(VECTOR, lambda x: x * 1.01 + 1e-40, expected)
+    assert found.pattern != "negated"

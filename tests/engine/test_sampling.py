@@ -357,7 +357,7 @@ def test_a_plan_has_two_calls_at_least():
 def test_a_plan_gives_each_row_its_draws():
     plan = plan_sampling(5, 8, rows=3, draws=8, max_batch=6)
     inputs = plan.expand(torch.arange(5) * 10)
-    assert inputs.tolist() == [0, 20, 40, 0, 20, 40]
+    assert inputs.tolist() == [0, 0, 20, 20, 40, 40]
     draws = plan.arrange([inputs + call for call in range(plan.calls)])
     assert draws.shape == (3, plan.calls, plan.copies)
     assert draws[1].tolist() == [[20 + call] * 2 for call in range(plan.calls)]
@@ -373,3 +373,13 @@ def test_draws_of_selected_rows_are_judged_by_these():
     test = SamplingTest(probs)
     assert judge_samples(plan.arrange(calls), test.select(plan.rows)).passed
     assert not judge_samples(plan.arrange(calls), test.select((1, 2))).passed
+
+
+def test_rows_in_which_most_hangs_on_the_limit_are_drawn_from():
+    probs = torch.full((40, 100), 0.01)
+    top_k = torch.full((40,), 100)
+    top_k[17], top_k[23] = 2, 3
+    top_k[0] = 1  # where a token can't be missing
+    probs = probs + torch.linspace(0, 1e-3, 100)
+    assert SamplingTest(probs, top_k).telling(4) == (0, 13, 17, 23)
+    assert SamplingTest(probs[:2], top_k[:2]).telling(4) == (0, 1)

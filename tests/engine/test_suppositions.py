@@ -60,6 +60,65 @@ def test_an_input_that_is_read_wrongly_is_named(function, words):
     assert evaluation.log.splitlines()[0] == f"y: as if {words}"
 
 
+GROUPED = Definition.model_validate(
+    {
+        "name": "grouped",
+        "op_type": "mix",
+        "axes": {"n": "var", "heads": 8, "groups": 2, "dim": 24},
+        "inputs": {
+            "q": {"shape": ["n", "heads", "dim"], "dtype": "float32"},
+            "k": {"shape": ["n", "groups", "dim"], "dtype": "float32"},
+            "weight": {"shape": ["heads"], "dtype": "float32"},
+            "bias": {"shape": ["heads"], "dtype": "float32"},
+            "scale": {"shape": None, "dtype": "float32"},
+        },
+        "outputs": {"y": {"shape": ["n", "heads"], "dtype": "float32"}},
+        "reference": (
+            "def run(q, k, weight, bias, scale):\n"
+            "    shared = k.repeat_interleave(4, 1)\n"
+            "    return (q * shared).sum(-1) * scale * weight + bias\n"
+        ),
+        "workloads": {"inputs": {"scale": {"value": 0.5}}},
+    }
+)
+
+
+def scores(q, k, weight, bias, scale, heads=None):
+    shared = k.repeat_interleave(4, 1) if heads is None else k[:, heads]
+    return (q * shared).sum(-1) * scale * weight + bias
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (
+            lambda *inputs: scores(*inputs, heads=torch.arange(8) % 2),
+            "heads were interleaved, with neighbours 2 apart",
+        ),
+        (
+            lambda q, k, weight, bias, scale: scores(q, k, bias, weight, scale),
+            "weight and bias changed places",
+        ),
+        (
+            lambda q, k, *rest: scores(q[..., :-1], k[..., :-1], *rest),
+            "q were 0 at the last one of 24 along dim",
+        ),
+        (
+            lambda q, k, *rest: scores(q[..., :16], k[..., :16], *rest),
+            "q were 0 at the last 8 of 24 along dim",
+        ),
+        (
+            lambda q, k, weight, bias, scale: scores(q, k, weight, bias, 24**-0.5),
+            "scale were 1 / sqrt(dim)",
+        ),
+    ],
+)
+def test_what_concerns_several_inputs_or_an_axis_is_named(function, words):
+    workload = complete(GROUPED, {"n": 40}, seed=3)
+    evaluation = Trial(GROUPED, function, "cpu", "value")(workload, explain=True)
+    assert evaluation.log.splitlines()[0].startswith(f"y: as if {words}")
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -89,13 +148,13 @@ def test_what_is_supposed_of_integers_is_within_what_they_may_be(path):
     }
     fill_inputs(tensors, definition, workload)
     found = list(suppositions(definition, {**tensors, **scalar_inputs(definition, workload)}))
-    assert len({(each.name, each.words) for each in found}) == len(found) > 5
-    for each in found:
-        before = tensors.get(each.name)
+    assert len({each.words for each in found}) == len(found) > 5
+    for name, value in ((name, x) for each in found for name, x in each.values.items()):
+        before = tensors.get(name)
         if before is None:
             continue
-        assert (each.value.shape, each.value.dtype) == (before.shape, before.dtype)
+        assert (value.shape, value.dtype) == (before.shape, before.dtype)
         if not before.is_floating_point():
-            kind = plan(definition).rules[each.name]["kind"]
+            kind = plan(definition).rules[name]["kind"]
             low, high = (1, 64) if kind == "last_page_len" else (0, int(before.max()))
-            assert low <= int(each.value.min()) <= int(each.value.max()) <= high
+            assert low <= int(value.min()) <= int(value.max()) <= high

@@ -147,3 +147,18 @@ def test_only_regimes_that_change_something_are_drawn(inputs, section, expected)
 )
 def test_a_regime_says_what_is_not_plain(regime, expected):
     assert special(regime) == expected
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float16", 2.5), ("bfloat16", 15), ("float32", 15)])
+def test_shifted_values_are_far_from_zero_and_close_together(define, dtype, least):
+    x = made(define, dtype, values="shifted", shape=(64, 64))["x"].double()
+    assert least < float(x.mean()) < 17
+    assert 0.9 < float(x.std()) < 1.1
+
+
+def test_usual_values_and_others_may_be_asked_for(define):
+    definition = define({"n": "var"})
+    usual = regimes(definition)["values"]
+    section = definition.workloads.model_copy(update={"values": ["usual", "nan", "zeros"]})
+    asking = definition.model_copy(update={"workloads": section})
+    assert regimes(asking)["values"] == [*usual, "nan"]

@@ -160,7 +160,7 @@ def lse_without_log(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("some heads")
+@caught("misread input")
 def heads_by_modulo(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, heads=modulo_heads)
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
@@ -433,3 +433,60 @@ def mla_logits_in_bfloat16(
         q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale, how,
         last=kv_last_page_len,
     )  # fmt: skip
+
+
+@implements("mla_paged_decode_h16_ckv512_kpe64_ps1")
+@caught("misread input")
+def scale_of_all_dims(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale):
+    dims = ckv_cache.shape[-1] + kpe_cache.shape[-1]
+    return mla(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, dims**-0.5)
+
+
+@implements("gqa_paged_decode_h32_kv4_d128_ps1")
+@caught()
+def logits_capped(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
+    how = replace(RIGHT, logits=lambda q, k: 500 * torch.tanh(RIGHT.logits(q, k) / 500))
+    return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)
+
+
+@implements("gqa_paged_decode_h32_kv4_d128_ps1")
+@caught("one factor", "factor per row")
+def one_added_to_the_sum(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
+    """As a sink that every token sees, but the lse does not tell of."""
+    output, lse = decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale)
+    return (output * torch.sigmoid(lse * LN2)[..., None]).to(q.dtype), lse
+
+
+@implements("gqa_ragged_prefill_causal_h32_kv4_d128")
+@caught("constant")
+def masked_by_a_number(q, k, v, qo_indptr, kv_indptr, sm_scale):
+    """-30 is not small enough where logits are large and negative."""
+
+    def masked(q, k):
+        unseen = causal(q.shape[0], k.shape[0], q.device)
+        return RIGHT.logits(q, k).masked_fill(unseen, -30 / sm_scale)
+
+    how = replace(RIGHT, logits=masked, masked=None)
+    return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, how)
+
+
+@implements("gqa_ragged_prefill_causal_h32_kv4_d128")
+@caught()
+def one_too_many_after_a_prefix(q, k, v, qo_indptr, kv_indptr, sm_scale):
+    """The mask is off by one only where there are more keys than queries."""
+
+    def masked(queries, tokens, device):
+        return (one_too_many if tokens > queries else causal)(queries, tokens, device)
+
+    return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=masked))
+
+
+@implements("gqa_ragged_prefill_causal_h32_kv4_d128")
+@caught()
+def window_of_64(q, k, v, qo_indptr, kv_indptr, sm_scale):
+    def masked(queries, tokens, device):
+        at = torch.arange(tokens, device=device)
+        last = torch.arange(queries, device=device)[:, None] + tokens - queries
+        return (at > last) | (at <= last - 64)
+
+    return prefill(q, k, v, qo_indptr, kv_indptr, sm_scale, replace(RIGHT, masked=masked))

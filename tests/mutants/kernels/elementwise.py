@@ -75,7 +75,7 @@ def rotated_backwards(q, k, cos_sin_cache, positions):
 
 
 @implements("rope_h6_kv1_d80_rd36")
-@caught("whole columns")
+@caught("misread input")
 def neighbours_are_pairs(q, k, cos_sin_cache, positions):
     """As GPT-J rotates, where halves should be pairs."""
 
@@ -137,3 +137,32 @@ def angles_in_bfloat16(q, k, cos_sin_cache, positions):
 def heads_interleaved(q, k, cos_sin_cache, positions):
     q_out, k_out = rope(q, k, cos_sin_cache, positions)
     return q_out.unflatten(1, (8, 4)).transpose(1, 2).reshape(q.shape), k_out
+
+
+@implements("silu_and_mul_d72_bfloat16")
+@caught("misread input")
+def gate_and_up_interleaved(x):
+    return silu_and_mul(torch.cat([x[:, ::2], x[:, 1::2]], 1))
+
+
+@implements("silu_and_mul_d72_bfloat16")
+@caught()
+def gate_limited(x):
+    return silu_and_mul(x, lambda gate: torch.nn.functional.silu(gate.clamp(max=10.0)))
+
+
+@implements("silu_and_mul_d72_bfloat16")
+@caught("layout")
+def rows_read_one_after_the_other(x):
+    return silu_and_mul(x.as_strided(x.shape, (x.shape[1], 1)))
+
+
+@implements("rope_h32_kv8_d128_rd128")
+@caught("misread input")
+def neighbours_rotated(q, k, cos_sin_cache, positions):
+    def turn(x, cos, sin):
+        first, second = x[..., ::2], x[..., 1::2]
+        pairs = first * cos - second * sin, second * cos + first * sin
+        return torch.stack(pairs, -1).flatten(-2)
+
+    return rope(q, k, cos_sin_cache, positions, turn)

@@ -171,3 +171,26 @@ def offset_ignored(*inputs):
 @caught("zeros", "whole rows", "last tile")
 def last_token_dropped(*inputs):
     return put(moe(*inputs), -1, 0.0)
+
+
+@implements("topk_softmax_e60_k8")
+@caught("reordered")
+def in_order_of_index(logits):
+    weights, ids = route(logits, 8)
+    ids, order = ids.sort(-1)
+    return weights.gather(-1, order), ids
+
+
+@implements("topk_softmax_e60_k8")
+@caught()
+def equal_logits_are_one_expert(logits):
+    largest = logits.topk(8, -1).values
+    ids = (logits[:, None] == largest[..., None]).int().argmax(-1)
+    return logits.softmax(-1).gather(-1, ids), ids.int()
+
+
+@implements("topk_softmax_e60_k8")
+@caught("permuted")
+def first_two_weights_exchanged(logits):
+    weights, ids = route(logits, 8)
+    return weights[:, [1, 0, *range(2, 8)]], ids

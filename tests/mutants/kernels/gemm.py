@@ -73,13 +73,13 @@ def last_rows_unwritten(A, B, C):
 
 
 @implements("gemm_n128_k72_bfloat16")
-@caught("missing terms")
+@caught("misread input")
 def last_of_k_dropped(A, B):
     return gemm(A[:, :-1], B[:, :-1]).to(A.dtype)
 
 
 @implements("gemm_n128_k72_bfloat16")
-@caught("missing terms")
+@caught("misread input")
 def k_tail_dropped(A, B):
     return gemm(A[:, :64], B[:, :64]).to(A.dtype)
 
@@ -241,3 +241,44 @@ def tail_unwritten(x, factor, out):
 @caught("every k-th")
 def every_sixteenth_wrong(x, factor):
     return put(x * factor, slice(15, None, 16), lambda y: y.abs() + 1)
+
+
+@implements("gemm_n128_k72_bfloat16")
+@caught("lost special value")
+def nan_is_zero(A, B):
+    product = gemm(A, B)
+    return torch.where(product.isnan(), 0.0, product).to(A.dtype)
+
+
+@implements("gemm_n128_k72_float16")
+@caught("lost special value", "by value")
+def infinity_is_the_largest_number(A, B):
+    largest = torch.finfo(A.dtype).max
+    return gemm(A, B).clamp(-largest, largest).to(A.dtype)
+
+
+@implements("gemm_n128_k72_bfloat16")
+@caught("layout")
+def strides_not_read(A, B):
+    return gemm(A.as_strided(A.shape, (A.shape[1], 1)), B).to(A.dtype)
+
+
+@implements("gemm_n128_k72_bfloat16")
+@caught("lower precision")
+def operands_in_int8(A, B):
+    step = A.float().abs().amax(1, keepdim=True).clamp_min(1e-30) / 127
+    return ((A.float() / step).round() @ B.float().T * step).to(A.dtype)
+
+
+@implements("gemm_n256_k7168_bfloat16")
+@caught("misread input")
+def last_of_7168_dropped(A, B):
+    return gemm(A[:, :-1], B[:, :-1]).to(A.dtype)
+
+
+@implements("grouped_gemm_n128_k72_bfloat16")
+@caught("misread input")
+def weights_of_groups_that_are_not_empty(A, B, m_indptr):
+    bounds = list(pairwise(m_indptr.tolist()))
+    full = [group for group, (start, end) in enumerate(bounds) if end > start]
+    return grouped(A, B, m_indptr, which=lambda group, groups: sum(g < group for g in full))

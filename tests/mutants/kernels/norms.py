@@ -122,3 +122,23 @@ def bias_missing_in_last_tile(x, weight, bias, eps):
 @caught("misread input")
 def eps_of_rmsnorm(x, weight, bias, eps):
     return layernorm(x, weight, bias, eps / 10)
+
+
+@implements("layernorm_d768_bfloat16")
+@caught("misread input")
+def weight_and_bias_exchanged(x, weight, bias, eps):
+    return layernorm(x, bias, weight, eps)
+
+
+@implements("layernorm_d768_float16")
+@caught("offset per row", "one offset")
+def mean_in_half(x, weight, bias, eps):
+    return layernorm(x, weight, bias, eps, mean=lambda w: w.mean(-1, keepdim=True).half().float())
+
+
+@implements("layernorm_d768_bfloat16")
+@caught("factor per row", "one factor", "about one factor", "nan")
+def one_pass_in_bfloat16(x, weight, bias, eps):
+    mean = x.mean(-1, keepdim=True)
+    spread = ((x * x).mean(-1, keepdim=True) - mean * mean).float()
+    return layernorm(x, weight, bias, eps, variance=lambda centred: spread)

@@ -196,3 +196,10 @@ def not_rounded(x, weight, eps):
 @caught(status="RUNTIME_ERROR")
 def in_place(x, weight, eps):
     return x.copy_(rmsnorm(x, weight, eps))
+
+
+@implements("rmsnorm_d512_bfloat16")
+@caught("misread input")
+def largest_of_mean_and_eps(x, weight, eps):
+    mean = x.float().square().mean(-1, keepdim=True).clamp_min(eps)
+    return (x.float() * mean.rsqrt() * weight.float()).to(x.dtype)

@@ -126,3 +126,15 @@ def last_matrix_zero(a, b, sfa, sfb):
 @caught()
 def first_vector_for_all(a, b, sfa, sfb):
     return gemv(a, b[:, :, :1].expand_as(b), sfa, sfb[:, :, :1].expand_as(sfb))
+
+
+@implements("fp8_block_scale_gemm_n576_k512")
+@caught("misread input")
+def last_block_of_k_dropped(a, b, a_scale, b_scale):
+    return gemm(a[:, :-128], b[:, :-128], a_scale[:, :-1], b_scale[:, :-1])
+
+
+@implements("fp8_block_scale_gemm_n576_k512")
+@caught()
+def scales_in_bfloat16(a, b, a_scale, b_scale):
+    return gemm(a, b, a_scale.bfloat16(), b_scale.bfloat16())

@@ -54,7 +54,7 @@ def without_skip(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
 
 
 @implements("mamba_ssu_decode_h16_d64_s16_g2_float32")
-@caught("some heads")
+@caught("misread input")
 def groups_interleaved(state, x, dt, A, B, C, D, dt_bias, state_batch_indices):
     share = x.shape[1] // B.shape[1]
     return mamba(
@@ -127,7 +127,7 @@ def state_transposed(q, k, v, state, A_log, a, dt_bias, b, scale):
 
 
 @implements("gdn_decode_qk4_v8_d64_k_last")
-@caught("some heads")
+@caught("misread input")
 def query_heads_interleaved(q, k, v, state, A_log, a, dt_bias, b, scale):
     n = v.shape[2] // q.shape[2]
     return delta(q, k, v, state, A_log, a, dt_bias, b, scale, share=lambda t: t.repeat(1, n, 1))
