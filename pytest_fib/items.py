@@ -463,7 +463,7 @@ def _failed(outcome: Evaluation | DefinitionError) -> bool:
 
 
 def _is_random(definition: Definition) -> bool:
-    return any(tolerance.by == "samples" for tolerance in definition.tolerances.values())
+    return any(definition.is_sampled(name) for name in definition.outputs)
 
 
 def _closeness(outcome: Evaluation | DefinitionError) -> float:

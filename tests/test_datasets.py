@@ -28,6 +28,23 @@ PICK = {
     "outputs": {"y": {"shape": ["m"], "dtype": "float32"}},
     "reference": "def run(x, order, factor):\n    return x[order] * factor\n",
 }
+SAMPLE = {
+    "name": "sample",
+    "op_type": "sampling",
+    "axes": {"rows": {"type": "var"}, "vocab_size": {"type": "const", "value": 40}},
+    "inputs": {
+        "probs": {"shape": ["rows", "vocab_size"], "dtype": "float32"},
+        "top_k": {"shape": ["rows"], "dtype": "int32"},
+    },
+    "outputs": {"samples": {"shape": ["rows"], "dtype": "int64"}},
+    "reference": """\
+import torch
+
+def run(probs, top_k):
+    rank = probs.argsort(dim=-1, descending=True).argsort(dim=-1)
+    return torch.multinomial(probs.where(rank < top_k[:, None], 0), 1)[:, 0]
+""",
+}
 ORDER = {"type": "safetensors", "path": "blob/order.safetensors", "tensor_key": "order"}
 INPUTS = {"x": {"type": "random"}, "order": ORDER, "factor": {"type": "scalar", "value": 2.0}}
 
@@ -38,15 +55,15 @@ class Dataset:
     def __init__(self, project):
         self.project = project
 
-    def define(self, definition, folder="toy", **changes):
+    def define(self, definition, folder="toy", content=None, **changes):
         data = {**definition, **changes}
         name = data["name"]
         self._write(f"definitions/{folder}/{name}.json", json.dumps(data))
-        self.solve(name, data)
+        self.solve(name, data, content)
 
-    def solve(self, name, data):
+    def solve(self, name, data, content=None):
         body = "2 * x" if "order" not in data["inputs"] else "x.index_select(0, order) * factor"
-        content = f"def run({', '.join(data['inputs'])}):\n    return {body}\n"
+        content = content or f"def run({', '.join(data['inputs'])}):\n    return {body}\n"
         solution = {
             "name": "one",
             "definition": name,
@@ -124,6 +141,16 @@ def test_what_stops_no_definition(dataset):
     x = {**DOUBLE["inputs"]["x"], "optional": True, "alignment": 16}
     dataset.define(DOUBLE, name="double.v2", inputs={"x": x}, engine={"version": 3}, optional=1)
     dataset.run().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("content", "passed"), [("top_k", 1), ("top_k + 1", 0)])
+def test_samplers_are_judged_by_what_they_may_choose(dataset, content, passed):
+    """Datasets have no tolerances, and no two calls of a sampler are alike."""
+    dataset.define(SAMPLE, "sampling", SAMPLE["reference"].replace("top_k[:", f"({content})[:"))
+    result = dataset.run("--fib-examples=4")
+    result.assert_outcomes(passed=passed, failed=1 - passed)
+    if not passed:
+        result.stdout.fnmatch_lines(["INCORRECT_NUMERICAL: samples: row * chose token *"])
 
 
 def test_a_file_that_is_no_json_is_a_skip(dataset, project):

@@ -15,6 +15,8 @@ from ._workloads_section import Tolerance, WorkloadsSection
 
 #: What a definition has here and not in FlashInfer Trace.
 OWN_KEYS = ("workloads", "tolerances", "nondeterministic")
+#: What a token is sampled from: probabilities, and limits of them.
+SAMPLED_FROM = {"probs", "top_k", "top_p", "min_p"}
 
 
 class DType(StrEnum):
@@ -159,6 +161,20 @@ class Definition(CheckedRecord):
         if missing:
             raise ValueError(f"no value for axis {', '.join(map(repr, missing))}")
         return {name: const.get(name, workload_axes.get(name, 0)) for name in self.axes}
+
+    def is_sampled(self, output: str) -> bool:
+        """Whether an output is chosen at random.
+
+        Where no tolerance says so, it is if it's a token for each row of `probs` [rows, vocabulary]
+        and nothing but limits of these is given. That is how datasets define sampling.
+        """
+        if (tolerance := self.tolerances.get(output)) is not None:
+            return tolerance.by == "samples"
+        spec, probs = self.outputs[output], self.inputs.get("probs")
+        if self.op_type != "sampling" or probs is None or not self.inputs.keys() <= SAMPLED_FROM:
+            return False
+        is_token = "int" in spec.dtype.value and len(self.outputs) == 1
+        return is_token and len(probs.shape or ()) == 2 and spec.shape == (probs.shape or ())[:1]
 
     def to_flashinfer(self) -> dict[str, Any]:
         """The definition as FlashInfer Trace has it: without what is pytest-fib's own."""

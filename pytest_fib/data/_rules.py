@@ -52,6 +52,8 @@ FORMS: dict[str, Form] = {
     "fp4": Form(dtypes="bytes"),
     "fp8_pages": Form(dtypes="bytes", dims=(3, MOST_DIMS)),
     "cos_sin_cache": Form(("base",), dtypes="floating", dims=(2, 2)),
+    "cos": Form(("base",), flags=("twice",), dtypes="floating", dims=(2, MOST_DIMS)),
+    "sin": Form(("base",), flags=("twice",), dtypes="floating", dims=(2, MOST_DIMS)),
     "indptr": Form(
         ("total", "page_size", "parts"),
         inputs=("at_least",),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_fib.engine._evidence import RANDOMNESS, failing, noted
 from pytest_fib.engine._memory import nbytes
 from pytest_fib.engine._sampling import CALL_BYTES, SamplingTest, judge_samples, plan_sampling
-from pytest_fib.engine._verdict import by_samples
 from pytest_fib.workloads import in_domain, layouts
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Draws:
     @classmethod
     def of(cls, definition: Definition, workload: Workload, device: str) -> Draws | None:
         """None where no output is chosen at random, or rows can't be put into another batch."""
-        names = [name for name in definition.outputs if by_samples(definition, name)]
+        names = [name for name in definition.outputs if definition.is_sampled(name)]
         shape = definition.outputs[names[0]].shape or () if names else ()
         seeded = any(word in given for given in definition.inputs for word in RANDOMNESS)
         if seeded or len(shape) != 1 or shape[0] not in workload.axes:

@@ -17,7 +17,6 @@ from pytest_fib.engine._sampling import SamplingTest
 from pytest_fib.engine._suppositions import suppositions
 from pytest_fib.engine._verdict import (
     Verdict,
-    by_samples,
     compare_outputs,
     decided_by,
     unravelled,
@@ -94,7 +93,7 @@ class Evidence:
         return [
             _difference(name, first[name], second[name])
             for name in self.definition.outputs
-            if (drawn_with or not by_samples(self.definition, name))
+            if (drawn_with or not self.definition.is_sampled(name))
             and not bits(first[name]).equal(bits(second[name]))
         ]
 
@@ -147,7 +146,7 @@ class Evidence:
     def _in_support(self, verdict: Verdict, outputs: Outputs) -> Verdict:
         """A sample outside the set of what may be sampled is wrong, whatever its neighbours are."""
         for name in self.definition.outputs:
-            if not by_samples(self.definition, name):
+            if not self.definition.is_sampled(name):
                 continue
             violations = SamplingTest.of(self.inputs).support_violations(outputs[name])
             if violations:

@@ -23,7 +23,6 @@ from pytest_fib.data import Performance
 from pytest_fib.engine._figures import figures, under_the_roof
 from pytest_fib.engine._messages import Blocks, Collect, Done
 from pytest_fib.engine._sets import DISTINCT, contents_of, most_sets
-from pytest_fib.engine._verdict import by_samples
 from pytest_fib.timing import (
     GROUPS,
     Clocks,
@@ -326,7 +325,7 @@ class Timed:
             if not verdict.passed:
                 return verdict
         definition = self._case.request.definition
-        drawn = any(by_samples(definition, name) for name in definition.outputs)
+        drawn = any(definition.is_sampled(name) for name in definition.outputs)
         if definition.nondeterministic or drawn:
             return verdict
         differing = self._differing(called, [judged[self._contents[n]] for n in called])

@@ -80,7 +80,7 @@ def compare_outputs(
     return [
         judge_output(definition, name, outputs, expected, yardsticks, exact=exact, inputs=inputs)
         for name in definition.outputs
-        if not by_samples(definition, name)
+        if not definition.is_sampled(name)
     ]
 
 
@@ -161,12 +161,6 @@ def _sequence(own: Outputs | Sequence[Outputs] | None) -> Sequence[Outputs]:
     if own is None:
         return ()
     return own if isinstance(own, (list, tuple)) else (own,)
-
-
-def by_samples(definition: Definition, name: str) -> bool:
-    """Whether an output is chosen at random."""
-    tolerance = definition.tolerances.get(name)
-    return tolerance is not None and tolerance.by == "samples"
 
 
 def _correctness(compared: Sequence[Comparison], worst: Judged) -> Correctness:

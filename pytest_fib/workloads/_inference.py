@@ -12,6 +12,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import is_of
+from pytest_fib.workloads._kinds import power_of_two
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -197,9 +198,32 @@ def _block_table(subject: Subject) -> Params | None:
 
 
 def _positions(subject: Subject) -> Params | None:
-    cache = subject.input("cos_sin_cache")
+    cache = subject.input("cos_sin_cache", "cos_cache", "cos")
     below = subject.dim(cache, 0) or subject.axis("max_seq_len", "max_position")
     return None if below is None else _kind("positions", below=below)
+
+
+def _token_ids(subject: Subject) -> Params | None:
+    """Numbers of rows of a table, the first and the last among them."""
+    rows = subject.axis("vocab_size", "vocabulary", "num_embeddings")
+    rows = rows or subject.dim(subject.input("embedding", "embedding_table", "table", "weight"), 0)
+    return None if rows is None else _kind("positions", below=rows)
+
+
+def _rotary(kind: str) -> Callable[[Subject], Params | None]:
+    """As wide as a head, each angle is there twice; half as wide, once."""
+
+    def make(subject: Subject) -> Params | None:
+        shape = subject.spec.shape or ()
+        head = subject.dim(subject.input("q", "query", "x"), -1)
+        if len(shape) < 2:
+            return None
+        twice = shape[-1] == head
+        if twice:
+            subject.doubts.append("its two halves are alike")
+        return _kind(kind, twice=twice or None)
+
+    return make
 
 
 def _top_k(subject: Subject) -> Params | None:
@@ -228,15 +252,21 @@ def _softmax_scale(subject: Subject) -> Params | None:
 def _expert_offset(subject: Subject) -> Params | None:
     experts = subject.const("num_experts", "num_global_experts", "experts")
     local = subject.const("num_local_experts", "local_experts")
-    if experts is None or local is None:
+    if experts is None and local is None:
         return None
+    if experts is None or local is None:  # all of them are here
+        return {"value": 0}
     return _kind("integers", min=0, max=experts - local)
 
 
 def _routing_bias(subject: Subject) -> Params | None:
     """Multiples of what lies between the scores of ``router_logits``, which stay apart so."""
     experts = subject.dim(subject.name, -1)
-    return None if experts is None else _kind("integers", min=-12, max=12, step=f"1 / {experts}")
+    if experts is None:
+        return None
+    n = subject.const(experts)
+    step = f"1 / {experts}" if n is None else 1 / power_of_two(n)
+    return _kind("integers", min=-12, max=12, step=step)
 
 
 def _packed(subject: Subject) -> Params | None:
@@ -287,15 +317,31 @@ RULES: tuple[Rule, ...] = (
         "integer",
     ),
     Rule("positions", r"positions|pos_ids|position_ids", _positions, "integer"),
+    Rule("tokens", r"(.*_)?(input_ids|token_ids|tokens)", _token_ids, "integer"),
     # Routing and sampling.
     Rule("experts of tokens", r"topk_ids|expert_ids", _topk_ids, "integer", "moe.*"),
-    Rule("no ties", r"rout(er|ing)_logits", _fixed("router_logits"), "floating", "moe.*"),
+    Rule(
+        "weights of experts",
+        r"(topk|expert)_(weights|scores)",
+        _fixed("probabilities"),
+        "floating",
+        "moe.*",
+    ),
+    Rule(
+        "no ties",
+        r"(router|routing|gating|gate)_(logits|output)",
+        _fixed("router_logits"),
+        "floating",
+        "moe.*",
+    ),
     Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer"),
     Rule("in (0, 1]", r"(top|min)_p", _fixed("uniform", min=0.1, ends=True), "floating"),
     Rule("rows that sum to 1", r"probs|probabilities", _fixed("probabilities"), "floating"),
     # Tables and scales.
     Rule("cosines and sines", "cos_sin_cache", _fixed("cos_sin_cache"), "floating"),
+    Rule("cosines", "cos(_cache)?", _rotary("cos"), "floating"),
+    Rule("sines", "sin(_cache)?", _rotary("sin"), "floating"),
     Rule("fp8 pages and scales", r".*index.*cache.*fp8", _fixed("fp8_pages"), "bytes"),
     Rule("positive scales", _SCALE, _fixed("scales"), "floating"),
     Rule("pairs of e2m1", ".*", _fixed("fp4"), "fp4"),

@@ -207,13 +207,38 @@ def _cos_sin_cache(tensor: torch.Tensor, making: Making) -> None:
     """Rows of [cos, sin] of rotary angles, with ``base`` (10000) as in RoPE (Su et al. 2021)."""
     import torch
 
-    positions, dim = tensor.shape
-    exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=tensor.device) / dim
-    angles = torch.outer(
-        torch.arange(positions, dtype=torch.float64, device=tensor.device),
-        making.numbers.get("base", 10000.0) ** -exponents,
-    )
+    angles = _angles(tensor, tensor.shape[1], making)
     tensor.copy_(torch.cat((angles.cos(), angles.sin()), dim=-1))
+
+
+def _cos(tensor: torch.Tensor, making: Making) -> None:
+    """Cosines of rotary angles, a position in each row; those of ``base`` (10000).
+
+    With ``twice``, a row holds those of all frequencies two times, one after the other.
+    """
+    tensor.copy_(_rows_of_angles(tensor, making).cos())
+
+
+def _sin(tensor: torch.Tensor, making: Making) -> None:
+    """Sines of rotary angles, as ``cos`` has their cosines."""
+    tensor.copy_(_rows_of_angles(tensor, making).sin())
+
+
+def _rows_of_angles(tensor: torch.Tensor, making: Making) -> torch.Tensor:
+    twice = making.params.get("twice", False)
+    angles = _angles(tensor, tensor.shape[-1] * (1 if twice else 2), making)
+    return angles.repeat(1, 2)[:, : tensor.shape[-1]] if twice else angles
+
+
+def _angles(tensor: torch.Tensor, dim: int, making: Making) -> torch.Tensor:
+    """The angles of each position, one for two of ``dim`` dimensions; float64, and 2-D."""
+    import torch
+
+    where = tensor.device
+    exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=where) / dim
+    frequencies = making.numbers.get("base", 10000.0) ** -exponents
+    positions = torch.arange(tensor.shape[-2], dtype=torch.float64, device=where)
+    return torch.outer(positions, frequencies)
 
 
 # --- structure ----------------------------------------------------------------------------------
@@ -356,23 +381,44 @@ def _routing(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _router_logits(tensor: torch.Tensor, making: Making) -> None:
-    """Logits of a sigmoid router in which no rounding decides which experts are chosen.
+    """Logits of a router in which no rounding decides which experts are chosen.
 
     Now and then all rows rank the experts alike, so that a few experts get all tokens. In float32,
-    the n sigmoids of a row lie 1 / (2 n^2) or more apart, also when multiples of 1 / n are added to
-    them as a bias.
+    the n sigmoids of a row lie 1 / (2 n N) or more apart, where N is the least power of two from n
+    on; also when multiples of 1 / N, which bfloat16 holds exactly, are added to them as a bias. In
+    16 bits, the logits of up to 512 experts lie 1 / 32 or more apart.
     """
     import torch
 
-    n = tensor.shape[-1]
-    # In units of 1 / n: a whole number, and a fraction that tells the experts apart.
     ranked = torch.rand(tensor.shape, generator=making.host)
     if torch.rand((), generator=making.host) < 0.25:
         ranked[:] = ranked[:1].clone()
-    whole = ranked.argsort(dim=-1)
-    jitter = torch.rand(tensor.shape, dtype=torch.float64, generator=making.host)
-    scores = (whole + (torch.arange(n) + 0.25 + 0.5 * jitter) / n) / n
-    tensor.copy_(scores.logit())
+    few_bits = tensor.element_size() < 4
+    tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranked.argsort(dim=-1), making))
+
+
+def _scores_apart(ranks: torch.Tensor, making: Making) -> torch.Tensor:
+    """In units of 1 / N: a whole number, and a fraction that tells the experts apart."""
+    import torch
+
+    n = ranks.shape[-1]
+    jitter = torch.rand(ranks.shape, dtype=torch.float64, generator=making.host)
+    return ((ranks + (torch.arange(n) + 0.25 + 0.5 * jitter) / n) / power_of_two(n)).logit()
+
+
+def _logits_apart(ranks: torch.Tensor, making: Making) -> torch.Tensor:
+    """Of equal steps from -8 to 8, the same ones in each row."""
+    import torch
+
+    n = ranks.shape[-1]
+    steps = max(512, power_of_two(n))
+    drawn = torch.randperm(steps, generator=making.host)[:n].sort().values
+    return drawn[ranks] * (16 / steps) - 8
+
+
+def power_of_two(n: int) -> int:
+    """The least that is no less than ``n``."""
+    return 1 << max(n - 1, 0).bit_length()
 
 
 def _experts(shape: torch.Size, making: Making) -> torch.Tensor:
@@ -443,6 +489,8 @@ KINDS: dict[str, Kind] = {
     "fp4": Kind(_fp4, bulk=True),
     "fp8_pages": Kind(_fp8_pages, bulk=True),
     "cos_sin_cache": Kind(_cos_sin_cache),
+    "cos": Kind(_cos),
+    "sin": Kind(_sin),
     "indptr": Kind(_indptr, implies=_indptr_implies),
     "last_page_len": Kind(_last_page_len),
     "indices": Kind(_indices, implies=_indices_implies),

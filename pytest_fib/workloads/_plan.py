@@ -10,17 +10,26 @@ from typing import TYPE_CHECKING, Any
 from pytest_fib.data import FORMS, SafetensorsInput
 from pytest_fib.workloads._axes import Domain, listed_domain
 from pytest_fib.workloads._budget import workload_bytes
-from pytest_fib.workloads._constraints import Constraint, ConstraintError, parse, parse_all
+from pytest_fib.workloads._constraints import (
+    Constraint,
+    ConstraintError,
+    parse,
+    parse_all,
+    parse_expression,
+)
 from pytest_fib.workloads._inference import Subject, infer
 from pytest_fib.workloads._kinds import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pytest_fib.data import Definition, Workload
 
 #: How many plans are kept; making one takes about a millisecond.
 KEPT = 256
+#: How many sequences are drawn at most where the definition bounds no axis: references go through
+#: them one by one.
+SEQUENCES = 4096
 #: How many workloads are tried before a constraint that can't be solved is held to be unmeetable.
 TRIES = 1000
 
@@ -39,6 +48,8 @@ class Plan:
     ``stated`` are the definition's own constraints, ``needs`` what the generator of each input
     needs, ``constraints`` both and what they say of axes drawn earlier. ``notes`` say what was
     inferred; ``unmade``, of which inputs no rule speaks; ``problem``, why none can be made.
+    Of what the definition leaves open, ``lengths`` are axes that count sequences, and ``scores``
+    give from axes how many numbers a reference may hold besides: see ``_scores``.
     """
 
     definition: Definition
@@ -52,6 +63,8 @@ class Plan:
     notes: tuple[str, ...] = ()
     unmade: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
+    lengths: tuple[str, ...] = ()
+    scores: tuple[Callable[[Mapping[str, Any]], Any], ...] = ()
 
     def domain(self, axis: str, known: Mapping[str, int]) -> Domain:
         """What ``axis`` may be, given the axes known so far. Raises InfeasibleError."""
@@ -77,11 +90,16 @@ class Plan:
         return axes
 
     def affords(self, known: Mapping[str, int], max_bytes: int) -> bool:
-        """Whether the smallest workload of these axes can be made and fits."""
+        """Whether the smallest workload of these axes can be made, fits, and takes no minutes."""
         try:
-            return workload_bytes(self.definition, self.completed(known)) <= max_bytes
+            axes = self.completed(known)
         except InfeasibleError:
             return False
+        values = {**self.definition.const_axes, **axes}
+        if any(values[length] > SEQUENCES + 1 for length in self.lengths):
+            return False
+        scores = sum(each(values) for each in self.scores)
+        return workload_bytes(self.definition, axes) + 8 * int(scores) <= max_bytes
 
     def affordable(self, axis: str, known: Mapping[str, int], max_bytes: int) -> tuple[Domain, int]:
         """The domain of an axis, and how many of its values, from the smallest, can be afforded.
@@ -231,6 +249,7 @@ def _planned(definition: Definition) -> Plan:
     }
     constraints = (*stated, *(constraint for needed in needs.values() for constraint in needed))
     order, independent = _axis_order(definition, constraints, rules)
+    offsets = _open_offsets(definition, rules)
     return Plan(
         definition=definition,
         constraints=(*constraints, *_foreseen(definition, constraints)),
@@ -242,7 +261,39 @@ def _planned(definition: Definition) -> Plan:
         fill=_fill_order(rules),
         notes=tuple(notes),
         unmade=unmade,
+        lengths=tuple(_shape(definition, name)[0] for name in offsets),
+        scores=tuple(_scores(definition, [rules[name] for name in offsets])),
     )
+
+
+def _open_offsets(definition: Definition, rules: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The inputs that are offsets of sequences, where the definition bounds no axis."""
+    if definition.workloads and definition.workloads.axes:
+        return []
+    return [name for name, rule in rules.items() if rule.get("kind") == "indptr"]
+
+
+def _scores(
+    definition: Definition, offsets: Iterable[Mapping[str, Any]]
+) -> Iterator[Callable[[Mapping[str, Any]], Any]]:
+    """Of offsets of keys with those of queries, the products if one sequence has all of both.
+
+    References hold them in float64. They are no part of a workload, so one that is listed may have
+    more; but what is drawn has to leave room for them, or a few thousand tokens would take tens of
+    gigabytes, and minutes.
+    """
+    for rule in offsets:
+        if "at_least" in rule:
+            queries = str(rule["at_least_total"])
+            shapes = (_shape(definition, name) for name in definition.inputs)
+            of_queries = (shape[1:-1] for shape in shapes if shape[:1] == (queries,))
+            heads = max(of_queries, key=len, default=())
+            factors = (queries, *heads, str(rule.get("total")), str(rule.get("page_size", 1)))
+            yield parse_expression(" * ".join(f"({each})" for each in factors), definition)
+
+
+def _shape(definition: Definition, name: str) -> tuple[str, ...]:
+    return tuple(definition.inputs[name].shape or ())
 
 
 def _foreseen(definition: Definition, constraints: tuple[Constraint, ...]) -> list[Constraint]:

@@ -159,3 +159,45 @@ def test_importing_the_schema_imports_neither_torch_nor_pytest():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == "set()\n"
+
+
+def sampling(**changes):
+    fields = {
+        "name": "top_p",
+        "op_type": "sampling",
+        "axes": {"rows": "var", "tokens": 50},
+        "inputs": {
+            "probs": TensorSpec(shape=["rows", "tokens"], dtype="float32"),
+            "top_p": TensorSpec(shape=["rows"], dtype="float32"),
+        },
+        "outputs": {"samples": TensorSpec(shape=["rows"], dtype="int64")},
+        "reference": "def run(*inputs): ...",
+    }
+    return Definition(**(fields | changes))
+
+
+def test_a_token_for_each_row_of_probabilities_is_sampled():
+    assert sampling().is_sampled("samples")
+    assert gemm(tolerances={"C": {"by": "samples"}}).is_sampled("C")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tolerances": {"samples": {"exact": True}}},
+        {"op_type": "argmax"},
+        {"outputs": {"samples": TensorSpec(shape=["rows"], dtype="float32")}},
+        {"outputs": {"samples": TensorSpec(shape=["rows", "tokens"], dtype="int64")}},
+        {"inputs": {**sampling().inputs, "seed": TensorSpec(shape=None, dtype="int64")}},
+        {"inputs": {"logits": TensorSpec(shape=["rows", "tokens"], dtype="float32")}},
+        {"inputs": {"probs": TensorSpec(shape=["rows"], dtype="float32")}},
+        {
+            "outputs": {
+                name: TensorSpec(shape=["rows"], dtype="int64") for name in ("samples", "valid")
+            }
+        },
+    ],
+)
+def test_what_may_be_made_otherwise_is_not_sampled(changes):
+    definition = sampling(**changes)
+    assert not any(definition.is_sampled(name) for name in definition.outputs)

@@ -78,19 +78,36 @@ def _layernorm(axes, x, weight, bias, eps):
     assert 0 < eps < 1e-3
 
 
+@validates("embedding")
+def _embedding(axes, input_ids, weight):
+    assert ((input_ids >= 0) & (input_ids < len(weight))).all()
+
+
 @validates("rope")
-def _rope(axes, q, k, cos_sin_cache, positions, is_neox=True):
-    cos, sin = cos_sin_cache.double().chunk(2, dim=-1)
-    assert cos.shape == sin.shape
-    # They are those of real angles, the one of position 0 being 0.
-    assert torch.allclose(cos.square() + sin.square(), torch.ones_like(cos), atol=1e-5)
-    assert (cos[0] == 1).all()
-    assert (sin[0] == 0).all()
+def _rope(axes, q, k, cos_sin_cache=None, positions=None, is_neox=True, cos=None, sin=None):
+    assert isinstance(is_neox, bool)
+    if cos_sin_cache is None:  # a row for each position, that of 0 being the first
+        for half in (0, 1):
+            are_rotations(cos.chunk(2, dim=-1)[half], sin.chunk(2, dim=-1)[half])
+        assert cos.shape[-1] == q.shape[-1]
+        return
+    are_rotations(*cos_sin_cache.chunk(2, dim=-1))
     assert (positions >= 0).all()
     assert (positions < len(cos_sin_cache)).all()
     assert len(q) == len(k) == len(positions)
     assert positions.dtype == torch.int64
-    assert isinstance(is_neox, bool)
+
+
+def are_rotations(cos, sin):
+    """Assert that they are those of real angles, a position in each row, that of 0 being 0."""
+    cos, sin, error = cos.double(), sin.double(), 4 * torch.finfo(cos.dtype).eps
+    assert cos.shape == sin.shape
+    assert torch.allclose(cos.square() + sin.square(), torch.ones_like(cos), atol=max(error, 1e-5))
+    assert (cos[..., 0, :] == 1).all()
+    assert (sin[..., 0, :] == 0).all()
+    # The first frequency is one radian a position.
+    angles = torch.arange(cos.shape[-2], dtype=torch.float64)
+    assert torch.allclose(sin[..., 0], angles.sin(), atol=max(error, 1e-5))
 
 
 @validates("silu_and_mul")

@@ -137,8 +137,8 @@ def are_scales(scale):
     assert (scale.float() > 0).all()
 
 
-@validates("moe")
-def _moe(axes, **inputs):
+def are_factors(inputs):
+    """Assert that scales are positive, and what they are for is finite."""
     for name, value in inputs.items():
         if "scale" in name and isinstance(value, torch.Tensor):
             are_scales(value)
@@ -146,36 +146,55 @@ def _moe(axes, **inputs):
             assert value > 0
         elif isinstance(value, torch.Tensor) and value.dtype == torch.float8_e4m3fn:
             assert value.float().isfinite().all(), name
-    if "local_expert_offset" in inputs:
-        assert 0 <= inputs["local_expert_offset"] <= axes["num_experts"] - axes["num_local_experts"]
-    if "topk_ids" in inputs:
-        _routed(axes, inputs["topk_ids"])
-    else:
-        _routes(**inputs)
 
 
-def _routed(axes, topk_ids):
+@validates("moe")
+def _moe(axes, **inputs):
+    are_factors(inputs)
+    experts = axes.get("num_experts", axes.get("num_local_experts"))
+    local = axes.get("num_local_experts", experts)
+    assert 0 <= inputs.get("local_expert_offset", 0) <= experts - local
+    if "topk_weights" in inputs:
+        _weighted(experts, inputs["topk_ids"], inputs["topk_weights"])
+    elif "topk_ids" in inputs:
+        _routed(experts, inputs["topk_ids"])
+    logits = inputs.get("routing_logits", inputs.get("gating_output"))
+    if logits is not None:
+        assert logits.shape == (len(inputs["hidden_states"]), experts)
+        _routes(logits, inputs.get("routing_bias"), axes.get("top_k", 8))
+
+
+def _weighted(experts, topk_ids, topk_weights):
+    """Experts, and weights of a softmax beside them."""
+    for row in topk_ids:
+        are_distinct(row, experts)
+    sums = topk_weights.double().sum(dim=-1)
+    assert (topk_weights >= 0).all()
+    assert torch.allclose(sums, torch.ones_like(sums), atol=1e-4)
+
+
+def _routed(experts, topk_ids):
     """Experts in the high 16 bits, and weights of a softmax in the low ones."""
     assert topk_ids.dtype == torch.int32
     for row in topk_ids >> 16:
-        are_distinct(row, axes["num_experts"])
+        are_distinct(row, experts)
     weights = (topk_ids & 0xFFFF).to(torch.int16).view(torch.bfloat16)
     assert ((weights > 0) & (weights <= 1)).all()
     assert (weights.float().sum(dim=-1) - 1).abs().max() < 0.02
 
 
-def _routes(
-    routing_logits, hidden_states, hidden_states_scale, gemm1_weights, gemm2_weights,
-    routing_bias=0.0, **others,
-):  # fmt: skip
-    assert gemm1_weights.shape[1] == 2 * gemm2_weights.shape[2]
-    assert routing_logits.shape[0] == len(hidden_states)
-    # Which experts are chosen must not hang on how a sum is rounded.
-    bias = routing_bias.double() if isinstance(routing_bias, torch.Tensor) else routing_bias
-    biased = (routing_logits.double().sigmoid() + bias).sort(dim=-1).values
-    assert biased.diff(dim=-1).min() > 1e-4
-    if isinstance(hidden_states_scale, torch.Tensor):
-        assert hidden_states_scale.shape == (hidden_states.shape[1] // 128, len(hidden_states))
+def _routes(logits, bias, most):
+    """Assert that no rounding of a sum decides which experts are chosen, ``most`` of them.
+
+    Logits of 16 bits can't keep apart those that nobody chooses.
+    """
+    if logits.element_size() == 2:
+        chosen = logits.double().topk(min(most + 1, logits.shape[-1]), dim=-1).values
+        assert (chosen.diff(dim=-1) < 0).all()
+        return
+    biased = logits.double().sigmoid() + (0 if bias is None else bias.double())
+    # Sums of float32 are rounded by 6e-8 at most.
+    assert biased.sort(dim=-1).values.diff(dim=-1).min() > 1e-6
 
 
 @validates("fp8_block_scale_gemm")

@@ -403,6 +403,49 @@ SIGNATURES: dict[str, dict[str, Any]] = {
         "local_expert_offset:i32",
         MOE_OUT,
     ),
+    "moe_fp8_block_scale_of_local_experts": signature(
+        "moe",
+        EXPERTS.replace("num_local_experts=4 ", "top_k=2 "),
+        "routing_logits[seq_len,num_experts]:f32 routing_bias[num_experts]:bf16 "
+        f"{TOKENS}{WEIGHTS.replace('num_local_experts', 'num_experts')}"
+        "local_expert_offset:i32 routed_scaling_factor:f32",
+        MOE_OUT,
+        *MOE_SHAPES,
+    ),
+    "moe_bf16_with_weights_of_experts": signature(
+        "moe",
+        "seq_len num_experts=16 hidden_size=32 intermediate_size=16 gemm1_out_size=32 top_k=4",
+        "hidden_states[seq_len,hidden_size]:bf16 gating_output[seq_len,num_experts]:f32 "
+        "w1[num_experts,gemm1_out_size,hidden_size]:bf16 "
+        "w2[num_experts,hidden_size,intermediate_size]:bf16 "
+        "topk_weights[seq_len,top_k]:f32 topk_ids[seq_len,top_k]:i32",
+        MOE_OUT,
+        "gemm1_out_size == 2 * intermediate_size",
+    ),
+    "embedding": signature(
+        "embedding",
+        "batch_size vocab_size=1000 embedding_dim=32",
+        "input_ids[batch_size]:i64 weight[vocab_size,embedding_dim]:bf16",
+        "output[batch_size,embedding_dim]:bf16",
+    ),
+    "rope_of_cosines_and_sines": signature(
+        "rope",
+        "batch_size seq_len num_q_heads=4 num_k_heads head_dim=16",
+        "q[batch_size,num_q_heads,seq_len,head_dim]:bf16 "
+        "k[batch_size,num_k_heads,seq_len,head_dim]:bf16 "
+        "cos[seq_len,head_dim]:bf16 sin[seq_len,head_dim]:bf16",
+        "q_embed[batch_size,num_q_heads,seq_len,head_dim]:bf16 "
+        "k_embed[batch_size,num_k_heads,seq_len,head_dim]:bf16",
+    ),
+    "rope_of_cosines_and_sines_in_fp8": signature(
+        "rope",
+        "batch_size seq_len num_q_heads=4 num_k_heads head_dim=16",
+        "q[batch_size,num_q_heads,seq_len,head_dim]:fp8 "
+        "k[batch_size,num_k_heads,seq_len,head_dim]:fp8 "
+        "cos[batch_size,seq_len,head_dim]:fp8 sin[batch_size,seq_len,head_dim]:fp8",
+        "q_embed[batch_size,num_q_heads,seq_len,head_dim]:fp8 "
+        "k_embed[batch_size,num_k_heads,seq_len,head_dim]:fp8",
+    ),
     "rope": signature(
         "rope",
         ROPE,

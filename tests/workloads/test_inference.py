@@ -28,6 +28,8 @@ CASES = [
         "local_expert_offset:i32",
         {"kind": "integers", "min": 0, "max": 48},
     ),
+    ("moe", "n num_experts=64", "local_expert_offset:i32", {"value": 0}),
+    ("moe", "n num_local_experts=64", "local_expert_offset:i32", {"value": 0}),
     ("moe", "n", "routed_scaling_factor:f32", {"value": 2.5}),
     ("sampling", "n", "top_p:f32", {"kind": "uniform", "min": 0.1}),
     (
@@ -130,6 +132,30 @@ CASES = [
         "positions[n]:i64 cos_sin_cache[rows,dim]:f32",
         {"kind": "positions", "below": "rows"},
     ),
+    (
+        "rope",
+        "n rows dim=8",
+        "pos_ids[n]:i32 cos_cache[rows,dim]:f32",
+        {"kind": "positions", "below": "rows"},
+    ),
+    (
+        "embedding",
+        "n vocab_size=99 d=8",
+        "input_ids[n]:i64 weight[vocab_size,d]:bf16",
+        {"kind": "positions", "below": "vocab_size"},
+    ),
+    (
+        "embedding",
+        "n rows=99 d=8",
+        "token_ids[n]:i32 weight[rows,d]:bf16",
+        {"kind": "positions", "below": "rows"},
+    ),
+    (
+        "sampling",
+        "n few=3 vocab_size=99",
+        "draft_token_ids[n,few]:i32",
+        {"kind": "positions", "below": "vocab_size"},
+    ),
     # Routing and sampling.
     (
         "moe",
@@ -143,10 +169,24 @@ CASES = [
         "topk_ids[n,k]:i32 topk_weights[n,k]:f32",
         {"kind": "topk_ids", "experts": "num_local_experts"},
     ),
+    ("moe", "n k=2", "topk_weights[n,k]:f32", {"kind": "probabilities"}),
     ("moe", "n e=8", "routing_logits[n,e]:bf16", {"kind": "router_logits"}),
+    ("moe", "n e=8", "gating_output[n,e]:f32", {"kind": "router_logits"}),
     (
         "moe",
         "n e=8",
+        "routing_bias[e]:bf16",
+        {"kind": "integers", "min": -12, "max": 12, "step": 1 / 8},
+    ),
+    (
+        "moe",
+        "n e=9",
+        "routing_bias[e]:bf16",
+        {"kind": "integers", "min": -12, "max": 12, "step": 1 / 16},
+    ),
+    (
+        "moe",
+        "n e",
         "routing_bias[e]:bf16",
         {"kind": "integers", "min": -12, "max": 12, "step": "1 / e"},
     ),
@@ -160,6 +200,10 @@ CASES = [
     ("sampling", "n v=99", "probs[n,v]:f32", {"kind": "probabilities"}),
     # Tables and scales.
     ("rope", "n dim=8", "cos_sin_cache[n,dim]:f32", {"kind": "cos_sin_cache"}),
+    ("rope", "n dim=8", "cos[n,dim]:bf16 q[n,dim]:bf16", {"kind": "cos", "twice": True}),
+    ("rope", "b n dim=8", "sin[b,n,dim]:bf16 q[b,n,dim]:bf16", {"kind": "sin", "twice": True}),
+    ("rope", "n dim=8 half=4", "cos_cache[n,half]:f32 q[n,dim]:bf16", {"kind": "cos"}),
+    ("op", "n", "cos[n]:f32", {"kind": "values"}),  # of which position?
     (
         "dsa_paged",
         "n page_size=64 width=132",
@@ -227,6 +271,8 @@ def test_every_rule_decides_a_case(rule):
         ("op", "n", "kv_indptr[n]:i32"),  # of what total?
         ("op", "n", "kv_indices[n]:i32"),  # of how many pages?
         ("gemm", "n", "topk_ids[n]:i32"),  # of how many experts?
+        ("op", "n", "input_ids[n]:i64"),  # of which table?
+        ("moe", "n", "local_expert_offset:i32"),  # of how many experts?
         ("op", "n", "bytes[n]:u8"),
     ],
 )
@@ -244,6 +290,11 @@ def test_a_choice_among_several_axes_is_a_doubt():
     assert (
         str(infer(subject_of(*constrained))) == "offsets by a constraint (indptr, total total_kv)"
     )
+
+
+def test_that_both_halves_of_cosines_are_alike_is_a_doubt():
+    inferred = infer(subject_of("rope", "n dim=8", "cos[n,dim]:bf16 q[n,dim]:bf16"))
+    assert str(inferred) == "cosines (cos, twice True); a guess: its two halves are alike"
 
 
 def test_a_doubt_of_a_rule_that_does_not_apply_is_forgotten():

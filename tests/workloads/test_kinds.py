@@ -27,6 +27,8 @@ MADE = {
     "fp4": (["n", "k"], {}, {}),
     "fp8_pages": (["n", "size", "width"], {}, {}),
     "cos_sin_cache": (["n", "k"], {"base": 100.0}, {}),
+    "cos": (["size", "n", "k"], {"base": 100.0}, {}),
+    "sin": (["size", "n", "k"], {"base": 100.0, "twice": True}, {}),
     "indptr": (["len"], {"total": "n", "allow_empty": False}, {}),
     "last_page_len": (["n"], {"page_size": "size"}, {}),
     "indices": (["n", "few"], {"below": "k * 2", "pad": 99}, {}),
@@ -111,7 +113,7 @@ def test_a_seed_decides_the_bits_in_every_dtype_that_a_kind_can_make(kind, dtype
     first, again = (made(kind, dtype, seed=3)["x"] for _ in range(2))
     assert torch.equal(bits(first), bits(again))
     differs = not torch.equal(bits(first), bits(made(kind, dtype, seed=4)["x"]))
-    assert differs is (kind != "cos_sin_cache")
+    assert differs is (kind not in ("cos_sin_cache", "cos", "sin"))
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [c for c in CASES if is_of("floating", c[1])])
@@ -178,6 +180,15 @@ def test_cosines_and_sines_are_those_of_one_angle():
     assert torch.allclose(cos**2 + sin**2, torch.ones_like(cos), atol=1e-6)
     angles = torch.arange(40.0).double()[:, None] * 100.0 ** -(torch.arange(0, 16, 2) / 16).double()
     assert torch.allclose(cos, angles.cos(), atol=1e-6)
+
+
+def test_cosines_and_sines_of_their_own_are_those_of_the_same_positions():
+    cos, sin = wide("cos"), wide("sin")
+    angles = torch.arange(40.0).double()[:, None] * 100.0 ** -(torch.arange(16) / 16).double()
+    assert torch.allclose(cos, angles.cos().expand_as(cos), atol=1e-6)
+    first, second = sin.chunk(2, dim=-1)
+    assert torch.equal(first, second)
+    assert torch.allclose(first, angles[:, ::2].sin().expand_as(first), atol=1e-6)
 
 
 LENGTHS = ["random", "equal", "one_long", "empties", "ones", "tiles"]

@@ -66,8 +66,8 @@ def test_the_fewest_pages_are_enough_however_tokens_are_split(prefill, regime):
             assert (held >= queries).all()
 
 
-@pytest.mark.parametrize("experts", [8, 256])
-def test_no_rounding_decides_which_experts_are_chosen(define, experts):
+@pytest.mark.parametrize(("experts", "units"), [(8, 8), (256, 256), (384, 512)])
+def test_no_rounding_decides_which_experts_are_chosen(define, experts, units):
     definition = define(
         axes={"tokens": "var", "experts": experts},
         inputs={
@@ -76,17 +76,30 @@ def test_no_rounding_decides_which_experts_are_chosen(define, experts):
         },
         rules={
             "logits": {"kind": "router_logits"},
-            "bias": {"kind": "integers", "min": -9, "max": 9, "step": "1 / experts"},
+            "bias": {"kind": "integers", "min": -9, "max": 9, "step": f"1 / {units}"},
         },
     )
-    inputs = made(definition, {"tokens": 200}, seed=1)
+    drawn = [made(definition, {"tokens": 200}, seed) for seed in range(4)]
+    # Now and then all tokens have the same best expert.
+    assert any(len(inputs["logits"].argmax(dim=-1).unique()) > 1 for inputs in drawn)
+    inputs = drawn[0]
     scores = inputs["logits"].sigmoid() + inputs["bias"].float()
-    assert scores.sort(dim=-1).values.diff().min() > 0.4 / experts**2
-    # Each expert is among the best and the worst.
-    assert len(scores.argmax(dim=-1).unique()) > 1
-    assert (inputs["bias"].float() * experts).unique().tolist() == sorted(
-        set((inputs["bias"].float() * experts).round().tolist())
+    assert scores.sort(dim=-1).values.diff().min() > 0.4 / (experts * units)
+    assert (inputs["bias"].float() * units).unique().tolist() == sorted(
+        set((inputs["bias"].float() * units).round().tolist())
     )
+
+
+@pytest.mark.parametrize("experts", [16, 128, 384])
+def test_logits_of_16_bits_keep_those_apart_that_may_be_chosen(define, experts):
+    definition = define(
+        axes={"tokens": "var", "experts": experts},
+        inputs={"logits": {"shape": ["tokens", "experts"], "dtype": "bfloat16"}},
+        rules={"logits": {"kind": "router_logits"}},
+    )
+    logits = made(definition, {"tokens": 500}, seed=2)["logits"]
+    assert len(logits.argmax(dim=-1).unique()) > 1
+    assert (logits.float().topk(11, dim=-1).values.diff() <= -1 / 32).all()
 
 
 def test_what_generators_need_is_not_asked_of_inputs_that_are_there(prefill):

@@ -10,6 +10,8 @@ from tests.workloads.signatures import SIGNATURES
 
 #: ``benchmarks/validity.py`` draws more.
 COUNT = 12
+#: Inputs that count sequences.
+OFFSETS = ("kv_indptr", "cu_seqlens")
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -30,6 +32,37 @@ def test_every_var_axis_is_drawn_far_from_its_least_value(name):
     smallest = plan(definition).completed({})
     for axis in definition.var_axes:
         assert max(workload.axes[axis] for workload in workloads) > 8 * smallest[axis], axis
+
+
+ATTENTION = [n for n in SIGNATURES if n.startswith(("gqa", "mla", "gdn_prefill"))]
+
+
+def drawn_of_a_large_budget(definition):
+    return [workload.axes for workload in found(definition, 60, 1 << 30)]
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_references_can_go_through_the_sequences_that_are_drawn(name):
+    definition = Definition.model_validate(SIGNATURES[name])
+    (lengths,) = {definition.inputs[n].shape for n in definition.inputs if n in OFFSETS} or {()}
+    drawn = [axes[lengths[0]] for axes in drawn_of_a_large_budget(definition)]
+    assert max(drawn) == 4097
+
+
+def test_references_can_hold_the_scores_of_what_is_drawn():
+    data = SIGNATURES["gqa_paged_prefill_ps64"]
+    for axes in drawn_of_a_large_budget(Definition.model_validate(data)):
+        tokens = axes["num_kv_indices"] * 64
+        assert axes["total_q"] * tokens * 4 * 8 <= 1 << 30
+
+
+def test_a_definition_that_bounds_its_axes_has_no_other_bounds():
+    data = SIGNATURES["gqa_ragged_prefill"]
+    totals = {"total_q": {"max": 60000}, "total_kv": {"max": 60000}}
+    bounded = Definition.model_validate({**data, "workloads": {"axes": totals}})
+    drawn = drawn_of_a_large_budget(bounded)
+    assert max(axes["len_indptr"] for axes in drawn) > 60000
+    assert max(axes["total_q"] * axes["total_kv"] for axes in drawn) * 4 * 8 > 4 << 30
 
 
 def test_extra_keys_change_nothing():
