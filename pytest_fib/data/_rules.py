@@ -92,8 +92,8 @@ FORMS: dict[str, Form] = {
 LAYOUTS = ("broadcast", "memory_order")
 #: Names of regimes; `workloads` may list them under `values` and `layouts`.
 VALUES = (
-    "normal", "ones", "zeros", "zeros_and_ones", "small", "one_hot", "wide", "outlier",
-    "cancelling", "large", "subnormal", "mixed", "nan", "inf",
+    "normal", "ones", "zeros", "zeros_and_ones", "small", "negative", "one_hot", "wide",
+    "outlier", "close", "cancelling", "large", "subnormal", "mixed", "nan", "inf",
 )  # fmt: skip
 ODD_LAYOUTS = ("row_strided", "offset")
 #: Classes of dtypes by name, each as what its members' names fully match.

@@ -12,7 +12,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import SafetensorsInput
-from pytest_fib.workloads._lengths import partition
+from pytest_fib.workloads._lengths import BOUNDARIES, partition
 from pytest_fib.workloads._recorded import read_tensor
 from pytest_fib.workloads._regimes import VALUES
 
@@ -238,7 +238,7 @@ def _indptr(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _last_page_len(tensor: torch.Tensor, making: Making) -> None:
-    """How full each sequence's last page is: 1 to ``page_size``, both of them often.
+    """How full each sequence's last page is: 1 to ``page_size``, both and sizes of tiles often.
 
     ``indptr`` counts the pages of each sequence; with ``at_least``, an indptr of tokens, they hold
     at least those.
@@ -246,9 +246,7 @@ def _last_page_len(tensor: torch.Tensor, making: Making) -> None:
     import torch
 
     size = making.whole("page_size", 1)
-    drawn = torch.randint(1, size + 1, tensor.shape, generator=making.host)
-    choice = torch.randint(0, 4, tensor.shape, generator=making.host)
-    drawn[choice == 0], drawn[choice == 1] = 1, size
+    drawn = _fullness(tensor.shape, size, making.host)
     pages, tokens = making.lengths_of("indptr"), making.lengths_of("at_least")
     if pages is not None and tokens is not None:
         needed = (tokens - (pages - 1).clamp_min(0) * size).clamp(1, size)
@@ -256,9 +254,22 @@ def _last_page_len(tensor: torch.Tensor, making: Making) -> None:
     tensor.copy_(drawn)
 
 
+def _fullness(shape: torch.Size, size: int, host: torch.Generator) -> torch.Tensor:
+    """Tokens in last pages: a quarter 1, a quarter all, a quarter beside a tile or all but one."""
+    import torch
+
+    drawn = torch.randint(1, size + 1, shape, generator=host)
+    beside = torch.tensor([n for n in (*BOUNDARIES, size - 1, size) if 1 <= n <= size])
+    choice = torch.randint(0, 4, shape, generator=host)
+    drawn[choice == 0], drawn[choice == 1] = 1, size
+    at = torch.randint(0, len(beside), shape, generator=host)
+    return torch.where(choice == 2, beside[at], drawn)
+
+
 def _indices(tensor: torch.Tensor, making: Making) -> None:
     """Numbers below ``below``; with ``unique`` (true) distinct in a row; a vector is one row.
 
+    Now and then a row of distinct ones is the first or the last there are, in order.
     With ``pad``, rows may end in that value instead.
     """
     import torch
@@ -282,21 +293,32 @@ def _row(n: int, below: int, host: torch.Generator, *, unique: bool) -> torch.Te
     if not unique:  # from half as many, so that hardly a row has no number twice
         some = torch.randint(0, max(below, 1), ((n + 1) // 2,), generator=host)
         return some[torch.randint(0, max(len(some), 1), (n,), generator=host)]
-    if n * 8 > below:  # what is missing of a row longer than that is padded by the caller
-        row = torch.zeros(n, dtype=torch.long)
-        row[: min(n, below)] = torch.randperm(below, generator=host)[:n]
-        return row
+    row = torch.zeros(n, dtype=torch.long)
+    row[: min(n, below)] = _distinct(min(n, below), below, host)
+    return row  # what is missing of a row longer than that is padded by the caller
+
+
+def _distinct(n: int, below: int, host: torch.Generator) -> torch.Tensor:
+    """Different numbers: one time in four the first or the last there are, in order.
+
+    So an empty cache gives them out, and so do tests of kernels that would take any of them.
+    """
+    import torch
+
+    choice = int(torch.randint(0, 8, (), generator=host))
+    if choice < 2:
+        return torch.arange(n) + choice * (below - n)
+    if n * 8 > below:
+        return torch.randperm(below, generator=host)[:n]
     drawn: set[int] = set()
     while len(drawn) < n:  # few of many: what came twice is drawn again
         drawn.update(torch.randint(0, below, (n - len(drawn),), generator=host).tolist())
-    return torch.tensor(sorted(drawn))[torch.randperm(n, generator=host)]
+    return torch.tensor(sorted(drawn), dtype=torch.long)[torch.randperm(n, generator=host)]
 
 
 def _permutation(tensor: torch.Tensor, making: Making) -> None:
-    """Every number below the tensor's length once."""
-    import torch
-
-    tensor.copy_(torch.randperm(tensor.numel(), generator=making.host))
+    """Every number below the tensor's length once; now and then in order."""
+    tensor.copy_(_distinct(tensor.numel(), tensor.numel(), making.host))
 
 
 def _seq_lens(tensor: torch.Tensor, making: Making) -> None:
@@ -309,14 +331,12 @@ def _seq_lens(tensor: torch.Tensor, making: Making) -> None:
     total = int(torch.randint(n, pages + 1, (), generator=making.host)) if n else 0
     regime = making.regime.get("lengths", "random")
     counts = partition(total, torch.ones(n, dtype=torch.long), regime, making.host)
-    within = torch.randint(1, size + 1, (n,), generator=making.host)
-    full = torch.randint(0, 2, (n,), generator=making.host).bool()
-    lengths = (counts.clamp_max(most) - 1) * size + torch.where(full, size, within)
+    lengths = (counts.clamp_max(most) - 1) * size + _fullness(counts.shape, size, making.host)
     tensor.copy_(lengths.clamp(1, longest))
 
 
 def _block_table(tensor: torch.Tensor, making: Making) -> None:
-    """The pages of each sequence, in no order: distinct numbers below ``pages``; unused ones 0.
+    """The pages of each sequence, mostly in no order: distinct ones below ``pages``, unused ones 0.
 
     ``lengths`` names the input of sequence lengths; ``page_size`` (1) is their tokens in a page.
     """
@@ -324,19 +344,24 @@ def _block_table(tensor: torch.Tensor, making: Making) -> None:
 
     lengths = making.inputs[making.params["lengths"]].cpu().long()
     counts = -(-lengths // making.whole("page_size", 1))
-    order = torch.randperm(making.whole("pages", 1), generator=making.host)
     table = torch.zeros(tensor.shape, dtype=torch.long)
-    table[torch.arange(tensor.shape[1]) < counts[:, None]] = order[: int(counts.sum())]
+    table[torch.arange(tensor.shape[1]) < counts[:, None]] = _distinct(
+        int(counts.sum()), making.whole("pages", 1), making.host
+    )
     tensor.copy_(table)
 
 
 def _positions(tensor: torch.Tensor, making: Making) -> None:
-    """Positions below ``below``, the last and the first among them where there is room."""
+    """Positions below ``below``, the last and the first among them; of a single one, any."""
     import torch
 
     below = making.whole("below", 1)
     drawn = torch.randint(0, below, (tensor.numel(),), generator=making.host)
-    drawn[:2] = torch.tensor([below - 1, 0])[: len(drawn)]
+    ends = torch.tensor([below - 1, 0])
+    if len(drawn) > 1:
+        drawn[:2] = ends
+    elif (choice := int(torch.randint(0, 3, (), generator=making.host))) < 2:
+        drawn[:] = ends[choice]
     drawn = drawn[torch.randperm(len(drawn), generator=making.host)]
     tensor.copy_(drawn.reshape(tensor.shape))
 

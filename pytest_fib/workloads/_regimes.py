@@ -45,6 +45,11 @@ def _small(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
     tensor.normal_(generator=generator).mul_(max(1e-3, limits.tiny))
 
 
+def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Normal, but none above zero: a maximum that begins at 0 stays there."""
+    tensor.normal_(generator=generator).abs_().neg_()
+
+
 def _one_hot(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
     """One 1 in each row, at a random place."""
     tensor.zero_()
@@ -74,6 +79,12 @@ def _places(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
     places = tensor.new_empty((*tensor.shape[:-1], 1), dtype=torch.long)
     return places.random_(0, tensor.shape[-1], generator=generator)
+
+
+def _close(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """A few of the dtype's steps around 2: the difference of two sums over a row is lost."""
+    step = max(limits.eps, 2.0**-10)
+    tensor.normal_(generator=generator).mul_(8 * step).add_(2.0)
 
 
 def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
@@ -118,17 +129,18 @@ def _sprinkled(tensor: torch.Tensor, generator: torch.Generator, special: float)
 
 
 def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
-    """Rows that are zero, all ones, small, large, normal, or that but for an outlier."""
+    """Rows that are zero, all ones, small, large, negative, normal, or that but for an outlier."""
     import torch
 
     _outlier(tensor, generator, limits)
     if not tensor.dim():
         return
     sort = torch.empty((*tensor.shape[:-1], 1), dtype=torch.long, device=tensor.device)
-    sort.random_(0, 6, generator=generator)
+    sort.random_(0, 7, generator=generator)
     usual = torch.empty_like(tensor).normal_(generator=generator)
+    usual = torch.where(sort == 6, usual.abs(), usual)
     tensor.copy_(torch.where(sort == 5, tensor, usual))
-    factors = [0.0, 0.0, max(1e-3, limits.tiny), limits.max**0.25, 1.0, 1.0]
+    factors = [0.0, 0.0, max(1e-3, limits.tiny), limits.max**0.25, 1.0, 1.0, -1.0]
     tensor.mul_(torch.tensor(factors, dtype=tensor.dtype, device=tensor.device)[sort])
     tensor.add_(sort == 1)
 
@@ -140,9 +152,11 @@ VALUES: dict[str, Fill] = {
     "zeros": _zeros,
     "zeros_and_ones": _zeros_and_ones,
     "small": _small,
+    "negative": _negative,
     "one_hot": _one_hot,
     "wide": _wide,
     "outlier": _outlier,
+    "close": _close,
     "cancelling": _cancelling,
     "large": _large,
     "subnormal": _subnormal,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 
+from pytest_fib.workloads._budget import workload_bytes
 from pytest_fib.workloads._plan import smallest_axes
 from pytest_fib.workloads._provider import BACKEND, seeded
 from pytest_fib.workloads._shrink import shrunk
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
 
 Outcome = TypeVar("Outcome")
+#: The share of the time for shrinking below which a check is no matter.
+QUICK = 0.005
 Origin: TypeAlias = Literal["kept", "listed", "shrunk", "recorded"]
 
 
@@ -46,11 +49,14 @@ class _Memory(Generic[Outcome]):
 
     def __init__(
         self,
+        definition: Definition,
         check: Callable[[Workload], Outcome],
         failed: Callable[[Outcome], bool],
         patience: float,
     ) -> None:
         self.seen: dict[str, tuple[Workload, Outcome]] = {}
+        self._slow: list[tuple[int, float]] = []  # bytes and seconds
+        self._definition = definition
         self._check = check
         self._failed = failed
         self._patience = patience
@@ -58,10 +64,20 @@ class _Memory(Generic[Outcome]):
 
     def fails(self, workload: Workload) -> bool:
         if workload.uuid not in self.seen:
-            if self._deadline is not None and monotonic() > self._deadline:
+            size, start = workload_bytes(self._definition, workload.axes), monotonic()
+            if self._deadline is not None and start + self._expected(size) > self._deadline:
                 return False  # no time left to shrink: what is not known to fail passes
             self.seen[workload.uuid] = (workload, self._check(workload))
+            if (seconds := monotonic() - start) > self._patience * QUICK:
+                self._slow.append((size, seconds))
         return self._failed(self.seen[workload.uuid][1])
+
+    def _expected(self, size: int) -> float:
+        """Seconds that a workload of so many bytes may take, by those that took long.
+
+        In proportion to larger ones, though what is small may take less than its share.
+        """
+        return max((taken * min(1.0, size / of) for of, taken in self._slow), default=0.0)
 
     def hurry(self) -> None:
         """From now on there is only so much time."""
@@ -84,11 +100,12 @@ def search(
     """Check the ``kept`` and the ``listed`` workloads, then ``examples`` drawn ones.
 
     A kept one that fails is the answer, since it was shrunk when it failed first. Any other failure
-    ends the search, and is shrunk for up to ``shrink_seconds``. The same ``seed`` draws the same
+    ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
+    to take longer than what is left of them. The same ``seed`` draws the same
     workloads in every process. ``closeness`` ranks outcomes that passed: the highest came closest
     to failing.
     """
-    memory = _Memory(check, failed, shrink_seconds)
+    memory = _Memory(definition, check, failed, shrink_seconds)
     origin: Origin = "kept"
     failing = next(filter(memory.fails, kept), None)
     if failing is None:

@@ -59,6 +59,20 @@ def test_small_values_are_not_all_lost(define, dtype):
     assert x.abs().max() < 0.1
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_negative_values_are(define, dtype):
+    x = made(define, dtype, values="negative")["x"]
+    assert (x <= 0).all()
+    assert x.mean() < -0.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_values_that_are_close_differ_by_less_than_they_are(define, dtype):
+    x = made(define, dtype, values="close")["x"]
+    assert (x.mean(-1) > 20 * x.std(-1)).all()
+    assert (x.std(-1) > 2 * torch.finfo(getattr(torch, dtype)).eps).all()
+
+
 @pytest.mark.parametrize("values", ["one_hot", "outlier"])
 def test_each_row_has_its_own_column(define, values):
     x = made(define, "float32", values=values)["x"]
@@ -76,7 +90,8 @@ def test_mixed_rows_are_each_of_a_regime(define):
         (x == 1).all(-1),
         (largest > 0) & (largest < 0.1),
         largest > 1e8,
-        (largest > 1) & (largest < 10),
+        (largest > 1) & (largest < 10) & (x > 0).any(-1),
+        (x < 0).all(-1),
         (largest >= 99) & (largest < 1000),
     ):
         assert 10 < int(some.sum()) < 100
