@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_fib.workloads._axes import Domain
 
 #: How many seeds are tried of each size: of many sizes, few; more of few sizes; then, where seeds
-#: have turned out to matter, many; and of what is just below the answer, most.
+#: have turned out to matter, many; and of what is just below or beside the answer, most.
 ONE, SOME, MANY, MOST = 1, 6, 48, 192
 #: Sizes that are tried of all axes at once, from the least: those below this.
 SMALL = 20
@@ -46,13 +46,14 @@ def shrunk(
     shrink.lower_axes(ONE, joint=True)
     shrink.plain_regime(SOME)
     shrink.lower_axes(SOME)
-    shrink.plainest_regime(MANY)
+    shrink.random_lengths(MOST)
     if shrink.seeds_matter():
         before = None
         while before != shrink.best:
             before = shrink.best
             shrink.lower_axes(MANY)
             shrink.plain_regime(MANY)
+            shrink.random_lengths(MOST)
             shrink.step_down(MOST)
     shrink.small_seed(SOME)
     return shrink.best
@@ -125,10 +126,13 @@ class _Shrink:
                 if self._take_regime(what, name, seeds):
                     break
 
-    def plainest_regime(self, seeds: int) -> None:
-        """Take the plainest name of each regime where any of more seeds fails with it."""
-        for what in [*self.best.regime]:
-            self._take_regime(what, self._regimes[what][0], seeds)
+    def random_lengths(self, seeds: int) -> None:
+        """Take lengths at random where any of more seeds fails with them.
+
+        Of values that would not do: normal ones that rarely fail may do so for another reason.
+        """
+        if "lengths" in self.best.regime:
+            self._take_regime("lengths", self._regimes["lengths"][0], seeds)
 
     def small_seed(self, seeds: int) -> None:
         """Take the least seed that still fails, of a few."""
