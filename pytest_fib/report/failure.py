@@ -26,6 +26,7 @@ WIDTH = 80
 #: What is said of a failing workload, by where it comes from.
 _NOTES = {
     "shrunk": "  (the smallest that fails)",
+    "unfinished": "  (smaller ones may fail, but time was over)",
     "kept": "  (failed before, so it was tried first)",
     "listed": "  (listed in the definition)",
     "recorded": "  (recorded)",

@@ -110,8 +110,8 @@ class _Shrink:
         for axis in independent:
             wanted += [self._completed({axis: size}) for size in sizes[axis]]
             if joint:
-                near = [(size, most) for size in sizes[axis] for most in (0, size + 1)]
-                wanted += [self._completed({axis: size}, most) for size, most in near]
+                for size in {*BOUNDARIES} & {*sizes[axis]}:
+                    wanted += [self._completed({axis: size}, most) for most in (0, size + 1)]
         for one, other in combinations(independent, 2):  # one may be needed for the other's sake
             both = product(*({*sizes[axis][:1], *sizes[axis][-1:]} for axis in (one, other)))
             wanted += [self._completed({one: n, other: m}) for n, m in both]

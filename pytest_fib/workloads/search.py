@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Outcome = TypeVar("Outcome")
 #: The share of the time for shrinking below which a check is no matter.
 QUICK = 0.005
-Origin: TypeAlias = Literal["kept", "listed", "shrunk", "recorded"]
+Origin: TypeAlias = Literal["kept", "listed", "shrunk", "unfinished", "recorded"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Search(Generic[Outcome]):
     """What a search saw: a failing case or, of those that passed, the closest call.
 
     ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
-    smallest of its kind; ``kept`` and ``listed`` ones are as they were given.
+    smallest of its kind, ``unfinished`` what it was when time was over; ``kept`` and ``listed``
+    ones are as they were given.
     """
 
     tried: int
@@ -51,6 +52,7 @@ class _Memory(Generic[Outcome]):
     ) -> None:
         self.seen: dict[str, tuple[Workload, Outcome]] = {}
         self._slow: list[tuple[int, float]] = []  # bytes and seconds
+        self.cut_short = False
         self._definition = definition
         self._check = check
         self._failed = failed
@@ -61,7 +63,8 @@ class _Memory(Generic[Outcome]):
         if workload.uuid not in self.seen:
             size, start = workload_bytes(self._definition, workload.axes), monotonic()
             if self._deadline is not None and start + self._expected(size) > self._deadline:
-                return False  # no time left to shrink: what is not known to fail passes
+                self.cut_short = True  # no time left to shrink: what is not known to fail passes
+                return False
             self.seen[workload.uuid] = (workload, self._check(workload))
             if (seconds := monotonic() - start) > self._patience * QUICK:
                 self._slow.append((size, seconds))
@@ -110,7 +113,10 @@ def search(
             memory.hurry()
             failing = shrunk(definition, first, memory.fails)
             small = failing.axes == smallest_axes(definition)
-            origin = "listed" if failing is given and not small else "shrunk"
+            if failing is given and not small:
+                origin = "listed"
+            else:
+                origin = "unfinished" if memory.cut_short else "shrunk"
     if failing is not None:
         return Search(len(memory.seen), *memory.seen[failing.uuid], origin)
     closest = max(memory.seen.values(), key=lambda case: closeness(case[1]))

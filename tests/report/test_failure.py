@@ -52,6 +52,7 @@ def test_a_wrong_result_is_described_in_full():
     [
         (None, ""),
         ("shrunk", "  (the smallest that fails)"),
+        ("unfinished", "  (smaller ones may fail, but time was over)"),
         ("kept", "  (failed before, so it was tried first)"),
         ("listed", "  (listed in the definition)"),
     ],
