@@ -265,15 +265,17 @@ def _last_page_len(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _fullness(shape: torch.Size, size: int, host: torch.Generator) -> torch.Tensor:
-    """Tokens in last pages: a quarter 1, a quarter all, a quarter beside a tile or all but one."""
+    """Tokens in last pages: often 1, all, all but one, or as many as are beside a tile."""
     import torch
 
+    tiles = torch.tensor([n for n in BOUNDARIES if 1 <= n <= size])
+    often = (torch.tensor([1]), torch.tensor([size]), torch.tensor([max(1, size - 1)]), tiles)
     drawn = torch.randint(1, size + 1, shape, generator=host)
-    beside = torch.tensor([n for n in (*BOUNDARIES, size - 1, size) if 1 <= n <= size])
-    choice = torch.randint(0, 4, shape, generator=host)
-    drawn[choice == 0], drawn[choice == 1] = 1, size
-    at = torch.randint(0, len(beside), shape, generator=host)
-    return torch.where(choice == 2, beside[at], drawn)
+    choice = torch.randint(0, 6, shape, generator=host)
+    for i, some in enumerate(often):
+        at = torch.randint(0, len(some), shape, generator=host)
+        drawn = torch.where(choice == i, some[at], drawn)
+    return drawn
 
 
 def _indices(tensor: torch.Tensor, making: Making) -> None:

@@ -64,7 +64,7 @@ class Source:
     def _shuffled(self, low: int, high: int) -> list[Card]:
         cards: list[Card]
         if self.sort == "choice":
-            cards = [*range(low, high + 1), *[low] * ((high - low + 2) // 3)]
+            cards = [*range(low, high + 1), *[low] * ((high - low + 1) // 3)]
         elif high - low < FEW:
             cards = [*range(low, high + 1), *range(max(low, 1), high + 1)]  # hardly ever nothing
         else:
@@ -154,6 +154,11 @@ def _below_tile(random: Random, low: int, high: int) -> int:
     return random.choice([n - 1 for n in (*TILES, high) if low < n <= high])
 
 
+def _below_tiles(random: Random, low: int, high: int) -> int:
+    """One less than the largest tile that fits, so one less than a multiple of the others too."""
+    return max(tile for tile in (low + 1, *TILES) if tile <= high) - 1
+
+
 def _power(random: Random, low: int, high: int) -> int:
     """A power of two far above any tile, or else the largest that fits."""
     return 1 << random.randint(min(11, high.bit_length() - 1), high.bit_length() - 1)
@@ -168,7 +173,8 @@ RELATIVE: dict[Callable[[Random, int, int], int], int] = {
     _lowest: 2,
     _highest: 2,
     _near_tile: 2,
-    _below_tile: 2,
+    _below_tile: 1,
+    _below_tiles: 1,
     _power: 2,
     _prime: 1,
     _anywhere: 2,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: How many seeds are tried of each size: of many sizes, few; more of few sizes; then, where seeds
 #: have turned out to matter, many; and of what is just below or beside the answer, most.
-ONE, SOME, MANY, MOST = 1, 6, 48, 192
+ONE, SOME, MANY, MOST = 1, 6, 48, 128
 #: Sizes that are tried of all axes at once, from the least: those below this.
 SMALL = 20
 #: Steps down from a size: halving what is between it and the next that passes, or to a multiple of
@@ -86,9 +86,11 @@ class _Shrink:
             pass
 
     def step_down(self, seeds: int) -> None:
-        """Take an axis that is one lower and fails, the others as they are."""
+        """Take an axis that is one lower and fails, all else as it is."""
+        now = self.best
         lower = (self._completed({axis: self._below(axis)}) for axis in self._plan.independent)
-        any(self._take_axes(axes, seeds) for axes in lower if axes not in (None, self.best.axes))
+        wanted = [axes for axes in lower if axes not in (None, now.axes)]
+        any(self._take(self._made(n, now.regime, axes)) for axes in wanted for n in range(seeds))
 
     def _below(self, axis: str) -> int:
         """The next smaller size of an axis, or the least."""
@@ -185,8 +187,8 @@ class _Shrink:
                 yield seed, {}
             if seeds > ONE and lengths:
                 yield seed, {**now, "lengths": lengths[seed % len(lengths)]}
-            if values:
-                yield seed, special({**now, "values": values[seed % len(values)]})
+            if seed < len(values):
+                yield seed, special({**now, "values": values[seed]})
 
     def _made(
         self, seed: int, regime: Mapping[str, str], axes: Mapping[str, int] | None = None

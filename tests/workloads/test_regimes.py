@@ -104,13 +104,13 @@ def test_special_values_are_sprinkled(define, values):
     assert 0.002 < float(found.double().mean()) < 0.05
 
 
-def test_some_inputs_are_normal_but_never_all(define):
+def test_some_inputs_are_normal_and_some_are_not(define):
     zero = []
     for seed in range(200):
         inputs = made(define, "float32", seed, "abc", values="zeros", inputs="some")
         zero.append(tuple(bool((x == 0).all()) for x in inputs.values()))
-    assert (False, False, False) not in zero
-    assert len({*zero}) == 7
+    assert {(False, False, False), (True, True, True)}.isdisjoint(zero)
+    assert len({*zero}) == 6
     all_inputs = made(define, "float32", 0, "abc", values="zeros")
     assert all((x == 0).all() for x in all_inputs.values())
 
