@@ -120,15 +120,15 @@ def _integers(tensor: torch.Tensor, making: Making) -> None:
 def _put_ends(tensor: torch.Tensor, making: Making, low: float, high: float) -> None:
     """With ``ends``, make a quarter of the elements the least there may be, a quarter the most.
 
-    Of three or more, one at least is the least and one the most: random choices are tested by the
-    few rows of one workload.
+    Of three or more, and often of two, one is the least and one the most: random choices are tested
+    by the few rows of one workload.
     """
     import torch
 
     if not making.params.get("ends", False):
         return
     choice = torch.randint(0, 4, tensor.shape, generator=making.host)
-    if (n := choice.numel()) > 2:
+    if (n := choice.numel()) > int(torch.randint(1, 3, (), generator=making.host)):
         first = torch.randint(0, n, (), generator=making.host)
         other = (first + torch.randint(1, n, (), generator=making.host)) % n
         choice.view(-1)[torch.stack((first, other))] = torch.tensor([0, 1])
