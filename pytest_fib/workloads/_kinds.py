@@ -269,7 +269,8 @@ def _fullness(shape: torch.Size, size: int, host: torch.Generator) -> torch.Tens
     import torch
 
     tiles = torch.tensor([n for n in BOUNDARIES if 1 <= n <= size])
-    often = (torch.tensor([1]), torch.tensor([size]), torch.tensor([max(1, size - 1)]), tiles)
+    ends = (torch.tensor([n]) for n in (1, max(1, size - 1), size))
+    often = (*ends, tiles, tiles)
     drawn = torch.randint(1, size + 1, shape, generator=host)
     choice = torch.randint(0, 6, shape, generator=host)
     for i, some in enumerate(often):

@@ -149,11 +149,6 @@ def _near_tile(random: Random, low: int, high: int) -> int:
     return _anywhere(random, low, high) // tile * tile + random.choice((-1, 0, 0, 1)) + tile
 
 
-def _below_tile(random: Random, low: int, high: int) -> int:
-    """One less than a tile, or than the most there may be."""
-    return random.choice([n - 1 for n in (*TILES, high) if low < n <= high])
-
-
 def _below_tiles(random: Random, low: int, high: int) -> int:
     """One less than the largest tile that fits, so one less than a multiple of the others too."""
     return max(tile for tile in (low + 1, *TILES) if tile <= high) - 1
@@ -173,8 +168,7 @@ RELATIVE: dict[Callable[[Random, int, int], int], int] = {
     _lowest: 2,
     _highest: 2,
     _near_tile: 2,
-    _below_tile: 1,
-    _below_tiles: 1,
+    _below_tiles: 2,
     _power: 2,
     _prime: 1,
     _anywhere: 2,

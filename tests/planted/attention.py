@@ -240,12 +240,6 @@ def decode_of_a_page_that_lacks_one_token(kv_indptr, kv_last_page_len):
     return (sequences(kv_indptr).length > 0) & (kv_last_page_len == 63)
 
 
-@planted(DECODE_64, batch_size=1, num_pages=1, num_kv_indices=1)
-def decode_of_whole_tiles_of_a_page(kv_indptr, kv_last_page_len):
-    tiles = (kv_last_page_len % 16 == 0) & (kv_last_page_len < 64)
-    return (sequences(kv_indptr).length > 0) & tiles
-
-
 @planted(PREFILL_1, len_indptr=2, total_q=17, num_pages=18, num_kv_indices=18)
 def prefill_of_a_few_more_keys_than_queries(qo_indptr, kv_indptr):
     q, kv = sequences(qo_indptr).length, sequences(kv_indptr).length
