@@ -149,6 +149,12 @@ def test_a_right_function_passes_on_drawn_workloads(kernel_check, definition):
     assert len(set(calls)) > 3
 
 
+def test_what_the_reference_writes_to_may_be_written_to(kernel_check, definition):
+    reference = "def run(x, factor):\n    return x.mul_(factor).clone()\n"
+    writing = definition.model_copy(update={"reference": reference})
+    kernel_check(writing, lambda x, factor: x.mul_(factor).clone(), examples=3)
+
+
 def tail(x, factor):
     y = scale(x, factor)
     y[100:] = 0

@@ -95,8 +95,8 @@ LAYOUTS = ("broadcast", "memory_order")
 #: Names of regimes; `workloads` may list them under `values` and `layouts`. `usual` stands for all
 #: that are drawn where nothing is listed.
 VALUES = (
-    "usual", "normal", "ones", "zeros", "zeros_and_ones", "small", "one_hot", "wide", "outlier",
-    "cancelling", "shifted", "large", "subnormal", "mixed", "nan", "inf",
+    "usual", "normal", "ones", "zeros", "zeros_and_ones", "small", "negative", "one_hot", "wide",
+    "outlier", "cancelling", "shifted", "large", "subnormal", "mixed", "nan", "inf",
 )  # fmt: skip
 ODD_LAYOUTS = ("row_strided", "offset")
 #: Classes of dtypes by name, each as what its members' names fully match.

@@ -16,10 +16,10 @@ import torch
 
 from pytest_fib.engine import _cuda
 from pytest_fib.engine._messages import TensorRef
-from pytest_fib.workloads import extent
+from pytest_fib.workloads import bits, extent, once
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_fib.workloads import TensorLayout
 
@@ -137,6 +137,16 @@ def poisoned(tensor: torch.Tensor, pattern: int) -> torch.Tensor:
             pattern - (pattern >> 15 << 16)
         )  # as a signed number
     return tensor
+
+
+def changed(tensors: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> list[str]:
+    """The names of tensors whose bits are others now."""
+    return [name for name, tensor in tensors.items() if not bits(tensor).equal(bits(before[name]))]
+
+
+def copy_bits(target: torch.Tensor, source: torch.Tensor) -> None:
+    """Copy the elements that are there, whatever their dtype."""
+    once(bits(target)).copy_(once(bits(source)))
 
 
 def _roomy(size: int) -> int:

@@ -13,9 +13,9 @@ from pytest_fib.build import load, reference_program
 from pytest_fib.data import Evaluation, EvaluationStatus
 from pytest_fib.engine._calling import WrongOutput, bind, store
 from pytest_fib.engine._evidence import POISONS, Evidence
-from pytest_fib.engine._memory import poisoned
+from pytest_fib.engine._memory import changed, copy_bits, poisoned
 from pytest_fib.engine._oracle import YARDSTICKS, OracleUnavailable, run_widened
-from pytest_fib.workloads import bits, fill_inputs, layouts, scalar_inputs
+from pytest_fib.workloads import fill_inputs, layouts, scalar_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,9 +54,10 @@ class Trial:
         def call(poison: int) -> dict[str, torch.Tensor]:
             outputs = self._poisoned(workload, poison)
             self._call({**tensors, **scalars}, outputs)
-            for name, tensor in tensors.items():
-                if not bits(tensor).equal(bits(pristine[name])):
+            for name in changed(tensors, pristine):
+                if name not in self._written_by_the_reference({**pristine, **scalars}):
                     raise WrongOutput("RUNTIME_ERROR", f"wrote to its input {name!r}")
+                copy_bits(tensors[name], pristine[name])
             return outputs
 
         try:
@@ -102,6 +103,13 @@ class Trial:
             own = self._named(self._reference(*arguments))
             return Evidence(*facts, own, no_oracle=str(error))
         return Evidence(*facts, expected, partial(self._yardsticks, arguments))
+
+    def _written_by_the_reference(self, inputs: Mapping[str, Any]) -> list[str]:
+        """The inputs that the reference changes; it gets copies."""
+        tensors = {n: x for n, x in inputs.items() if isinstance(x, torch.Tensor)}
+        own = {name: tensor.clone() for name, tensor in tensors.items()}
+        self._reference(*[{**inputs, **own}[name] for name in self.definition.inputs])
+        return changed(own, tensors)
 
     def _yardsticks(self, arguments: list[Any]) -> list[dict[str, torch.Tensor]]:
         own = [self._named(self._reference(*arguments))]

@@ -26,7 +26,8 @@ WIDTH = 80
 #: What is said of a failing workload, by where it comes from.
 _NOTES = {
     "shrunk": "  (the smallest that fails)",
-    "kept": "  (failed before, so it was tried first)",
+    "unfinished": "  (smaller ones may fail)",
+    "kept": "  (failed before)",
     "listed": "  (listed in the definition)",
     "recorded": "  (recorded)",
 }
@@ -152,10 +153,9 @@ def _facts(blamed: str, place: str, workload: Workload, origin: Origin | None) -
     regime = {"values": "normal"} | workload.regime
     kinds = ", ".join(_REGIMES[what].format(name) for what, name in regime.items())
     note = _NOTES[origin] if origin else ""
-    return [
-        f"  {blamed:<16}{place}",
-        f"  workload        {axes}; {kinds}, seed {workload.seed}{note}",
-    ]
+    line = f"  workload        {axes}; {kinds}, seed {workload.seed}{note}"
+    wrapped = textwrap.wrap(line, WIDTH, subsequent_indent=" " * 18, break_on_hyphens=False)
+    return [f"  {blamed:<16}{place}", *wrapped]
 
 
 def _wrong(correctness: Correctness) -> list[str]:

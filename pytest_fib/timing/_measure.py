@@ -40,6 +40,8 @@ GROUPS, LEAST_GROUPS = 8, 2
 TURNS, SHORT_TURNS = (1, 4), (1, 2)
 #: By how much the judge's clock may exceed what rounds claim before it counts towards the budget.
 UNSPENT = 8
+#: Rounds end when no more than that of the variance between placements is theirs.
+LITTLE = 0.1
 #: Warming up ends when the medians of two rounds in a row are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
@@ -204,11 +206,17 @@ class _Rounds:
         return candidate, reference
 
     def settled(self, precision: float) -> bool:
-        """Whether the intervals look narrow enough."""
+        """Whether the intervals look narrow enough, or more rounds would not make them so.
+
+        What placements differ by stays, however well each one's time is known.
+        """
         candidate, reference = self._samples()
         latency = latency_of(candidate, FEWER_RESAMPLES)
         speedup = speedup_of(candidate, reference, FEWER_RESAMPLES)
-        return max(latency.half_width, speedup.half_width) <= precision
+        return all(
+            estimate.half_width <= precision or estimate.noise_share <= LITTLE
+            for estimate in (latency, speedup)
+        )
 
     def measured(self, precision: float) -> Measured:
         """What the rounds say."""

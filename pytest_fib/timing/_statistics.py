@@ -31,11 +31,16 @@ LEAST_FLOOR = 0.005
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its 95 % confidence interval."""
+    """A value and its 95 % confidence interval.
+
+    ``noise_share`` is how much of the variance between groups is noise of their rounds, which more
+    rounds would lessen; the rest is what placements differ by.
+    """
 
     value: float
     low: float
     high: float
+    noise_share: float = 1.0
 
     @property
     def half_width(self) -> float:
@@ -69,12 +74,19 @@ def _estimate(logs: Samples, over_groups: _Summary, resamples: int) -> Estimate:
     rounds, groups = logs.shape
     drawn_groups = by_group[source.integers(groups, size=(resamples, groups))]
     drawn_rounds = logs[source.integers(rounds, size=(resamples, rounds))]
-    intervals = (
-        _interval(value, over_groups(drawn_groups), groups),
-        _interval(value, over_groups(_middle(drawn_rounds)), rounds),
-    )
-    low, high = min(i[0] for i in intervals), max(i[1] for i in intervals)
-    return Estimate(exp(value), exp(low), exp(high))
+    of_groups = _interval(value, over_groups(drawn_groups), groups)
+    of_rounds = _interval(value, over_groups(_middle(drawn_rounds)), rounds)
+    low, high = min(of_groups[0], of_rounds[0]), max(of_groups[1], of_rounds[1])
+    return Estimate(exp(value), exp(low), exp(high), _noise_share(logs, by_group))
+
+
+def _noise_share(logs: Samples, by_group: Samples) -> float:
+    rounds, groups = logs.shape
+    if rounds < 2 or groups < 2:
+        return 1.0
+    between = float(by_group.var(ddof=1))
+    noise = float(logs.var(axis=0, ddof=1).mean()) / rounds
+    return min(1.0, noise / between) if between > 0 else 1.0
 
 
 def _median(by_group: Samples) -> Samples:

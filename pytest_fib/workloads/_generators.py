@@ -92,15 +92,14 @@ def _fill(
 
 
 def _regime(name: str, definition: Definition, workload: Workload) -> Mapping[str, str]:
-    """The regime of one input: of those that might be normal instead, one never is."""
+    """The regime of one input: of those that might be normal instead, one never is and one is."""
     if workload.regime.get("inputs") != "some":
         return workload.regime
     rules = plan(definition).rules
     following = [name for name, rule in rules.items() if rule.get("kind") in FOLLOWING]
-    spared = _seed(workload.seed, f"{name}/regime") % 2 == 0
-    if name == following[workload.seed % len(following)] or not spared:
-        return workload.regime
-    return {**workload.regime, "values": "normal"}
+    place = (following.index(name) - workload.seed) % len(following) if name in following else 0
+    spared = place == 1 or (place > 1 and _seed(workload.seed, f"{name}/regime") % 2 == 0)
+    return {**workload.regime, "values": "normal"} if spared else workload.regime
 
 
 def _seed_of(name: str, definition: Definition, workload: Workload, bulk_seed: int | None) -> int:

@@ -12,7 +12,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import SafetensorsInput
-from pytest_fib.workloads._lengths import partition
+from pytest_fib.workloads._lengths import BOUNDARIES, partition
 from pytest_fib.workloads._recorded import read_tensor
 from pytest_fib.workloads._regimes import VALUES
 
@@ -118,12 +118,22 @@ def _integers(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _put_ends(tensor: torch.Tensor, making: Making, low: float, high: float) -> None:
-    """With ``ends``, make a quarter of the elements the least there may be, a quarter the most."""
+    """With ``ends``, make a quarter of the elements the least there may be, a quarter the most.
+
+    Of three or more, and often of two, one is the least and one the most: random choices are tested
+    by the few rows of one workload.
+    """
     import torch
 
-    if making.params.get("ends", False):
-        choice = torch.randint(0, 4, tensor.shape, generator=making.host).to(tensor.device)
-        tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
+    if not making.params.get("ends", False):
+        return
+    choice = torch.randint(0, 4, tensor.shape, generator=making.host)
+    if (n := choice.numel()) > int(torch.randint(1, 3, (), generator=making.host)):
+        first = torch.randint(0, n, (), generator=making.host)
+        other = (first + torch.randint(1, n, (), generator=making.host)) % n
+        choice.view(-1)[torch.stack((first, other))] = torch.tensor([0, 1])
+    choice = choice.to(tensor.device)
+    tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
 
 
 def _boolean(tensor: torch.Tensor, making: Making) -> None:
@@ -263,7 +273,7 @@ def _indptr(tensor: torch.Tensor, making: Making) -> None:
 
 
 def _last_page_len(tensor: torch.Tensor, making: Making) -> None:
-    """How full each sequence's last page is: 1 to ``page_size``, both of them often.
+    """How full each sequence's last page is: 1 to ``page_size``, both and sizes of tiles often.
 
     ``indptr`` counts the pages of each sequence; with ``at_least``, an indptr of tokens, they hold
     at least those.
@@ -271,9 +281,7 @@ def _last_page_len(tensor: torch.Tensor, making: Making) -> None:
     import torch
 
     size = making.whole("page_size", 1)
-    drawn = torch.randint(1, size + 1, tensor.shape, generator=making.host)
-    choice = torch.randint(0, 4, tensor.shape, generator=making.host)
-    drawn[choice == 0], drawn[choice == 1] = 1, size
+    drawn = _fullness(tensor.shape, size, making.host)
     pages, tokens = making.lengths_of("indptr"), making.lengths_of("at_least")
     if pages is not None and tokens is not None:
         needed = (tokens - (pages - 1).clamp_min(0) * size).clamp(1, size)
@@ -281,9 +289,25 @@ def _last_page_len(tensor: torch.Tensor, making: Making) -> None:
     tensor.copy_(drawn)
 
 
+def _fullness(shape: torch.Size, size: int, host: torch.Generator) -> torch.Tensor:
+    """Tokens in last pages: often 1, all, all but one, or as many as are beside a tile."""
+    import torch
+
+    tiles = torch.tensor([n for n in BOUNDARIES if 1 <= n <= size])
+    ends = (torch.tensor([n]) for n in (1, max(1, size - 1), size))
+    often = (*ends, tiles, tiles)
+    drawn = torch.randint(1, size + 1, shape, generator=host)
+    choice = torch.randint(0, 6, shape, generator=host)
+    for i, some in enumerate(often):
+        at = torch.randint(0, len(some), shape, generator=host)
+        drawn = torch.where(choice == i, some[at], drawn)
+    return drawn
+
+
 def _indices(tensor: torch.Tensor, making: Making) -> None:
     """Numbers below ``below``; with ``unique`` (true) distinct in a row; a vector is one row.
 
+    Now and then a row of distinct ones is the first or the last there are, in order.
     With ``pad``, rows may end in that value instead.
     """
     import torch
@@ -307,21 +331,32 @@ def _row(n: int, below: int, host: torch.Generator, *, unique: bool) -> torch.Te
     if not unique:  # from half as many, so that hardly a row has no number twice
         some = torch.randint(0, max(below, 1), ((n + 1) // 2,), generator=host)
         return some[torch.randint(0, max(len(some), 1), (n,), generator=host)]
-    if n * 8 > below:  # what is missing of a row longer than that is padded by the caller
-        row = torch.zeros(n, dtype=torch.long)
-        row[: min(n, below)] = torch.randperm(below, generator=host)[:n]
-        return row
+    row = torch.zeros(n, dtype=torch.long)
+    row[: min(n, below)] = _distinct(min(n, below), below, host)
+    return row  # what is missing of a row longer than that is padded by the caller
+
+
+def _distinct(n: int, below: int, host: torch.Generator) -> torch.Tensor:
+    """Different numbers: one time in four the first or the last there are, in order.
+
+    So an empty cache gives them out, and so do tests of kernels that would take any of them.
+    """
+    import torch
+
+    choice = int(torch.randint(0, 8, (), generator=host))
+    if choice < 2:
+        return torch.arange(n) + choice * (below - n)
+    if n * 8 > below:
+        return torch.randperm(below, generator=host)[:n]
     drawn: set[int] = set()
     while len(drawn) < n:  # few of many: what came twice is drawn again
         drawn.update(torch.randint(0, below, (n - len(drawn),), generator=host).tolist())
-    return torch.tensor(sorted(drawn))[torch.randperm(n, generator=host)]
+    return torch.tensor(sorted(drawn), dtype=torch.long)[torch.randperm(n, generator=host)]
 
 
 def _permutation(tensor: torch.Tensor, making: Making) -> None:
-    """Every number below the tensor's length once."""
-    import torch
-
-    tensor.copy_(torch.randperm(tensor.numel(), generator=making.host))
+    """Every number below the tensor's length once; now and then in order."""
+    tensor.copy_(_distinct(tensor.numel(), tensor.numel(), making.host))
 
 
 def _seq_lens(tensor: torch.Tensor, making: Making) -> None:
@@ -334,14 +369,12 @@ def _seq_lens(tensor: torch.Tensor, making: Making) -> None:
     total = int(torch.randint(n, pages + 1, (), generator=making.host)) if n else 0
     regime = making.regime.get("lengths", "random")
     counts = partition(total, torch.ones(n, dtype=torch.long), regime, making.host)
-    within = torch.randint(1, size + 1, (n,), generator=making.host)
-    full = torch.randint(0, 2, (n,), generator=making.host).bool()
-    lengths = (counts.clamp_max(most) - 1) * size + torch.where(full, size, within)
+    lengths = (counts.clamp_max(most) - 1) * size + _fullness(counts.shape, size, making.host)
     tensor.copy_(lengths.clamp(1, longest))
 
 
 def _block_table(tensor: torch.Tensor, making: Making) -> None:
-    """The pages of each sequence, in no order: distinct numbers below ``pages``; unused ones 0.
+    """The pages of each sequence, mostly in no order: distinct ones below ``pages``, unused ones 0.
 
     ``lengths`` names the input of sequence lengths; ``page_size`` (1) is their tokens in a page.
     """
@@ -349,19 +382,24 @@ def _block_table(tensor: torch.Tensor, making: Making) -> None:
 
     lengths = making.inputs[making.params["lengths"]].cpu().long()
     counts = -(-lengths // making.whole("page_size", 1))
-    order = torch.randperm(making.whole("pages", 1), generator=making.host)
     table = torch.zeros(tensor.shape, dtype=torch.long)
-    table[torch.arange(tensor.shape[1]) < counts[:, None]] = order[: int(counts.sum())]
+    table[torch.arange(tensor.shape[1]) < counts[:, None]] = _distinct(
+        int(counts.sum()), making.whole("pages", 1), making.host
+    )
     tensor.copy_(table)
 
 
 def _positions(tensor: torch.Tensor, making: Making) -> None:
-    """Positions below ``below``, the last and the first among them where there is room."""
+    """Positions below ``below``, the last and the first among them; of a single one, any."""
     import torch
 
     below = making.whole("below", 1)
     drawn = torch.randint(0, below, (tensor.numel(),), generator=making.host)
-    drawn[:2] = torch.tensor([below - 1, 0])[: len(drawn)]
+    ends = torch.tensor([below - 1, 0])
+    if len(drawn) > 1:
+        drawn[:2] = ends
+    elif (choice := int(torch.randint(0, 3, (), generator=making.host))) < 2:
+        drawn[:] = ends[choice]
     drawn = drawn[torch.randperm(len(drawn), generator=making.host)]
     tensor.copy_(drawn.reshape(tensor.shape))
 

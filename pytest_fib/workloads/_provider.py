@@ -33,8 +33,6 @@ TILES = (16, 32, 64, 128, 256, 512, 1024)
 PRIMES = (5, 7, 11, 13, 61, 251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 65521)
 #: Sizes at which kernels change what they do.
 BOUNDARIES = (1, 2, 3, *(tile + more for tile in TILES for more in (0, 1)))
-#: Sizes far above any tile. Those that don't fit yet are dealt as soon as they do.
-LARGE = tuple(1 << exponent for exponent in range(11, 17))
 
 
 class Source:
@@ -66,11 +64,11 @@ class Source:
     def _shuffled(self, low: int, high: int) -> list[Card]:
         cards: list[Card]
         if self.sort == "choice":
-            cards = [*range(low, high + 1), *[low] * ((high - low + 2) // 3)]
+            cards = [*range(low, high + 1), *[low] * ((high - low + 1) // 3)]
         elif high - low < FEW:
             cards = [*range(low, high + 1), *range(max(low, 1), high + 1)]  # hardly ever nothing
         else:
-            cards = [*BOUNDARIES, *LARGE, *(card for card, n in RELATIVE.items() for _ in range(n))]
+            cards = [*BOUNDARIES, *(card for card, n in RELATIVE.items() for _ in range(n))]
         self.random.shuffle(cards)
         if self.sort == "choice":  # the plainest first
             cards.insert(0, cards.pop(cards.index(low)))
@@ -151,6 +149,16 @@ def _near_tile(random: Random, low: int, high: int) -> int:
     return _anywhere(random, low, high) // tile * tile + random.choice((-1, 0, 0, 1)) + tile
 
 
+def _below_tiles(random: Random, low: int, high: int) -> int:
+    """One less than the largest tile that fits, so one less than a multiple of the others too."""
+    return max(tile for tile in (low + 1, *TILES) if tile <= high) - 1
+
+
+def _power(random: Random, low: int, high: int) -> int:
+    """A power of two far above any tile, or else the largest that fits."""
+    return 1 << random.randint(min(11, high.bit_length() - 1), high.bit_length() - 1)
+
+
 def _prime(random: Random, low: int, high: int) -> int:
     return random.choice([p for p in PRIMES if low <= p <= high] or [low])
 
@@ -160,8 +168,10 @@ RELATIVE: dict[Callable[[Random, int, int], int], int] = {
     _lowest: 2,
     _highest: 2,
     _near_tile: 2,
+    _below_tiles: 2,
+    _power: 2,
     _prime: 1,
-    _anywhere: 3,
+    _anywhere: 2,
 }
 
 AVAILABLE_PROVIDERS[BACKEND] = BoundaryProvider

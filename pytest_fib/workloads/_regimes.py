@@ -45,6 +45,11 @@ def _small(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
     tensor.normal_(generator=generator).mul_(max(1e-3, limits.tiny))
 
 
+def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Normal, but none above zero: a maximum that begins at 0 stays there."""
+    tensor.normal_(generator=generator).abs_().neg_()
+
+
 def _one_hot(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
     """One 1 in each row, at a random place."""
     tensor.zero_()
@@ -85,12 +90,13 @@ def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: torch.
 
 
 def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
-    """Far from zero, and close together: 16 and a little, or 3 where that is float16.
+    """Far from zero, and close together: 16 and a little, or 3 and less where that is float16.
 
     What subtracts a mean, or its square from that of squares, is left with few digits. A sum of
     4096 products is still a number.
     """
-    tensor.normal_(generator=generator).add_(min(16.0, limits.max**0.1))
+    middle = min(16.0, limits.max**0.1)
+    tensor.normal_(generator=generator).mul_(middle / 16).add_(middle)
 
 
 def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
@@ -127,17 +133,18 @@ def _sprinkled(tensor: torch.Tensor, generator: torch.Generator, special: float)
 
 
 def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
-    """Rows that are zero, all ones, small, large, normal, or that but for an outlier."""
+    """Rows that are zero, all ones, small, large, negative, normal, or that but for an outlier."""
     import torch
 
     _outlier(tensor, generator, limits)
     if not tensor.dim():
         return
     sort = torch.empty((*tensor.shape[:-1], 1), dtype=torch.long, device=tensor.device)
-    sort.random_(0, 6, generator=generator)
+    sort.random_(0, 7, generator=generator)
     usual = torch.empty_like(tensor).normal_(generator=generator)
+    usual = torch.where(sort == 6, usual.abs(), usual)
     tensor.copy_(torch.where(sort == 5, tensor, usual))
-    factors = [0.0, 0.0, max(1e-3, limits.tiny), limits.max**0.25, 1.0, 1.0]
+    factors = [0.0, 0.0, max(1e-3, limits.tiny), limits.max**0.25, 1.0, 1.0, -1.0]
     tensor.mul_(torch.tensor(factors, dtype=tensor.dtype, device=tensor.device)[sort])
     tensor.add_(sort == 1)
 
@@ -149,6 +156,7 @@ VALUES: dict[str, Fill] = {
     "zeros": _zeros,
     "zeros_and_ones": _zeros_and_ones,
     "small": _small,
+    "negative": _negative,
     "one_hot": _one_hot,
     "wide": _wide,
     "outlier": _outlier,

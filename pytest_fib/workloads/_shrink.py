@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pytest_fib.workloads._axes import Domain
 
 #: How many seeds are tried of each size: of many sizes, few; more of few sizes; then, where seeds
-#: have turned out to matter, many.
-ONE, SOME, MANY = 1, 6, 48
+#: have turned out to matter, many; and of what is just below or beside the answer, most.
+ONE, SOME, MANY, MOST = 1, 6, 48, 128
 #: Sizes that are tried of all axes at once, from the least: those below this.
 SMALL = 20
 #: Steps down from a size: halving what is between it and the next that passes, or to a multiple of
@@ -43,14 +43,18 @@ def shrunk(
     if shrink.is_least():
         return failing
     shrink.lower_axes(ONE)
+    shrink.lower_axes(ONE, joint=True)
     shrink.plain_regime(SOME)
     shrink.lower_axes(SOME)
+    shrink.random_lengths(MOST)
     if shrink.seeds_matter():
         before = None
         while before != shrink.best:
             before = shrink.best
             shrink.lower_axes(MANY)
             shrink.plain_regime(MANY)
+            shrink.random_lengths(MOST)
+            shrink.step_down(MOST)
     shrink.small_seed(SOME)
     return shrink.best
 
@@ -76,13 +80,29 @@ class _Shrink:
             self._fails_as(self._made(seed, self.best.regime))
         return any(len(verdicts) > 1 for verdicts in self._verdicts.values())
 
-    def lower_axes(self, seeds: int) -> None:
+    def lower_axes(self, seeds: int, *, joint: bool = False) -> None:
         """Take the cheapest of the smaller axes that fail, until none do."""
-        while any(self._take_axes(axes, seeds) for axes in self._smaller(many=seeds == ONE)):
+        while any(self._take_axes(axes, seeds) for axes in self._smaller(seeds == ONE, joint)):
             pass
 
-    def _smaller(self, *, many: bool) -> list[dict[str, int]]:
-        """Axes below the best, from the cheapest: those as large as the first may take seconds."""
+    def step_down(self, seeds: int) -> None:
+        """Take an axis that is one lower and fails, all else as it is."""
+        now = self.best
+        lower = (self._completed({axis: self._below(axis)}) for axis in self._plan.independent)
+        wanted = [axes for axes in lower if axes not in (None, now.axes)]
+        any(self._take(self._made(n, now.regime, axes)) for axes in wanted for n in range(seeds))
+
+    def _below(self, axis: str) -> int:
+        """The next smaller size of an axis, or the least."""
+        domain, size = self._plan.domain(axis, {}), self.best.axes[axis]
+        return domain.nearest(size - 1)
+
+    def _smaller(self, many: bool, joint: bool) -> list[dict[str, int]]:
+        """Axes below the best, from the cheapest: those as large as the first may take seconds.
+
+        With ``many``, more of them; with ``joint``, also those where one axis has to be just so
+        since another is at its least, or about as large.
+        """
         independent, best = self._plan.independent, self.best.axes
         sizes = {axis: _sizes(self._plan.domain(axis, {}), best[axis], many=many) for axis in best}
         wanted = [self._completed({}, most) for most in range(SMALL if many else 1)]
@@ -91,6 +111,9 @@ class _Shrink:
                 wanted.append(self._completed({axis: best[axis] for axis in kept}, 0))
         for axis in independent:
             wanted += [self._completed({axis: size}) for size in sizes[axis]]
+            if joint:
+                for size in {*BOUNDARIES} & {*sizes[axis]}:
+                    wanted += [self._completed({axis: size}, most) for most in (0, size + 1)]
         for one, other in combinations(independent, 2):  # one may be needed for the other's sake
             both = product(*({*sizes[axis][:1], *sizes[axis][-1:]} for axis in (one, other)))
             wanted += [self._completed({one: n, other: m}) for n, m in both]
@@ -104,6 +127,14 @@ class _Shrink:
             for name in names[: names.index(now)] if now in names else names:
                 if self._take_regime(what, name, seeds):
                     break
+
+    def random_lengths(self, seeds: int) -> None:
+        """Take lengths at random where any of more seeds fails with them.
+
+        Of values that would not do: normal ones that rarely fail may do so for another reason.
+        """
+        if "lengths" in self.best.regime:
+            self._take_regime("lengths", self._regimes["lengths"][0], seeds)
 
     def small_seed(self, seeds: int) -> None:
         """Take the least seed that still fails, of a few."""
@@ -142,8 +173,13 @@ class _Shrink:
         )
 
     def _contents(self, seeds: int) -> Iterator[tuple[int, Mapping[str, str]]]:
-        """Seeds and regimes to try other axes with; where many seeds are, all kinds of lengths."""
+        """Seeds and regimes to try other axes with.
+
+        With more than one seed, all kinds of lengths; with many, of values as well: what is rare in
+        the regime now, and so takes larger axes, may be common in another.
+        """
         now, lengths = self.best.regime, self._regimes.get("lengths", ())
+        values = self._regimes.get("values", ()) if seeds == MANY else ()
         yield self.best.seed, now
         for seed in range(seeds):
             yield seed, now
@@ -151,6 +187,8 @@ class _Shrink:
                 yield seed, {}
             if seeds > ONE and lengths:
                 yield seed, {**now, "lengths": lengths[seed % len(lengths)]}
+            if seed < len(values):
+                yield seed, special({**now, "values": values[seed]})
 
     def _made(
         self, seed: int, regime: Mapping[str, str], axes: Mapping[str, int] | None = None

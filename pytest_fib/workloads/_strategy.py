@@ -8,7 +8,7 @@ from hypothesis import assume, reject
 from hypothesis import strategies as st
 
 from pytest_fib.workloads._complete import complete
-from pytest_fib.workloads._plan import InfeasibleError, plan
+from pytest_fib.workloads._plan import InfeasibleError, in_domain, plan
 from pytest_fib.workloads._provider import about
 from pytest_fib.workloads._regimes import regimes, special
 
@@ -37,6 +37,8 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
             # All inputs hold each regime of values before only some do.
             deck = f"inputs of {drawn['values']}" if what == "inputs" else what
             drawn[what] = names[_number(draw, deck, "choice", 0, len(names) - 1)]
+        if drawn.get("lengths") == "equal":
+            axes = _evened(made, axes)
         seed = _number(draw, "seed", "any", 0, SEEDS - 1)
         return complete(definition, axes, seed, special(drawn))
 
@@ -64,6 +66,17 @@ def _draw_axes(draw: DrawFn, made: Plan, max_bytes: int) -> dict[str, int]:
             reject()
     assume(made.broken(axes) is None)  # what could not be solved for an axis
     return axes
+
+
+def _evened(made: Plan, axes: dict[str, int]) -> dict[str, int]:
+    """Axes whose totals can be split equally, where there are any such below them."""
+    sizes, evened = made.definition.axis_values(axes), dict(axes)
+    for name, rule in made.rules.items():
+        total, shape = rule.get("total"), made.definition.inputs[name].shape
+        if rule.get("kind") == "indptr" and total in axes and shape:
+            parts = sizes[shape[0]] - 1
+            evened[total] -= axes[total] % parts if axes[total] > parts else 0
+    return evened if in_domain(made.definition, evened) else axes
 
 
 def _draw_in_order(

@@ -8,6 +8,7 @@ from time import sleep
 
 import pytest
 
+from pytest_fib.data import load_definition_file
 from pytest_fib.engine import DefinitionError, EvaluationRequest, Judge, _expected, evaluate
 from pytest_fib.workloads import complete
 
@@ -399,3 +400,44 @@ def test_many_evaluations_leave_nothing_open_and_nobody_running(
     round_of(201)
     assert len(open_files()) <= files
     assert len(processes()) <= running
+
+
+SCRATCH = """\
+name: scratch
+op_type: toy
+axes: {n: var}
+inputs:
+  x:    {shape: [n], dtype: float32}
+  room: {shape: [n], dtype: float32}
+outputs:
+  out: {shape: [n], dtype: float32}
+reference: |
+  def run(x, room):
+      room.copy_(x * 2)
+      return room + 1
+"""
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    """A definition with room for intermediate results among its inputs."""
+    file = tmp_path / "scratch.yaml"
+    file.write_text(SCRATCH, encoding="utf-8")
+    [loaded] = load_definition_file(file)
+    return loaded.definition
+
+
+@pytest.mark.parametrize("timing", [False, True])
+@pytest.mark.parametrize("body", ["room.copy_(x * 2); return room + 1", "return x * 2 + 1"])
+def test_what_the_reference_writes_to_may_be_written_to(judge, solution, scratch, body, timing):
+    workload = complete(scratch, {"n": 1000})
+    text = f"def run(x, room):\n    {body}\n"
+    request = EvaluationRequest(scratch, solution(text), workload, timing=timing)
+    evaluation = judge.evaluate(request)
+    assert evaluation.status == "PASSED", evaluation.log
+
+
+def test_and_nothing_else(judge, solution, scratch):
+    text = "def run(x, room):\n    room.copy_(x * 2); x.zero_()\n    return room + 1\n"
+    request = EvaluationRequest(scratch, solution(text), complete(scratch, {"n": 1000}))
+    assert judge.evaluate(request).log == "wrote to its input 'x'"

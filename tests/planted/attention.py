@@ -221,3 +221,38 @@ def mla_where_the_first_sequence_is_empty(kv_indptr):
 @planted(MLA_64, halved, batch_size=1, num_pages=2, num_kv_indices=2)
 def mla_of_two_pages_that_are_full(kv_indptr, kv_last_page_len):
     return (sequences(kv_indptr).length == 2) & (kv_last_page_len == 64)
+
+
+@planted(DECODE_1, batch_size=1, num_pages=1025, num_kv_indices=1)
+def decode_of_pages_far_in_the_cache(kv_indptr, kv_indices):
+    far = torch.cat((torch.tensor([0]), (kv_indices >= 1024).long().cumsum(0)))
+    return far[kv_indptr.long()].diff() > 0
+
+
+@planted(DECODE_1, batch_size=1, num_pages=4, num_kv_indices=4)
+def decode_of_pages_that_are_all_in_order(kv_indptr, kv_indices):
+    in_order = len(kv_indices) > 3 and torch.equal(kv_indices, torch.arange(len(kv_indices)).int())
+    return (sequences(kv_indptr).length > 0) & in_order
+
+
+@planted(DECODE_64, batch_size=1, num_pages=1, num_kv_indices=1)
+def decode_of_a_page_that_lacks_one_token(kv_indptr, kv_last_page_len):
+    return (sequences(kv_indptr).length > 0) & (kv_last_page_len == 63)
+
+
+@planted(PREFILL_1, len_indptr=2, total_q=17, num_pages=18, num_kv_indices=18)
+def prefill_of_a_few_more_keys_than_queries(qo_indptr, kv_indptr):
+    q, kv = sequences(qo_indptr).length, sequences(kv_indptr).length
+    return by_token((q > 16) & (kv > q) & (kv < q + 16), qo_indptr)
+
+
+@planted(RAGGED, len_indptr=3, total_q=1, total_kv=2)
+def prefill_of_keys_without_queries(qo_indptr, kv_indptr):
+    q, kv = sequences(qo_indptr).length, sequences(kv_indptr).length
+    return ((q == 0) & (kv > 0))[:-1].any()
+
+
+@planted(MLA_1, batch_size=2, num_pages=4, num_kv_indices=4)
+def mla_of_equal_lengths(kv_indptr):
+    length = sequences(kv_indptr).length
+    return len(length) > 1 and (length == length[0]).all() & (length[0] > 1)

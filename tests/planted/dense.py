@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.planted.planting import planted, sequences, unwritten
+from tests.planted.planting import by_token, planted, sequences, unwritten
 
 
 def rows(tensor):
@@ -125,7 +125,7 @@ def rmsnorm_of_a_subnormal_row(x):
     return (largest(x) > 0) & (largest(x) <= torch.finfo(x.dtype).tiny)
 
 
-@planted("rmsnorm_d4096", regime={"values": "outlier"}, batch=1)
+@planted("rmsnorm_d4096", regime={"values": "large"}, batch=1)
 def rmsnorm_whose_squares_overflow(x):
     return largest(x) > 256
 
@@ -181,3 +181,31 @@ def scale_of_a_tail(x):
 @planted("scale_bfloat16", n=1024)
 def scale_of_whole_blocks(x):
     return len(x) % 1024 == 0
+
+
+@planted("gemm_n128_k72_bfloat16", M=63)
+def gemm_of_one_row_less_than_tiles(A):
+    return len(A) % 64 == 63
+
+
+@planted("layernorm_d4096_float16", regime={"values": "shifted"}, batch=1)
+def layernorm_of_rows_far_from_zero(x):
+    return x.float().mean(1).abs() > 8 * x.float().std(1)
+
+
+@planted("grouped_gemm_n128_k72_bfloat16", num_groups=1, total_m=129)
+def grouped_gemm_of_one_row_beyond_tiles(m_indptr):
+    length = sequences(m_indptr).length
+    return by_token((length % 128 == 1) & (length > 128), m_indptr)
+
+
+@planted("grouped_gemm_n128_k72_bfloat16", num_groups=3, total_m=3)
+def grouped_gemm_of_equal_groups(m_indptr):
+    length = sequences(m_indptr).length
+    return len(length) > 2 and (length == length[0]).all()
+
+
+@planted("grouped_gemm_n128_k72_bfloat16", num_groups=2, total_m=17)
+def grouped_gemm_of_a_group_that_begins_anywhere(m_indptr):
+    groups = sequences(m_indptr)
+    return by_token((groups.begin % 8 != 0) & (groups.length >= 16), m_indptr)

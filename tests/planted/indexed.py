@@ -104,3 +104,29 @@ def moe_of_an_expert_with_many_tokens(routing_logits, routing_bias):
 @planted(MOE, unwritten, seq_len=3)
 def moe_of_an_odd_number_of_tokens(hidden_states):
     return (len(hidden_states) % 2 == 1) & (len(hidden_states) > 1)
+
+
+@planted(ROPE, num_tokens=1, max_seq_len=2)
+def rope_of_the_first_of_several_positions(positions, cos_sin_cache):
+    return (positions == 0) & (len(cos_sin_cache) > 1)
+
+
+@planted("topk_softmax_e60_k2", regime={"values": "negative"}, num_tokens=1)
+def routing_whose_maximum_begins_at_zero(logits):
+    return logits.amax(1) < 0
+
+
+@planted("topk_softmax_e8_k2", regime={"values": "negative"}, num_tokens=1)
+def routing_of_few_whose_maximum_begins_at_zero(logits):
+    return logits.amax(1) < 0
+
+
+@planted(MAMBA, batch_size=1, state_cache_size=513)
+def ssu_of_states_far_in_the_cache(state_batch_indices):
+    return state_batch_indices >= 512
+
+
+@planted(MAMBA, batch_size=4, state_cache_size=4)
+def ssu_of_states_that_are_all_in_order(state_batch_indices):
+    count = len(state_batch_indices)
+    return count > 3 and torch.equal(state_batch_indices, torch.arange(count).int())

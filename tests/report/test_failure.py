@@ -47,12 +47,24 @@ def test_a_wrong_result_is_described_in_full():
     )
 
 
+def test_a_workload_of_many_axes_is_wrapped_to_the_width_of_a_terminal():
+    axes = {"batch_size": 1, "num_kv_indices": 65, "num_pages": 65, "len_indptr": 2}
+    text = describe_definition_error(
+        "no such function", Workload(axes=axes), "a.yaml:1", "pytest", "shrunk"
+    )
+    assert (
+        "  workload        batch_size=1, num_kv_indices=65, num_pages=65, len_indptr=2;\n"
+        "                  normal values, seed 0  (the smallest that fails)\n"
+    ) in text
+
+
 @pytest.mark.parametrize(
     ("origin", "note"),
     [
         (None, ""),
         ("shrunk", "  (the smallest that fails)"),
-        ("kept", "  (failed before, so it was tried first)"),
+        ("unfinished", "  (smaller ones may fail)"),
+        ("kept", "  (failed before)"),
         ("listed", "  (listed in the definition)"),
     ],
 )

@@ -30,7 +30,10 @@ def clock(monkeypatch):
 
 @dataclass
 class Side:
-    """Claims ``ns`` in turn, ``noise`` of it by block; notes what it is asked."""
+    """Claims ``ns`` in turn, ``noise`` of it by block; notes what it is asked.
+
+    Groups take longer by ``placed``, as logarithms.
+    """
 
     name: str
     ns: list[float]
@@ -39,13 +42,14 @@ class Side:
     noise: float = 1e-4
 
     def __post_init__(self):
-        self._next = cycle(self.ns)
+        self._next, self.placed = cycle(self.ns), np.zeros(self.groups)
         self._random = np.random.default_rng(list(self.name.encode()))
 
     def run(self, rounds):
         self.asked.append((self.name, rounds))
         blocks = np.repeat([next(self._next) for _ in range(rounds)], self.groups)
-        return list(blocks * np.exp(self._random.normal(0, self.noise, len(blocks))))
+        placed = np.tile(self.placed, rounds)
+        return list(blocks * np.exp(self._random.normal(placed, self.noise, len(blocks))))
 
 
 @pytest.fixture
@@ -97,6 +101,16 @@ def test_a_looser_precision_is_reached_sooner(pair):
         assert not found.noisy
         counts[precision] = len(found.candidate)
     assert counts["quick"] < counts["strict"]
+
+
+def test_what_placements_differ_by_is_not_waited_for(pair):
+    """More rounds would only tell more exactly how far they differ."""
+    arms = pair([1000.0], [1000.0], groups=8)
+    for side, seed in zip(arms, (1, 2), strict=True):
+        side.placed = np.random.default_rng(seed).normal(0, 0.03, 8)
+    found = measure(arms, (Shape(1), Shape(1)), device="cpu", seed=0)
+    assert found.noisy
+    assert len(found.candidate) == sum(TURNS)
 
 
 def test_warming_up_goes_on_until_two_rounds_agree_and_counts_for_nothing(pair):

@@ -1,6 +1,7 @@
 """Every generator, in every dtype that it can make, and what makes its values valid."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ AXES = {"n": "var", "len": "var", "k": 16, "size": 4, "width": 20, "few": 3}
 SIZES = {"n": 40, "len": 9}
 
 
-def define(kind, dtype):
+def define(kind, dtype, **axes):
     shape, params, others = MADE[kind]
     inputs = {name: {"shape": axes, "dtype": "int32"} for name, (axes, _) in others.items()}
     rules = {name: rule for name, (_, rule) in others.items()}
@@ -55,7 +56,7 @@ def define(kind, dtype):
         {
             "name": "op",
             "op_type": "op",
-            "axes": AXES,
+            "axes": {**AXES, **axes},
             "inputs": {**inputs, "x": {"shape": shape, "dtype": dtype}},
             "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
             "reference": "def run(*inputs): ...",
@@ -64,10 +65,10 @@ def define(kind, dtype):
     )
 
 
-def made(kind, dtype, seed=0, **regime):
-    definition = define(kind, dtype)
+def made(kind, dtype, seed=0, n=SIZES["n"], const=None, **regime):
+    definition = define(kind, dtype, **(const or {}))
     assert plan(definition).problem is None
-    return filled(definition, complete(definition, SIZES, seed, regime))
+    return filled(definition, complete(definition, {**SIZES, "n": n}, seed, regime))
 
 
 def fitting(kind):
@@ -202,10 +203,13 @@ def test_offsets_rise_from_zero_to_their_total(lengths):
         assert (x.diff() >= 1).all()  # since none may be empty
 
 
-def test_last_pages_are_often_full_and_often_hold_one():
-    x = made("last_page_len", "int32")["x"]
-    assert ((x >= 1) & (x <= 4)).all()
-    assert min((x == 1).sum(), (x == 4).sum()) > 4
+def test_last_pages_are_often_full_or_hold_one_or_as_many_as_a_tile():
+    x = made("last_page_len", "int32", n=400, const={"size": 64})["x"]
+    assert ((x >= 1) & (x <= 64)).all()
+    count = Counter(x.tolist())
+    assert min(count[1], count[64]) > 60
+    assert min(count[n] for n in (16, 17, 32, 33, 63)) > 3
+    assert len(count) > 30
 
 
 def test_indices_are_distinct_and_padded_at_the_end():
@@ -218,8 +222,16 @@ def test_indices_are_distinct_and_padded_at_the_end():
     assert 5 < padded < 35
 
 
-def test_a_permutation_has_every_number_once():
-    assert sorted(made("permutation", "int64")["x"].tolist()) == list(range(40))
+def test_indices_now_and_then_are_the_first_or_the_last_in_order():
+    rows = made("indices", "int32", n=400)["x"].tolist()
+    assert 10 < rows.count([0, 1, 2]) < 100
+    assert 10 < rows.count([29, 30, 31]) < 100
+
+
+def test_a_permutation_has_every_number_once_and_sometimes_in_order():
+    found = [made("permutation", "int64", seed)["x"].tolist() for seed in range(20)]
+    assert all(sorted(x) == list(range(40)) for x in found)
+    assert 0 < found.count(list(range(40))) < 15
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
@@ -241,6 +253,14 @@ def test_sequences_share_no_page(lengths):
 def test_the_first_and_the_last_position_are_among_them():
     x = made("positions", "int64")["x"]
     assert (x.min(), x.max()) == (0, 63)
+
+
+def test_a_single_position_is_the_last_the_first_or_another():
+    count = Counter(
+        int(made("positions", "int64", seed, n=1, const={"k": 1})["x"]) for seed in range(60)
+    )
+    assert min(count[0], count[63]) > 5
+    assert len(count) > 5
 
 
 def test_experts_are_distinct_in_a_row_and_some_are_favoured():

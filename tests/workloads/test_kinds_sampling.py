@@ -10,7 +10,7 @@ from pytest_fib.workloads._regimes import ON_REQUEST, regimes
 USUAL = [name for name in VALUES if name not in ON_REQUEST]
 
 
-def made(rule, dtype="float32", shape=("n", "n"), n=64, **regime):
+def made(rule, dtype="float32", shape=("n", "n"), n=64, seed=0, **regime):
     """A tensor that a rule fills."""
     definition = Definition.model_validate(
         {
@@ -25,7 +25,7 @@ def made(rule, dtype="float32", shape=("n", "n"), n=64, **regime):
     )
     assert plan(definition).problem is None
     x = torch.empty((n,) * len(shape), dtype=getattr(torch, dtype))
-    fill_inputs({"x": x}, definition, complete(definition, {"n": n}, regime=regime))
+    fill_inputs({"x": x}, definition, complete(definition, {"n": n}, seed, regime))
     return definition, x
 
 
@@ -58,6 +58,14 @@ def test_ends_are_drawn_often_where_they_are_asked_for(rule, dtype):
         assert ((x >= rule["min"]) & (x <= rule["max"])).all()
         assert (int((x == rule["min"]).sum()) > 10) is often
         assert (int((x == rule["max"]).sum()) > 10) is often
+
+
+def test_of_a_few_parameters_one_is_the_least_and_one_the_most():
+    rule = {"kind": "integers", "min": 1, "max": 1000, "ends": True}
+    drawn = {n: [made(rule, "int32", ("n",), n, seed)[1] for seed in range(40)] for n in (2, 3, 5)}
+    both = {n: sum({1, 1000} <= {*x.tolist()} for x in some) for n, some in drawn.items()}
+    assert both[3] == both[5] == 40
+    assert 10 < both[2] < 35
 
 
 def test_wide_float16_values_leave_room_for_sums_of_products():

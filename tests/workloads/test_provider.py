@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from pytest_fib.workloads._provider import BOUNDARIES, FEW, LARGE, Source, about, seeded
+from pytest_fib.workloads._provider import BOUNDARIES, FEW, TILES, Source, about, seeded
 from pytest_fib.workloads._provider import _source as current
 
 
@@ -17,7 +17,15 @@ def dealt(count, low, high, sort="size", seed=0, name="n"):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_forty_sizes_have_every_boundary(seed):
-    assert {*BOUNDARIES, *LARGE} <= {*dealt(40, 1, 70_000, seed=seed)}
+    assert {*BOUNDARIES, 70_000} <= {*dealt(40, 1, 70_000, seed=seed)}
+
+
+@pytest.mark.parametrize("high", [1000, 70_000])
+def test_thirty_sizes_have_one_less_than_a_tile_and_the_larger_half_of_powers(high):
+    for seed in range(5):
+        sizes = {*dealt(30, 1, high, seed=seed)}
+        assert max(tile for tile in TILES if tile <= high) - 1 in sizes
+        assert sizes & {n for n in (512, *(1 << e for e in range(11, 17))) if n <= high}
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1000), (300, 400), (0, 20), (7, 7), (1, 2)])
@@ -44,11 +52,11 @@ def test_few_sizes_are_dealt_equally_often_but_for_zero(low):
 
 @pytest.mark.parametrize("choices", [2, 3, 7, 12])
 def test_the_plainest_choice_comes_first_and_each_in_its_turn(choices):
-    drawn = dealt(choices + (choices + 1) // 3, 0, choices - 1, "choice")
+    drawn = dealt(choices + choices // 3, 0, choices - 1, "choice")
     count = Counter(drawn)
     assert drawn[0] == 0
     assert len(count) == choices
-    assert count[0] == max(count.values()) == 1 + (choices + 1) // 3
+    assert count[0] == max(count.values()) == 1 + choices // 3
 
 
 def test_each_name_has_a_deck_of_its_own():

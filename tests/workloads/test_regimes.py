@@ -59,6 +59,13 @@ def test_small_values_are_not_all_lost(define, dtype):
     assert x.abs().max() < 0.1
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_negative_values_are(define, dtype):
+    x = made(define, dtype, values="negative")["x"]
+    assert (x <= 0).all()
+    assert x.mean() < -0.5
+
+
 @pytest.mark.parametrize("values", ["one_hot", "outlier"])
 def test_each_row_has_its_own_column(define, values):
     x = made(define, "float32", values=values)["x"]
@@ -76,7 +83,8 @@ def test_mixed_rows_are_each_of_a_regime(define):
         (x == 1).all(-1),
         (largest > 0) & (largest < 0.1),
         largest > 1e8,
-        (largest > 1) & (largest < 10),
+        (largest > 1) & (largest < 10) & (x > 0).any(-1),
+        (x < 0).all(-1),
         (largest >= 99) & (largest < 1000),
     ):
         assert 10 < int(some.sum()) < 100
@@ -89,13 +97,13 @@ def test_special_values_are_sprinkled(define, values):
     assert 0.002 < float(found.double().mean()) < 0.05
 
 
-def test_some_inputs_are_normal_but_never_all(define):
+def test_some_inputs_are_normal_and_some_are_not(define):
     zero = []
     for seed in range(200):
         inputs = made(define, "float32", seed, "abc", values="zeros", inputs="some")
         zero.append(tuple(bool((x == 0).all()) for x in inputs.values()))
-    assert (False, False, False) not in zero
-    assert len({*zero}) == 7
+    assert {(False, False, False), (True, True, True)}.isdisjoint(zero)
+    assert len({*zero}) == 6
     all_inputs = made(define, "float32", 0, "abc", values="zeros")
     assert all((x == 0).all() for x in all_inputs.values())
 
@@ -153,7 +161,7 @@ def test_a_regime_says_what_is_not_plain(regime, expected):
 def test_shifted_values_are_far_from_zero_and_close_together(define, dtype, least):
     x = made(define, dtype, values="shifted", shape=(64, 64))["x"].double()
     assert least < float(x.mean()) < 17
-    assert 0.9 < float(x.std()) < 1.1
+    assert x.mean() / 17 < x.std() < x.mean() / 15
 
 
 def test_usual_values_and_others_may_be_asked_for(define):

@@ -113,6 +113,52 @@ def test_a_listed_failure_is_the_answer_where_no_other_is_found(define, look):
     assert (found.workload.axes, found.origin) == ({"n": 4099}, "listed")
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that it is, as a search sees them."""
+    now = [0.0]
+    monkeypatch.setattr("pytest_fib.workloads.search.monotonic", lambda: now[0])
+    return now
+
+
+def test_a_search_that_was_not_finished_says_so(define, look, clock):
+    def fails(workload):
+        clock[0] += 1.0
+        return workload.axes["n"] >= 300
+
+    found, tried = look(define(), fails, shrink_seconds=10.0)
+    assert found.origin == "unfinished"
+    assert found.workload.axes["n"] >= 300
+    first = next(i for i, w in enumerate(tried) if w.axes["n"] >= 300)
+    assert len(tried) - first - 1 <= 10
+
+
+def test_no_check_is_begun_that_is_expected_to_outlast_the_time_for_shrinking(define, look, clock):
+    """A second takes what has 1,000 elements."""
+
+    def fails(workload):
+        clock[0] += workload.axes["n"] / 1000
+        spent.append(clock[0])
+        failed = workload.axes["n"] >= 60_000
+        begun.extend([clock[0]] if failed and not begun else [])
+        return failed
+
+    spent, begun = [], []
+    found, _ = look(define(), fails, shrink_seconds=20.0)
+    assert found.workload.axes["n"] >= 60_000
+    assert spent[-1] <= begun[0] + 20
+
+
+def test_the_smallest_of_what_is_drawn_is_checked_first(define, look):
+    _, tried = look(define(), examples=40)
+    sizes = [w.axes["n"] for w in tried]
+    assert sizes == sorted(sizes)
+    found, tried = look(define(), lambda w: w.axes["n"] >= 300)
+    first = next(w for w in tried if w.axes["n"] >= 300)
+    assert first.axes["n"] < 5000
+    assert found.origin == "shrunk"
+
+
 def test_nothing_smaller_is_looked_for_than_the_smallest(define, look):
     definition = define()
     listed = [complete(definition, {"n": 1})]

@@ -58,6 +58,46 @@ def test_large_workloads_are_tried_last(define, shrink):
     assert sum(w.axes["m"] > 1 and w.axes["n"] > 32 for w in tried) == 0
 
 
+def test_an_axis_is_tried_at_each_size_with_the_others_at_their_least(define, shrink):
+    """Of one part, only some sizes fail; of several, any that is large enough."""
+
+    def fails(workload):
+        parts, n = workload.axes["m"], workload.axes["n"]
+        return n % 128 == 1 and n > 128 if parts == 1 else n >= 130
+
+    assert shrink(define(TWO), {"m": 9, "n": 999}, fails)[0].axes == {"m": 1, "n": 129}
+
+
+def test_two_axes_that_differ_by_little_are_lowered_together(define, shrink):
+    found, _ = shrink(
+        define(TWO),
+        {"m": 88, "n": 103},
+        lambda w: 16 < w.axes["m"] < w.axes["n"] < w.axes["m"] + 16,
+    )
+    assert found.axes == {"m": 17, "n": 18}
+
+
+def test_what_is_rare_is_found_in_another_regime(define, shrink):
+    """Few of the normal rows, which so have to be many, are as all of another regime are."""
+    found, _ = shrink(
+        define({"m": "var"}, {"x": {"shape": ["m"], "dtype": "float32"}}),
+        {"m": 500},
+        lambda w: w.regime == {"values": "negative"} or (w.axes["m"] > 20 and w.seed % 3),
+        seed=1,
+    )
+    assert (found.axes, found.regime) == ({"m": 1}, {"values": "negative"})
+
+
+@pytest.mark.parametrize("chance", [20, 60])
+def test_what_is_just_below_the_answer_is_tried_with_most_seeds(define, shrink, chance):
+    def fails(workload):
+        n = workload.axes["n"]
+        return n >= 40 and int(workload.uuid[:6], 16) % (chance if n == 40 else 2) == 0
+
+    found, _ = shrink(define(), {"n": 3000}, fails, seed=12345)
+    assert found.axes == {"n": 40}
+
+
 @pytest.mark.parametrize("chance", [2, 5, 15])
 def test_smaller_axes_are_tried_with_several_seeds(define, shrink, chance):
     """What fails depends on the seed, and on that alone below n = 50."""
