@@ -226,7 +226,7 @@ def read(config: pytest.Config) -> Settings:
     """The settings of a run."""
     option = config.option
     start = config.invocation_params.dir
-    datasets = tuple(_absolute(start, text) for text in option.fib_dataset)
+    datasets = tuple(dict.fromkeys(_absolute(start, text) for text in option.fib_dataset))
     # After a blank, pytest takes an existing path for one to find its rootdir by; where it finds no
     # ini file that way, the rootdir may be the folder of a dataset or of trace records.
     root = start if config.inipath is None else config.rootpath

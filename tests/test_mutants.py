@@ -88,7 +88,7 @@ def run(tmp_path):
 @pytest.mark.parametrize("op", ["rmsnorm_d4096", "fused_add_rmsnorm_d4096", "scale_*"])
 def test_every_mutant_is_caught_and_told_in_words_that_say_why(run, op):
     folders = [f"--fib-impls=tests/mutants/{name}" for name in FOLDERS]
-    texts, traces = run(*folders, "--fib-examples=10", "--fib-definition", op)
+    texts, traces = run(*folders, "--fib-definition", op)
     expected = {
         f"{definition}[{mutant}": patterns
         for definition, mutants in CAUGHT.items()
@@ -114,10 +114,3 @@ def test_every_mutant_is_caught_and_told_in_words_that_say_why(run, op):
 def test_each_mutant_is_expected_by_some_test():
     files = {path.stem for name in FOLDERS for path in (ROOT / "tests/mutants" / name).glob("*.py")}
     assert files == {mutant for mutants in CAUGHT.values() for mutant in mutants}
-
-
-def test_the_implementations_of_this_project_pass(run):
-    texts, traces = run("--fib-impls", "kernel_impls", "--fib-examples=3")
-    assert len(texts) >= 10
-    assert [text for text in texts.values() if text] == []
-    assert {trace["evaluation"]["status"] for trace in traces} == {"PASSED"}

@@ -15,7 +15,7 @@ from pytest_fib.workloads._budget import workload_bytes
 from pytest_fib.workloads._complete import complete
 from pytest_fib.workloads._plan import InfeasibleError, plan
 from pytest_fib.workloads._provider import BOUNDARIES
-from pytest_fib.workloads._regimes import INPUTS, regimes, special
+from pytest_fib.workloads._regimes import INPUTS, ON_REQUEST, regimes, special
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: How many seeds are tried of each size: of many sizes, few; more of few sizes; then, where seeds
 #: have turned out to matter, many; and of what is just below or beside the answer, most.
 ONE, SOME, MANY, MOST = 1, 6, 48, 128
+#: How many of each plainer regime, where seeds matter: there are dozens.
+SEVERAL = 12
 #: Sizes that are tried of all axes at once, from the least: those below this.
 SMALL = 20
 #: Steps down from a size: halving what is between it and the next that passes, or to a multiple of
@@ -52,7 +54,7 @@ def shrunk(
         while before != shrink.best:
             before = shrink.best
             shrink.lower_axes(MANY)
-            shrink.plain_regime(MANY)
+            shrink.plain_regime(SEVERAL)
             shrink.random_lengths(MOST)
             shrink.step_down(MOST)
     shrink.small_seed(SOME)
@@ -176,10 +178,12 @@ class _Shrink:
         """Seeds and regimes to try other axes with.
 
         With more than one seed, all kinds of lengths; with many, of values as well: what is rare in
-        the regime now, and so takes larger axes, may be common in another.
+        the regime now, and so takes larger axes, may be common in another. Not among NaN and
+        infinities: what fails without them is told with numbers.
         """
         now, lengths = self.best.regime, self._regimes.get("lengths", ())
         values = self._regimes.get("values", ()) if seeds == MANY else ()
+        values = [name for name in values if name not in ON_REQUEST]
         yield self.best.seed, now
         for seed in range(seeds):
             yield seed, now
