@@ -157,7 +157,8 @@ def gemm_reversed(a: Tensor, b: Tensor) -> Tensor:
 
 def gemm_shuffled(a: Tensor, b: Tensor) -> Tensor:
     """Partial sums in the order in which blocks happen to end."""
-    order = torch.randperm(-(-a.shape[1] // 8), generator=torch.Generator().manual_seed(0)).tolist()
+    generator = torch.Generator("cpu").manual_seed(0)
+    order = torch.randperm(-(-a.shape[1] // 8), generator=generator, device="cpu").tolist()
     out = torch.zeros(a.shape[0], b.shape[0])
     for i in order:
         part = slice(8 * i, 8 * i + 8)

@@ -77,6 +77,7 @@ class Measured:
     ``turns`` are the candidate's requests, ``reference_turns`` the others.
     """
 
+    device: str
     candidate: Samples
     reference: Samples
     precision: float
@@ -93,7 +94,7 @@ class Measured:
             "latency": latency_of(self.candidate),
             "reference_latency": latency_of(self.reference),
             "speedup": speedup_of(self.candidate, self.reference),
-            "floor": noise_floor(self.candidate, self.reference),
+            "floor": noise_floor(self.candidate, self.reference, device=self.device),
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
@@ -147,7 +148,7 @@ def measure(
     Each round times every group of both arms once, the arms in random order. ``steady``
     says whether the device's clock is: warming up goes on until it is and two rounds agree.
     """
-    rounds, budget = _Rounds(arms, shapes, Random(seed)), BUDGETS[device]
+    rounds, budget = _Rounds(device, arms, shapes, Random(seed)), BUDGETS[device]
     rounds.warm_up(steady, budget / 4)
     turns = TURNS if rounds.longest_ns * sum(TURNS) <= budget else SHORT_TURNS
     while True:
@@ -167,7 +168,10 @@ def turn(arm: Arm, shape: Shape, rounds: int) -> tuple[Samples, Turn]:
 
 
 class _Rounds:
-    def __init__(self, arms: tuple[Arm, Arm], shapes: tuple[Shape, Shape], source: Random) -> None:
+    def __init__(
+        self, device: str, arms: tuple[Arm, Arm], shapes: tuple[Shape, Shape], source: Random
+    ) -> None:
+        self._device = device
         self._arms = arms
         self._shapes = shapes
         self._random = source
@@ -220,4 +224,5 @@ class _Rounds:
 
     def measured(self, precision: float) -> Measured:
         """What the rounds say."""
-        return Measured(*self._samples(), precision, self.spent_ns, *map(tuple, self._turns))
+        sides = self._samples()
+        return Measured(self._device, *sides, precision, self.spent_ns, *map(tuple, self._turns))

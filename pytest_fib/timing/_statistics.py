@@ -25,8 +25,9 @@ RESAMPLES, FEWER_RESAMPLES = 400, 60
 #: Two-sided 95 % quantiles of Student's t by degrees of freedom, and of the normal distribution.
 STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 NORMAL = 1.960
-#: No difference below this is called one, as a natural logarithm: clocks move that much.
-LEAST_FLOOR = 0.005
+#: No difference below this is called one, as a natural logarithm. Clocks move that much; on the CPU
+#: two processes of the same code differ by as much, since what they allocate lies elsewhere.
+LEAST_FLOOR = {"cpu": 0.03, "cuda": 0.005}
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,12 @@ def _interval(value: float, resampled: Samples, number: int) -> tuple[float, flo
     return value + widening * low, value + widening * high
 
 
-def noise_floor(*sides: Samples) -> float:
+def noise_floor(*sides: Samples, device: str) -> float:
     """What a side differs from itself by: even rounds against odd ones, as a logarithm.
 
-    The larger of the sides', and never below ``LEAST_FLOOR``.
+    The larger of the sides', and never below the ``LEAST_FLOOR`` of ``device``.
     """
-    return max([LEAST_FLOOR, *(_from_itself(samples) for samples in sides)])
+    return max([LEAST_FLOOR[device], *(_from_itself(samples) for samples in sides)])
 
 
 def _from_itself(samples: Samples) -> float:

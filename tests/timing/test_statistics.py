@@ -33,7 +33,9 @@ def draw():
 
 
 def conclusion(candidate, reference):
-    return compared(speedup_of(candidate, reference), noise_floor(candidate, reference))
+    return compared(
+        speedup_of(candidate, reference), noise_floor(candidate, reference, device="cuda")
+    )
 
 
 @pytest.mark.parametrize(("groups", "rounds"), [(8, 10), (4, 30), (2, 10)])
@@ -94,10 +96,12 @@ def test_the_floor_is_what_even_and_odd_rounds_differ_by():
     steady = np.full((10, 4), 100.0)
     restless = steady.copy()
     restless[1::2] *= 1.03
-    assert noise_floor(steady, steady) == LEAST_FLOOR
-    assert noise_floor(steady, restless) == pytest.approx(log(1.03))
-    assert noise_floor(restless, steady) == pytest.approx(log(1.03))
-    assert noise_floor(restless[:1], steady[:1]) == LEAST_FLOOR  # one round says nothing of it
+    assert noise_floor(steady, steady, device="cuda") == LEAST_FLOOR["cuda"]
+    assert noise_floor(steady, steady, device="cpu") == LEAST_FLOOR["cpu"]
+    assert noise_floor(steady, restless, device="cuda") == pytest.approx(log(1.03))
+    assert noise_floor(restless, steady, device="cuda") == pytest.approx(log(1.03))
+    # One round says nothing of it.
+    assert noise_floor(restless[:1], steady[:1], device="cuda") == LEAST_FLOOR["cuda"]
 
 
 @pytest.mark.parametrize(
