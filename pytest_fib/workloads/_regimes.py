@@ -102,14 +102,15 @@ def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fin
 def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
     """The fourth root of the largest number: a product of two squares still is one.
 
-    Of dtypes with little room, the first row and half of the others are of the square root: there a
-    square is none, as where sums of squares are kept in float16.
+    Of float16, the first row and half of the others are of the square root: there a square is none,
+    as where sums of squares are kept in that.
     """
     usual = limits.max**0.25
     tensor.normal_(generator=generator)
     factor = tensor.new_empty((*tensor.shape[:-1], 1)).bernoulli_(0.5, generator=generator)
     factor.view(-1)[:1] = 1
-    factor.mul_(max(min(limits.max**0.5, 2.0**8) - usual, 0.0)).add_(usual)
+    larger = limits.max**0.5 if limits.dtype == "float16" else usual
+    factor.mul_(larger - usual).add_(usual)
     tensor.mul_(factor.view(*tensor.shape[:-1], 1) if tensor.dim() else factor[0])
 
 

@@ -34,17 +34,16 @@ def test_subnormal_values_are_subnormal_in_their_own_dtype(define, dtype):
     assert (x != 0).double().mean() > 0.5
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "float16"])
 def test_the_square_of_a_product_of_large_values_is_a_number_still(define, dtype):
     x, limits = made(define, dtype, values="large")["x"], torch.finfo(getattr(torch, dtype))
     typical = float(x.abs().median())
     assert limits.max**0.25 / 3 < typical < limits.max**0.25
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn", "float8_e5m2"])
-def test_where_there_is_little_room_the_square_of_a_large_value_is_none(define, dtype):
+def test_the_square_of_a_large_value_is_none_in_float16(define):
     """In the first row and half of the others; of the rest, the square of a product still is."""
-    x, limits = made(define, dtype, values="large")["x"], torch.finfo(getattr(torch, dtype))
+    x, limits = made(define, "float16", values="large")["x"], torch.finfo(torch.float16)
     x = x.double().abs()
     beyond = (x**2 > float(limits.max)).double().mean(-1)
     assert beyond[0] > 0.2
