@@ -1,6 +1,6 @@
 """Implementations of which a random third crash, hang, exhaust memory, or exit.
 
-Written as files, so that a judge and a whole pytest run can be tried on the same ones.
+They are files, so that a judge and a whole pytest run can be tried on the same ones.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _spoil(x, far):
 
 
 @dataclass(frozen=True)
-class Made:
-    """What was written: the module's name, the kind of fault ("" for none), the right status."""
+class Written:
+    """An implementation that was written: its name and its kind of fault, "" where it is right."""
 
     name: str
     fault: str
@@ -72,24 +72,24 @@ class Made:
         return "TIMEOUT" if self.fault == "hang" else "RUNTIME_ERROR"
 
 
-def make(
+def write_implementations(
     folder: Path, count: int, seed: int, share: float = 1 / 3, device: str = "cpu"
-) -> list[Made]:
+) -> list[Written]:
     """Write ``count`` implementations of ``scale_float32`` into a folder, as files of their own."""
     folder.mkdir(parents=True, exist_ok=True)
-    return list(_made(folder, count, random.Random(seed), share, device))
+    return list(_written(folder, count, random.Random(seed), share, device))
 
 
-def _made(
+def _written(
     folder: Path, count: int, draw: random.Random, share: float, device: str
-) -> Iterator[Made]:
+) -> Iterator[Written]:
     faults = FAULTS if device == "cpu" else FAULTS | CUDA_FAULTS
     faulty = set(draw.sample(range(count), round(count * share)))
     heading = HEADING if device == "cpu" else HEADING + SPOIL
     for i in range(count):
         fault = draw.choice(list(faults)) if i in faulty else ""
         line = draw.choice(faults[fault]) if fault else RIGHT
-        name = f"made_{i:03}"
+        name = f"kernel_{i:03}"
         text = f'{heading}\n\n@implements("scale_float32")\ndef run(x, factor):\n    {line}\n'
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
-        yield Made(name, fault)
+        yield Written(name, fault)

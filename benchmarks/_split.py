@@ -27,11 +27,12 @@ def pytest_configure() -> None:
     import torch  # noqa: F401
 
     _seconds["importing torch"] = perf_counter() - start
-    from pytest_fib.engine import _case, _evidence, _sandbox
+    from pytest_fib.engine import _context, _correctness
+    from pytest_fib.sandbox import _sandbox
 
-    _case.fill_inputs = _counted(_case.fill_inputs, lambda *_, **__: "making inputs")
-    compared = _evidence.compare_outputs
-    _evidence.compare_outputs = _counted(compared, lambda *_, **__: "comparing outputs")
+    _context.fill_inputs = _counted(_context.fill_inputs, lambda *_, **__: "making inputs")
+    compared = _correctness.compare_outputs
+    _correctness.compare_outputs = _counted(compared, lambda *_, **__: "comparing outputs")
     for sandbox in (_sandbox.LocalSandbox, _sandbox.ProcessSandbox):
         sandbox.open = _counted(sandbox.open, lambda *_, **__: "starting sandboxes")
         sandbox.ask = _counted(sandbox.ask, _what_is_asked)

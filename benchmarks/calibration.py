@@ -1,4 +1,4 @@
-"""How far the bounds of ``engine/_bounds.py`` are from honest kernels, and from wrong ones.
+"""How far the bounds of ``verdict/_bounds.py`` are from honest kernels, and from wrong ones.
 
 Definitions are computed by every implementation that is shipped and in several other honest ways
 (orders of summation, split reductions, online softmax, fused multiply-add, sums in float64, rounded
@@ -31,19 +31,18 @@ from _common import ROOT, print_machine, print_table
 
 from pytest_fib.build import load, program_of, reference_program
 from pytest_fib.data import Definition, EvaluationStatus, load_definition_file
-from pytest_fib.engine._calling import WrongOutput, bind, store
-from pytest_fib.engine._evidence import Evidence
-from pytest_fib.engine._oracle import YARDSTICKS, run_widened
-from pytest_fib.implementations import find_implementations
+from pytest_fib.discovery import find_implementations
+from pytest_fib.engine._correctness import OutputChecker
+from pytest_fib.sandbox import YARDSTICKS, InvalidOutput, bind, run_widened, store
+from pytest_fib.search import search
 from pytest_fib.workloads import fill_inputs, layouts, scalar_inputs, smallest_axes, workload_bytes
-from pytest_fib.workloads.search import search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_fib.data import Workload
-    from pytest_fib.engine._verdict import Verdict
-    from pytest_fib.implementations import Implementation
+    from pytest_fib.discovery import Implementation
+    from pytest_fib.verdict import Verdict
     from pytest_fib.workloads import TensorLayout
 
 Outputs: TypeAlias = "dict[str, torch.Tensor]"
@@ -95,7 +94,7 @@ class Case:
         self._device = device
         self.inputs = [given[name] for name in definition.inputs]
         expected = self._named(run_widened(run, self.inputs))
-        self._evidence = Evidence(definition, workload, given, expected)
+        self._checker = OutputChecker(definition, workload, given, expected)
 
     def _named(self, result: Any) -> Outputs:
         values = result if isinstance(result, tuple) else (result,)
@@ -113,13 +112,13 @@ class Case:
             with torch.device(self._device):  # ways make tensors without a word of it
                 result = bind(way.run, way.calling, self.inputs, list(outputs.values()))()
             store(result, way.calling, list(outputs), list(outputs.values()))
-        except WrongOutput:
+        except InvalidOutput:
             return None
-        verdict = self._evidence.judged(outputs)
+        verdict = self._checker.check_undiagnosed(outputs)
         # A verdict asks for yardsticks after a failure only, but what they allow counts here too.
         if verdict.passed and (way.wrong or bound_used(verdict) < ASKED):
             return verdict
-        return self._evidence.judged(outputs, self._yardsticks)
+        return self._checker.check_undiagnosed(outputs, self._yardsticks)
 
 
 def _empty(layout: TensorLayout, device: str) -> torch.Tensor:
@@ -240,7 +239,8 @@ def count(tally: Tally, case: Case, wrong: int) -> None:
             if not verdict.passed:
                 at = f"{case.workload.axes} {case.workload.regime} seed {case.workload.seed}"
                 name = f"{tally.definition.name}, {way.name}"
-                tally.alarms.append(f"{name}: {at}: {verdict.summary}")
+                what = verdict.diagnosis.sentence if verdict.diagnosis else ""
+                tally.alarms.append(f"{name}: {at}: {what}")
     for way in tally.wrong:
         # Those that were not caught are tried on, as an item would.
         if tally.workloads < wrong or tally.mutants[way.name] <= 1:

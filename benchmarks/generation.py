@@ -15,7 +15,7 @@ import argparse
 import sys
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from statistics import median
 from time import perf_counter
@@ -26,9 +26,9 @@ from _common import ROOT, print_machine, print_table
 sys.path.insert(0, str(ROOT))
 
 from pytest_fib.data import load_definition_file
-from pytest_fib.options import size
-from pytest_fib.workloads import complete, fill_inputs, layouts
-from pytest_fib.workloads._kinds import KINDS
+from pytest_fib.plugin._options import size
+from pytest_fib.workloads import fill_inputs, layouts, make_workload
+from pytest_fib.workloads._structure_generators import FILLS
 from tests.definitions.harness import empty, found
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def making(definition: Definition, workload: Workload) -> float:
         if name in definition.inputs
     }
     start = perf_counter()
-    made = complete(definition, workload.axes, workload.seed, workload.regime)
+    made = make_workload(definition, workload.axes, workload.seed, workload.regime)
     layouts(definition, made)
     fill_inputs(tensors, definition, made)
     return perf_counter() - start
@@ -123,12 +123,12 @@ def fills_timed() -> Iterator[list[float]]:
 
         return timed_fill
 
-    before = dict(KINDS)
-    KINDS.update({name: replace(kind, fill=timed(kind.fill)) for name, kind in before.items()})
+    before = dict(FILLS)
+    FILLS.update({kind: timed(fill) for kind, fill in before.items()})
     try:
         yield spent
     finally:
-        KINDS.update(before)
+        FILLS.update(before)
 
 
 def row(op_type: str, cost: Cost) -> tuple[str, ...]:

@@ -36,14 +36,15 @@ from _common import ROOT, print_machine, print_table
 from pytest_fib.data import (
     BuildSpec,
     Definition,
+    EvaluationRequest,
     Solution,
     SourceFile,
     SupportedLanguages,
     load_definition_file,
 )
-from pytest_fib.engine import EvaluationRequest, Judge
-from pytest_fib.implementations import find_implementations
-from pytest_fib.workloads import complete
+from pytest_fib.discovery import find_implementations
+from pytest_fib.engine import Judge
+from pytest_fib.workloads import make_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,7 +165,7 @@ def faults(device: str, count: int = 200) -> None:
     """The same implementations through a judge, and through pytest with two workers."""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        made = _faults.make(here / "impls", count, seed=1, device=device)
+        made = _faults.write_implementations(here / "impls", count, seed=1, device=device)
         faulty = [each for each in made if each.fault]
         seconds, wrong = through_judge(here, made, device)
         wall, wrong_in_run = through_pytest(here, made, device)
@@ -182,23 +183,29 @@ def faults(device: str, count: int = 200) -> None:
     print_table(("faults", device.upper()), rows)
 
 
-def hanging(made: list[_faults.Made]) -> int:
+def hanging(made: list[_faults.Written]) -> int:
     return sum(each.fault == "hang" for each in made)
 
 
 def through_judge(
-    folder: Path, made: list[_faults.Made], device: str
+    folder: Path, made: list[_faults.Written], device: str
 ) -> tuple[dict[str, float], int]:
     """Seconds of each evaluation by name, and how many verdicts were wrong."""
     found = {found.name: found for found in find_implementations([folder / "impls"])}
     seconds, wrong = {}, 0
     with Judge(device) as judge:
 
-        def evaluated(each: _faults.Made, timeout: float) -> str:
+        def evaluated(each: _faults.Written, timeout: float) -> str:
             solution = found[each.name].solution(DEFINITION)
-            workload = complete(definition(), {"n": 1000})
+            workload = make_workload(definition(), {"n": 1000})
             impls = str(folder / "impls")
-            asked = EvaluationRequest(definition(), solution, workload, impls, timeout=timeout)
+            asked = EvaluationRequest(
+                definition=definition(),
+                solution=solution,
+                workload=workload,
+                directory=impls,
+                timeout=timeout,
+            )
             return judge.evaluate(asked).status.value
 
         for each in made:  # Triton compiles once for them all
@@ -214,7 +221,7 @@ def through_judge(
     return seconds, wrong
 
 
-def through_pytest(folder: Path, made: list[_faults.Made], device: str) -> tuple[float, int]:
+def through_pytest(folder: Path, made: list[_faults.Written], device: str) -> tuple[float, int]:
     """Seconds of a whole run, and how many verdicts were wrong or missing."""
     import subprocess
 
@@ -233,7 +240,7 @@ def through_pytest(folder: Path, made: list[_faults.Made], device: str) -> tuple
     return wall, sum(told(each, statuses.get(each.name, "nothing")) for each in made)
 
 
-def told(each: _faults.Made, status: str) -> int:
+def told(each: _faults.Written, status: str) -> int:
     """1 for a wrong verdict, which is printed."""
     if status == each.status:
         return 0
@@ -253,7 +260,11 @@ def request(text: str, n: int = 1000, seed: int = 0) -> EvaluationRequest:
     solution = Solution(
         name="made", definition=DEFINITION, author="benchmark", spec=spec, sources=[source]
     )
-    return EvaluationRequest(definition(), solution, complete(definition(), {"n": n}, seed))
+    return EvaluationRequest(
+        definition=definition(),
+        solution=solution,
+        workload=make_workload(definition(), {"n": n}, seed),
+    )
 
 
 def definition() -> Definition:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from _common import ROOT, print_machine, print_table
 
-from pytest_fib.options import size
+from pytest_fib.plugin._options import size
+from pytest_fib.search import search
 from pytest_fib.workloads import DEFAULT_BUDGETS, workload_bytes
-from pytest_fib.workloads.search import search
 
 sys.path.insert(0, str(ROOT))  # the bugs are among the tests
 

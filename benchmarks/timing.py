@@ -33,9 +33,16 @@ import numpy as np
 import torch
 from _common import print_machine, print_table
 
-from pytest_fib.data import BuildSpec, Definition, Solution, SourceFile, SupportedLanguages
-from pytest_fib.engine import EvaluationRequest, Judge
-from pytest_fib.workloads import complete
+from pytest_fib.data import (
+    BuildSpec,
+    Definition,
+    EvaluationRequest,
+    Solution,
+    SourceFile,
+    SupportedLanguages,
+)
+from pytest_fib.engine import Judge
+from pytest_fib.workloads import make_workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,8 +133,12 @@ class Kernel:
             name="same", definition=self.name, author="benchmark", spec=spec, sources=[source]
         )
         definition = self.definition()
-        workload = complete(definition, self.axes, seed)
-        return judge.evaluate(EvaluationRequest(definition, solution, workload, timing=True))
+        workload = make_workload(definition, self.axes, seed)
+        return judge.evaluate(
+            EvaluationRequest(
+                definition=definition, solution=solution, workload=workload, timing=True
+            )
+        )
 
     def timed(self, judge: Judge, seed: int = 0, more: float = 0.0) -> Performance:
         """The times of that; ends the program where there are none."""

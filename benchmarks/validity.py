@@ -23,7 +23,7 @@ from _common import ROOT, print_machine, print_table
 sys.path.insert(0, str(ROOT))
 
 from pytest_fib.data import load_definition_file
-from pytest_fib.options import size
+from pytest_fib.plugin._options import size
 from pytest_fib.workloads import example_workloads, why_not_generated
 from tests.definitions.harness import filled, found
 from tests.definitions.validators import VALIDATORS, validate

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from _common import print_machine, print_table
 
-from pytest_fib.engine._bounds import dtype_bound
-from pytest_fib.engine._compare import compare
+from pytest_fib.verdict import compare_tensor, dtype_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +42,8 @@ def row(dtype: torch.dtype, arguments: argparse.Namespace) -> tuple[str, ...]:
     got, other = right.to(dtype), right.to(dtype)
     bound = dtype_bound(dtype)
     ways: list[Callable[[], object]] = [
-        lambda: compare("y", got, right, bound),
-        lambda: compare("y", got, right, bound, [other]),
+        lambda: compare_tensor("y", got, right, bound),
+        lambda: compare_tensor("y", got, right, bound, [other]),
         lambda: torch.allclose(got, other, rtol=1e-2, atol=1e-2),
     ]
     verdict, widened, pass_of_allclose = (1e3 * seconds(way, arguments) for way in ways)

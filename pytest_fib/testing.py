@@ -18,54 +18,47 @@ Where there is a definition, the fixture ``kernel_check`` makes the inputs and r
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_fib import session
-from pytest_fib._defaults import PLAIN
 from pytest_fib.data import (
     Definition,
     Evaluation,
     EvaluationStatus,
+    SearchResult,
     Tolerance,
     Workload,
-    load_definition_file,
 )
-from pytest_fib.engine._bounds import dtype_bound, overridden
-from pytest_fib.engine._evidence import explained
-from pytest_fib.engine._telling import told
-from pytest_fib.engine._trial import Trial
-from pytest_fib.engine._verdict import judge_tensor, verdict_of
-from pytest_fib.options import SETTINGS
-from pytest_fib.report.failure import (
+from pytest_fib.diagnosis import diagnose
+from pytest_fib.engine import FunctionChecker, search_and_diagnose
+from pytest_fib.report import (
     describe_evaluation,
-    first_line,
     has_recorded_tensors,
+    headline,
     workload_json,
 )
-from pytest_fib.workloads import why_not_generated
+from pytest_fib.verdict import compare_tensor, dtype_bound, overridden, verdict_of
+from pytest_fib.workloads import (
+    DEFAULT_BUDGETS,
+    example_workloads,
+    plain_defaults,
+    read_workload,
+    why_not_generated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import pytest
-
-    from pytest_fib.data import Correctness
-    from pytest_fib.workloads.search import Origin
+    from pytest_fib.data import Correctness, LoadedDefinition
 
 __all__ = ["KernelCheck", "assert_kernel_close"]
 
-#: Memory of a workload that the fixture draws: it is one test among many.
-MAX_BYTES = 16 << 20
 
-
-@PLAIN.held()
+@plain_defaults()
 def assert_kernel_close(
     actual: torch.Tensor,
     expected: torch.Tensor,
@@ -90,12 +83,12 @@ def assert_kernel_close(
     tolerance = Tolerance(rtol=rtol, atol=atol, matched_ratio=matched_ratio, exact=exact)
     bound = overridden(dtype_bound(actual.dtype, oracle=expected.dtype != actual.dtype), tolerance)
     yardsticks = () if own is None else (own,)
-    compared = [judge_tensor(name, actual, expected, bound, yardsticks)]
+    compared = [compare_tensor(name, actual, expected, bound, yardsticks)]
     verdict = verdict_of(compared)
     if not verdict.passed:
-        verdict = explained(verdict, compared)
-        lines = [*first_line(verdict.status, verdict.summary), "", *_figures(verdict.correctness)]
-        raise AssertionError("\n".join([*lines, "", *verdict.details]))
+        found = diagnose(compared)
+        lines = [*headline(verdict.status, found.sentence), "", *_figures(verdict.correctness)]
+        raise AssertionError("\n".join([*lines, "", *found.details]))
 
 
 def _refuse_unlike(name: str, actual: torch.Tensor, expected: torch.Tensor) -> None:
@@ -132,12 +125,26 @@ def _figures(correctness: Correctness) -> list[str]:
 class KernelCheck:
     """The fixture ``kernel_check``: asserts that a function computes a definition.
 
-    It runs in this process, on the device of ``--fib-device``; nothing guards against a function
-    that crashes, hangs or cheats, as the sandboxes of kernel items do.
+    It runs in this process; nothing guards against a function that crashes, hangs or cheats, as the
+    sandboxes of kernel items do. ``find`` looks a definition up by its name or file; ``device`` is
+    ``cpu`` or ``cuda``; ``examples``, ``seed`` and ``max_bytes`` are as in the options
+    ``--fib-examples``, ``--fib-seed`` and ``--fib-max-bytes``.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    def __init__(
+        self,
+        find: Callable[[str | Path], LoadedDefinition],
+        device: str,
+        *,
+        examples: int = 25,
+        seed: int = 0,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._find = find
+        self._device = device
+        self._examples = examples
+        self._seed = seed
+        self._max_bytes = DEFAULT_BUDGETS[device] if max_bytes is None else max_bytes
 
     def __call__(
         self,
@@ -146,97 +153,75 @@ class KernelCheck:
         *,
         axes: Mapping[str, int] | None = None,
         workload: Workload | Mapping[str, Any] | None = None,
-        examples: int = 5,
+        examples: int | None = None,
         calling: str = "value",
     ) -> None:
         """Call ``function`` on workloads of ``definition`` and compare with its reference.
 
-        ``definition`` is a record, the name of one in the definition directories, or a YAML file,
-        with ``::name`` behind it where that holds several. Without ``axes`` or a ``workload`` (a
-        record, or what ``--fib-workload`` takes), the definition's examples and some drawn
-        workloads are tried, and the smallest that fails is told. ``calling`` is as in
-        ``@implements``. Raises AssertionError, whatever ``function`` raises, and ValueError for a
-        definition that no workload can be made of.
+        definition: a record, the name of one in the definition directories, or a YAML file, with
+            ``::name`` behind it where that holds several.
+        function: takes the inputs in the definition's order, as tensors and Python scalars.
+        axes: sizes of the var axes of a single workload; those that follow from others may be left
+            out.
+        workload: a single workload, as a record or as ``--fib-workload`` takes it.
+        examples: how many workloads are drawn; ``--fib-examples`` where not given.
+        calling: ``value`` for a function that returns its outputs, ``destination`` for one that
+            takes them as its last arguments, ``tuple`` for one that takes one tuple of both.
+
+        Without ``axes`` or a ``workload``, the definition's examples and drawn workloads are tried,
+        as kernel items do it, and the smallest that fails is reported. Raises AssertionError where
+        an output is wrong, whatever ``function`` raises, and ValueError for a definition that no
+        workload can be made of.
         """
         __tracebackhide__ = True
-        found = definition if isinstance(definition, Definition) else self._found(definition)
-        trial = Trial(found, function, session.device(self._config), calling)
-        given = self._given(found, axes, workload)
-        if reason := why_not_generated(found, given):
-            raise ValueError(f"{found.name}: {reason}")
-        replayed = None if given is None else (given, trial(given, explain=True), None)
-        case = replayed or self._searched(trial, examples)
-        if case[1].status is not EvaluationStatus.PASSED:
-            raise AssertionError(_told(found, function, *case))
-
-    def _given(
-        self,
-        definition: Definition,
-        axes: Mapping[str, int] | None,
-        workload: Workload | Mapping[str, Any] | None,
-    ) -> Workload | None:
-        from pytest_fib.workloads import read_workload
-
-        if isinstance(workload, Workload):
-            return workload
-        facts = dict(workload or {})
-        if axes is not None:
-            facts["axes"] = dict(axes)
-        return read_workload(definition, json.dumps(facts)) if facts else None
-
-    def _searched(self, trial: Trial, examples: int) -> tuple[Workload, Evaluation, Origin | None]:
-        from pytest_fib.workloads import example_workloads
-        from pytest_fib.workloads.search import search
-
-        result = search(
-            trial.definition,
-            trial,
-            failed=lambda outcome: outcome.status is not EvaluationStatus.PASSED,
-            closeness=_closeness,
-            listed=example_workloads(trial.definition),
-            examples=examples,
-            seed=self._config.stash[SETTINGS].seed,
-            max_bytes=MAX_BYTES,
-        )
-        outcome = result.outcome
-        if result.origin:
-            explained = partial(trial, explain=True)
-            outcome = told(trial.definition, result.workload, outcome, explained, MAX_BYTES)
-        return result.workload, outcome, result.origin
-
-    def _found(self, definition: str | Path) -> Definition:
-        path, _, name = str(definition).partition("::")
-        if path.endswith((".yaml", ".yml", ".json")):
-            loaded = load_definition_file(self._config.rootpath / path)
-            known = {entry.definition.name: entry.definition for entry in loaded}
-            name = next(iter(known)) if len(known) == 1 else name
+        root = None
+        if not isinstance(definition, Definition):
+            loaded = self._find(definition)
+            definition, root = loaded.definition, loaded.path.parent
+        check = FunctionChecker(definition, function, self._device, calling=calling, root=root)
+        given = _given(definition, axes, workload)
+        if reason := why_not_generated(definition, given):
+            raise ValueError(f"{definition.name}: {reason}")
+        if given is None:
+            result = self._search(check, self._examples if examples is None else examples)
         else:
-            files = session.catalogue(self._config).definitions.values()
-            known = {entry.definition.name: entry.definition for file in files for entry in file}
-            name = path
-        if name in known:
-            return known[name]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
-        raise LookupError(f"no definition {name!r}; {hint}" if name else f"{path}: {hint}")
+            result = SearchResult(tried=1, workload=given, outcome=check(given, explain=True))
+        assert isinstance(result.outcome, Evaluation)  # what a reference raises comes through
+        if result.outcome.status is not EvaluationStatus.PASSED:
+            raise AssertionError(_described(definition, function, result))
+
+    def _search(self, check: FunctionChecker, examples: int) -> SearchResult:
+        return search_and_diagnose(
+            check.definition,
+            check,
+            listed=example_workloads(check.definition),
+            examples=examples,
+            seed=self._seed,
+            max_bytes=self._max_bytes,
+        )
 
 
-def _closeness(outcome: Evaluation) -> float:
-    extra = (outcome.correctness and outcome.correctness.extra) or {}
-    return float(extra.get("bound_used", 0.0))
-
-
-def _told(
+def _given(
     definition: Definition,
-    function: Callable[..., Any],
-    workload: Workload,
-    outcome: Evaluation,
-    origin: Origin | None,
-) -> str:
+    axes: Mapping[str, int] | None,
+    workload: Workload | Mapping[str, Any] | None,
+) -> Workload | None:
+    if isinstance(workload, Workload):
+        return workload
+    facts = dict(workload or {})
+    if axes is not None:
+        facts["axes"] = dict(axes)
+    return read_workload(definition, json.dumps(facts)) if facts else None
+
+
+def _described(definition: Definition, function: Callable[..., Any], result: SearchResult) -> str:
+    outcome, workload = result.outcome, result.workload
+    assert isinstance(outcome, Evaluation)
     name = getattr(function, "__name__", type(function).__name__)
     given = repr(workload) if has_recorded_tensors(workload) else workload_json(workload)
     again = f"kernel_check({definition.name!r}, {name}, workload={given})"
-    return describe_evaluation(outcome, workload, f"{name}{_place(function)}", again, origin)
+    where = f"{name}{_place(function)}"
+    return describe_evaluation(outcome, workload, where, again, result.origin)
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from time import sleep
 
 import pytest
 import torch
@@ -45,8 +46,8 @@ def test_a_failure_says_what_where_and_how_much():
     actual = expected.float()
     actual[1, 2] = 1.5
     assert refusal(actual, expected, name="out") == (
-        "INCORRECT_NUMERICAL: out: wrong in one element;\n"
-        "  out[1, 2] got 1.5, expected 1, allowed ±3.8e-06\n"
+        "INCORRECT_NUMERICAL: out: wrong in one element; out[1, 2] got 1.5, expected 1,\n"
+        "  allowed ±3.8e-06\n"
         "\n"
         "  wrong           1 of 256 elements of out (0.391 %)\n"
         "  largest error   absolute 0.5, relative 0.5\n"
@@ -165,7 +166,7 @@ def test_a_wrong_function_is_told_with_the_smallest_workload(kernel_check, defin
     text = complaint(kernel_check, definition, tail, examples=20)
     line, _, rest = text.partition("\n")
     assert line == "INCORRECT_NUMERICAL: y: zeros at n 100..298"
-    assert "\n  told by         n=299, where more can be told apart\n" in rest
+    assert "\n  pattern         seen at n=299\n" in rest
     assert "\n  y[100] got 0, expected " in rest
     assert "\n  workload        n=101; normal values, seed 0  (the smallest that fails)\n" in rest
     assert "  implementation  tail  test_testing.py:" in rest
@@ -233,7 +234,7 @@ def test_other_ways_of_calling(kernel_check, definition):
     text = complaint(
         kernel_check, definition, lambda x, f, y: None, calling="destination", axes={"n": 8}
     )
-    assert text.startswith("INCORRECT_NUMERICAL: y: never written everywhere\n")
+    assert text.startswith("INCORRECT_NUMERICAL: y: never written\n")
 
 
 def test_a_reference_that_needs_its_own_dtype_is_run_in_that(kernel_check):
@@ -271,7 +272,7 @@ def test_definitions_are_found_by_name_and_file(toys):
         [
             "*INCORRECT_NUMERICAL: y: equal to the input x everywhere",
             "*  y[[]0] got *, expected *, allowed *",
-            "*LookupError: no definition 'scales'; did you mean 'scale'?",
+            "*LookupError: no definition 'scales'; did you mean 'scale'? There are: scale, split",
         ]
     )
 
@@ -283,3 +284,109 @@ def test_the_plugin_does_not_import_it():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == "set()\n"
+
+
+# --- it draws what items draw --------------------------------------------------------------------
+
+MASKED_SOFTMAX = """\
+name: masked_softmax
+op_type: softmax
+axes: {rows: var, n: var}
+inputs:
+  x:    {shape: [rows, n], dtype: float32}
+  mask: {shape: [rows, n], dtype: bool}
+outputs:
+  y: {shape: [rows, n], dtype: float32}
+reference: |
+  import torch
+  def run(x, mask):
+      return x.masked_fill(~mask, float("-inf")).softmax(-1).nan_to_num(1 / x.shape[1])
+workloads:
+  axes:   {rows: {max: 64}, n: {max: 512}}
+  inputs: {mask: {kind: boolean, p: 0.1}}
+"""
+#: -60000 for -inf: wrong in rows whose true elements are all below that, which few workloads have.
+MASKED_WITH_A_NUMBER = "x.masked_fill(~mask, -60000.0).softmax(-1)"
+
+
+@pytest.fixture
+def masked(project):
+    project.define(MASKED_SOFTMAX, "kernel_defs/toy/masked_softmax.yaml")
+    project.write(
+        "test_it.py",
+        f"""\
+        def run(x, mask):
+            run.calls += 1
+            return {MASKED_WITH_A_NUMBER}
+
+        def test_it(kernel_check):
+            run.calls = 0
+            try:
+                kernel_check("masked_softmax", run)
+            finally:
+                print("calls", run.calls)
+        """,
+    )
+    return project
+
+
+def test_kernel_check_fails_where_an_item_does(masked):
+    masked.implement("number", f"x, mask\nreturn {MASKED_WITH_A_NUMBER}", "masked_softmax")
+    default = ("--fib-examples=25", "--fib-isolation=none")
+    masked.run("--fib-definition=masked_softmax", *default).assert_outcomes(failed=1)
+    masked.run("test_it.py", "--fib-examples=5").assert_outcomes(passed=1)  # too few to find it
+    result = masked.run("test_it.py", *default)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*INCORRECT_NUMERICAL: y: *"])
+
+
+def test_kernel_check_obeys_the_options_of_items(masked):
+    masked.write(
+        "test_it.py",
+        """\
+        def test_it(kernel_check):
+            sizes = []
+            def run(x, mask):
+                sizes.append(tuple(x.shape))
+                return x.masked_fill(~mask, float("-inf")).softmax(-1).nan_to_num(1 / x.shape[1])
+            kernel_check("masked_softmax", run)
+            print("calls", len(sizes), "largest", max(n * m for n, m in sizes), sizes)
+        """,
+    )
+
+    def printed(*options):
+        result = masked.run("test_it.py", "-s", *options)
+        result.assert_outcomes(passed=1)
+        (line,) = [line for line in result.outlines if "largest" in line]
+        _, calls, _, largest, sizes = line[line.index("calls") :].split(" ", 4)
+        return int(calls), int(largest), sizes
+
+    assert printed("--fib-examples=3")[0] == 2 * 3
+    assert printed("--fib-examples=12")[0] > 2 * 8
+    assert printed("--fib-examples=12")[1] > 2000
+    assert printed("--fib-examples=12", "--fib-max-bytes=20kB")[1] <= 2000
+    assert printed("--fib-examples=12", "--fib-seed=1")[2] != printed("--fib-examples=12")[2]
+
+
+def test_a_workload_whose_tensors_are_all_empty_ends_with_a_verdict(kernel_check):
+    data = {**SCALE, "workloads": {"axes": {"n": {"min": 0, "max": 0}}}}
+    empty = Definition.model_validate(data)
+    slow = []
+
+    def run(x, factor):
+        slow.append(sleep(0.11))  # what a search takes note of
+        return scale(x, factor)
+
+    kernel_check(empty, run, examples=4)
+    assert slow
+    text = complaint(kernel_check, empty, lambda x, factor: x.float(), examples=4)
+    assert text.startswith("INCORRECT_DTYPE: y: got float32, expected float16")
+
+
+def test_the_room_of_hand_written_tests_needs_no_plugin():
+    code = (
+        "import sys, pytest_fib.testing; "
+        "print([name for name in sys.modules if name.startswith('pytest_fib.plugin')])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout == "[]\n"

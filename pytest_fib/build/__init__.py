@@ -1,14 +1,14 @@
 """From a Solution to a callable: one module per language."""
 
-from pytest_fib.build._builders import BUILDERS, BuildError, load, why_no_builder
+from pytest_fib.build._builders import BuildError, load
 from pytest_fib.build._program import Program, program_of, reference_program
+from pytest_fib.build._runnable import why_not_runnable
 
 __all__ = [
-    "BUILDERS",
     "BuildError",
     "Program",
     "load",
     "program_of",
     "reference_program",
-    "why_no_builder",
+    "why_not_runnable",
 ]

@@ -1,8 +1,9 @@
-"""Which module builds which language."""
+"""One module for each language, ``_<language>.py``, whose ``load`` makes a program a module."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,15 +11,14 @@ if TYPE_CHECKING:
 
     from pytest_fib.build._program import Program
 
-# Triton kernels are Python modules; what differs is where they run, not how they are loaded.
-BUILDERS = {
-    "python": "pytest_fib.build._python",
-    "triton": "pytest_fib.build._python",
-}
-
 
 class BuildError(Exception):
     """The program could not be made callable; the message says why."""
+
+
+def has_builder(language: str) -> bool:
+    """Whether programs in this language can be loaded."""
+    return find_spec(_module_name(language)) is not None
 
 
 def load(program: Program) -> Callable[..., Any]:
@@ -26,15 +26,12 @@ def load(program: Program) -> Callable[..., Any]:
 
     Raises BuildError, or whatever the program's own top-level code raises.
     """
-    builder = import_module(BUILDERS[program.language])
+    builder = import_module(_module_name(program.language))
     function = getattr(builder.load(program), program.entry_symbol, None)
     if not callable(function):
         raise BuildError(f"{program.entry_file} has no function {program.entry_symbol!r}")
     return function  # type: ignore[no-any-return]
 
 
-def why_no_builder(language: str) -> str | None:
-    """Why implementations in this language can't be run yet, or None where they can."""
-    if language in BUILDERS:
-        return None
-    return f"no builder for {language!r} yet (there are: {', '.join(BUILDERS)})"
+def _module_name(language: str) -> str:
+    return f"pytest_fib.build._{language}"

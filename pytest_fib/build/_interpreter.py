@@ -1,4 +1,4 @@
-"""Repairs to Triton's interpreter, which gets bfloat16 wrong: right kernels would fail in it.
+"""Repairs Triton's interpreter, which gets bfloat16 wrong: right kernels would fail in it.
 
 It rounds float32 to bfloat16 towards zero where hardware rounds to nearest, and multiplies the
 integers that it keeps bfloat16 in (seen in triton 3.6 and 3.9). And that of triton 3.6 makes loop
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def repair() -> None:
-    """Mend the interpreter of this process, where triton is installed. Harmless to do twice."""
+    """Repair the interpreter of this process, where triton is installed. Does nothing twice."""
     try:
         interpreter: Any = import_module("triton.runtime.interpreter")
     except ImportError:
         return
-    if getattr(interpreter, "_convert_float", None) is None or hasattr(interpreter, "_mended"):
+    if getattr(interpreter, "_convert_float", None) is None or hasattr(interpreter, "_repaired"):
         return
-    interpreter._mended = True
+    interpreter._repaired = True
     interpreter._convert_float = _converting(interpreter._convert_float, interpreter.tl)
     builder = interpreter.InterpreterBuilder
     builder.create_dot = _multiplying(builder.create_dot, interpreter.tl)

@@ -1,4 +1,4 @@
-"""The plain data that a sandbox needs to run a reference or an implementation."""
+"""What a sandbox needs to run a reference or an implementation, as plain data."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """Source code, where it is entered and how it is called. Holds no code object.
+    """Source code, its entry point and how it is called.
 
-    ``directory`` is where ``sources`` already lie on disk; without one they are written out
-    before they are loaded. ``calling`` is ``value``, ``destination`` or ``tuple``.
+    ``directory`` is where ``sources`` already lie on disk; without one, or where a file there has
+    another text by now, they are written out before they are loaded. ``calling`` is ``value``,
+    ``destination`` or ``tuple``.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Program:
 
     @property
     def key(self) -> str:
-        """A digest of everything that decides what the code does: equal keys, equal programs."""
+        """A digest of all fields."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
 

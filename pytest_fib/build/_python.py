@@ -1,4 +1,4 @@
-"""Python and Triton: import the entry file under a name of its own."""
+"""Python: import the entry file under a name of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pytest_fib.build._interpreter import repair
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -23,9 +21,7 @@ def load(program: Program) -> ModuleType:
 
     Raises whatever the module's top level raises.
     """
-    if program.language == "triton" and os.environ.get("TRITON_INTERPRET") == "1":
-        repair()
-    root = Path(program.directory) if program.directory else _written_out(program)
+    root = _folder(program)
     name = f"fib_{program.key}_{Path(program.entry_file).stem}"
     spec = importlib.util.spec_from_file_location(name, root / program.entry_file)
     assert spec is not None
@@ -44,12 +40,28 @@ def load(program: Program) -> ModuleType:
     return module
 
 
+def _folder(program: Program) -> Path:
+    """Where the sources lie: in the program's own folder, unless a file there has changed since."""
+    if program.directory is not None:
+        folder = Path(program.directory)
+        if all(_holds(folder / path, content) for path, content in program.sources):
+            return folder
+    return _written_out(program)
+
+
+def _holds(path: Path, content: str) -> bool:
+    try:
+        return path.read_text(encoding="utf-8") == content
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _written_out(program: Program) -> Path:
     """Write the sources to a folder named by their content: tracebacks and Triton read files."""
     root = Path(tempfile.gettempdir()) / f"pytest-fib-{getpass.getuser()}" / program.key
     for path, content in program.sources:
         target = root / path
-        if target.is_file() and target.read_text(encoding="utf-8") == content:
+        if _holds(target, content):
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"{target.name}.{os.getpid()}")

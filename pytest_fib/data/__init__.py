@@ -1,12 +1,42 @@
-"""The schema: definitions, solutions, workloads and traces, in memory and in files."""
+"""The schema's records, in memory and in files: definitions, solutions, workloads, traces.
 
-from ._definition import Axis, AxisConst, AxisVar, Definition, DType, TensorSpec
-from ._errors import DataError, Problem
-from ._files import LoadedDefinition, load_definition_file, load_solution_file, read_traces
-from ._rules import FORMS, ODD_LAYOUTS, Form, is_of
-from ._solution import BuildSpec, Solution, SourceFile, SupportedLanguages
-from ._trace import (
+Knows no torch.
+"""
+
+from pytest_fib.data import _generator_kinds as kinds
+from pytest_fib.data._definition import Axis, AxisConst, AxisVar, Definition, TensorSpec
+from pytest_fib.data._dtypes import DTYPE_CLASSES, DType
+from pytest_fib.data._errors import DataError, Problem
+from pytest_fib.data._files import (
+    LoadedDefinition,
+    load_definition_file,
+    load_solution_file,
+    read_traces,
+)
+from pytest_fib.data._generator_kinds import GENERATOR_KINDS, FixedValue, GeneratorKind, InputRule
+from pytest_fib.data._request import (
+    DefinitionError,
+    DefinitionFault,
+    EvaluationRequest,
+    Origin,
+    Outcome,
+    SearchRequest,
+    SearchResult,
+    TensorFiles,
+    outcome_from_json,
+    outcome_to_json,
+)
+from pytest_fib.data._solution import (
+    BuildSpec,
+    Calling,
+    Solution,
+    SourceFile,
+    SupportedLanguages,
+    bad_requirement,
+)
+from pytest_fib.data._trace import (
     Correctness,
+    Diagnosis,
     Environment,
     Evaluation,
     EvaluationStatus,
@@ -14,44 +44,76 @@ from ._trace import (
     Trace,
     validate_flashinfer,
 )
-from ._workload import InputSpec, RandomInput, SafetensorsInput, ScalarInput, Workload
-from ._workloads_section import AxisDomain, InputRule, Tolerance, WorkloadsSection
+from pytest_fib.data._workload import (
+    INPUTS,
+    LAYOUTS,
+    LENGTHS,
+    ON_REQUEST,
+    REGIMES,
+    VALUE_PATTERNS,
+    InputSpec,
+    RandomInput,
+    SafetensorsInput,
+    ScalarInput,
+    Workload,
+)
+from pytest_fib.data._workloads_section import AxisDomain, Tolerance, WorkloadsSection
 
 __all__ = [
-    "FORMS",
-    "ODD_LAYOUTS",
+    "DTYPE_CLASSES",
+    "GENERATOR_KINDS",
+    "INPUTS",
+    "LAYOUTS",
+    "LENGTHS",
+    "ON_REQUEST",
+    "REGIMES",
+    "VALUE_PATTERNS",
     "Axis",
     "AxisConst",
     "AxisDomain",
     "AxisVar",
     "BuildSpec",
+    "Calling",
     "Correctness",
     "DType",
     "DataError",
     "Definition",
+    "DefinitionError",
+    "DefinitionFault",
+    "Diagnosis",
     "Environment",
     "Evaluation",
+    "EvaluationRequest",
     "EvaluationStatus",
-    "Form",
+    "FixedValue",
+    "GeneratorKind",
     "InputRule",
     "InputSpec",
     "LoadedDefinition",
+    "Origin",
+    "Outcome",
     "Performance",
     "Problem",
     "RandomInput",
     "SafetensorsInput",
     "ScalarInput",
+    "SearchRequest",
+    "SearchResult",
     "Solution",
     "SourceFile",
     "SupportedLanguages",
+    "TensorFiles",
     "TensorSpec",
     "Tolerance",
     "Trace",
     "Workload",
     "WorkloadsSection",
-    "is_of",
+    "bad_requirement",
+    "kinds",
     "load_definition_file",
     "load_solution_file",
+    "outcome_from_json",
+    "outcome_to_json",
     "read_traces",
     "validate_flashinfer",
 ]

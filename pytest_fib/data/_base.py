@@ -2,11 +2,12 @@
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -29,15 +30,6 @@ def is_none(value: object) -> bool:
     return value is None
 
 
-def restored(value: Raw) -> Raw:
-    """Plain data with the strings that JSON has for NaN and infinities turned into floats."""
-    if isinstance(value, str):
-        return NON_FINITE.get(value, value)
-    if isinstance(value, Mapping):
-        return {key: restored(item) for key, item in value.items()}
-    return [restored(item) for item in value] if isinstance(value, list) else value
-
-
 def plain(value: Raw) -> Raw:
     """`value` in types that strict JSON has: no enums, tuples, NaN or infinities."""
     if isinstance(value, Enum):
@@ -50,7 +42,7 @@ def plain(value: Raw) -> Raw:
 
 
 def _scalar(value: Raw) -> Raw:
-    value = restored(value)
+    value = NON_FINITE.get(value, value) if isinstance(value, str) else value
     if isinstance(value, (bool, int, float)):
         return value
     raise PydanticCustomError("fib", "should be a number, true or false")
@@ -60,9 +52,8 @@ Text = Annotated[str, Field(min_length=1)]
 OptionalText = Annotated[str | None, Field(exclude_if=is_none)]
 OptionalList = Annotated[list[Text], Field(exclude_if=lambda items: not items)]
 # Strict: True is no size, and neither is "32".
-Count = Annotated[int, Field(ge=0, strict=True)]
+Size = Annotated[int, Field(ge=0, strict=True)]
 Scalar = Annotated[bool | int | float, BeforeValidator(_scalar)]
-Loose = Annotated[Any, BeforeValidator(restored)]
 
 
 class Record(BaseModel):
@@ -127,6 +118,24 @@ def _kept(error: ValidationError) -> list[InitErrorDetails]:
         )
         for item in error.errors(include_url=False)
     ]
+
+
+def one_of(what: str, known: Sequence[str]) -> AfterValidator:
+    """Refuse a name that is not one of these."""
+
+    def check(name: str) -> str:
+        if name not in known:
+            raise PydanticCustomError("fib", "{message}", {"message": unknown(what, name, known)})
+        return name
+
+    return AfterValidator(check)
+
+
+def unknown(what: str, name: object, known: Iterable[str]) -> str:
+    """``unknown axis 'bach'; did you mean 'batch'?``, or what there is where none is near."""
+    names = [str(name) for name in known]
+    there_are = f"; there are {', '.join(names)}" if names else ""
+    return f"unknown {what} {name!r}{hint(name, names) or there_are}"
 
 
 def hint(name: object, known: Iterable[object]) -> str:

@@ -4,8 +4,9 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ._base import Finding, Loc, Raw, hint, part
-from ._rules import rule_findings
+from ._base import Finding, Loc, Raw, Record, part, unknown
+from ._dtypes import DTYPE_CLASSES
+from ._generator_kinds import GENERATOR_KINDS, GeneratorKind, Refers, flat_rule
 
 
 def definition_findings(data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -15,7 +16,7 @@ def definition_findings(data: Mapping[str, Any]) -> Iterator[Finding]:
     yield from _bad_constraints(data)
     yield from _bad_reference(data)
     yield from _bad_workloads(data)
-    yield from rule_findings(data)
+    yield from _bad_rules(data)
     yield from _unknown_keys(data, ("tolerances",), "output", part(data, "outputs"))
     yield from _bad_tolerances(data)
 
@@ -30,10 +31,6 @@ def _items(data: Raw, key: str) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-def _unknown(loc: Loc, what: str, name: str, known: Iterable[str]) -> Finding:
-    return Finding(loc, f"unknown {what} {name!r}{hint(name, known)}")
-
-
 def _unknown_axes(data: Mapping[str, Any]) -> Iterator[Finding]:
     axes = part(data, "axes")
     if not isinstance(axes, Mapping):
@@ -42,7 +39,7 @@ def _unknown_axes(data: Mapping[str, Any]) -> Iterator[Finding]:
         for name, spec in _mapping(data, section).items():
             for i, axis in enumerate(_items(spec, "shape")):
                 if isinstance(axis, str) and axis not in axes:
-                    yield _unknown((section, name, "shape", i), "axis", axis, axes)
+                    yield Finding((section, name, "shape", i), unknown("axis", axis, axes))
 
 
 def _names_used_twice(data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -109,13 +106,78 @@ def _bad_workloads(data: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding(("workloads", "bench", i), f"the same as bench[{bench.index(entry)}]")
 
 
+def _bad_rules(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """What does not fit the definition around a rule; its own form is left to its model."""
+    for name, raw in _mapping(part(data, "workloads"), "inputs").items():
+        rule = flat_rule(raw.model_dump(exclude_unset=True) if isinstance(raw, Record) else raw)
+        spec, kind = _mapping(data, "inputs").get(name), part(rule, "kind")
+        model = GENERATOR_KINDS.get(kind) if isinstance(kind, str) else None
+        if model is not None and spec is not None:
+            loc = ("workloads", "inputs", name)
+            for message in _unfit(kind, model, spec):
+                yield Finding((*loc, "kind"), message)
+            for parameter, message in _unknown_references(model, rule, spec, data):
+                yield Finding((*loc, parameter), message)
+
+
+def _unfit(kind: str, model: type[GeneratorKind], spec: Raw) -> Iterator[str]:
+    """What of an input a kind of generator can't fill."""
+    dtype, shape = part(spec, "dtype"), part(spec, "shape")
+    if not isinstance(dtype, str) or dtype not in DTYPE_CLASSES[model.dtypes]:
+        yield f"{kind} can't make {dtype}"
+    if shape is None and not model.scalars:
+        yield f"{kind} makes tensors, not scalars"
+    elif isinstance(shape, (list, tuple)) and not _has_dims(len(shape), model.dims):
+        wanted = model.dims.replace("+", " or more")
+        yield f"{kind} makes tensors of {wanted} dimensions, not {len(shape)}"
+
+
+def _has_dims(dims: int, wanted: str) -> bool:
+    least = int(wanted.rstrip("+"))
+    return dims == least or (dims > least and wanted.endswith("+"))
+
+
+def _unknown_references(
+    model: type[GeneratorKind], rule: Raw, spec: Raw, data: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """The parameters of a rule that name an axis or an input that isn't there, and a message."""
+    known = {
+        Refers.AXES: ("axis", _mapping(data, "axes")),
+        Refers.INPUT: ("input", _mapping(data, "inputs")),
+        Refers.OWN_AXES: ("axis of this input", _items(spec, "shape")),
+    }
+    for to, (what, names) in known.items():
+        for parameter in model.referring(to):
+            given = part(rule, parameter)
+            mentioned = _names_in(given) if to is Refers.AXES else _listed(given)
+            missing = next((name for name in mentioned if name not in names), None)
+            if missing is not None:
+                yield parameter, unknown(what, missing, names)
+
+
+def _listed(value: Raw) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    return [t for t in texts if isinstance(t, str)] if isinstance(texts, (list, tuple)) else []
+
+
+def _names_in(expression: Raw) -> Iterator[str]:
+    """The axes in an expression; nothing for a number, or for text that is no expression."""
+    try:
+        tree = ast.parse(expression.strip(), mode="eval") if isinstance(expression, str) else None
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Name) and node.id not in ("min", "max"):
+            yield node.id
+
+
 def _bad_tolerances(data: Mapping[str, Any]) -> Iterator[Finding]:
     tensors = {**_mapping(data, "inputs"), **_mapping(data, "outputs")}
     for output, tolerance in _mapping(data, "tolerances").items():
         source = part(tolerance, "from") or part(tolerance, "from_")
         if isinstance(source, str) and source not in tensors:
-            what = "input or output"
-            yield _unknown(("tolerances", output, "from"), what, source, tensors)
+            message = unknown("input or output", source, tensors)
+            yield Finding(("tolerances", output, "from"), message)
         elif source == output:
             yield Finding(("tolerances", output, "from"), f"{output!r} are the indices themselves")
 
@@ -123,7 +185,7 @@ def _bad_tolerances(data: Mapping[str, Any]) -> Iterator[Finding]:
 def _not_var(loc: Loc, names: Iterable[str], axes: Mapping[str, Any]) -> Iterator[Finding]:
     for name in names:
         if name not in axes:
-            yield _unknown((*loc, name), "axis", name, axes)
+            yield Finding((*loc, name), unknown("axis", name, axes))
         elif _is_const(axes[name]):
             yield Finding((*loc, name), f"{name!r} is a const axis; only var axes can be set")
 
@@ -142,4 +204,4 @@ def _unknown_keys(
         section = _mapping(section, key)
     for name in section:
         if name not in known:
-            yield _unknown((*loc, name), what, name, known)
+            yield Finding((*loc, name), unknown(what, name, known))

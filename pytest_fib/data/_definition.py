@@ -2,55 +2,20 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
-from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from ._base import CheckedRecord, Count, Finding, OptionalList, OptionalText, Raw, Record, Text
+from ._base import CheckedRecord, Finding, OptionalList, OptionalText, Raw, Record, Size, Text
 from ._checks import definition_findings
+from ._dtypes import DType
 from ._workloads_section import Tolerance, WorkloadsSection
 
 #: What a definition has here and not in FlashInfer Trace.
 OWN_KEYS = ("workloads", "tolerances", "nondeterministic")
 #: What a token is sampled from: probabilities, and limits of them.
 SAMPLED_FROM = {"probs", "top_k", "top_p", "min_p"}
-
-
-class DType(StrEnum):
-    """Element types a tensor or scalar may have; values are torch's names."""
-
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-    FLOAT8_E4M3FN = "float8_e4m3fn"
-    FLOAT8_E5M2 = "float8_e5m2"
-    FLOAT4_E2M1 = "float4_e2m1"
-    INT64 = "int64"
-    INT32 = "int32"
-    INT16 = "int16"
-    INT8 = "int8"
-    UINT8 = "uint8"
-    BOOL = "bool"
-
-    @property
-    def is_floating(self) -> bool:
-        """Whether values have a fraction."""
-        return "float" in self.value
-
-    @property
-    def itemsize_bits(self) -> int:
-        """Bits one element takes in memory."""
-        return _bits(self.value)
-
-
-@cache
-def _bits(dtype: str) -> int:
-    """A budget asks for this thousands of times."""
-    size = re.search(r"\d+", dtype)
-    return int(size.group()) if size else 8
 
 
 class AxisVar(Record):
@@ -64,7 +29,7 @@ class AxisConst(Record):
     """An axis whose size the definition fixes."""
 
     type: Literal["const"] = "const"
-    value: Count
+    value: Size
     description: OptionalText = None
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ._base import Loc, Raw, hint
+from ._base import Loc, Raw, hint, unknown
 
 
 @dataclass(frozen=True, order=True)
@@ -36,6 +36,10 @@ class DataError(ValueError):
         return "\n".join(map(str, self.problems))
 
 
+# Choices that can be read at a glance.
+FEW = 6
+# Keys that say which model of a union a record is.
+_TAG_KEYS = ("type", "kind")
 # Type of a pydantic error -> what the value should be.
 _WANTED = {
     **dict.fromkeys(["string_type", "string_sub_type"], "text"),
@@ -63,7 +67,9 @@ def _sentence(error: ErrorDetails) -> str:
         return f"should be {_WANTED[kind]}, not {shown(value)}"
     if kind in ("enum", "literal_error", "union_tag_invalid"):
         choices = re.findall(r"'([^']*)'", context.get("expected") or context["expected_tags"])
-        return f"{shown(context.get('tag', value))} is not one of {', '.join(choices)}"
+        given = context.get("tag", value)
+        near = hint(given, choices) if len(choices) > FEW else ""
+        return f"{shown(given)} is not one of {', '.join(choices)}{near}"
     if kind == "greater_than_equal":
         return f"should be at least {context['ge']:g}, not {shown(value)}"
     if kind in ("too_short", "string_too_short"):
@@ -92,8 +98,9 @@ def _known_keys(kind: Raw, loc: Loc) -> Iterator[str]:
 
 
 def _without_tag(member: Raw, loc: Loc) -> Loc:
-    tag = getattr(member, "model_fields", {}).get("type")
-    return loc[1:] if tag is not None and loc and loc[0] == tag.default else loc
+    fields = getattr(member, "model_fields", {})
+    tags = [fields[key].default for key in _TAG_KEYS if key in fields]
+    return loc[1:] if loc and loc[0] in tags else loc
 
 
 def _real(loc: Loc, data: Raw) -> Loc:
@@ -121,10 +128,9 @@ def _located(error: ErrorDetails, model: type[BaseModel], data: Raw) -> tuple[Lo
     if error["type"] == "union_tag_not_found":
         return real, at(real, "missing key 'type'")
     if error["type"] == "extra_forbidden":
-        near = hint(loc[-1], _known_keys(model, loc[:-1]))
-        return real, at(real[:-1], f"unknown key {loc[-1]!r}{near}")
+        return real, at(real[:-1], unknown("key", loc[-1], _known_keys(model, loc[:-1])))
     if error["type"] == "union_tag_invalid":
-        real = (*real, "type")
+        real = (*real, error["ctx"]["discriminator"].strip("'"))
     return real, at(real, _sentence(error))
 
 

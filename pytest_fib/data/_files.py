@@ -86,8 +86,8 @@ def read_traces(
 ) -> Iterator[Trace]:
     """The traces in a JSONL file, one at a time.
 
-    A last line that was cut off, as by a run that died, is skipped. Of a line that is broken
-    otherwise ``broken`` is told; without it, raises DataError at the first one.
+    A last line that was cut off, as by a run that died, is skipped. ``broken`` is called with the
+    DataError of a line that can't be read otherwise; without it, the first one is raised.
     """
     name = os.fspath(path)
     with Path(path).open("rb") as lines:
@@ -99,10 +99,10 @@ def read_traces(
                 if bad_json and not line.endswith(b"\n"):
                     return
                 data = None if bad_json else json.loads(line)
-                told = DataError(_on_line(error, data, name, number))
+                unreadable = DataError(_on_line(error, data, name, number))
                 if broken is None:
-                    raise told from None
-                broken(told)
+                    raise unreadable from None
+                broken(unreadable)
                 continue
             if trace is not None:
                 yield trace

@@ -3,22 +3,60 @@
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from ._base import CheckedRecord, Finding, OptionalText, Raw, Record, Text, hint, is_none, part
 
+Calling: TypeAlias = Literal["value", "destination", "tuple"]
+
 
 class SupportedLanguages(StrEnum):
-    """What an implementation can be written in."""
+    """What an implementation can be written in.
+
+    ``extra`` names the extra of this package that installs what a language needs besides, and
+    ``requires`` are the distributions in it that must be there.
+    """
 
     PYTHON = "python"
     TRITON = "triton"
-    CPP = "cpp"
-    CUDA = "cuda"
-    TILELANG = "tilelang"
-    CUTEDSL = "cutedsl"
+    CPP = "cpp", "cuda", ("apache-tvm-ffi", "ninja")
+    CUDA = "cuda", "cuda", ("apache-tvm-ffi", "ninja")
+    TILELANG = "tilelang", "tilelang", ("tilelang",)
+    CUTEDSL = "cutedsl", "cutedsl", ("nvidia-cutlass-dsl",)
+
+    extra: str
+    requires: tuple[str, ...]
+
+    def __new__(
+        cls, name: str, extra: str = "", requires: tuple[str, ...] = ()
+    ) -> "SupportedLanguages":
+        language = str.__new__(cls, name)
+        language._value_ = name
+        language.extra = extra
+        language.requires = requires
+        return language
+
+
+def bad_requirement(text: str) -> str | None:
+    """Why pip could not read a dependency, or None where it could."""
+    try:
+        Requirement(text)
+    except InvalidRequirement as error:
+        reason = str(error).partition("\n")[0]
+        return f"{text!r} is not a requirement such as 'torch>=2.6': {reason}"
+    return None
+
+
+def _checked_requirement(text: str) -> str:
+    if problem := bad_requirement(text):
+        raise ValueError(problem)
+    return text
+
+
+_Requirement: TypeAlias = Annotated[Text, AfterValidator(_checked_requirement)]
 
 
 def _same_file(path: str) -> str:
@@ -59,12 +97,12 @@ class BuildSpec(Record):
     language: SupportedLanguages
     target_hardware: Annotated[list[Text], Field(min_length=1)]
     entry_point: Text
-    dependencies: list[Text] = Field(default_factory=list)
+    dependencies: list[_Requirement] = Field(default_factory=list)
     destination_passing_style: Annotated[bool, Field(strict=True)] = True
     binding: Annotated[Literal["tvm-ffi", "torch"] | None, Field(exclude_if=is_none)] = None
     # The schema's own flag says all but "tuple".
     calling: Annotated[
-        Literal["value", "destination", "tuple"] | None,
+        Calling | None,
         Field(validate_default=True, exclude_if=lambda calling: calling != "tuple"),
     ] = None
 

@@ -5,11 +5,11 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from ._base import Loose, Raw, Record, Text, is_none
+from ._base import NON_FINITE, Raw, Record, Size, Text, is_none
 from ._workload import Workload
 
 
@@ -25,23 +25,61 @@ class EvaluationStatus(StrEnum):
     TIMEOUT = "TIMEOUT"
 
 
+def _is_empty(value: object) -> bool:
+    """For ``Field(exclude_if=...)``: an empty optional key is left out."""
+    return not value
+
+
+def _restored(value: Raw) -> Raw:
+    """Plain data with the strings that JSON has for NaN and infinities turned into floats."""
+    if isinstance(value, str):
+        return NON_FINITE.get(value, value)
+    if isinstance(value, Mapping):
+        return {key: _restored(item) for key, item in value.items()}
+    return [_restored(item) for item in value] if isinstance(value, list) else value
+
+
+_Loose = Annotated[Any, BeforeValidator(_restored)]
+
+
 class Correctness(Record):
     """How far the outputs were from the expected values; None is not known."""
 
     max_relative_error: float | None = None
     max_absolute_error: float | None = None
-    extra: Annotated[dict[str, Loose] | None, Field(exclude_if=is_none)] = None
+    extra: Annotated[dict[str, _Loose] | None, Field(exclude_if=is_none)] = None
 
 
 class Performance(Record):
     """Milliseconds per call, the reference's, and their quotient. Further keys are kept."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, Loose]
+    __pydantic_extra__: dict[str, _Loose]
 
     latency_ms: float | None = None
     reference_latency_ms: float | None = None
     speedup_factor: float | None = None
+
+
+class Diagnosis(Record):
+    """Why an evaluation failed, for programs; a log or a terminal renders it.
+
+    `pattern` names what the wrong outputs look like ("one factor"), or is empty where there are
+    none to look at, as after an exception; `place` names where they are ("last tile"). `sentence`
+    is one line for people, `details` more lines below it. `shown_by` has the axes of the larger
+    workload that shows the pattern, where it isn't the workload of the evaluation.
+    """
+
+    sentence: str
+    pattern: Annotated[str, Field(exclude_if=_is_empty)] = ""
+    place: Annotated[str, Field(exclude_if=_is_empty)] = ""
+    details: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
+    shown_by: Annotated[dict[str, Size], Field(exclude_if=_is_empty)] = Field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The sentence, and the details below it."""
+        return "\n".join([self.sentence, *self.details])
 
 
 class Environment(Record):
@@ -75,6 +113,7 @@ class Evaluation(Record):
     log: str = ""
     correctness: Correctness | None = None
     performance: Performance | None = None
+    diagnosis: Annotated[Diagnosis | None, Field(exclude_if=is_none)] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -137,9 +176,14 @@ class Evaluation(Record):
 
 
 class Trace(Record):
-    """Definition + workload + solution + evaluation; without the last two, a recorded workload."""
+    """Definition + workload + solution + evaluation; without the last two, a recorded workload.
+
+    Definitions of one name may lie in several files: ``definition_file`` says which was tested,
+    relative to the rootdir of the run. Others' records don't have it.
+    """
 
     definition: Text
+    definition_file: Annotated[str, Field(exclude_if=_is_empty)] = ""
     workload: Workload
     solution: str | None = None
     evaluation: Evaluation | None = None

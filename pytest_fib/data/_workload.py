@@ -7,7 +7,26 @@ from uuid import UUID
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ._base import Count, Raw, Record, Scalar, Text, plain
+from ._base import Raw, Record, Scalar, Size, Text, plain
+
+# Names that a workload's `regime` may have; what each does is in `pytest_fib.workloads`.
+
+#: Value patterns of floating inputs, plainest first: in that order a failure is shrunk.
+VALUE_PATTERNS = (
+    "normal", "ones", "zeros", "zeros_and_ones", "small", "negative", "one_hot", "wide", "outlier",
+    "cancelling", "shifted", "large", "subnormal", "mixed", "nan", "inf",
+)  # fmt: skip
+#: Those that a definition must ask for, under ``workloads.values``.
+ON_REQUEST = ("nan", "inf")
+#: How inputs lie in memory; all but the first must be asked for, under ``workloads.layouts``.
+LAYOUTS = ("contiguous", "row_strided", "offset")
+ODD_LAYOUTS = LAYOUTS[1:]
+#: Which of the inputs that follow the value pattern do so; the others are normal.
+INPUTS = ("all", "some")
+#: How a total is split over sequences, plainest first.
+LENGTHS = ("random", "equal", "one_long", "empties", "ones", "tiles", "boundaries")
+#: The parts of a regime.
+REGIMES = {"values": VALUE_PATTERNS, "inputs": INPUTS, "lengths": LENGTHS, "layout": LAYOUTS}
 
 
 class RandomInput(Record):
@@ -39,11 +58,12 @@ InputSpec = Annotated[RandomInput | ScalarInput | SafetensorsInput, Field(discri
 class Workload(Record):
     """Values for a definition's var axes and a spec for its inputs.
 
-    `seed` and `regime` are pytest-fib's own: they say which random values, and of what kind.
+    `seed` and `regime` are pytest-fib's own: which random values, and by which value pattern,
+    split of lengths and memory layout. What the regime leaves out is the plainest.
     `uuid`, not given, follows from all the rest: the same case has the same id everywhere.
     """
 
-    axes: dict[str, Count]
+    axes: dict[str, Size]
     inputs: dict[str, InputSpec] = Field(default_factory=dict)
     seed: Annotated[int, Field(strict=True, exclude_if=lambda seed: seed == 0)] = 0
     regime: Annotated[dict[str, str], Field(exclude_if=lambda regime: not regime)] = Field(

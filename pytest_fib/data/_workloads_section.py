@@ -1,20 +1,21 @@
 """pytest-fib's own sections of a definition: how test cases are made, how close is close."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from ._base import Count, Raw, Record, Scalar
+from ._base import Record, Size, one_of
+from ._generator_kinds import InputRule
+from ._workload import ODD_LAYOUTS, VALUE_PATTERNS
 
 
 class AxisDomain(Record):
     """The sizes a var axis may take: a range, or a list of values."""
 
-    min: Count = 1
-    max: Count | None = None
+    min: Size = 1
+    max: Size | None = None
     multiple_of: Annotated[int, Field(ge=1, strict=True)] = 1
-    values: Annotated[list[Count], Field(min_length=1)] | None = None
+    values: Annotated[list[Size], Field(min_length=1)] | None = None
 
     @field_validator("max")
     @classmethod
@@ -33,45 +34,21 @@ class AxisDomain(Record):
         return step
 
 
-class InputRule(Record):
-    """How an input's values are made: a fixed `value`, or a generator's `kind` and parameters."""
-
-    kind: str | None = None
-    value: Scalar | None = None
-    params: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _gather_params(cls, data: Raw) -> Raw:
-        if not isinstance(data, Mapping):
-            return data
-        params = {k: v for k, v in data.items() if k not in ("kind", "value", "params")}
-        own = {key: data[key] for key in ("kind", "value") if key in data}
-        given = data.get("params", {})
-        return {**own, "params": {**given, **params} if isinstance(given, Mapping) else given}
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.kind is None) == (self.value is None):
-            raise ValueError("needs either a kind or a value")
-        if self.kind is None and self.params:
-            raise ValueError(f"a value takes no parameters: {', '.join(self.params)}")
-        return self
-
-
 class WorkloadsSection(Record):
     """How the test cases of a definition are made.
 
-    `values` names the regimes of values that are drawn, in place of the usual ones; `layouts`, the
-    memory layouts that are drawn besides contiguous ones.
+    `values` names the value patterns that are drawn, in place of the usual ones, for all of which
+    `usual` stands; `layouts`, the memory layouts that are drawn besides contiguous ones.
     """
 
     axes: dict[str, AxisDomain] = Field(default_factory=dict)
     inputs: dict[str, InputRule] = Field(default_factory=dict)
-    examples: list[dict[str, Count]] = Field(default_factory=list)
-    bench: list[dict[str, Count]] = Field(default_factory=list)
-    values: list[str] = Field(default_factory=list)
-    layouts: list[str] = Field(default_factory=list)
+    examples: list[dict[str, Size]] = Field(default_factory=list)
+    bench: list[dict[str, Size]] = Field(default_factory=list)
+    values: list[Annotated[str, one_of("value pattern", ("usual", *VALUE_PATTERNS))]] = Field(
+        default_factory=list
+    )
+    layouts: list[Annotated[str, one_of("layout", ODD_LAYOUTS)]] = Field(default_factory=list)
 
 
 class Tolerance(Record):
@@ -101,7 +78,7 @@ class Tolerance(Record):
     def _one_meaning(self) -> Self:
         given = [key for key in ("rtol", "atol", "matched_ratio") if getattr(self, key) is not None]
         if self.exact and given:
-            raise ValueError(f"exact leaves nothing for {', '.join(given)} to allow")
+            raise ValueError(f"exact can't be combined with {', '.join(given)}")
         if self.from_ is not None and self.by != "gathered":
             raise ValueError("from is only for indices, compared by: gathered")
         return self

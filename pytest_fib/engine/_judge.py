@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
 
-from pytest_fib._defaults import PLAIN
-from pytest_fib.engine._case import Case, KilledError, Side
-from pytest_fib.engine._expected import Known
-from pytest_fib.engine._lease import Lease
-from pytest_fib.engine._memory import Layout
-from pytest_fib.engine._nursery import Nursery
-from pytest_fib.engine._sandbox import LocalSandbox, ProcessSandbox, environment_for
+from pytest_fib.build import program_of, reference_program
+from pytest_fib.data import DefinitionError, Diagnosis, TensorFiles
+from pytest_fib.engine._benchmark import Benchmark
+from pytest_fib.engine._context import Context, EvaluationEnded, KilledError, Side, conclude
+from pytest_fib.engine._correctness import ExpectedCache, SandboxCalls, check_correctness
+from pytest_fib.engine._device_lock import DeviceLock
+from pytest_fib.engine._sample_plan import check_samples
+from pytest_fib.engine._search import search_and_diagnose
+from pytest_fib.sandbox import (
+    ArenaAllocator,
+    ForkServer,
+    LocalSandbox,
+    ProcessSandbox,
+    environment_for,
+)
 from pytest_fib.timing import DeviceCeilings
+from pytest_fib.workloads import plain_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from pytest_fib.data import Evaluation
-    from pytest_fib.engine._case import CountKey
-    from pytest_fib.engine._messages import Counted
-    from pytest_fib.engine._request import EvaluationRequest
+    from pytest_fib.build import Program
+    from pytest_fib.data import (
+        Definition,
+        Evaluation,
+        EvaluationRequest,
+        Outcome,
+        Performance,
+        SearchRequest,
+        SearchResult,
+        Solution,
+        Workload,
+    )
+    from pytest_fib.engine._benchmark import Counts
+    from pytest_fib.verdict import Verdict
+
+#: Such calls run no kernel, or one that does nothing.
+NOTHING_TO_TIME = "not timed: its outputs are empty"
 
 
 class Judge:
@@ -28,7 +52,8 @@ class Judge:
 
     Keeps a sandbox and an arena for the candidate, and others for the reference: the candidate's
     side never holds an expected value. ``isolation`` ``none`` runs foreign code in this process.
-    ``announce`` is told when another process holds the device.
+    ``announce`` is told when another process holds the device; ``files`` has the recorded tensors
+    that requests name by their content.
     """
 
     def __init__(
@@ -36,20 +61,23 @@ class Judge:
         device: str = "cpu",
         isolation: Literal["process", "none"] = "process",
         announce: Callable[[str], None] | None = None,
+        files: TensorFiles | None = None,
     ) -> None:
         self.device = device
-        self._lease = Lease(device, announce)
-        self._known = Known()
-        self._counts: dict[CountKey, Counted | None] = {}
+        self._files = files or TensorFiles()
+        self._lock = DeviceLock(device, announce)
         self._ceilings = DeviceCeilings(device)
-        self._nursery: Nursery | None = None
+        self._counts: Counts = {}
+        self._subject: _Subject | None = None
+        self._expected = ExpectedCache()
+        self._fork_server: ForkServer | None = None
         if isolation == "process":
-            self._nursery = Nursery(device, environment_for(device))
-            self._nursery.warm()
-        self._candidate = self._side(suspect=True)
-        self._reference = self._side(suspect=False)
+            self._fork_server = ForkServer(device, environment_for(device))
+            self._fork_server.warm()
+        self._candidate = self._side(untrusted=True)
+        self._reference = self._side(untrusted=False)
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -62,39 +90,146 @@ class Judge:
 
     def close(self) -> None:
         """End the sandboxes."""
-        self._candidate.sandbox.close()
-        self._reference.sandbox.close()
-        if self._nursery is not None:
-            self._nursery.close()
+        self._close_sandboxes()
+        if self._fork_server is not None:
+            self._fork_server.close()
 
-    @PLAIN.held()
-    def evaluate(self, request: EvaluationRequest) -> Evaluation:
-        """Run the implementation, then the reference, on one workload, and compare.
+    def search(self, request: SearchRequest) -> SearchResult:
+        """Look for a workload on which the implementation is wrong."""
 
-        Raises DefinitionError where the definition is at fault.
-        """
-        try:
-            return self._case(request, last_attempt=False).evaluation()
-        except KilledError:
-            # Whose doing it was shows the second time. What killed one may have killed the other.
-            self._candidate.sandbox.close()
-            self._reference.sandbox.close()
-            return self._case(request, last_attempt=True).evaluation()
+        def check(workload: Workload, *, draws: bool = False, explain: bool = False) -> Outcome:
+            return self.evaluate(request.evaluation(workload, draws=draws, explain=explain))
 
-    def _case(self, request: EvaluationRequest, *, last_attempt: bool) -> Case:
-        sides = self._candidate, self._reference
-        return Case(
-            *sides,
-            self._lease,
-            request,
-            self._known,
-            counts=self._counts,
-            ceilings=self._ceilings.known,
-            last_attempt=last_attempt,
+        return search_and_diagnose(
+            request.definition,
+            check,
+            kept=request.kept,
+            listed=request.listed,
+            examples=request.examples,
+            seed=request.seed,
+            max_bytes=request.max_bytes,
         )
 
-    def _side(self, *, suspect: bool) -> Side:
-        layout = Layout(self.device)
-        if self._nursery is None:
-            return Side(LocalSandbox(self.device, layout), layout)
-        return Side(ProcessSandbox(self._nursery, layout, suspect=suspect), layout)
+    @plain_defaults()
+    def evaluate(self, request: EvaluationRequest) -> Outcome:
+        """Run the implementation, then the reference, on one workload, and compare."""
+        try:
+            return self._evaluate(request, last_attempt=False)
+        except KilledError:
+            # Whose doing it was shows the second time. What killed one may have killed the other.
+            self._close_sandboxes()
+        except DefinitionError as error:
+            return error.fault
+        try:
+            return self._evaluate(request, last_attempt=True)
+        except DefinitionError as error:
+            return error.fault
+
+    def _evaluate(self, request: EvaluationRequest, *, last_attempt: bool) -> Evaluation:
+        context = self._context(request, last_attempt=last_attempt)
+        try:
+            verdict, performance = self._run_phases(context)
+        except EvaluationEnded as ended:
+            failed = ended.failed
+            diagnosis = Diagnosis(sentence=failed.summary)
+            return conclude(failed.status, diagnosis, device=self.device, printed=failed.log)
+        return conclude(
+            verdict.status,
+            verdict.diagnosis,
+            verdict.correctness,
+            performance,
+            device=self.device,
+            printed=context.printed,
+        )
+
+    def _run_phases(self, context: Context) -> tuple[Verdict, Performance | None]:
+        """Are the outputs right and, where that is asked, how fast do they come?"""
+        request = context.request
+        with self._lock.shared():
+            context.load_candidate()
+            buffers = context.buffers(context.candidate)
+            tensors = buffers.first, context.buffers(context.reference).first
+            calls = SandboxCalls(context, *tensors, self._expected)
+            verdict = check_correctness(calls, context, buffers.size)
+        if verdict.passed and request.draws and not request.timing:
+            verdict = check_samples(verdict, context, self._lock, *tensors)
+        if not request.timing or not verdict.passed:
+            return verdict, None
+        if not any(0 not in context.layouts[name].shape for name in context.definition.outputs):
+            context.printed = f"{NOTHING_TO_TIME}\n{context.printed}"
+            return verdict, None
+        with self._lock.exclusive():
+            context.load_reference()
+            timed, performance = Benchmark(context, self._ceilings.known, self._counts).outcome()
+        # The record is of this workload's values; those of timed calls are drawn anew each time.
+        return (verdict, performance) if timed.passed else (timed, None)
+
+    def _context(self, request: EvaluationRequest, *, last_attempt: bool) -> Context:
+        subject = self._subject
+        if subject is None or not subject.is_of(request):
+            previous, subject = subject, _Subject.of(request)
+            if previous is not None and previous.definition == subject.definition:
+                # One object for equal records: what is known of a definition is kept with it.
+                subject = replace(subject, definition=previous.definition)
+            else:
+                self._expected = ExpectedCache()
+            self._subject = subject
+        return Context(
+            request.model_copy(update={"definition": subject.definition}),
+            self._candidate,
+            self._reference,
+            subject.candidate_program,
+            subject.reference_program,
+            self._local_files(request),
+            last_attempt,
+        )
+
+    def _local_files(self, request: EvaluationRequest) -> dict[str, Path]:
+        """Where recorded tensors lie on this machine. Raises DefinitionError."""
+        files = {}
+        for path, address in request.tensors.items():
+            file = self._files.find(address)
+            if file is None:
+                raise DefinitionError(f"a recorded workload can't be used: {path} is not here")
+            files[path] = file
+        return files
+
+    def _close_sandboxes(self) -> None:
+        self._candidate.sandbox.close()
+        self._reference.sandbox.close()
+
+    def _side(self, *, untrusted: bool) -> Side:
+        allocator = ArenaAllocator(self.device)
+        if self._fork_server is None:
+            return Side(LocalSandbox(self.device, allocator), allocator)
+        return Side(ProcessSandbox(self._fork_server, allocator, untrusted=untrusted), allocator)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What requests that follow each other have in common, and the programs that it leads to."""
+
+    definition: Definition
+    solution: Solution
+    directory: str | None
+    candidate_program: Program
+    reference_program: Program
+
+    @classmethod
+    def of(cls, request: EvaluationRequest) -> _Subject:
+        definition, solution, directory = request.definition, request.solution, request.directory
+        return cls(
+            definition,
+            solution,
+            directory,
+            program_of(solution, definition, None if directory is None else Path(directory)),
+            reference_program(definition),
+        )
+
+    def is_of(self, request: EvaluationRequest) -> bool:
+        """Whether a request is for the same. Records are compared only where they are others."""
+        return (
+            (self.definition is request.definition or self.definition == request.definition)
+            and (self.solution is request.solution or self.solution == request.solution)
+            and self.directory == request.directory
+        )

@@ -1,1 +1,35 @@
-"""What people see of a run."""
+"""What people see of a run: tables, failures, times compared. It needs the records alone."""
+
+from pytest_fib.report._failure import (
+    describe_definition_fault,
+    describe_evaluation,
+    describe_slower,
+    has_recorded_tensors,
+    headline,
+    message_only,
+    replay_command,
+    shown_size,
+    workload_json,
+)
+from pytest_fib.report._rows import Row
+from pytest_fib.report._terminal import write_comparison, write_tables
+from pytest_fib.report._times import Baseline, TimeComparison, TimeRecord, read_times
+
+__all__ = [
+    "Baseline",
+    "Row",
+    "TimeComparison",
+    "TimeRecord",
+    "describe_definition_fault",
+    "describe_evaluation",
+    "describe_slower",
+    "has_recorded_tensors",
+    "headline",
+    "message_only",
+    "read_times",
+    "replay_command",
+    "shown_size",
+    "workload_json",
+    "write_comparison",
+    "write_tables",
+]

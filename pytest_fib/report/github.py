@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import DataError, EvaluationStatus, read_traces
-from pytest_fib.report import compare
-from pytest_fib.report.compare import Baseline
-from pytest_fib.report.units import amount, duration, percent
+from pytest_fib.report._failure import diagnosis_of
+from pytest_fib.report._times import (
+    Baseline,
+    TimeRecord,
+    read_times,
+    shown_change,
+    shown_uncertainty,
+    tally,
+)
+from pytest_fib.report._units import amount, duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,37 +70,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     try:
         traces = [t for file in given.files for t in read_traces(file)]
-        baseline = _baseline(given.compare) if given.compare is not None else None
+        earlier = given.compare and Baseline(str(given.compare), read_times(given.compare))
     except (DataError, OSError) as error:
         sys.exit(str(error))
-    sys.stdout.write(summary(traces, baseline))
-
-
-def _baseline(path: Path) -> Baseline:
-    return Baseline(str(path), compare.read_times(path))
+    sys.stdout.write(summary(traces, earlier))
 
 
 def _comparisons(timed: Sequence[Judged], baseline: Baseline) -> list[str]:
     """A table of the times that can be compared, and why others can't."""
-    versus = {
-        id(trace): baseline.versus(now)
+    comparisons = {
+        id(trace): baseline.compare(now)
         for trace, _ in timed
-        if (now := compare.timed(trace)) is not None
+        if (now := TimeRecord.from_trace(trace)) is not None
     }
 
     def cells(trace: Trace, _: Evaluation) -> Sequence[str]:
-        found = versus[id(trace)]
-        times = (_shown(found.before_ms, duration), duration(found.now_ms))
-        change = f"{compare.shown_change(found.change)} {compare.shown_uncertainty(found)}"
-        return (_axes(trace), *times, change, _MARKS.get(found.verdict, "") + found.verdict)
+        comparison = comparisons[id(trace)]
+        times = (_shown(comparison.before_ms, duration), duration(comparison.now_ms))
+        difference = f"{shown_change(comparison)} {shown_uncertainty(comparison)}"
+        change = _MARKS.get(comparison.change, "") + comparison.change
+        return (_axes(trace), *times, difference, change)
 
-    made = [(t, e) for t, e in timed if id(t) in versus and versus[id(t)].before_ms is not None]
-    said = [f"- {_text(line)}" for line in compare.tally(versus.values(), baseline.name)]
-    heads = ("workload", "before", "now", "change", "")
-    return [*(_table("Compared", heads, made, cells) or ["", "### Compared"]), "", *said]
+    known = {key for key, comparison in comparisons.items() if comparison.before_ms is not None}
+    compared = [(trace, evaluation) for trace, evaluation in timed if id(trace) in known]
+    sentences = tally(list(comparisons.values()), baseline.name)
+    titles = ("workload", "before", "now", "change", "")
+    table = _table("Compared", titles, compared, cells) or ["", "### Compared"]
+    return [*table, "", *(f"- {_text(sentence)}" for sentence in sentences)]
 
 
-#: GitHub's emoji of a verdict.
+#: GitHub's emoji of a change.
 _MARKS = {"slower": "🔺 ", "faster": "🟢 "}
 
 
@@ -144,13 +150,13 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _text(cell: str) -> str:
-    """What a program said, so that it stays text and in its cell."""
+    """A program's output, escaped: it stays text and in its cell."""
     shown = cell if len(cell) <= MOST_TEXT else f"{cell[: MOST_TEXT - 1]}…"
     return re.sub(r"([\\`*_~|<>\[\]])", r"\\\1", " ".join(shown.split()))
 
 
 def _failure(trace: Trace, evaluation: Evaluation) -> Sequence[str]:
-    return _axes(trace), evaluation.status.value, evaluation.log.partition("\n")[0]
+    return _axes(trace), evaluation.status.value, diagnosis_of(evaluation).sentence
 
 
 def _time(trace: Trace, evaluation: Evaluation) -> Sequence[str]:

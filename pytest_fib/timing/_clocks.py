@@ -1,4 +1,4 @@
-"""The device's clocks, and what holds them back, by NVML; an optional dependency."""
+"""The GPU's clocks and why they are throttled, by NVML; an optional dependency."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 
 from pytest_fib.timing._hardware import nvidia_driver
 
-#: How close two readings of the SM clock are when it is steady.
+#: Two readings of a steady SM clock differ by no more than this share.
 STEADY = 0.01
-#: Names of NVML's reasons for clocks below what they could be; that nothing runs is not one.
+#: NVML's reasons for throttling that mean a slower device; idling is none.
 _REASONS = {
     "nvmlClocksThrottleReasonSwPowerCap": "power cap",
     "nvmlClocksThrottleReasonHwSlowdown": "hardware slowdown",
@@ -41,9 +41,9 @@ class Clocks:
         return abs(self._before - before) <= STEADY * self._before
 
     def facts(self) -> dict[str, Any]:
-        """The driver; by NVML also clocks in MHz and the reasons that hold them back.
+        """The driver's version and, by NVML, clocks in MHz and reasons for throttling.
 
-        What it doesn't tell of this device, as of a part of one, is None.
+        None for what NVML doesn't tell, as of a MIG slice.
         """
         if self._device == "cpu":
             return {}

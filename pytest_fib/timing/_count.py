@@ -1,12 +1,11 @@
-"""What a function does when its operations run one by one: operations, and bytes moved.
+"""Counts the floating-point operations of a function, and the bytes that its operations move.
 
-Runs where the function runs. Views and allocations are free; every other operation reads its
-tensors and writes its results, as a kernel of its own does.
+Runs in the sandbox. Views and allocations are free; every other operation reads its tensors and
+writes its results, as a kernel of its own does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,51 +13,39 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from pytest_fib.timing._traffic import OperationCounts
 from pytest_fib.workloads import extent, once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _aten = torch.ops.aten
-#: Operations that launch nothing besides views: they make room and leave it as it is.
+#: Operations that launch nothing, besides views: they allocate and don't write.
 _FREE = frozenset(
     {_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided}
     | {_aten._unsafe_view, _aten.lift_fresh}
 )
-#: Operations that read of their first tensor no more than they give back.
+#: Operations that read of their first tensor no more than they return.
 _GATHERS = frozenset(
     {_aten.index, _aten.index_select, _aten.embedding, _aten.gather, _aten.take}
     | {_aten._local_scalar_dense}
 )
-#: Operations that write of their first tensor no more than they are given.
+#: Operations that write of their first tensor no more than the values that they get.
 _SCATTERS = frozenset(
     {_aten.index_put, _aten.index_put_, _aten._index_put_impl_, _aten.index_copy_}
     | {_aten.index_add_, _aten.scatter_, _aten.scatter_add_}
 )
-#: Operations that write their first tensor without a look at it.
+#: Operations that write their first tensor without reading it.
 _OVERWRITES = frozenset({_aten.copy_, _aten.fill_, _aten.zero_})
 
 
-@dataclass(frozen=True)
-class Count:
-    """Floating-point operations of matrix products; bytes that all operations read and wrote.
-
-    ``seen`` has, for each argument, the bytes of it that were read, or None where no operation was
-    seen to read any: of a scalar, or of a tensor that left for Python as a whole.
-    """
-
-    flops: int
-    moved_bytes: int
-    seen: tuple[int | None, ...]
-
-
-def count(function: Callable[..., Any], arguments: Sequence[Any]) -> Count:
+def count_operations(function: Callable[..., Any], arguments: Sequence[Any]) -> OperationCounts:
     """Call the function once and count."""
     tally = _Tally()
     with tally:
         function(*arguments)
-    seen = tuple(tally.seen(value) if _is_tensor(value) else None for value in arguments)
-    return Count(tally.flops, tally.moved, seen)
+    read = [tally.bytes_read(value) if _is_tensor(value) else None for value in arguments]
+    return OperationCounts(tally.flops, tally.moved, tuple(read))
 
 
 class _Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -88,27 +75,27 @@ class _Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Not by importing all of it, which takes seconds."""
+        """The base class imports all of dynamo for this, which takes seconds."""
         return False
 
     def _note(
-        self, packet: Any, args: Any, given: list[torch.Tensor], made: list[torch.Tensor]
+        self, packet: Any, args: Any, given: list[torch.Tensor], results: list[torch.Tensor]
     ) -> None:
-        read, written = given, sum(map(_bytes, made))
+        read, written = given, sum(map(_bytes, results))
         if packet in _GATHERS:
             table, *read = given
             self.moved += written or table.element_size()  # .item() makes no tensor
-            self._see_rows(table, _rows(packet, args))
+            self._note_read(table, _rows(packet, args))
         elif packet in _SCATTERS:
             read, written = given[1:], _bytes(given[-1])
         elif packet in _OVERWRITES:
             read = given[1:]
         self.moved += written + sum(map(_bytes, read))
         for tensor in read:
-            self._see_rows(tensor, None)
+            self._note_read(tensor, None)
 
-    def _see_rows(self, tensor: torch.Tensor, rows: torch.Tensor | None) -> None:
-        """Note what is read: these rows, along the first dimension, or the whole."""
+    def _note_read(self, tensor: torch.Tensor, rows: torch.Tensor | None) -> None:
+        """Note what is read: these rows of the first dimension, or all of it."""
         if tensor.numel() == 0:
             return
         size, start = tensor.element_size(), tensor.data_ptr()
@@ -120,7 +107,7 @@ class _Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
             shape, stride = tensor.shape[1:], tensor.stride()[1:]
         self._ranges.append(torch.stack((begin, begin + extent(shape, stride) * size)))
 
-    def seen(self, tensor: torch.Tensor) -> int | None:
+    def bytes_read(self, tensor: torch.Tensor) -> int | None:
         """How many bytes of a tensor lie in the ranges that were read; None for none."""
         start = tensor.data_ptr()
         end = start + extent(tensor.shape, tensor.stride()) * tensor.element_size()
@@ -129,12 +116,12 @@ class _Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
         ends = ends.clamp(start, end)[order].cummax(0).values
         # Of each range, what no earlier one has reached.
         reached = torch.cat((begins[:1], ends[:-1]))
-        found = int((ends - torch.maximum(begins, reached)).clamp_min(0).sum())
-        return min(found, _bytes(tensor)) or None
+        read = int((ends - torch.maximum(begins, reached)).clamp_min(0).sum())
+        return min(read, _bytes(tensor)) or None
 
 
 def _rows(packet: Any, args: Any) -> torch.Tensor | None:
-    """The rows of its first tensor that a gather reads; None where it isn't by rows."""
+    """The rows of its first tensor that a gather reads; None where it doesn't read by rows."""
     if packet is _aten.index_select and args[1] == 0:
         index = args[2]
     elif packet is _aten.embedding:
@@ -159,5 +146,5 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    """What a tensor takes in memory; dimensions of stride 0 have one element."""
+    """The size of a tensor in memory; dimensions of stride 0 have one element."""
     return once(tensor).numel() * tensor.element_size()

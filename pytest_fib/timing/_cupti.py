@@ -22,10 +22,7 @@ _FORCED = 1
 
 @dataclass(frozen=True)
 class Activity:
-    """Something that the device did: a kernel by its name, a copy or a memset, which have none.
-
-    Times are in nanoseconds.
-    """
+    """A kernel by its name, or a copy or memset, which have none. Times are in nanoseconds."""
 
     name: str
     start: int
@@ -104,9 +101,9 @@ def busy_ns(records: Sequence[Activity]) -> float:
 
 
 def missing(plain: Sequence[Activity], captured: Sequence[Activity]) -> str:
-    """What the captured run has fewer of; empty if there is nothing.
+    """What the captured run has fewer of, in words; empty where it lacks nothing.
 
-    Copies and memsets may be kernels of the driver's in a graph, so only their number counts.
+    In a graph, copies and memsets may be kernels of the driver, so only their number counts.
     """
     lacking = Counter(r.name for r in plain if r.name) - Counter(r.name for r in captured)
     if lacking:

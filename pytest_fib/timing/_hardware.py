@@ -1,4 +1,4 @@
-"""What identifies the hardware that something was measured on."""
+"""The hardware that something was measured on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def processor() -> str:
 
 
 def last_cache_bytes() -> int:
-    """Bytes of the CPU's last cache, as the kernel tells; 32 MiB where it doesn't."""
+    """The size of the CPU's last-level cache; 32 MiB where the kernel doesn't tell."""
     found = []
     for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         with contextlib.suppress(OSError, ValueError):

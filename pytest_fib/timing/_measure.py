@@ -1,4 +1,8 @@
-"""How many blocks to run, of what size, and what they say. Runs in the judge."""
+"""Times two sides in turn until the confidence intervals are narrow. Runs in the judge.
+
+A *group* is some calls on tensors at one placement in memory; a *block* is one timed run of a
+group; a *round* times a block of each group of one side.
+"""
 
 from __future__ import annotations
 
@@ -26,28 +30,29 @@ if TYPE_CHECKING:
 
 #: Relative half widths of the confidence intervals at which measuring stops.
 PRECISIONS = {"quick": 0.02, "default": 0.005, "strict": 0.0025}
-#: Where the intervals stay wider, this much time of the device ends it, in nanoseconds.
+#: How long measuring may take where the intervals stay wider, in nanoseconds of the device's time.
 BUDGETS = {"cpu": 300e6, "cuda": 50e6}
-#: How long a block should be: long against what the events around it take, 2 µs on CUDA.
+#: How long a block should take, in nanoseconds: long against the events around it, 2 µs on CUDA.
 BLOCK_NS = {"cpu": 2e6, "cuda": 100e3}
-#: Calls of one block: more would not be more exact, and each needs tensors of its own on CUDA.
+#: Most calls in a block: more would not be more exact, and on CUDA each needs its own tensors.
 MOST_CALLS = {"cpu": 1 << 20, "cuda": 64}
-#: Sides whose times differ by less take the same number of calls, to be treated exactly alike.
+#: Where the sides' times differ by less than this factor, their blocks have as many calls.
 ALIKE = 1.5
-#: Placements in memory.
+#: Groups, that is placements in memory: as many as there is time for.
 GROUPS, LEAST_GROUPS = 8, 2
-#: Rounds of a request, by turns: the judge's clock takes what both have in common from the longer.
+#: Rounds in a request, in turn. Of two lengths, so that the judge's clock can tell what a request
+#: takes besides its rounds.
 TURNS, SHORT_TURNS = (1, 4), (1, 2)
-#: By how much the judge's clock may exceed what rounds claim before it counts towards the budget.
+#: How many times its claimed time a request may take before the judge's clock counts instead.
 UNSPENT = 8
-#: Rounds end when no more than that of the variance between placements is theirs.
+#: More rounds don't help where no more than this share of the variance between groups is noise.
 LITTLE = 0.1
-#: Warming up ends when the medians of two rounds in a row are this close, or after the most.
+#: Warming up ends when the medians of two successive rounds are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
 
-class Arm(Protocol):
-    """One side's prepared calls."""
+class TimedSide(Protocol):
+    """Calls of one side, the candidate or the reference, that are ready to be timed."""
 
     def run(self, rounds: int) -> Sequence[float]:
         """Time a block of each group, round after round: nanoseconds of one call in each."""
@@ -55,7 +60,7 @@ class Arm(Protocol):
 
 @dataclass(frozen=True)
 class Shape:
-    """How one side is timed: calls in a block, and what a block takes besides, in nanoseconds."""
+    """Calls in a block of one side, and what flushing the cache before it takes, in nanoseconds."""
 
     calls: int
     flush_ns: float = 0.0
@@ -63,7 +68,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Turn:
-    """Rounds of one request: how long by the judge's clock, and by their own, in nanoseconds."""
+    """The rounds of one request: nanoseconds by the judge's clock, and by the sandbox's."""
 
     rounds: int
     wall_ns: float
@@ -72,9 +77,9 @@ class Turn:
 
 @dataclass(frozen=True)
 class Measured:
-    """Both sides' samples, (rounds, groups), in nanoseconds per call; and what they amount to.
+    """Samples of both sides, (rounds, groups), in nanoseconds per call; latencies and speed-up.
 
-    ``turns`` are the candidate's requests, ``reference_turns`` the others.
+    ``turns`` are the requests to the candidate, ``reference_turns`` those to the reference.
     """
 
     device: str
@@ -90,18 +95,18 @@ class Measured:
     floor: float = field(init=False)
 
     def __post_init__(self) -> None:
-        found = {
+        estimates = {
             "latency": latency_of(self.candidate),
             "reference_latency": latency_of(self.reference),
             "speedup": speedup_of(self.candidate, self.reference),
             "floor": noise_floor(self.candidate, self.reference, device=self.device),
         }
-        for name, value in found.items():
+        for name, value in estimates.items():
             object.__setattr__(self, name, value)
 
     @property
     def noisy(self) -> bool:
-        """Whether the intervals are wider than was asked for."""
+        """Whether an interval is wider than the precision that was asked for."""
         widest = max(self.latency.half_width, self.speedup.half_width)
         return widest > self.precision
 
@@ -114,7 +119,7 @@ class Measured:
 def calls_per_block(
     durations_ns: Sequence[float], device: str, most: int | None = None
 ) -> list[int]:
-    """How many calls make a block of each side, from rough durations of one call.
+    """How many calls a block of each side has, from rough durations of one call.
 
     Powers of two, so that two measurements of the same kernel rarely differ in it.
     """
@@ -129,13 +134,13 @@ def _calls(duration_ns: float, device: str) -> int:
 
 
 def placements(blocks_ns: Sequence[float], device: str, most: int) -> int:
-    """How many groups there is time for, given how long a block of each side is."""
+    """How many groups there is time for, given how long a block of each side takes."""
     affordable = BUDGETS[device] / (sum(TURNS) * sum(blocks_ns))
     return max(LEAST_GROUPS, min(GROUPS, most, int(affordable)))
 
 
 def measure(
-    arms: tuple[Arm, Arm],
+    sides: tuple[TimedSide, TimedSide],
     shapes: tuple[Shape, Shape],
     *,
     device: str,
@@ -143,12 +148,12 @@ def measure(
     steady: Callable[[], bool] = lambda: True,
     seed: int | None = None,
 ) -> Measured:
-    """Time two arms, the candidate's first, in turn until the confidence intervals are narrow.
+    """Time two sides, the candidate and the reference, until the intervals are narrow.
 
-    Each round times every group of both arms once, the arms in random order. ``steady``
-    says whether the device's clock is: warming up goes on until it is and two rounds agree.
+    The sides take turns in random order. ``steady`` says whether the device's clock is steady:
+    warming up goes on until it is and two rounds agree.
     """
-    rounds, budget = _Rounds(device, arms, shapes, Random(seed)), BUDGETS[device]
+    rounds, budget = _Rounds(sides, shapes, Random(seed)), BUDGETS[device]
     rounds.warm_up(steady, budget / 4)
     turns = TURNS if rounds.longest_ns * sum(TURNS) <= budget else SHORT_TURNS
     while True:
@@ -156,23 +161,22 @@ def measure(
             rounds.run(number)
         after_another = rounds.spent_ns + sum(turns) * rounds.longest_ns
         if after_another > budget or rounds.settled(PRECISIONS[precision]):
-            return rounds.measured(PRECISIONS[precision])
+            return rounds.measured(device, PRECISIONS[precision])
 
 
-def turn(arm: Arm, shape: Shape, rounds: int) -> tuple[Samples, Turn]:
-    """Ask an arm for so many rounds: samples of shape (rounds, groups), and what they took."""
+def turn(side: TimedSide, shape: Shape, rounds: int) -> tuple[Samples, Turn]:
+    """Time rounds of a side: samples of shape (rounds, groups), and how long they took."""
     start = perf_counter_ns()
-    samples = np.array(arm.run(rounds)).reshape(rounds, -1)
+    samples = np.array(side.run(rounds)).reshape(rounds, -1)
     wall = perf_counter_ns() - start
     return samples, Turn(rounds, wall, float(samples.sum()) * shape.calls)
 
 
 class _Rounds:
     def __init__(
-        self, device: str, arms: tuple[Arm, Arm], shapes: tuple[Shape, Shape], source: Random
+        self, sides: tuple[TimedSide, TimedSide], shapes: tuple[Shape, Shape], source: Random
     ) -> None:
-        self._device = device
-        self._arms = arms
+        self._sides = sides
         self._shapes = shapes
         self._random = source
         self._rounds: tuple[list[Samples], list[Samples]] = ([], [])
@@ -181,7 +185,7 @@ class _Rounds:
         self.longest_ns = 0.0
 
     def warm_up(self, steady: Callable[[], bool], budget_ns: float) -> None:
-        """Run rounds that don't count."""
+        """Run rounds that are dropped."""
         before = [0.0, 0.0]
         for _ in range(MOST_WARM):
             self.run(1)
@@ -193,15 +197,15 @@ class _Rounds:
         self._rounds, self._turns = ([], []), ([], [])
 
     def run(self, number: int) -> None:
-        """So many rounds of each arm."""
+        """Time ``number`` rounds of each side."""
         spent = 0.0
-        for arm in self._random.sample((0, 1), 2):
-            samples, taken = turn(self._arms[arm], self._shapes[arm], number)
-            claimed = taken.claimed_ns + samples.size * self._shapes[arm].flush_ns
-            # Whoever claims that no time passes would have us go on for ever.
+        for side in self._random.sample((0, 1), 2):
+            samples, taken = turn(self._sides[side], self._shapes[side], number)
+            claimed = taken.claimed_ns + samples.size * self._shapes[side].flush_ns
+            # Else a side that claims to take no time would be timed for ever.
             spent += max(claimed, taken.wall_ns / UNSPENT)
-            self._rounds[arm].append(samples)
-            self._turns[arm].append(taken)
+            self._rounds[side].append(samples)
+            self._turns[side].append(taken)
         self.spent_ns += spent
         self.longest_ns = max(self.longest_ns, spent / number)
 
@@ -210,9 +214,9 @@ class _Rounds:
         return candidate, reference
 
     def settled(self, precision: float) -> bool:
-        """Whether the intervals look narrow enough, or more rounds would not make them so.
+        """Whether the intervals are narrow enough, or more rounds would not narrow them.
 
-        What placements differ by stays, however well each one's time is known.
+        The differences between placements stay, however well the time of each is known.
         """
         candidate, reference = self._samples()
         latency = latency_of(candidate, FEWER_RESAMPLES)
@@ -222,7 +226,7 @@ class _Rounds:
             for estimate in (latency, speedup)
         )
 
-    def measured(self, precision: float) -> Measured:
-        """What the rounds say."""
-        sides = self._samples()
-        return Measured(self._device, *sides, precision, self.spent_ns, *map(tuple, self._turns))
+    def measured(self, device: str, precision: float) -> Measured:
+        """The result of all rounds."""
+        samples = self._samples()
+        return Measured(device, *samples, precision, self.spent_ns, *map(tuple, self._turns))

@@ -1,70 +1,25 @@
-"""What a device can do at best, measured, and how close a kernel comes to it.
+"""The least time that a kernel can take on a device, and how close it comes to that.
 
 The model is that of Williams, Waterman and Patterson, "Roofline" (CACM 52, 2009): a kernel takes at
-least as long as its bytes at the memory's rate, and as its operations at the processors'.
+least as long as its bytes at the memory's rate, and as its operations at the processors' rate.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from math import inf
-from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-import torch
-
-from pytest_fib.timing._hardware import last_cache_bytes, nvidia_driver, processor
-from pytest_fib.timing._series import flush
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pytest_fib.data import Definition
+    from pytest_fib.timing._ceilings import Ceilings
 
-#: Bytes that are copied on the CPU: far more than its caches hold.
-CPU_COPY = 128 << 20
-#: The L2 caches that one buffer of a copy on CUDA would fill: small ones suffer least from what a
-#: launch costs, large ones from what stays in the cache.
-CACHES = (4, 16)
-#: Rows and columns of the matrices that are multiplied.
-CPU_MATRIX, CUDA_MATRIX = 1024, 8192
-#: Blocks of which the best counts, and calls in a block on CUDA.
-BLOCKS, CALLS = 5, 4
-#: Of which the times of a cached working set say nothing about memory: this many caches.
+#: Up to this many times the size of the caches, a time with warm caches says nothing about memory.
 CACHE_MARGIN = 3
-
-_Call: TypeAlias = Callable[[], object]
-_Event: Callable[..., Any] = torch.cuda.Event
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """The best rates that a device was seen to reach.
-
-    ``bytes_per_second`` read and written together, by copies and by a read; ``flops_per_second`` of
-    matrix products, by torch's name of their operands' dtype. On CUDA, float32 is computed in TF32.
-    ``cache_bytes`` is what the last cache before the memory holds.
-    """
-
-    bytes_per_second: float
-    flops_per_second: Mapping[str, float]
-    cache_bytes: int
-
-    def flops_of(self, dtype: str) -> float | None:
-        """The rate of the dtype; of a narrower one than was measured, that of the next wider."""
-        known = self.flops_per_second
-        return next((known[name] for name in _as_fast_as(dtype) if name in known), None)
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """Where a time lies below the ceilings.
+    """How a time compares with the ceilings.
 
     ``fastest_seconds`` is the least time that the binding ceiling allows, ``memory_seconds`` the
     least that memory allows; ``ceiling_share`` is the share of the binding ceiling's rate that was
@@ -88,11 +43,11 @@ def roofline(
     *,
     cold: bool = True,
 ) -> Roofline:
-    """Where ``seconds`` lie, of a kernel that moves and computes that much in that dtype.
+    """How ``seconds`` compare, of a kernel that moves ``least_bytes`` and computes ``flops``.
 
-    With warm caches (not ``cold``) memory binds only what is too large for them. Operations are
-    those of the reference, of which a kernel may do fewer (half in causal attention): only
-    ``memory_seconds`` are a bound that no honest time can be under.
+    With warm caches (not ``cold``) memory binds only what is too large for them. ``flops`` are the
+    reference's, and a kernel may do with fewer (half in causal attention): only ``memory_seconds``
+    bound every honest time.
     """
     memory = least_bytes / ceilings.bytes_per_second
     if not cold and least_bytes <= CACHE_MARGIN * ceilings.cache_bytes:
@@ -111,214 +66,11 @@ def roofline(
 
 
 def compute_dtype(definition: Definition) -> str:
-    """The narrowest floating dtype among the inputs of two dimensions or more, as torch has it.
+    """torch's name of the narrowest floating dtype among inputs of two dimensions or more.
 
-    That is what matrix units may be given, whatever the reference widens it to.
+    Matrix units may compute in it, whatever the reference widens it to.
     """
     specs = [spec for spec in definition.inputs.values() if spec.dtype.is_floating]
     matrices = [spec for spec in specs if len(spec.shape or ()) > 1] or specs
     narrowest = min(matrices, key=lambda spec: spec.dtype.itemsize_bits, default=None)
     return "float32" if narrowest is None else narrowest.dtype.value
-
-
-def _as_fast_as(dtype: str) -> tuple[str, ...]:
-    """The dtype, then those that stand in for it, fastest first."""
-    if dtype.startswith("float4"):
-        return (dtype, "float8_e4m3fn", "bfloat16", "float32")
-    if dtype.startswith("float8"):
-        return ("float8_e4m3fn", "bfloat16", "float32")
-    return (dtype, "float32")
-
-
-# --- measuring ----------------------------------------------------------------------------------
-
-
-class DeviceCeilings:
-    """The ceilings of this process' device, ``cpu`` or ``cuda``: measured once, then from a file.
-
-    Measuring takes under half a second, wants the device alone, and on the CPU is done with
-    ``threads`` threads (as many as torch uses). The file lies in the user's cache directory, one
-    for each device, driver and version of torch; where it can't be, each process measures. It is
-    read when this is made and never again: what is timed later could have written it.
-    """
-
-    def __init__(self, device: str, threads: int | None = None) -> None:
-        self._device = device
-        self._facts = _facts(device, threads or torch.get_num_threads())
-        self._file: Path | None = None
-        self._known: Ceilings | None = None
-        with contextlib.suppress(OSError):  # no home, or one that can't be read
-            self._file = _file_for(self._facts, device)
-            self._known = _read(self._file, _cache_bytes(device))
-
-    def known(self) -> Ceilings:
-        """What was read, or is measured now and kept."""
-        if self._known is None:
-            self._known = _measured(self._facts, self._device)
-            if self._file is not None:
-                with contextlib.suppress(OSError):  # full, or read-only
-                    _write(self._file, {"device": self._facts, "ceilings": asdict(self._known)})
-        return self._known
-
-
-def _file_for(facts: Mapping[str, Any], device: str) -> Path:
-    name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-    return cache_directory() / "ceilings" / f"{device}-{name}.json"
-
-
-def cache_directory() -> Path:
-    """Where what is true of a machine is kept: ``$XDG_CACHE_HOME/pytest-fib``."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    try:
-        base = Path(given) if given else Path.home() / ".cache"
-    except RuntimeError as error:
-        raise FileNotFoundError("the user has no home directory") from error
-    return base / "pytest-fib"
-
-
-def _read(file: Path, cache_bytes: int) -> Ceilings | None:
-    """What the file holds; None where it was never written, or by something else."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))["ceilings"]
-        memory, compute = found["bytes_per_second"], found["flops_per_second"]
-        rates = [memory, *compute.values()]
-        if all(type(rate) is float and 0 < rate < inf for rate in rates):
-            return Ceilings(memory, compute, cache_bytes)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        pass
-    return None
-
-
-def _write(file: Path, content: Mapping[str, Any]) -> None:
-    """Whoever reads finds all of it or nothing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_suffix(f".{os.getpid()}")
-    new.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    new.replace(file)
-
-
-def _cache_bytes(device: str) -> int:
-    """What the last cache before the memory holds."""
-    if device == "cpu":
-        return last_cache_bytes()
-    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size)
-
-
-def _facts(device: str, threads: int) -> dict[str, Any]:
-    """What the ceilings hang on."""
-    if device == "cpu":
-        return {"model": processor(), "threads": threads, "torch": torch.__version__}
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return {
-        "model": properties.name,
-        "uuid": str(properties.uuid),
-        "driver": nvidia_driver(),
-        "torch": torch.__version__,
-    }
-
-
-def _measured(facts: Mapping[str, Any], device: str) -> Ceilings:
-    if device != "cpu":
-        return _cuda_ceilings()
-    before = torch.get_num_threads()
-    torch.set_num_threads(facts["threads"])
-    try:
-        return _cpu_ceilings()
-    finally:
-        torch.set_num_threads(before)
-
-
-def _cpu_ceilings() -> Ceilings:
-    source, target = torch.ones(CPU_COPY // 4), torch.ones(CPU_COPY // 4)
-    left, right = torch.ones(2, CPU_MATRIX, CPU_MATRIX)
-    product = torch.empty_like(left)
-    memory = (
-        2 * CPU_COPY / _best(lambda: target.copy_(source), _wall_seconds),
-        CPU_COPY / _best(source.sum, _wall_seconds),
-    )
-    compute = _best(lambda: torch.mm(left, right, out=product), _wall_seconds)
-    return Ceilings(max(memory), {"float32": 2 * CPU_MATRIX**3 / compute}, _cache_bytes("cpu"))
-
-
-def _best(call: _Call, seconds: Callable[[_Call], float]) -> float:
-    """Seconds of one call in the best of some blocks, after one to warm up."""
-    seconds(call)
-    return min(seconds(call) for _ in range(BLOCKS))
-
-
-def _wall_seconds(call: _Call) -> float:
-    start = perf_counter()
-    call()
-    return perf_counter() - start
-
-
-def _cuda_ceilings() -> Ceilings:
-    cache = _cache_bytes("cuda")
-    memory = max(rate for times in CACHES for rate in _memory_rates(times * cache))
-    operations = 2 * CUDA_MATRIX**3
-    compute = {
-        dtype: operations / _best(product, _cuda_seconds) for dtype, product in _cuda_products()
-    }
-    torch.cuda.empty_cache()  # what sandboxes may need
-    return Ceilings(memory, compute, cache)
-
-
-def _memory_rates(size: int) -> Iterator[float]:
-    """Bytes per second of two ways to copy, and of a read."""
-    source = torch.randn(size // 4, device="cuda")
-    target = torch.zeros_like(source)
-    yield 2 * size / _best(lambda: target.copy_(source), _cuda_seconds)
-    yield 2 * size / _best(lambda: torch.neg(source, out=target), _cuda_seconds)
-    yield size / _best(source.amax, _cuda_seconds)
-
-
-def _cuda_seconds(call: _Call) -> float:
-    """Seconds of one call, alone or the mean over a few in a row, whichever is less.
-
-    As when kernels are timed, the cache holds nothing that would have to be written back. What one
-    call leaves there unwritten is no part of its time; a few share what a launch costs.
-    """
-    return min(_cuda_block_seconds(call, number) for number in (1, CALLS))
-
-
-def _cuda_block_seconds(call: _Call, number: int) -> float:
-    start, end = _Event(enable_timing=True), _Event(enable_timing=True)
-    flush()
-    start.record()
-    for _ in range(number):
-        call()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) / 1e3 / number
-
-
-def _cuda_products() -> Iterator[tuple[str, _Call]]:
-    """Products of square matrices by dtype, of those that the device can multiply."""
-    shape = (CUDA_MATRIX, CUDA_MATRIX)
-    for dtype in ("bfloat16", "float16", "float32"):
-        # Random values: zeros take less power, and so run at higher clocks.
-        left, right = torch.randn(2, *shape, device="cuda").to(getattr(torch, dtype))
-        product = torch.empty_like(left)
-        with _tf32():
-            yield dtype, lambda a=left, b=right, c=product: torch.mm(a, b, out=c)  # type: ignore[misc]
-    # As torch does: from Ada on.
-    if hasattr(torch, "_scaled_mm") and torch.cuda.get_device_capability() >= (8, 9):
-        left, right = torch.randn(2, *shape, device="cuda").to(torch.float8_e4m3fn)
-        scale = torch.ones((), device="cuda")
-        yield (
-            "float8_e4m3fn",
-            lambda: torch._scaled_mm(
-                left, right.T, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
-            ),
-        )
-
-
-@contextlib.contextmanager
-def _tf32() -> Iterator[None]:
-    """Products of float32 on the units that round their operands, as fast as there is."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -1,9 +1,8 @@
-"""Calls in a row, timed where they run: in a sandbox. Clocks are bound before a program is loaded.
+"""Times calls where they run, in a sandbox. Clocks are bound before a program is loaded.
 
-A *group* is some calls on tensors of their own; a *block* is one timed run of a group. On CUDA a
-block is captured in a graph where it can be, so that no launch of the host's is part of the time.
-Before each block three times the L2 cache is read: the block's inputs are in no cache then,
-whatever ran before.
+A *group* is some calls on tensors of their own; a *block* is one timed run of a group. On CUDA
+blocks are captured in a graph where that works, so that launches by the host take no time. Before
+each block the L2 cache is flushed: three times its size is read.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from pytest_fib.timing import _cupti
+from pytest_fib.timing._driver import cuda_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,21 +27,21 @@ _Event: Callable[..., Any] = getattr(torch._C, "_CudaEventBase", torch.cuda.Even
 _synchronize = torch.cuda.synchronize
 _amax = torch.amax
 
-#: What is read before a cold block, in sizes of the L2 cache.
+#: How much is read to flush the L2 cache, in sizes of it.
 FLUSH = 3
-#: Calls of a hot block before the clock starts, and the fewest after.
+#: Calls of a hot block before the clock starts, and at least as many after.
 FEWEST_HOT = 8
-#: By how many bytes what calls allocate on the CPU is moved from group to group.
+#: By how many bytes the allocations of calls on the CPU are moved from group to group.
 SPACING = (4 << 20) + 4160
 _PERSISTING_L2_LIMIT = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 
 class EmptyCaptureError(Exception):
-    """A captured graph lacks the work of the calls that it was made of."""
+    """A captured graph lacks work of the calls that were captured."""
 
 
 class Series(Protocol):
-    """Groups of calls that can be timed. ``results`` holds what each call returned last."""
+    """Groups of calls, ready to be timed. ``results`` holds what each call returned last."""
 
     method: str
     results: list[list[Any]]
@@ -50,7 +50,7 @@ class Series(Protocol):
         """Time a block of each group, in order: nanoseconds of one call in each."""
 
     def hot(self) -> tuple[float, ...]:
-        """The same of one call again and again, with its tensors in the cache."""
+        """The same with one call only, whose tensors are in the cache."""
 
 
 def series(
@@ -61,12 +61,12 @@ def series(
     check: bool = False,
     capturable: bool | None = None,
 ) -> Series:
-    """Make groups ready; each group's calls are run ``repeat`` times in a block.
+    """Get groups ready to be timed; in a block each call is made ``repeat`` times.
 
-    On CUDA the backend is the first that works: a CUDA graph; CUPTI's records of what the device
-    did; events. ``capturable`` is whether the first does, where that is known. With ``check``, and
-    CUPTI, a graph must contain what plain calls run. Raises EmptyCaptureError, and whatever the
-    calls raise.
+    On CUDA the first of these that works: a CUDA graph; CUPTI's records of what the device did;
+    events. ``capturable`` says whether a graph does, where that is known. With ``check``, and where
+    CUPTI is installed, the graph must contain what plain calls run. Raises EmptyCaptureError, and
+    whatever the calls raise.
     """
     if device == "cpu":
         return OnCpu(groups, repeat)
@@ -82,10 +82,10 @@ def series(
 
 
 class OnCpu:
-    """Calls timed by the clock; each group's tensors stay in the caches as they can.
+    """Calls timed by the clock, with warm caches.
 
-    What calls allocate lies elsewhere in each group too: for a whole process at the same places, it
-    made one of two equal sides up to 15 % slower.
+    Allocations of the calls lie at other addresses in each group too: at the same ones throughout a
+    process, they made one of two equal sides up to 15 % slower.
     """
 
     def __init__(self, groups: Sequence[Calls], repeat: int) -> None:
@@ -121,8 +121,8 @@ def _threads(number: int) -> str:
 class Graph:
     """One CUDA graph of all blocks, with events before and after each.
 
-    It is one graph because launching several makes each kernel start 0.3 µs later, from the fourth
-    on, until the device switches to another process: seen on an H200 with CUDA 13.0.
+    One, because with several graphs each kernel starts 0.3 µs later from the fourth launch on,
+    until the device switches to another process: measured on an H200 with CUDA 13.0.
     """
 
     method = "cuda graph"
@@ -175,7 +175,7 @@ class Graph:
         )
 
     def hot(self) -> tuple[float, ...]:
-        """Launch another graph, of the first call again and again."""
+        """Launch another graph, of the first call only."""
         graph, (start, end), size = self._hot = self._hot or self._captured_hot()
         self._launch(graph)
         return (start.elapsed_time(end) * 1e6 / size,)
@@ -195,7 +195,7 @@ class Graph:
 
 
 class Eager:
-    """Events around calls that can't be captured: gaps between their launches count."""
+    """Calls that can't be captured, between events: gaps between launches are part of the time."""
 
     method = "events"
 
@@ -234,7 +234,7 @@ class Eager:
 
 
 class Recorded(Eager):
-    """Calls that can't be captured: the time in which the device was busy, by CUPTI's records."""
+    """Calls that can't be captured, by CUPTI's records: the time in which the device was busy."""
 
     method = "cupti"
 
@@ -247,7 +247,7 @@ class Recorded(Eager):
 
 
 def _capturable(call: Callable[[], Any]) -> bool:
-    """Whether a call waits for the device, by torch's word and by trying to capture it."""
+    """Whether a call can be captured: it doesn't wait for the device, and a capture succeeds."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         call()
@@ -276,14 +276,14 @@ def _flush_buffers() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def flush() -> None:
-    """Fill the L2 cache with lines that nobody needs and that need not be written back."""
+    """Fill the L2 cache with lines that no call reads and that need not be written back."""
     buffer, result = _flush_buffers()
     _amax(buffer, 0, out=result)
 
 
 @cache
 def flush_ns() -> float:
-    """How long reading it takes, in nanoseconds of the device's time."""
+    """How long a flush takes, in nanoseconds of the device's time."""
     start, end = _timing_event(), _timing_event()
     flush()
     start.record(torch.cuda.current_stream())
@@ -293,22 +293,17 @@ def flush_ns() -> float:
     return float(start.elapsed_time(end)) * 1e6
 
 
-@cache
-def _driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
-
-
 def _forget_persisting() -> None:
-    """Where a part of the L2 cache was set aside for lines that outlive a flush, drop those."""
+    """Drop lines that outlive a flush, where a part of the L2 cache is set aside for such."""
     limit = ctypes.c_size_t()
-    _driver().cuCtxGetLimit(ctypes.byref(limit), _PERSISTING_L2_LIMIT)
+    cuda_driver().cuCtxGetLimit(ctypes.byref(limit), _PERSISTING_L2_LIMIT)
     if limit.value > 0:
         _synchronize()
-        _driver().cuCtxResetPersistingL2Cache()
+        cuda_driver().cuCtxResetPersistingL2Cache()
 
 
 def _timing_event(*, external: bool = False) -> Any:
-    """An event; an ``external`` one is timed anew in each launch of the graph that records it."""
+    """An event; an ``external`` one is recorded anew by each launch of its graph."""
     return _Event(enable_timing=True, external=external)
 
 
@@ -325,5 +320,7 @@ def _nodes_without_calls() -> int:
 
 def _nodes(graph: torch.cuda.CUDAGraph) -> int:
     number = ctypes.c_size_t()
-    _driver().cuGraphGetNodes(ctypes.c_void_p(graph.raw_cuda_graph()), None, ctypes.byref(number))
+    cuda_driver().cuGraphGetNodes(
+        ctypes.c_void_p(graph.raw_cuda_graph()), None, ctypes.byref(number)
+    )
     return number.value

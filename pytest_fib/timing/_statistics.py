@@ -1,23 +1,23 @@
-"""What block times say: a latency, a speed-up, and how far to trust them.
+"""Latency and speed-up from the times of blocks, with confidence intervals.
 
 Samples of one side are an array of nanoseconds per call, shape (rounds, groups): in each round
 every group's block is timed once, and a group is one placement of the tensors in memory. Rounds
-differ by noise in time. Groups differ because equal kernels on other addresses take other times,
-by up to 2 %, however often each is timed; so a confidence interval has to come from both.
+differ by noise over time. Groups differ because the same kernel takes up to 2 % longer at other
+addresses, however often it is timed. So a confidence interval has to cover both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, expm1, log, sqrt
+from math import exp, log, sqrt
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Samples: TypeAlias = NDArray[np.float64]
-_Summary: TypeAlias = Callable[[Samples], Samples]
+_Average: TypeAlias = Callable[..., Samples]  # np.median or np.mean
 Compared: TypeAlias = Literal["FASTER", "SLOWER", "SAME", "UNCLEAR"]
 
 #: Resamples of a bootstrap: for a result, and to see whether there are enough samples.
@@ -25,8 +25,8 @@ RESAMPLES, FEWER_RESAMPLES = 400, 60
 #: Two-sided 95 % quantiles of Student's t by degrees of freedom, and of the normal distribution.
 STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 NORMAL = 1.960
-#: No difference below this is called one, as a natural logarithm. Clocks move that much; on the CPU
-#: two processes of the same code differ by as much, since what they allocate lies elsewhere.
+#: Smaller differences are never reported, as natural logarithms. Clocks vary by that much; on the
+#: CPU two processes of the same code do, since their memory lies at other addresses.
 LEAST_FLOOR = {"cpu": 0.03, "cuda": 0.005}
 
 
@@ -34,8 +34,8 @@ LEAST_FLOOR = {"cpu": 0.03, "cuda": 0.005}
 class Estimate:
     """A value and its 95 % confidence interval.
 
-    ``noise_share`` is how much of the variance between groups is noise of their rounds, which more
-    rounds would lessen; the rest is what placements differ by.
+    ``noise_share`` is the share of the variance between groups that is noise of their rounds, which
+    more rounds would reduce; the rest is the effect of placement.
     """
 
     value: float
@@ -51,7 +51,7 @@ class Estimate:
 
 def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
     """The median over groups of each group's middle over rounds, in the samples' unit."""
-    return _estimate(np.log(samples), _median, resamples)
+    return _estimate(np.log(samples), np.median, resamples)
 
 
 def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLES) -> Estimate:
@@ -59,24 +59,24 @@ def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLE
 
     The mean over groups of the middle over rounds of the logarithm of the ratio.
     """
-    return _estimate(np.log(reference) - np.log(candidate), _mean, resamples)
+    return _estimate(np.log(reference) - np.log(candidate), np.mean, resamples)
 
 
-def _estimate(logs: Samples, over_groups: _Summary, resamples: int) -> Estimate:
+def _estimate(logs: Samples, over_groups: _Average, resamples: int) -> Estimate:
     """Bootstraps over groups, each with all of its blocks, and over rounds, likewise.
 
-    The interval is the wider of the two on either side: one holds what placement does, the other
-    what time does, and both the noise of blocks, which is why blocks are not drawn one by one
+    On either side the interval is the wider of the two. One covers the effect of placement, the
+    other that of time, and both the noise of blocks, so blocks are not resampled one by one
     (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8).
     """
     by_group = _middle(logs)
-    value = float(over_groups(by_group))
+    value = float(over_groups(by_group, axis=-1))
     source = np.random.default_rng(0)  # the same samples give the same interval
     rounds, groups = logs.shape
     drawn_groups = by_group[source.integers(groups, size=(resamples, groups))]
     drawn_rounds = logs[source.integers(rounds, size=(resamples, rounds))]
-    of_groups = _interval(value, over_groups(drawn_groups), groups)
-    of_rounds = _interval(value, over_groups(_middle(drawn_rounds)), rounds)
+    of_groups = _interval(value, over_groups(drawn_groups, axis=-1), groups)
+    of_rounds = _interval(value, over_groups(_middle(drawn_rounds), axis=-1), rounds)
     low, high = min(of_groups[0], of_rounds[0]), max(of_groups[1], of_rounds[1])
     return Estimate(exp(value), exp(low), exp(high), _noise_share(logs, by_group))
 
@@ -90,20 +90,10 @@ def _noise_share(logs: Samples, by_group: Samples) -> float:
     return min(1.0, noise / between) if between > 0 else 1.0
 
 
-def _median(by_group: Samples) -> Samples:
-    found: Samples = np.median(by_group, axis=-1)
-    return found
-
-
-def _mean(by_group: Samples) -> Samples:
-    found: Samples = by_group.mean(axis=-1)
-    return found
-
-
 def _middle(logs: Samples) -> Samples:
     """The mean over rounds of the middle half: (..., rounds, groups) to (..., groups).
 
-    As robust against stray blocks as needed, and closer than the median with few rounds.
+    It is robust against outliers, and less noisy than the median of few rounds.
     """
     rounds = logs.shape[-2]
     cut = rounds // 4
@@ -127,9 +117,9 @@ def _interval(value: float, resampled: Samples, number: int) -> tuple[float, flo
 
 
 def noise_floor(*sides: Samples, device: str) -> float:
-    """What a side differs from itself by: even rounds against odd ones, as a logarithm.
+    """How far a side differs from itself, even rounds from odd ones, as a natural logarithm.
 
-    The larger of the sides', and never below the ``LEAST_FLOOR`` of ``device``.
+    The largest of the sides, and at least the ``LEAST_FLOOR`` of ``device``.
     """
     return max([LEAST_FLOOR[device], *(_from_itself(samples) for samples in sides)])
 
@@ -142,7 +132,7 @@ def _from_itself(samples: Samples) -> float:
 
 
 def compared(speedup: Estimate, floor: float) -> Compared:
-    """What can be said of a speed-up whose noise floor is known.
+    """Whether a speed-up is a difference, given the noise floor.
 
     FASTER and SLOWER where the whole interval is beyond the floor, SAME where it is within twice
     the floor, else UNCLEAR.
@@ -153,8 +143,3 @@ def compared(speedup: Estimate, floor: float) -> Compared:
     if high < -floor:
         return "SLOWER"
     return "SAME" if -2 * floor <= low and high <= 2 * floor else "UNCLEAR"
-
-
-def percent(logarithm: float) -> float:
-    """A logarithm of a ratio as a difference in percent."""
-    return 100 * expm1(logarithm)

@@ -1,54 +1,91 @@
-"""From a Definition to workloads, and from a Workload to tensors.
+"""From a definition to workloads, and from a workload to tensors.
 
-``pytest_fib.workloads.search`` is a module of its own, since it needs Hypothesis. Nothing here
-imports torch before tensors are made: collecting tests does not need it.
+Nothing here imports torch before tensors are made: collecting tests does not need it.
 """
 
-from pytest_fib.workloads._bench import bench_workloads, example_workloads
-from pytest_fib.workloads._budget import DEFAULT_BUDGETS, tensor_bytes, workload_bytes
-from pytest_fib.workloads._complete import complete, parse_workload, read_workload, why_unfit
-from pytest_fib.workloads._generators import BrokenConstraintError, fill_inputs, scalar_inputs
-from pytest_fib.workloads._grown import grown
-from pytest_fib.workloads._layouts import TensorLayout, layouts
+from pytest_fib.workloads._axes import Domain
+from pytest_fib.workloads._bytes_needed import bytes_needed
+from pytest_fib.workloads._make import (
+    bench_workloads,
+    enlarge,
+    example_workloads,
+    make_workload,
+    parse_workload,
+    read_workload,
+    regime_choices,
+    why_unfit,
+    without_plainest,
+)
 from pytest_fib.workloads._plan import (
+    Choice,
+    InfeasibleError,
+    Plan,
     in_domain,
     plan,
     smallest_axes,
-    stored_inputs,
     why_not_generated,
 )
-from pytest_fib.workloads._recorded import RecordedError, missing
-from pytest_fib.workloads._regimes import LAYOUTS, VALUES
-from pytest_fib.workloads._tensors import bits, extent, once
-from pytest_fib.workloads._touched import touched_bytes
+from pytest_fib.workloads._recorded import RecordedError, missing, stored_inputs
+from pytest_fib.workloads._sizes import DEFAULT_BUDGETS, TILE_SIZES, tensor_bytes, workload_bytes
+from pytest_fib.workloads._tensors import (
+    BrokenConstraintError,
+    TensorLayout,
+    TorchDefaults,
+    bits,
+    empty_tensor,
+    extent,
+    fill_inputs,
+    layouts,
+    make_inputs,
+    once,
+    plain_defaults,
+    scalar_inputs,
+)
+from pytest_fib.workloads._workload_files import (
+    RecordedWorkload,
+    record_workload,
+    recorded_workloads,
+)
 
 __all__ = [
     "DEFAULT_BUDGETS",
-    "LAYOUTS",
-    "VALUES",
+    "TILE_SIZES",
     "BrokenConstraintError",
+    "Choice",
+    "Domain",
+    "InfeasibleError",
+    "Plan",
     "RecordedError",
+    "RecordedWorkload",
     "TensorLayout",
+    "TorchDefaults",
     "bench_workloads",
     "bits",
-    "complete",
+    "bytes_needed",
+    "empty_tensor",
+    "enlarge",
     "example_workloads",
     "extent",
     "fill_inputs",
-    "grown",
     "in_domain",
     "layouts",
+    "make_inputs",
+    "make_workload",
     "missing",
     "once",
     "parse_workload",
+    "plain_defaults",
     "plan",
     "read_workload",
+    "record_workload",
+    "recorded_workloads",
+    "regime_choices",
     "scalar_inputs",
     "smallest_axes",
     "stored_inputs",
     "tensor_bytes",
-    "touched_bytes",
     "why_not_generated",
     "why_unfit",
+    "without_plainest",
     "workload_bytes",
 ]

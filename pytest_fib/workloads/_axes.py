@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pytest_fib.data import Definition
 
 #: The largest value of an axis that the definition leaves open.
@@ -15,12 +18,18 @@ OPEN_MAXIMUM = 65536
 
 @dataclass(frozen=True)
 class Domain:
-    """``values``, or else the multiples of ``step`` from ``low`` to ``high``."""
+    """``values`` in ascending order, or else the multiples of ``step`` from ``low`` to ``high``."""
 
     low: int = 1
     high: int = OPEN_MAXIMUM
     step: int = 1
     values: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.values is not None:
+            low, high = (self.values[0], self.values[-1]) if self.values else (1, 0)
+            object.__setattr__(self, "low", low)
+            object.__setattr__(self, "high", high)
 
     def __len__(self) -> int:
         if self.values is not None:
@@ -37,14 +46,30 @@ class Domain:
         """The index-th value, in ascending order."""
         return self.values[index] if self.values is not None else self.low + index * self.step
 
-    def narrowed(self, low: int, high: int, step: int) -> Domain:
-        """What is left of this between two more bounds, in multiples of ``step``; maybe nothing."""
+    def narrowed(self, low: float, high: float, step: int = 1) -> Domain:
+        """What is left of this between two more bounds, in multiples of ``step``; maybe nothing.
+
+        The bounds are whole numbers or infinite.
+        """
+        if low <= self.low and self.high <= high and self.step % step == 0:
+            return self
         if self.values is not None:
-            return Domain(
-                values=tuple(v for v in self.values if low <= v <= high and v % step == 0)
-            )
+            left = (v for v in self.values if low <= v <= high and v % step == 0)
+            return Domain(values=tuple(left))
         both = lcm(self.step, step)
-        return Domain(-(-max(self.low, low) // both) * both, min(self.high, high), both)
+        least, most = max(self.low, low), min(self.high, high)
+        if least > most:
+            return Domain(values=())
+        return Domain(-(-int(least) // both) * both, int(most), both)
+
+    def around(self, n: int) -> Iterator[int]:
+        """All values: the nearest to ``n``, then alternately the next one below and above."""
+        start = self._index_below(n)
+        yield self[start]
+        for distance in range(1, len(self)):
+            for index in (start - distance, start + distance):
+                if 0 <= index < len(self):
+                    yield self[index]
 
     def __contains__(self, n: int) -> bool:
         if self.values is not None:
@@ -53,10 +78,12 @@ class Domain:
 
     def nearest(self, n: int) -> int:
         """The largest value up to ``n``, or the smallest there is."""
+        return self[self._index_below(n)]
+
+    def _index_below(self, n: int) -> int:
         if self.values is not None:
-            return max((v for v in self.values if v <= n), default=self.values[0])
-        clipped = min(max(n, self.low), self.high)
-        return clipped - (clipped - self.low) % self.step
+            return max(bisect_right(self.values, n) - 1, 0)
+        return (min(max(n, self.low), self.high) - self.low) // self.step
 
 
 def listed_domain(definition: Definition, axis: str) -> Domain:

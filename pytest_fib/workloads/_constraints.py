@@ -1,4 +1,4 @@
-"""A definition's constraints: parsed, solved for an axis, and checked on a finished workload.
+"""A definition's constraints: parsed, and checked on axes and finished workloads.
 
 The text is parsed, never evaluated by Python: what is not in the lists below is refused.
 """
@@ -10,7 +10,6 @@ import operator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Definition
 
-#: More than any axis or size there can be.
-_HIGHEST = 1 << 62
+#: Of the bits in any size there can be.
+_MOST_BITS = 63
 
 
 def _power(base: Any, exponent: Any) -> Any:
     """A power of axes; one that no axis comes near would take all memory there is."""
-    if isinstance(exponent, (int, float)) and abs(exponent) <= _HIGHEST.bit_length():
+    if isinstance(exponent, (int, float)) and abs(exponent) <= _MOST_BITS:
         return base**exponent
     raise OverflowError(f"{exponent} is too high a power")
 
@@ -36,12 +35,6 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-}
-_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.Gt,
-    ast.LtE: ast.GtE,
-    ast.Gt: ast.Lt,
-    ast.GtE: ast.LtE,
 }
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -72,15 +65,6 @@ class ConstraintError(ValueError):
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What a constraint leaves of an axis: ``low`` to ``high`` in multiples of ``step``."""
-
-    low: int = 0
-    high: int = _HIGHEST
-    step: int = 1
-
-
-@dataclass(frozen=True)
 class Constraint:
     """One constraint: the var axes in it, and the inputs whose values it speaks of."""
 
@@ -103,39 +87,6 @@ class Constraint:
         sides = _sides_of_equality(self.tree)
         return any(isinstance(side, ast.Name) and side.id == axis for side in sides)
 
-    def bounds(self, axis: str, values: Mapping[str, int]) -> Bounds | None:
-        """What it leaves of ``axis`` once the other axes have these values.
-
-        None where it can't be solved for the axis; then drawn values are checked against it.
-        """
-        if self.tensors or not isinstance(self.tree, ast.Compare):
-            return None
-        left, kind, right = self.tree.left, type(self.tree.ops[0]), self.tree.comparators[0]
-        if not _mentions(left, axis):
-            left, right, kind = right, left, _MIRRORED.get(kind, kind)
-        if _mentions(right, axis):
-            return None
-        try:
-            return _Solver(axis, values).solved(left, kind, evaluate(right, values))
-        except ArithmeticError:
-            return None
-
-    def foreseen(self, ends: Mapping[str, tuple[int, int]]) -> list[str]:
-        """What it says of the other axes once an axis has its least or largest value.
-
-        ``ends`` has both by axis. Without these, an axis drawn earlier might leave it no value.
-        """
-        if not isinstance(self.tree, ast.Compare) or len(self.axes) < 2 or self.tensors:
-            return []
-        sides = (self.tree.left, type(self.tree.ops[0]), self.tree.comparators[0])
-        mirrored = (sides[2], _MIRRORED.get(sides[1], sides[1]), sides[0])
-        return [
-            text
-            for axis, kind, other in (sides, mirrored)
-            if isinstance(axis, ast.Name) and axis.id in ends and not _mentions(other, axis.id)
-            for text in _foreseen(kind, ast.unparse(other), *ends[axis.id])
-        ]
-
     def total_of(self) -> tuple[str, str] | None:
         """``(tensor, axis)`` where it reads ``axis == tensor[-1].item()``, else None."""
         sides = _sides_of_equality(self.tree)
@@ -146,14 +97,14 @@ class Constraint:
         return None
 
 
-def parse_all(text: str, definition: Definition, said: str = "") -> list[Constraint]:
+def parse_all(text: str, definition: Definition) -> list[Constraint]:
     """A constraint of a definition, taken apart: ``1 <= n and n < m < k`` are three.
 
-    ``said`` is what messages give instead of the text. Raises ConstraintError.
+    Raises ConstraintError.
     """
     whole = parse(text, definition)
     return [
-        Constraint(said or text, tree, whole.axes & names, whole.tensors & names)
+        Constraint(text, tree, whole.axes & names, whole.tensors & names)
         for tree in _conjuncts(whole.tree)
         for names in (_names(tree),)
     ]
@@ -236,23 +187,22 @@ _EVALUATE: dict[type[ast.expr], Callable[[Any, Mapping[str, Any]], Any]] = {
 def _unsupported(tree: ast.expr) -> str | None:
     """The first part of an expression that is not on the lists."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            known = node.keywords == [] and _is_known_call(node.func)
-        elif isinstance(node, ast.Attribute):
-            known = node.attr in _METHODS | {"shape"}
-        elif isinstance(node, ast.Constant):
-            known = isinstance(node.value, (int, float))
-        else:
-            known = isinstance(node, _SUPPORTED)
-        if not known:
+        if not _is_supported(node):
             return repr(ast.unparse(node) or type(node).__name__)
     return None
 
 
-def _is_known_call(function: ast.expr) -> bool:
-    if isinstance(function, ast.Attribute):
-        return function.attr in _METHODS
-    return isinstance(function, ast.Name) and function.id in _FUNCTIONS
+def _is_supported(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(ast.Attribute(_, name), _, []):
+            return name in _METHODS
+        case ast.Call(ast.Name(name), _, []):
+            return name in _FUNCTIONS
+        case ast.Attribute(_, name):
+            return name in _METHODS or name == "shape"
+        case ast.Constant(value):
+            return isinstance(value, (int, float))
+    return isinstance(node, _SUPPORTED)
 
 
 class _SizesAsAxes(ast.NodeTransformer):
@@ -265,42 +215,35 @@ class _SizesAsAxes(ast.NodeTransformer):
         self._text = text
         self._inputs = definition.inputs
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+    def visit(self, node: ast.AST) -> Any:
+        """An expression with axes in place of sizes."""
         self.generic_visit(node)
-        of = node.value
-        shape = self._shape(of.value) if isinstance(of, ast.Attribute) else None
-        if shape is None or not isinstance(of, ast.Attribute) or of.attr != "shape":
-            return node
-        return self._axis(shape, node.slice) or node
+        match node:
+            case ast.Subscript(ast.Attribute(ast.Name(tensor), "shape"), index) | ast.Call(
+                ast.Attribute(ast.Name(tensor), "size"), [index]
+            ):
+                return self._axis(tensor, index) or node
+            case ast.Call(ast.Name("len"), [ast.Name(tensor)]):
+                return self._axis(tensor, ast.Constant(0)) or node
+            case ast.Call(ast.Attribute(ast.Name(tensor), "dim")) if self._is_tensor(tensor):
+                return ast.Constant(len(self._shape(tensor)))
+            case ast.Call(ast.Attribute(ast.Name(tensor), "numel")) if self._is_tensor(tensor):
+                product: ast.expr = ast.Constant(1)
+                for axis in self._shape(tensor):
+                    product = ast.BinOp(product, ast.Mult(), ast.Name(axis, ast.Load()))
+                return product
+        return node
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        function, arguments = node.func, node.args
-        if isinstance(function, ast.Attribute):
-            return self._method(function, arguments) or node
-        shape = self._shape(arguments[0]) if len(arguments) == 1 else None
-        if shape is None or not isinstance(function, ast.Name) or function.id != "len":
-            return node
-        return self._axis(shape, ast.Constant(0)) or node
+    def _is_tensor(self, name: str) -> bool:
+        return name in self._inputs and not self._inputs[name].is_scalar
 
-    def _method(self, function: ast.Attribute, arguments: list[ast.expr]) -> ast.expr | None:
-        shape = self._shape(function.value)
-        if shape is None:
+    def _shape(self, tensor: str) -> tuple[str, ...]:
+        return self._inputs[tensor].shape or ()
+
+    def _axis(self, tensor: str, index: ast.expr) -> ast.expr | None:
+        if not self._is_tensor(tensor):
             return None
-        if function.attr == "size" and len(arguments) == 1:
-            return self._axis(shape, arguments[0])
-        if function.attr == "dim":
-            return ast.Constant(len(shape))
-        product: ast.expr = ast.Constant(1)
-        for axis in shape:
-            product = ast.BinOp(product, ast.Mult(), ast.Name(axis, ast.Load()))
-        return product if function.attr == "numel" else None
-
-    def _shape(self, node: ast.expr) -> tuple[str, ...] | None:
-        spec = self._inputs.get(node.id) if isinstance(node, ast.Name) else None
-        return spec.shape if spec else None
-
-    def _axis(self, shape: tuple[str, ...], index: ast.expr) -> ast.expr | None:
+        shape = self._shape(tensor)
         try:
             return ast.Name(shape[ast.literal_eval(index)], ast.Load())
         except IndexError:
@@ -326,20 +269,6 @@ def _names(tree: ast.expr) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
 
-def _foreseen(kind: type[ast.cmpop], other: str, low: int, high: int) -> list[str]:
-    """What ``axis kind other`` needs of the other side for any axis from low to high to do."""
-    found = []
-    if kind in (ast.Eq, ast.LtE, ast.Lt):
-        found.append(f"({other}) {'>' if kind is ast.Lt else '>='} {low}")
-    if kind in (ast.Eq, ast.GtE, ast.Gt):
-        found.append(f"({other}) {'<' if kind is ast.Gt else '<='} {high}")
-    return found
-
-
-def _mentions(node: ast.expr, name: str) -> bool:
-    return name in _names(node)
-
-
 def _sides_of_equality(tree: ast.expr) -> tuple[ast.expr, ...]:
     if isinstance(tree, ast.Compare) and [type(op) for op in tree.ops] == [ast.Eq]:
         return tree.left, tree.comparators[0]
@@ -348,79 +277,9 @@ def _sides_of_equality(tree: ast.expr) -> tuple[ast.expr, ...]:
 
 def _last_element(node: ast.expr) -> str | None:
     """The tensor of ``tensor[-1]`` or ``tensor[-1].item()``."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        node = node.func.value if node.func.attr == "item" else node
-    if not (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)):
-        return None
-    return node.value.id if ast.unparse(node.slice) == "-1" else None
-
-
-@dataclass(frozen=True)
-class _Solver:
-    """Bounds of an axis from ``left kind right``, by undoing what ``left`` does to it."""
-
-    axis: str
-    values: Mapping[str, int]
-
-    def solved(self, left: ast.expr, kind: type[ast.cmpop], right: float) -> Bounds | None:
-        if isinstance(left, ast.Name):
-            return _between(kind, right)
-        if not isinstance(left, ast.BinOp):
-            return None
-        if isinstance(left.op, ast.Mod):
-            return self._multiple(left, kind, right)
-        first = _mentions(left.left, self.axis)
-        inner, outer = (left.left, left.right) if first else (left.right, left.left)
-        if _mentions(outer, self.axis):
-            return None
-        known = evaluate(outer, self.values)
-        if isinstance(left.op, ast.FloorDiv) and first and known > 0:
-            return self._floored(inner, _between(kind, right), known)
-        undone = _undone(left.op, kind, right, known, first=first)
-        return None if undone is None else self.solved(inner, *undone)
-
-    def _floored(self, inner: ast.expr, between: Bounds | None, known: int) -> Bounds | None:
-        """Of ``inner // known``: each of its values stands for ``known`` of the inner one."""
-        if between is None:
-            return None
-        low = self.solved(inner, ast.GtE, between.low * known)
-        high = self.solved(inner, ast.LtE, between.high * known + known - 1)
-        return None if low is None or high is None else Bounds(low.low, high.high)
-
-    def _multiple(self, left: ast.BinOp, kind: type[ast.cmpop], right: float) -> Bounds | None:
-        """``axis % step == 0``."""
-        plain = isinstance(left.left, ast.Name) and not _mentions(left.right, self.axis)
-        if not plain or kind is not ast.Eq or right != 0:
-            return None
-        step = int(evaluate(left.right, self.values))
-        return Bounds(step=step) if step > 0 else None
-
-
-def _undone(
-    op: ast.operator, kind: type[ast.cmpop], right: float, known: float, *, first: bool
-) -> tuple[type[ast.cmpop], float] | None:
-    """How what is left compares with what, without one operation with a known number.
-
-    ``first``: the known number comes after the operator.
-    """
-    if isinstance(op, ast.Add):
-        return kind, right - known
-    if isinstance(op, ast.Sub):
-        return (kind, right + known) if first else (_MIRRORED.get(kind, kind), known - right)
-    if isinstance(op, ast.Mult) and known > 0:
-        return kind, right / known
-    if isinstance(op, ast.Div) and first and known > 0:
-        return kind, right * known
+    match node:
+        case ast.Subscript(ast.Name(tensor), index) | ast.Call(
+            ast.Attribute(ast.Subscript(ast.Name(tensor), index), "item")
+        ) if ast.unparse(index) == "-1":
+            return tensor
     return None
-
-
-def _between(kind: type[ast.cmpop], right: float) -> Bounds | None:
-    if kind is ast.Eq:
-        return Bounds(ceil(right), floor(right))  # empty where it is no whole number
-    if kind is ast.GtE:
-        return Bounds(low=ceil(right))
-    if kind is ast.Gt:
-        return Bounds(low=floor(right) + 1)
-    if kind is ast.LtE:
-        return Bounds(high=floor(right))
-    return Bounds(high=ceil(right) - 1) if kind is ast.Lt else None

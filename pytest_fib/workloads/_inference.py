@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_fib.data import is_of
-from pytest_fib.workloads._kinds import power_of_two
+from pytest_fib.data import DTYPE_CLASSES, FixedValue, kinds
+from pytest_fib.workloads._sizes import power_of_two
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_fib.data import Definition, TensorSpec
+    from pytest_fib.data import Definition, InputRule, TensorSpec
 
 #: Dimensions of a query-key product before absorption in multi-head latent attention.
 MLA_HEAD_DIM = 128 + 64
@@ -63,20 +63,17 @@ class Subject:
         return any(re.search(pattern, text) for text in self.definition.constraints)
 
 
-Params = dict[str, Any]
-
-
 @dataclass(frozen=True)
 class Rule:
     """``name`` and ``op_type`` are regular expressions for the whole of each.
 
     ``dtype`` is a class of dtypes; ``scalar``, whether the rule is for Python scalars. ``make``
-    gives the generator's parameters, or None where the definition lacks what the rule needs.
+    gives how the input is made, or None where the definition lacks what the rule needs.
     """
 
     says: str
     name: str
-    make: Callable[[Subject], Params | None]
+    make: Callable[[Subject], InputRule | None]
     dtype: str = "any"
     op_type: str = ".*"
     scalar: bool = False
@@ -85,7 +82,7 @@ class Rule:
         """Whether the rule may speak about this input."""
         return (
             subject.spec.is_scalar == self.scalar
-            and is_of(self.dtype, subject.spec.dtype.value)
+            and subject.spec.dtype in DTYPE_CLASSES[self.dtype]
             and re.fullmatch(self.name, subject.name) is not None
             and re.fullmatch(self.op_type, subject.definition.op_type) is not None
         )
@@ -93,37 +90,35 @@ class Rule:
 
 @dataclass(frozen=True)
 class Inferred:
-    """The parameters of an input's generator, the rule they are from, and what is doubtful."""
+    """The rule of an input, the entry of the table that it is from, and what is doubtful."""
 
-    params: Params
-    rule: Rule
+    rule: InputRule
+    by: Rule
     doubts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        given = (f"{k} {v}" for k, v in self.params.items() if k not in ("kind", "value"))
-        made = ", ".join([self.params.get("kind", f"{self.params.get('value')}"), *given])
         doubts = "".join(f"; a guess: {doubt}" for doubt in self.doubts)
-        return f"{self.rule.says} ({made}){doubts}"
+        return f"{self.by.says} ({self.rule}){doubts}"
 
 
 def infer(subject: Subject) -> Inferred | None:
     """What an input means by the first rule that applies, or None where none does."""
-    for rule in RULES:
+    for inference in RULES:
         subject.doubts.clear()
-        if rule.applies(subject) and (params := rule.make(subject)) is not None:
-            return Inferred(params, rule, tuple(subject.doubts))
+        if inference.applies(subject) and (rule := inference.make(subject)) is not None:
+            return Inferred(rule, inference, tuple(subject.doubts))
     return None
 
 
-def _kind(kind: str, **params: Any) -> Params:
-    return {"kind": kind, **{k: v for k, v in params.items() if v is not None}}
+def _fixed(value: float) -> Callable[[Subject], InputRule]:
+    return lambda subject: FixedValue(value=value)
 
 
-def _fixed(kind: str, **params: Any) -> Callable[[Subject], Params]:
-    return lambda subject: _kind(kind, **params)
+def _normal(std: float) -> Callable[[Subject], InputRule]:
+    return lambda subject: kinds.Normal(std=std)
 
 
-def _indptr(subject: Subject) -> Params | None:
+def _indptr(subject: Subject) -> InputRule | None:
     queries = re.fullmatch(r"(q|cu).*(?<!k)(?<!kv)", subject.name) is not None
     guesses = ("total_q", "total_tokens", "total_seq_len") if queries else (
         "num_kv_indices", "total_kv", "total_k", "total_seq_len"
@@ -131,16 +126,17 @@ def _indptr(subject: Subject) -> Params | None:
     total = subject.totals.get(subject.name) or subject.axis(*guesses)
     if total is None:
         return None
-    params = _kind("indptr", total=total, parts=_parts(subject))
     of_queries = subject.input("qo_indptr", "q_indptr", "cu_seqlens_q")
     if of_queries in (None, subject.name):
-        return params
+        return kinds.Indptr(total=total, parts=_parts(subject))
     # Pages hold page_size tokens each; the last one of a sequence may hold fewer.
     pages = subject.axis("page_size") if subject.input("kv_indices", "page_indices") else None
-    return params | _kind("indptr", at_least=of_queries, page_size=pages)
+    return kinds.Indptr(
+        total=total, parts=_parts(subject), at_least=of_queries, page_size=pages or 1
+    )
 
 
-def _offsets(subject: Subject) -> Params | None:
+def _offsets(subject: Subject) -> InputRule | None:
     """An indptr, whatever its name, where a constraint says what its last offset is."""
     return _indptr(subject) if subject.name in subject.totals else None
 
@@ -154,66 +150,64 @@ def _parts(subject: Subject) -> str | None:
     return None if parts == length else parts
 
 
-def _below(*axes: str) -> Callable[[Subject], Params | None]:
-    def make(subject: Subject) -> Params | None:
+def _below(*axes: str) -> Callable[[Subject], InputRule | None]:
+    def make(subject: Subject) -> InputRule | None:
         below = subject.axis(*axes)
-        return None if below is None else _kind("indices", below=below, unique=True)
+        return None if below is None else kinds.Indices(below=below, unique=True)
 
     return make
 
 
-def _tokens_of_pages(subject: Subject) -> Params | None:
+def _tokens_of_pages(subject: Subject) -> InputRule | None:
     pages, size = subject.axis("num_pages"), subject.axis("page_size")
     if pages is None:
         return None
-    return _kind("indices", below=pages if size is None else f"{pages} * {size}", pad=-1)
+    return kinds.Indices(below=pages if size is None else f"{pages} * {size}", pad=-1)
 
 
-def _last_page_len(subject: Subject) -> Params | None:
+def _last_page_len(subject: Subject) -> InputRule | None:
     size = subject.axis("page_size")
     if size is None:
         return None
     tokens = subject.input("qo_indptr", "q_indptr")
-    return _kind(
-        "last_page_len", page_size=size, indptr=subject.input("kv_indptr"), at_least=tokens
-    )
+    return kinds.LastPageLen(page_size=size, indptr=subject.input("kv_indptr"), at_least=tokens)
 
 
-def _seq_lens(subject: Subject) -> Params | None:
+def _seq_lens(subject: Subject) -> InputRule | None:
     table = subject.input("block_table", "block_tables", "page_table")
     size, pages = subject.axis("page_size", "block_size"), subject.axis("num_pages", "num_blocks")
     if table is not None and size is not None:
-        longest: str | None = f"{subject.dim(table, 1)} * {size}"
-        return _kind("seq_lens", max=longest, pages=pages, page_size=size)
+        longest_in_table = f"{subject.dim(table, 1)} * {size}"
+        return kinds.SeqLens(max=longest_in_table, pages=pages, page_size=size)
     longest = subject.axis("max_seq_len", "max_kv_len", "seq_len")
-    return None if longest is None else _kind("seq_lens", max=longest)
+    return None if longest is None else kinds.SeqLens(max=longest)
 
 
-def _block_table(subject: Subject) -> Params | None:
+def _block_table(subject: Subject) -> InputRule | None:
     pages, size = subject.axis("num_pages", "num_blocks"), subject.axis("page_size", "block_size")
     lengths = subject.input("seq_lens", "cache_seqlens", "kv_lens")
     if pages is None or lengths is None:
         return None
-    return _kind("block_table", pages=pages, page_size=size, lengths=lengths)
+    return kinds.BlockTable(pages=pages, page_size=size or 1, lengths=lengths)
 
 
-def _positions(subject: Subject) -> Params | None:
+def _positions(subject: Subject) -> InputRule | None:
     cache = subject.input("cos_sin_cache", "cos_cache", "cos")
     below = subject.dim(cache, 0) or subject.axis("max_seq_len", "max_position")
-    return None if below is None else _kind("positions", below=below)
+    return None if below is None else kinds.Positions(below=below)
 
 
-def _token_ids(subject: Subject) -> Params | None:
+def _token_ids(subject: Subject) -> InputRule | None:
     """Numbers of rows of a table, the first and the last among them."""
     rows = subject.axis("vocab_size", "vocabulary", "num_embeddings")
     rows = rows or subject.dim(subject.input("embedding", "embedding_table", "table", "weight"), 0)
-    return None if rows is None else _kind("positions", below=rows)
+    return None if rows is None else kinds.Positions(below=rows)
 
 
-def _rotary(kind: str) -> Callable[[Subject], Params | None]:
+def _rotary(kind: type[kinds.Cos | kinds.Sin]) -> Callable[[Subject], InputRule | None]:
     """As wide as a head, each angle is there twice; half as wide, once."""
 
-    def make(subject: Subject) -> Params | None:
+    def make(subject: Subject) -> InputRule | None:
         shape = subject.spec.shape or ()
         head = subject.dim(subject.input("q", "query", "x"), -1)
         if len(shape) < 2:
@@ -221,67 +215,67 @@ def _rotary(kind: str) -> Callable[[Subject], Params | None]:
         twice = shape[-1] == head
         if twice:
             subject.doubts.append("its two halves are alike")
-        return _kind(kind, twice=twice or None)
+        return kind(twice=twice)
 
     return make
 
 
-def _top_k(subject: Subject) -> Params | None:
+def _top_k(subject: Subject) -> InputRule | None:
     vocabulary = subject.axis("vocab_size", "vocabulary", "num_classes")
-    return None if vocabulary is None else _kind("integers", min=1, max=vocabulary, ends=True)
+    return None if vocabulary is None else kinds.Integers(min=1, max=vocabulary, ends=True)
 
 
-def _topk_ids(subject: Subject) -> Params | None:
+def _topk_ids(subject: Subject) -> InputRule | None:
     all_of_them = subject.axis("num_experts", "experts", "num_global_experts")
     experts = all_of_them or subject.axis("num_local_experts")
     if experts is None:
         return None
     # Without weights beside them, they are packed into the ids.
     apart = subject.input("topk_weights", "expert_weights", "topk_scores")
-    return _kind("topk_ids" if apart else "routing", experts=experts)
+    return (kinds.TopkIds if apart else kinds.Routing)(experts=experts)
 
 
-def _softmax_scale(subject: Subject) -> Params | None:
+def _softmax_scale(subject: Subject) -> InputRule | None:
     latent = subject.definition.op_type.startswith("mla") or subject.axis("ckv_dim", "head_dim_ckv")
     names = ("head_dim", "head_dim_qk", "head_size", "head_k_dim", "qk_head_dim")
     of_queries = subject.dim(subject.input("q", "query"), -1)
     dim = MLA_HEAD_DIM if latent else subject.const(*names, of_queries or "")
-    return None if dim is None else {"value": 1 / sqrt(dim)}
+    return None if dim is None else FixedValue(value=1 / sqrt(dim))
 
 
-def _expert_offset(subject: Subject) -> Params | None:
+def _expert_offset(subject: Subject) -> InputRule | None:
     experts = subject.const("num_experts", "num_global_experts", "experts")
     local = subject.const("num_local_experts", "local_experts")
     if experts is None and local is None:
         return None
     if experts is None or local is None:  # all of them are here
-        return {"value": 0}
-    return _kind("integers", min=0, max=experts - local)
+        return FixedValue(value=0)
+    return kinds.Integers(min=0, max=experts - local)
 
 
-def _routing_bias(subject: Subject) -> Params | None:
+def _routing_bias(subject: Subject) -> InputRule | None:
     """Multiples of what lies between the scores of ``router_logits``, which stay apart so."""
     experts = subject.dim(subject.name, -1)
     if experts is None:
         return None
     n = subject.const(experts)
     step = f"1 / {experts}" if n is None else 1 / power_of_two(n)
-    return _kind("integers", min=-12, max=12, step=step)
+    return kinds.Integers(min=-12, max=12, step=step)
 
 
-def _packed(subject: Subject) -> Params | None:
+def _packed(subject: Subject) -> InputRule | None:
     """Bytes of two numbers each, by the name of an axis."""
     packed = any("packed" in axis for axis in subject.spec.shape or ())
-    return _kind("fp4") if packed else None
+    return kinds.Fp4() if packed else None
 
 
-def _per_head(low: float, high: float) -> Callable[[Subject], Params]:
+def _per_head(low: float, high: float) -> Callable[[Subject], InputRule]:
     """One value for each head; the dimensions after the head's own are broadcast, with stride 0."""
 
-    def make(subject: Subject) -> Params:
+    def make(subject: Subject) -> InputRule:
         shape = subject.spec.shape or ()
         heads = next((i for i, axis in enumerate(shape) if "head" in axis), len(shape) - 1)
-        return _kind("uniform", min=low, max=high, broadcast=list(shape[heads + 1 :]) or None)
+        return kinds.Uniform(min=low, max=high, broadcast=list(shape[heads + 1 :]) or None)
 
     return make
 
@@ -295,13 +289,13 @@ RULES: tuple[Rule, ...] = (
     # Scalars.
     Rule("1/sqrt(head dim)", r"(sm|softmax|attn)_scale", _softmax_scale, "floating", scalar=True),
     Rule("1/sqrt(head dim)", "scale", _softmax_scale, "floating", _ATTENTION, scalar=True),
-    Rule("an epsilon", r"(.*_)?eps(ilon)?", lambda s: {"value": 1e-6}, "floating", scalar=True),
+    Rule("an epsilon", r"(.*_)?eps(ilon)?", _fixed(1e-6), "floating", scalar=True),
     Rule("first local expert", "local_expert_offset", _expert_offset, "integer", scalar=True),
-    Rule("DeepSeek's", "routed_scaling_factor", lambda s: {"value": 2.5}, "floating", scalar=True),
-    Rule("in (0, 1]", r"(top|min)_p", _fixed("uniform", min=0.1), "floating", scalar=True),
+    Rule("DeepSeek's", "routed_scaling_factor", _fixed(2.5), "floating", scalar=True),
+    Rule("in (0, 1]", r"(top|min)_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer", scalar=True),
-    Rule("true or false", ".*", _fixed("boolean"), "bool", scalar=True),
-    Rule("some factor", ".*", _fixed("uniform", min=0.5, max=1.0), "floating", scalar=True),
+    Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
+    Rule("some factor", ".*", lambda s: kinds.Uniform(min=0.5, max=1.0), "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),
     Rule("offsets of sequences", r".*indptr|cu_.*|.*_offsets", _indptr, "integer"),
@@ -323,37 +317,37 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "weights of experts",
         r"(topk|expert)_(weights|scores)",
-        _fixed("probabilities"),
+        lambda s: kinds.Probabilities(),
         "floating",
         "moe.*",
     ),
     Rule(
         "no ties",
         r"(router|routing|gating|gate)_(logits|output)",
-        _fixed("router_logits"),
+        lambda s: kinds.RouterLogits(),
         "floating",
         "moe.*",
     ),
     Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer"),
-    Rule("in (0, 1]", r"(top|min)_p", _fixed("uniform", min=0.1, ends=True), "floating"),
-    Rule("rows that sum to 1", r"probs|probabilities", _fixed("probabilities"), "floating"),
+    Rule("in (0, 1]", r"(top|min)_p", lambda s: kinds.Uniform(min=0.1, ends=True), "floating"),
+    Rule("rows that sum to 1", r"probs|probabilities", lambda s: kinds.Probabilities(), "floating"),
     # Tables and scales.
-    Rule("cosines and sines", "cos_sin_cache", _fixed("cos_sin_cache"), "floating"),
-    Rule("cosines", "cos(_cache)?", _rotary("cos"), "floating"),
-    Rule("sines", "sin(_cache)?", _rotary("sin"), "floating"),
-    Rule("fp8 pages and scales", r".*index.*cache.*fp8", _fixed("fp8_pages"), "bytes"),
-    Rule("positive scales", _SCALE, _fixed("scales"), "floating"),
-    Rule("pairs of e2m1", ".*", _fixed("fp4"), "fp4"),
+    Rule("cosines and sines", "cos_sin_cache", lambda s: kinds.CosSinCache(), "floating"),
+    Rule("cosines", "cos(_cache)?", _rotary(kinds.Cos), "floating"),
+    Rule("sines", "sin(_cache)?", _rotary(kinds.Sin), "floating"),
+    Rule("fp8 pages and scales", r".*index.*cache.*fp8", lambda s: kinds.Fp8Pages(), "bytes"),
+    Rule("positive scales", _SCALE, lambda s: kinds.Scales(), "floating"),
+    Rule("pairs of e2m1", ".*", lambda s: kinds.Fp4(), "fp4"),
     Rule("pairs of e2m1 by an axis", ".*", _packed, "bytes"),
     # Recurrent state.
-    Rule("unit length", "k", _fixed("l2_normalized"), "floating", "gdn.*"),
-    Rule("small gates", r"A_log|a|dt_bias|b", _fixed("normal", std=0.1), "floating", "gdn.*"),
-    Rule("a small state", r".*states?(_buffer)?", _fixed("normal", std=0.01), "floating", "gdn.*"),
+    Rule("unit length", "k", lambda s: kinds.L2Normalized(), "floating", "gdn.*"),
+    Rule("small gates", r"A_log|a|dt_bias|b", _normal(0.1), "floating", "gdn.*"),
+    Rule("a small state", r".*states?(_buffer)?", _normal(0.01), "floating", "gdn.*"),
     # In (-1.5, -0.5]: both ends may be reached by rounding, so the open one is kept away from.
     Rule("in (-1.5, -0.5]", "A", _per_head(-1.45, -0.5), "floating", "mamba.*"),
     Rule("one value per head", r"dt|D|dt_bias", _per_head(0.0, 1.0), "floating", "mamba.*"),
     # What is left.
-    Rule("true or false", ".*", _fixed("boolean"), "bool"),
-    Rule("the regime's values", ".*", _fixed("values"), "floating"),
+    Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool"),
+    Rule("by the value pattern", ".*", lambda s: kinds.Values(), "floating"),
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from random import Random
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import FORMS, SafetensorsInput
+from pytest_fib.data import FixedValue, kinds
 from pytest_fib.workloads._axes import Domain, listed_domain
-from pytest_fib.workloads._budget import workload_bytes
+from pytest_fib.workloads._axis_search import Sizes, Tries
 from pytest_fib.workloads._constraints import (
     Constraint,
     ConstraintError,
@@ -18,20 +20,20 @@ from pytest_fib.workloads._constraints import (
     parse_expression,
 )
 from pytest_fib.workloads._inference import Subject, infer
-from pytest_fib.workloads._kinds import KINDS
+from pytest_fib.workloads._sizes import workload_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from pytest_fib.data import Definition, Workload
+    from pytest_fib.data import Definition, InputRule, Workload
 
 #: How many plans are kept; making one takes about a millisecond.
 KEPT = 256
 #: How many sequences are drawn at most where the definition bounds no axis: references go through
 #: them one by one.
 SEQUENCES = 4096
-#: How many workloads are tried before a constraint that can't be solved is held to be unmeetable.
-TRIES = 1000
+#: How much is tried for a value of an axis near the one that is wanted.
+QUICK_TRIES = 1000
 
 
 class InfeasibleError(ValueError):
@@ -39,14 +41,31 @@ class InfeasibleError(ValueError):
 
 
 @dataclass(frozen=True)
+class Choice:
+    """An axis that is to be decided: its domain, and how many values, from the smallest, fit.
+
+    Of these, some may not meet the constraints.
+    """
+
+    axis: str
+    domain: Domain
+    affordable: int
+
+    @property
+    def largest(self) -> int:
+        """The largest value that is affordable."""
+        return self.domain[self.affordable - 1]
+
+
+@dataclass(frozen=True)
 class Plan:
     """What workloads are made by.
 
-    ``order`` has the var axes so that those that follow from others come after them;
-    ``independent``, those that don't; ``rules``, for each input, ``{"value": x}`` or
-    ``{"kind": ..., parameters}``; ``fill``, the inputs so that each comes after those it refers to.
+    ``sizes`` finds axes that meet the constraints; ``independent`` are the axes that do not follow
+    from others; ``rules`` say how each input is made; ``fill`` has the inputs so that each comes
+    after those it refers to.
     ``stated`` are the definition's own constraints, ``needs`` what the generator of each input
-    needs, ``constraints`` both and what they say of axes drawn earlier. ``notes`` say what was
+    needs, ``constraints`` both. ``notes`` say what was
     inferred; ``unmade``, of which inputs no rule speaks; ``problem``, why none can be made.
     Of what the definition leaves open, ``lengths`` are axes that count sequences, and ``scores``
     give from axes how many numbers a reference may hold besides: see ``_scores``.
@@ -56,9 +75,9 @@ class Plan:
     constraints: tuple[Constraint, ...] = ()
     stated: tuple[Constraint, ...] = ()
     needs: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
-    order: tuple[str, ...] = ()
+    sizes: Sizes = field(default_factory=lambda: Sizes((), {}, {}, ()))
     independent: tuple[str, ...] = ()
-    rules: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    rules: Mapping[str, InputRule] = field(default_factory=dict)
     fill: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unmade: Mapping[str, str] = field(default_factory=dict)
@@ -66,36 +85,67 @@ class Plan:
     lengths: tuple[str, ...] = ()
     scores: tuple[Callable[[Mapping[str, Any]], Any], ...] = ()
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The var axes, so that those that follow from others come after them."""
+        return self.sizes.order
+
+    def following(self, part: str) -> list[str]:
+        """The inputs that a part of the regime changes: "values" or "lengths"."""
+        return [name for name, rule in self.rules.items() if rule.follows == part]
+
+    @cached_property
+    def smallest(self) -> dict[str, int]:
+        """The least value of every var axis. Raises InfeasibleError."""
+        return self.completed({})
+
     def domain(self, axis: str, known: Mapping[str, int]) -> Domain:
         """What ``axis`` may be, given the axes known so far. Raises InfeasibleError."""
-        values = {**self.definition.const_axes, **known}
-        found, used = listed_domain(self.definition, axis), []
-        for constraint in self.constraints:
-            if axis in constraint.axes and constraint.axes <= values.keys() | {axis}:
-                bounds = constraint.bounds(axis, values)
-                if bounds is not None:
-                    used.append(repr(constraint.text))
-                    found = found.narrowed(bounds.low, bounds.high, bounds.step)
-        if len(found) == 0:
-            listed, said = listed_domain(self.definition, axis), " and ".join(dict.fromkeys(used))
-            raise InfeasibleError(f"axis {axis!r} ({listed}): no value meets {said}")
-        return found
+        return self._domains(known)[axis]
+
+    def _domains(self, known: Mapping[str, int]) -> dict[str, Domain]:
+        domains = self.sizes.domains(known)
+        if domains is None:
+            raise InfeasibleError(self._why_none(known))
+        return domains
 
     def completed(self, known: Mapping[str, int]) -> dict[str, int]:
         """All var axes: those not known get their least value. Raises InfeasibleError."""
-        axes = dict(known)
-        for axis in self.order:
-            if axis not in axes:
-                axes[axis] = self.domain(axis, axes)[0]
+        axes = self.sizes.complete(known)
+        if axes is None:
+            raise InfeasibleError(self._why_none(known))
         return axes
 
-    def affords(self, known: Mapping[str, int], max_bytes: int) -> bool:
-        """Whether the smallest workload of these axes can be made, fits, and takes no minutes."""
-        try:
-            axes = self.completed(known)
-        except InfeasibleError:
-            return False
-        values = {**self.definition.const_axes, **axes}
+    def lowered(
+        self, axes: Mapping[str, int], known: Mapping[str, int], wanted: Mapping[str, int]
+    ) -> dict[str, int] | None:
+        """Axes none of which is larger than in ``axes``, where some are known; None for none.
+
+        The others are as near as may be to what is wanted.
+        """
+        return self.sizes.complete(known, wanted, at_most=axes, tries=Tries(QUICK_TRIES))
+
+    def _why_none(self, known: Mapping[str, int]) -> str:
+        """Which constraints are not met by any axes, where these are known."""
+        conflict, proven = self.sizes.conflict(known)
+        met = " and ".join(dict.fromkeys(repr(constraint.text) for constraint in conflict))
+        concerned = [a for a in self.order if any(a in constraint.axes for constraint in conflict)]
+        free = [f"{axis!r} ({self.sizes.listed[axis]})" for axis in concerned if axis not in known]
+        given = ", ".join(f"{axis} = {known[axis]}" for axis in concerned if axis in known)
+        if not free:
+            return f"{given}: this does not meet {met}"
+        which = f"axis {free[0]}" if len(free) == 1 else f"axes {' and '.join(free)}"
+        where = f"{which}, with {given}" if given else which
+        if proven:
+            return f"{where}: no value{'s' if free[1:] else ''} meet{'' if free[1:] else 's'} {met}"
+        return (
+            f"{where}: none of the values tried meet {met}; "
+            "if some do, narrow the domains under workloads.axes to where they lie"
+        )
+
+    def fits(self, axes: Mapping[str, int], max_bytes: int) -> bool:
+        """Whether a workload of these axes fits, and takes no minutes."""
+        values = {**self.sizes.fixed, **axes}
         if any(values[length] > SEQUENCES + 1 for length in self.lengths):
             return False
         scores = sum(each(values) for each in self.scores)
@@ -107,15 +157,47 @@ class Plan:
         Bytes grow with every axis, so a bisection finds it. At least one: a definition whose
         smallest workload is over the budget is refused elsewhere.
         """
-        values = self.domain(axis, known)
+        domains = self._domains(known)
+        values = domains[axis]
         low, high = 1, len(values)
         while low < high:
             middle = (low + high + 1) // 2
-            if self.affords({**known, axis: values[middle - 1]}, max_bytes):
+            # Or more: not every value of the axis may meet the constraints.
+            limited = {**domains, axis: values.narrowed(values[middle - 1], inf)}
+            left = self.sizes.narrowed(limited, (axis,))
+            if left and self.fits({each: left[each].low for each in self.order}, max_bytes):
                 low = middle
             else:
                 high = middle - 1
         return values, low
+
+    def choose(self, budgets: Mapping[str, int], pick: Callable[[Choice], int]) -> dict[str, int]:
+        """Sizes of all var axes that meet the constraints, decided one after the other.
+
+        ``budgets`` has the axes in the order in which they are decided, with the bytes that a
+        workload may take then. ``pick`` says what an axis is to be; it gets the nearest value found
+        that leaves some for the others. Raises InfeasibleError.
+        """
+        axes: dict[str, int] = {}
+        whole = self.smallest
+        for axis, budget in budgets.items():
+            choice = Choice(axis, *self.affordable(axis, axes, budget))
+            whole = self._whole_near(choice, pick(choice), axes, budget) or whole
+            axes[axis] = whole[axis]
+        return axes
+
+    def _whole_near(
+        self, choice: Choice, wanted: int, known: Mapping[str, int], max_bytes: int
+    ) -> dict[str, int] | None:
+        """All axes, with the value of one that is nearest to the wanted one, of those tried."""
+        tries = Tries(QUICK_TRIES)
+        for n in choice.domain.around(wanted):
+            axes = self.sizes.complete({**known, choice.axis: n}, tries=tries)
+            if axes is not None and self.fits(axes, max_bytes):
+                return axes
+            if not tries.take():
+                break
+        return None
 
     def broken(
         self, axes: Mapping[str, int], inputs: Mapping[str, Any] | None = None
@@ -124,7 +206,7 @@ class Plan:
 
         Inputs that are there, maybe recorded ones, have to meet what the definition states only.
         """
-        values = {**self.definition.const_axes, **axes, **(inputs or {})}
+        values = {**self.sizes.fixed, **axes, **(inputs or {})}
         for constraint in self.constraints if inputs is None else self.stated:
             if constraint.tensors <= values.keys() and not constraint.holds(values):
                 return constraint.text
@@ -135,7 +217,7 @@ class Plan:
 
         ``recorded`` names those: no generator makes them.
         """
-        values = {**self.definition.const_axes, **axes}
+        values = {**self.sizes.fixed, **axes}
         needed = [c for name, needs in self.needs.items() if name not in recorded for c in needs]
         for constraint in (*self.stated, *needed):
             if not constraint.tensors and not constraint.holds(values):
@@ -158,7 +240,7 @@ def plan(definition: Definition) -> Plan:
 
 def smallest_axes(definition: Definition) -> dict[str, int]:
     """The least value of every var axis. Raises InfeasibleError."""
-    return plan(definition).completed({})
+    return dict(plan(definition).smallest)
 
 
 def in_domain(definition: Definition, axes: Mapping[str, int]) -> bool:
@@ -182,25 +264,9 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
     return made.problem or unmade
 
 
-def stored_inputs(
-    definition: Definition, workload: Workload | None = None
-) -> dict[str, SafetensorsInput]:
-    """The inputs that come from files: a workload's and, where it has none, the definition's."""
-    stored = {
-        name: SafetensorsInput(path=rule["path"], tensor_key=rule["tensor_key"])
-        for name, rule in plan(definition).rules.items()
-        if rule.get("kind") == "safetensors"
-    }
-    for name, given in workload.inputs.items() if workload else ():
-        if isinstance(given, SafetensorsInput):
-            stored[name] = given
-    return stored
-
-
 def _made(definition: Definition) -> Plan:
     try:
         made = _planned(definition)
-        made.completed({})
         _refuse_impossible(made)
     except (ConstraintError, InfeasibleError) as error:
         return Plan(definition, problem=str(error))
@@ -213,68 +279,62 @@ def _refuse_impossible(made: Plan) -> None:
         if not (constraint.axes or constraint.tensors) and not constraint.holds(
             made.definition.const_axes
         ):
-            raise InfeasibleError(f"constraint {constraint.text!r}: no, by its const axes")
-    if (broken := made.broken(made.completed({}))) is not None and not _ever_met(made):
-        raise InfeasibleError(f"constraint {broken!r}: no workload of {TRIES} meets it")
+            raise InfeasibleError(f"constraint {constraint.text!r} is false for the const axes")
+    made.smallest  # noqa: B018 - raises
     section = made.definition.workloads
     for what in ("examples", "bench") if section else ():
         for axes in getattr(section, what):
-            broken = made.broken(made.completed(axes))
-            if broken is not None:
-                raise InfeasibleError(f"workloads.{what}: {axes} breaks {broken!r}")
-
-
-def _ever_met(made: Plan) -> bool:
-    """Whether some of the workloads that may be drawn break no constraint."""
-    random = Random(0)
-    return any(made.broken(axes) is None for axes in (_tried(made, random) for _ in range(TRIES)))
-
-
-def _tried(made: Plan, random: Random) -> dict[str, int]:
-    axes: dict[str, int] = {}
-    for axis in made.order:
-        domain = made.domain(axis, axes)
-        axes[axis] = domain[int(len(domain) ** random.random()) - 1]
-    return axes
+            try:
+                made.completed(axes)
+            except InfeasibleError as error:
+                raise InfeasibleError(f"workloads.{what}: {error}") from None
 
 
 def _planned(definition: Definition) -> Plan:
     stated = [c for text in definition.constraints for c in parse_all(text, definition)]
     totals = dict(total for c in stated if (total := c.total_of()) is not None)
     rules, notes, unmade = _rules(definition, totals)
+    shapes = {name: spec.shape or ("1",) for name, spec in definition.inputs.items()}
     needs = {
-        name: tuple(parse(text, definition) for text in KINDS[rule["kind"]].implies(spec, rule))
-        for name, spec in definition.inputs.items()
-        if "kind" in (rule := rules[name])
+        name: tuple(parse(text, definition) for text in rule.implies(name, shapes, rules))
+        for name, rule in rules.items()
     }
     constraints = (*stated, *(constraint for needed in needs.values() for constraint in needed))
+    on_axes = tuple(each for each in constraints if each.axes and not each.tensors)
     order, independent = _axis_order(definition, constraints, rules)
     offsets = _open_offsets(definition, rules)
     return Plan(
         definition=definition,
-        constraints=(*constraints, *_foreseen(definition, constraints)),
+        constraints=constraints,
         stated=tuple(stated),
         needs=needs,
-        order=order,
+        sizes=Sizes(
+            order,
+            {axis: listed_domain(definition, axis) for axis in order},
+            definition.const_axes,
+            on_axes,
+        ),
         independent=independent,
         rules=rules,
         fill=_fill_order(rules),
         notes=tuple(notes),
         unmade=unmade,
         lengths=tuple(_shape(definition, name)[0] for name in offsets),
-        scores=tuple(_scores(definition, [rules[name] for name in offsets])),
+        scores=tuple(_scores(definition, rules, offsets)),
     )
 
 
-def _open_offsets(definition: Definition, rules: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _open_offsets(
+    definition: Definition, rules: Mapping[str, InputRule]
+) -> dict[str, kinds.Indptr]:
     """The inputs that are offsets of sequences, where the definition bounds no axis."""
     if definition.workloads and definition.workloads.axes:
-        return []
-    return [name for name, rule in rules.items() if rule.get("kind") == "indptr"]
+        return {}
+    return {name: rule for name, rule in rules.items() if isinstance(rule, kinds.Indptr)}
 
 
 def _scores(
-    definition: Definition, offsets: Iterable[Mapping[str, Any]]
+    definition: Definition, rules: Mapping[str, InputRule], offsets: Mapping[str, kinds.Indptr]
 ) -> Iterator[Callable[[Mapping[str, Any]], Any]]:
     """Of offsets of keys with those of queries, the products if one sequence has all of both.
 
@@ -282,13 +342,13 @@ def _scores(
     more; but what is drawn has to leave room for them, or a few thousand tokens would take tens of
     gigabytes, and minutes.
     """
-    for rule in offsets:
-        if "at_least" in rule:
-            queries = str(rule["at_least_total"])
+    for rule in offsets.values():
+        if rule.at_least is not None:
+            queries = str(kinds.total_of(rule.at_least, rules))
             shapes = (_shape(definition, name) for name in definition.inputs)
             of_queries = (shape[1:-1] for shape in shapes if shape[:1] == (queries,))
             heads = max(of_queries, key=len, default=())
-            factors = (queries, *heads, str(rule.get("total")), str(rule.get("page_size", 1)))
+            factors = (queries, *heads, rule.total, rule.page_size)
             yield parse_expression(" * ".join(f"({each})" for each in factors), definition)
 
 
@@ -296,50 +356,15 @@ def _shape(definition: Definition, name: str) -> tuple[str, ...]:
     return tuple(definition.inputs[name].shape or ())
 
 
-def _foreseen(definition: Definition, constraints: tuple[Constraint, ...]) -> list[Constraint]:
-    """What constraints say of axes by the ends of others' domains; told as what they are from."""
-    found: list[Constraint] = []
-    ends: dict[str, tuple[int, int]] = {}
-    for _ in definition.var_axes:  # what is found for one axis may say something of the next
-        narrowed = _ends(definition, (*constraints, *found))
-        if narrowed == ends:
-            break
-        ends = narrowed
-        found = [
-            parsed
-            for constraint in constraints
-            for text in constraint.foreseen(ends)
-            for parsed in parse_all(text, definition, said=constraint.text)
-        ]
-    return found
-
-
-def _ends(
-    definition: Definition, constraints: tuple[Constraint, ...]
-) -> dict[str, tuple[int, int]]:
-    """The least and the largest value of each axis by what speaks of it alone."""
-    domains = {axis: listed_domain(definition, axis) for axis in definition.var_axes}
-    ends = {axis: (domain[0], domain[len(domain) - 1]) for axis, domain in domains.items()}
-    for constraint in constraints:
-        if len(constraint.axes) == 1:
-            (axis,) = constraint.axes
-            bounds = constraint.bounds(axis, definition.const_axes)
-            if bounds is not None:
-                ends[axis] = (max(ends[axis][0], bounds.low), min(ends[axis][1], bounds.high))
-    return ends
-
-
 def _rules(
     definition: Definition, totals: Mapping[str, str]
-) -> tuple[dict[str, dict[str, Any]], list[str], dict[str, str]]:
+) -> tuple[dict[str, InputRule], list[str], dict[str, str]]:
     stated = definition.workloads.inputs if definition.workloads else {}
-    rules: dict[str, dict[str, Any]] = {}
+    rules: dict[str, InputRule] = {}
     notes, unmade = [], {}
     for name, spec in definition.inputs.items():
         if (rule := stated.get(name)) is not None:
-            rules[name] = dict(rule.params) | (
-                {"value": rule.value} if rule.kind is None else {"kind": rule.kind}
-            )
+            rules[name] = rule
             continue
         inferred = infer(Subject(name, spec, definition, totals))
         if inferred is None:
@@ -347,21 +372,17 @@ def _rules(
             unmade[name] = (
                 f"nothing says what this {what} means; give it a rule under workloads.inputs"
             )
-            rules[name] = {"value": 0}
+            rules[name] = FixedValue(value=0)
             continue
-        rules[name] = inferred.params
-        notes += [f"{name}: {inferred}"] if inferred.params.get("kind") != "values" else []
-    for rule_of in rules.values():
-        if rule_of.get("kind") == "indptr" and "at_least" in rule_of:
-            rule_of["at_least_total"] = rules[rule_of["at_least"]].get("total", 0)
-            rule_of["at_least_axis"] = (definition.inputs[rule_of["at_least"]].shape or ("1",))[0]
+        rules[name] = inferred.rule
+        notes += [f"{name}: {inferred}"] if inferred.rule.kind != "values" else []
     return rules, notes, unmade
 
 
 def _axis_order(
     definition: Definition,
     constraints: tuple[Constraint, ...],
-    rules: Mapping[str, Mapping[str, Any]],
+    rules: Mapping[str, InputRule],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Axes as the definition lists them, with two exceptions; and those that follow from no other.
 
@@ -369,8 +390,9 @@ def _axis_order(
     can be. Totals come late, since how much there is to split bounds them, not the other way; and
     after them what has room for them, or a small cache would leave hardly any sequences.
     """
-    totals = {str(rule.get("total")) for rule in rules.values() if rule.get("kind") == "indptr"}
-    rooms = {str(rule.get(what)) for rule in rules.values() for what in ("below", "pages")} - totals
+    totals = {str(rule.total) for rule in rules.values() if isinstance(rule, kinds.Indptr)}
+    capacities = (getattr(rule, of, None) for rule in rules.values() for of in ("below", "pages"))
+    rooms = {str(capacity) for capacity in capacities} - totals
     waiting = sorted(definition.var_axes, key=lambda axis: (axis in rooms, axis in totals))
     needs: dict[str, set[str]] = {axis: set() for axis in waiting}
     for constraint in constraints:
@@ -386,18 +408,10 @@ def _axis_order(
     return tuple(order), tuple(axis for axis in order if not needs[axis])
 
 
-def _fill_order(rules: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    order: list[str] = []
-    waiting = list(rules)
-    while waiting:
-        ready = next((name for name in waiting if _references(rules[name]) <= set(order)), None)
-        if ready is None:
-            raise ConstraintError(f"inputs {', '.join(waiting)} refer to one another in a circle")
-        waiting.remove(ready)
-        order.append(ready)
-    return tuple(order)
-
-
-def _references(rule: Mapping[str, Any]) -> set[str]:
-    inputs = FORMS[rule["kind"]].inputs if "kind" in rule else ()
-    return {rule[parameter] for parameter in inputs if parameter in rule}
+def _fill_order(rules: Mapping[str, InputRule]) -> tuple[str, ...]:
+    order = TopologicalSorter({name: sorted(rule.inputs) for name, rule in rules.items()})
+    try:
+        return tuple(order.static_order())
+    except CycleError as error:
+        circle = ", ".join(error.args[1][1:])
+        raise ConstraintError(f"inputs {circle} refer to one another in a circle") from None

@@ -1,18 +1,314 @@
-"""Names of dtypes, and filling tensors however they lie in memory."""
+"""From a Workload to its inputs: how tensors lie in memory, what fills them, and Python scalars.
+
+What a rule may ask for is in ``pytest_fib.data.kinds``.
+"""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import hashlib
+import random
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.data import LAYOUTS, FixedValue, GeneratorKind, SafetensorsInput, ScalarInput, kinds
+from pytest_fib.workloads._constraints import parse_expression
+from pytest_fib.workloads._plan import plan
+from pytest_fib.workloads._recorded import read_tensor, stored_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import torch
 
-    from pytest_fib.data import DType
+    from pytest_fib.data import Definition, DType, InputRule, TensorSpec, Workload
+    from pytest_fib.workloads._plan import Plan
 
+    Scalar = int | float | bool
+    #: Fills a contiguous tensor in place, by its rule.
+    Fill = Callable[[torch.Tensor, Any, "Making"], None]
+
+#: How often a scalar is 0, 1 or the least or the most it may be.
+SPECIAL = 0.5
 _RENAMED = {"float4_e2m1": "float4_e2m1fn_x2"}
+#: Elements between the rows of a row-strided tensor: odd, so that hardly a row is aligned.
+ROW_GAP = 17
+
+
+class BrokenConstraintError(RuntimeError):
+    """A workload was made or recorded that breaks a constraint; the message has its text."""
+
+
+def make_inputs(
+    definition: Definition, workload: Workload, device: str = "cpu", root: Path | None = None
+) -> dict[str, Any]:
+    """All inputs of a workload, in the definition's order, in new memory on ``device``.
+
+    ``root`` is what paths of recorded tensors are relative to. Raises as ``fill_inputs`` does.
+    """
+    tensors = {
+        name: empty_tensor(layout, device)
+        for name, layout in layouts(definition, workload).items()
+        if name in definition.inputs
+    }
+    stored = stored_inputs(definition, workload).values()
+    files = {given.path: Path(root or "") / given.path for given in stored}
+    fill_inputs(tensors, definition, workload, files)
+    values = {**tensors, **scalar_inputs(definition, workload)}
+    return {name: values[name] for name in definition.inputs}
+
+
+def fill_inputs(
+    tensors: Mapping[str, torch.Tensor],
+    definition: Definition,
+    workload: Workload,
+    files: Mapping[str, Path] | None = None,
+    bulk_seed: int | None = None,
+) -> None:
+    """Fill the input tensors in place, from the workload's seed or the files that it names.
+
+    With ``bulk_seed`` they get other values where that changes nothing about the work to be done:
+    lengths, pages, routing and the like are the workload's own, unless there is nothing else.
+
+    The same workload gives the same bits in every process on the same kind of device. Structure is
+    the same on every device; bulk values are not, since CPU and CUDA have different generators.
+    ``files`` has where the recorded tensors' files lie, by their paths in the workload or the
+    definition; what it lacks lies at those paths. Raises RecordedError for them, and
+    BrokenConstraintError where the result breaks a constraint.
+    """
+    planned, sizes = plan(definition), definition.axis_values(workload.axes)
+    context = Context(definition, planned.rules, sizes, tensors)
+    any_bulk = any(rule.bulk for rule in planned.rules.values())
+    for name in planned.fill:
+        if name not in tensors:
+            continue
+        given = workload.inputs.get(name)
+        if isinstance(given, SafetensorsInput):
+            tensors[name].copy_(read_tensor(given, files or {}, tensors[name]))
+            continue
+        is_bulk = planned.rules[name].bulk or not any_bulk
+        seed = workload.seed if bulk_seed is None or not is_bulk else bulk_seed
+        regime = _regime(name, planned, workload)
+        _fill(name, context, seed=_seed(seed, name), regime=regime, files=files or {})
+    _refuse_broken(planned, sizes, workload, tensors)
+
+
+def _fill(
+    name: str, context: Context, *, seed: int, regime: Mapping[str, str], files: Mapping[str, Path]
+) -> None:
+    """Fill an input by its rule, as a contiguous tensor; then it lies as the input does.
+
+    Along dimensions of stride 0 there is one value, so it is filled as one.
+    """
+    # The generators import torch, which planning and scalars do without.
+    import torch
+
+    from pytest_fib.workloads._structure_generators import FILLS
+
+    tensor, rule = context.tensors[name], context.rules[name]
+    making = Making(
+        **vars(context),
+        regime=regime,
+        host_random=torch.Generator().manual_seed(seed),
+        device_random=torch.Generator(tensor.device).manual_seed(seed),
+        files=files,
+    )
+    stored = once(tensor)
+    compact = tensor if tensor.is_contiguous() else stored.new_empty(stored.shape)
+    if isinstance(rule, FixedValue):
+        compact.fill_(rule.value)
+    else:
+        FILLS[rule.kind](compact, rule, making)
+    if compact is not tensor:
+        bits(stored).copy_(bits(compact))
+
+
+def _regime(name: str, planned: Plan, workload: Workload) -> Mapping[str, str]:
+    """The regime of one input: of those that might be normal instead, one never is and one is."""
+    if workload.regime.get("inputs") != "some":
+        return workload.regime
+    following = planned.following("values")
+    if name not in following:
+        return workload.regime
+    place = (following.index(name) - workload.seed) % len(following)
+    spared = place == 1 or (place > 1 and _seed(workload.seed, f"{name}/regime") % 2 == 0)
+    return {**workload.regime, "values": "normal"} if spared else workload.regime
+
+
+def _refuse_broken(
+    planned: Plan,
+    sizes: Mapping[str, int],
+    workload: Workload,
+    tensors: Mapping[str, torch.Tensor],
+) -> None:
+    """Check every constraint on the finished workload, whatever was done to meet it."""
+    scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
+    broken = planned.broken(sizes, {**scalars, **tensors})
+    if broken is not None:
+        stored = any(isinstance(given, SafetensorsInput) for given in workload.inputs.values())
+        what = "recorded" if stored else "made"
+        where = f"axes {workload.axes}, seed {workload.seed}"
+        name = planned.definition.name
+        raise BrokenConstraintError(
+            f"a workload of {name} was {what} that breaks {broken!r}: {where}"
+        )
+
+
+def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scalar]:
+    """The values of the inputs that are Python scalars."""
+    scalars = [name for name, spec in definition.inputs.items() if spec.is_scalar]
+    sizes = definition.axis_values(workload.axes) if scalars else {}
+    context = Context(definition, plan(definition).rules, sizes, {})
+    return {name: _scalar(name, context, workload) for name in scalars}
+
+
+def _scalar(name: str, context: Context, workload: Workload) -> Scalar:
+    given, rule = workload.inputs.get(name), context.rules[name]
+    if isinstance(given, ScalarInput):
+        return given.value
+    if isinstance(rule, FixedValue):
+        return rule.value
+    source = random.Random(_seed(workload.seed, name))
+    if isinstance(rule, kinds.Boolean):
+        return source.random() < context.number(rule.p)
+    assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
+    low, high = context.number(rule.min), context.number(rule.max)
+    floating = context.definition.inputs[name].dtype.is_floating
+    if source.random() < SPECIAL:
+        number = source.choice(sorted({n for n in (low, high, 0, 1) if low <= n <= high}))
+    else:
+        number = source.uniform(low, high) if floating else source.randint(int(low), int(high))
+    return float(number) if floating else int(number)
+
+
+@dataclass(frozen=True)
+class Context:
+    """A workload: the rule of every input, the sizes of all axes, and tensors made so far."""
+
+    definition: Definition
+    rules: Mapping[str, InputRule]
+    sizes: Mapping[str, int]
+    tensors: Mapping[str, torch.Tensor]
+
+    def number(self, value: float | str) -> float:
+        """A parameter that is a number, or an expression of axes, computed."""
+        if isinstance(value, str):
+            return parse_expression(value, self.definition)(self.sizes)
+        return value
+
+    def whole(self, value: float | str) -> int:
+        """The same of a whole number."""
+        return int(self.number(value))
+
+    def axes(self, name: str) -> tuple[str, ...]:
+        """The axes of an input."""
+        return tuple(self.definition.inputs[name].shape or ())
+
+    def factors(self, value: float | str) -> tuple[str, ...]:
+        """The axes of a parameter that is an axis or a product of axes, else nothing."""
+        names = tuple(part.strip() for part in str(value).split("*"))
+        return names if all(name in self.definition.axes for name in names) else ()
+
+    def on_host(self, name: str) -> torch.Tensor:
+        """An integer input, as int64 on the host."""
+        return self.tensors[name].cpu().long()
+
+
+@dataclass(frozen=True)
+class Making(Context):
+    """What a generator works with.
+
+    ``host_random`` and ``device_random`` are random generators on the host and on the device that
+    the tensor is on; ``files`` has where recorded tensors lie, by their paths.
+    """
+
+    regime: Mapping[str, str]
+    host_random: torch.Generator
+    device_random: torch.Generator
+    files: Mapping[str, Path]
+
+    def lengths_of(self, indptr: str | None) -> torch.Tensor | None:
+        """Sequence lengths from an indptr, on the host."""
+        return None if indptr is None else self.on_host(indptr).diff()
+
+
+def _seed(seed: int, name: str) -> int:
+    """A seed of its own for each input, the same in every process."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8]) >> 1
+
+
+@dataclass(frozen=True)
+class TensorLayout:
+    """A tensor's torch shape, strides in elements, torch dtype name, and offset in elements."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+    offset: int = 0
+
+    @classmethod
+    def contiguous(cls, shape: Sequence[int], dtype: str) -> TensorLayout:
+        """That of a row-major tensor."""
+        return cls(tuple(shape), contiguous(shape), dtype)
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a row-major tensor, in elements."""
+    strides = [1]
+    for n in reversed(shape[1:]):
+        strides.append(strides[-1] * max(n, 1))
+    return tuple(reversed(strides)) if shape else ()
+
+
+def layouts(definition: Definition, workload: Workload) -> dict[str, TensorLayout]:
+    """The layout of every tensor of a workload. Outputs are contiguous."""
+    axes = definition.axis_values(workload.axes)
+    rules = plan(definition).rules
+    asked = workload.regime.get("layout", LAYOUTS[0])
+    by_name = {
+        name: _input(spec, axes, rules.get(name), asked)
+        for name, spec in definition.inputs.items()
+        if not spec.is_scalar
+    }
+    for name, spec in definition.outputs.items():
+        shape = _torch_shape(spec, axes, None)
+        by_name[name] = TensorLayout.contiguous(shape, torch_dtype(spec.dtype))
+    return by_name
+
+
+def _input(
+    spec: TensorSpec, axes: Mapping[str, int], rule: InputRule | None, layout: str
+) -> TensorLayout:
+    asked = rule if isinstance(rule, GeneratorKind) else GeneratorKind()
+    names, shape = spec.shape or (), _torch_shape(spec, axes, asked.packed)
+    stride = contiguous(shape)
+    if asked.memory_order is not None:
+        stride = _ordered(shape, [names.index(axis) for axis in asked.memory_order])
+    elif asked.broadcast is not None:
+        dims = [dim for dim, axis in enumerate(names) if axis not in asked.broadcast]
+        stride = _ordered(shape, dims)
+    elif layout == "row_strided" and len(shape) > 1:
+        rows = max(shape[-1], 1)
+        stride = (*(step // rows * (rows + ROW_GAP) for step in stride[:-1]), 1)
+    offset = 1 if layout == "offset" else 0
+    return TensorLayout(shape, stride, torch_dtype(spec.dtype), offset)
+
+
+def _ordered(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a tensor that holds these dimensions one within the other; of others, 0."""
+    steps = dict(zip(dims, contiguous([shape[dim] for dim in dims]), strict=True))
+    return tuple(steps.get(dim, 0) for dim in range(len(shape)))
+
+
+def _torch_shape(spec: TensorSpec, axes: Mapping[str, int], packed: str | None) -> tuple[int, ...]:
+    """The shape in torch's elements: two fp4 values share one, along ``packed`` or the last."""
+    shape = list(spec.shape_at(axes))
+    if spec.dtype.value.startswith("float4") and shape:
+        dim = (spec.shape or ()).index(packed) if packed else len(shape) - 1
+        shape[dim] = -(-shape[dim] // 2)
+    return tuple(shape)
 
 
 def torch_dtype(dtype: DType) -> str:
@@ -20,19 +316,13 @@ def torch_dtype(dtype: DType) -> str:
     return _RENAMED.get(dtype.value, dtype.value)
 
 
-@contextmanager
-def filled(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """A contiguous tensor to fill; ``tensor`` then holds the same values, wherever they lie in it.
+def empty_tensor(layout: TensorLayout, device: str) -> torch.Tensor:
+    """A tensor of this layout in memory of its own, not initialised."""
+    import torch
 
-    Along dimensions of stride 0 there is one value, so it is filled as one.
-    """
-    if tensor.is_contiguous():
-        yield tensor
-        return
-    there = once(tensor)
-    compact = there.new_empty(there.shape)
-    yield compact
-    bits(there).copy_(bits(compact))
+    elements = layout.offset + extent(layout.shape, layout.stride)
+    memory = torch.empty(elements, dtype=getattr(torch, layout.dtype), device=device)
+    return memory.as_strided(layout.shape, layout.stride, layout.offset)
 
 
 def once(tensor: torch.Tensor) -> torch.Tensor:
@@ -51,8 +341,48 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(whole[tensor.element_size()])
 
 
-def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
+@lru_cache(maxsize=1024)  # asked of the same few tensors again and again
+def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
     """How many elements a strided tensor spans, from its first to its last."""
     if 0 in shape:
         return 0
     return 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
+
+
+@dataclass(frozen=True)
+class TorchDefaults:
+    """Device and dtype of tensors that are made without either."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+    @classmethod
+    def now(cls) -> TorchDefaults:
+        """Those in force."""
+        import torch
+
+        return cls(torch.get_default_device(), torch.get_default_dtype())
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Have them in force."""
+        import torch
+
+        before = TorchDefaults.now()
+        # A mode costs each call of torch a microsecond, so it is entered where it changes anything.
+        mode = self.device if self.device != before.device else nullcontext()
+        torch.set_default_dtype(self.dtype)
+        try:
+            with mode:
+                yield
+        finally:
+            torch.set_default_dtype(before.dtype)
+
+
+@contextmanager
+def plain_defaults() -> Iterator[None]:
+    """Have torch's own defaults in force: the CPU and float32."""
+    import torch
+
+    with TorchDefaults(torch.device("cpu"), torch.float32).applied():
+        yield

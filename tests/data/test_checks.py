@@ -15,7 +15,7 @@ def test_shapes_name_known_axes(scale):
     scale["outputs"]["y"]["shape"] = ["q"]
     assert complaints(scale) == {
         "inputs.x.shape.1": "unknown axis 'hiden'; did you mean 'hidden'?",
-        "outputs.y.shape.0": "unknown axis 'q'",
+        "outputs.y.shape.0": "unknown axis 'q'; there are batch, hidden",
     }
 
 
@@ -90,7 +90,7 @@ def test_sections_name_what_exists(scale):
         "workloads.inputs.facter": "unknown input 'facter'; did you mean 'factor'?",
         "workloads.examples.0.bath": "unknown axis 'bath'; did you mean 'batch'?",
         "workloads.bench.1.batches": "unknown axis 'batches'; did you mean 'batch'?",
-        "tolerances.x": "unknown output 'x'",
+        "tolerances.x": "unknown output 'x'; there are y",
     }
 
 

@@ -77,7 +77,12 @@ def test_errors_survive_pickling():
         ("op_type: elementwise\n", "", "1: missing key 'op_type'"),
         ("op_type:", "tags: [true]\nop_type:", "3: tags[0]: should be text, not true"),
         ("op_type:", "op_typ: x\nop_type:", "3: unknown key 'op_typ'; did you mean 'op_type'?"),
-        ("op_type:", "zzz: x\nop_type:", "3: unknown key 'zzz'"),
+        (
+            "op_type:",
+            "zzz: x\nop_type:",
+            "3: unknown key 'zzz'; there are name, op_type, description, tags, axes, constraints,"
+            " inputs, outputs, reference, workloads, tolerances, nondeterministic",
+        ),
         ("op_type:", "name: y\nop_type:", "3: key 'name' is given twice, first on line 2"),
         ("return x", "return (x", "14: reference: not Python: '(' was never closed"),
         (
@@ -171,10 +176,11 @@ workloads:
         "x.yaml:7: inputs.x: missing key 'shape'",
         "x.yaml:7: inputs.x: unknown key 'shap'; did you mean 'shape'?",
         "x.yaml:9: inputs.w.shape[0]: unknown axis 'hiden'; did you mean 'hidden'?",
-        f"x.yaml:10: inputs.w.dtype: 'int3' is not one of {dtypes}int16, int8, uint8, bool",
+        f"x.yaml:10: inputs.w.dtype: 'int3' is not one of {dtypes}int16, int8, uint8, bool; "
+        "did you mean 'int32'?",
         "x.yaml:11: outputs: should be a mapping, not 3",
         "x.yaml:13: constraints[0]: not a Python expression: invalid syntax",
         "x.yaml:16: reference: not Python: invalid syntax",
-        "x.yaml:18: workloads.inputs.v: unknown input 'v'",
+        "x.yaml:18: workloads.inputs.v: unknown input 'v'; there are x, w",
         "x.yaml:21: workloads.bench[1]: the same as bench[0]",
     ]

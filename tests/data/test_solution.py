@@ -79,13 +79,14 @@ def test_export_has_plain_values_and_no_absent_keys():
     [
         {"language": "fortran"},
         {"target_hardware": []},
+        {"dependencies": ["torch >== 2"]},
         {"binding": "ctypes"},
         {"calling": "name"},
         {"destination_passing_style": "yes"},
     ],
 )
 def test_specs_outside_the_schema_are_refused(wrong):
-    assert complaint(spec=spec(**wrong))[0] == f"spec.{next(iter(wrong))}"
+    assert complaint(spec=spec(**wrong))[0].startswith(f"spec.{next(iter(wrong))}")
 
 
 @pytest.mark.parametrize(

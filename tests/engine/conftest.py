@@ -13,13 +13,14 @@ from pytest_fib.data import (
     BuildSpec,
     Definition,
     Evaluation,
+    EvaluationRequest,
     Solution,
     SourceFile,
     SupportedLanguages,
     load_definition_file,
 )
-from pytest_fib.engine import EvaluationRequest, Judge
-from pytest_fib.workloads import complete
+from pytest_fib.engine import Judge
+from pytest_fib.workloads import make_workload
 
 ROOT = Path(__file__).parents[2]
 #: An upper bound for what takes milliseconds, on however busy a machine.
@@ -79,9 +80,16 @@ def request_for(definition, solution) -> Callable[..., EvaluationRequest]:
         seed: int = 0,
         timeout: float = AT_MOST,
         of: Definition = definition,
+        **settings,
     ) -> EvaluationRequest:
-        workload = complete(of, {"n": n}, seed=seed)
-        return EvaluationRequest(of, solution(text, calling), workload, timeout=timeout)
+        workload = make_workload(of, {"n": n}, seed=seed)
+        return EvaluationRequest(
+            definition=of,
+            solution=solution(text, calling),
+            workload=workload,
+            timeout=timeout,
+            **settings,
+        )
 
     return request_for
 

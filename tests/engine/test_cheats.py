@@ -2,21 +2,23 @@
 
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from pytest_fib.engine import EvaluationRequest, Judge
-from pytest_fib.implementations import find_implementations
-from pytest_fib.workloads import complete
-from pytest_fib.workloads.search import search
+from pytest_fib.build import load, program_of
+from pytest_fib.data import EvaluationRequest
+from pytest_fib.discovery import find_implementations
+from pytest_fib.engine import Judge
+from pytest_fib.search import search
+from pytest_fib.workloads import make_workload
 
 CHEATS = Path(__file__).parents[1] / "mutants" / "cheats"
 
-SECOND = r"out: the results of an earlier call everywhere \(right on a first call, wrong on .*\)"
-WRONG = r"out: wrong everywhere; out\[\d+\] got .*, expected .*, allowed .*"
+SECOND = r"out: holds the results of an earlier call everywhere \(right on a first call, .*\)"
 ZEROS = "out: zeros everywhere"
 FORKS = "it killed or disturbed the process that sandboxes come from"
-ALL = "out: never written everywhere"
+ALL = "out: never written"
 
 #: What each ends with: its status, and the first line of what is said of it.
 REASONS = {
@@ -25,7 +27,10 @@ REASONS = {
     "cache_by_pointer": ("INCORRECT_NUMERICAL", SECOND),
     "cache_by_shape": ("INCORRECT_NUMERICAL", SECOND),
     "exit_early": ("RUNTIME_ERROR", "the process exited with code 0"),
-    "forge_messages": ("RUNTIME_ERROR", "the process forged a message: it answered out of turn"),
+    "forge_messages": (
+        "RUNTIME_ERROR",
+        "the process forged a message: a reply out of turn",
+    ),
     "forge_one_message": ("INCORRECT_NUMERICAL", ALL),
     "gc_walk": ("INCORRECT_NUMERICAL", ALL),
     "kill_parent": ("RUNTIME_ERROR", FORKS),
@@ -49,7 +54,7 @@ REASONS = {
     "write_to_parent": ("RUNTIME_ERROR", FORKS),
 }
 #: What they end with where the system keeps processes of one user apart (kernel.yama.ptrace_scope).
-REFUSED = {"write_to_parent": ("INCORRECT_NUMERICAL", WRONG)}
+REFUSED = {"write_to_parent": ("RUNTIME_ERROR", "PermissionError: the system keeps .*")}
 #: The same of those that are right when they are checked, and cheat when they are timed.
 FALSE = "its times are false: "
 BY_THE_CLOCK = (
@@ -63,7 +68,7 @@ TIMED_REASONS = {
     "cache_of_last": ("RUNTIME_ERROR", SLOWER),
     "claim_flush": ("RUNTIME_ERROR", FALSE + "flushing the cache took -1000000000.0 ns"),
     "claim_huge": ("RUNTIME_ERROR", FALSE + r"a call took 1e\+308 ns"),
-    "claim_method": ("RUNTIME_ERROR", FALSE + "a way to time it is 'cupti'"),
+    "claim_method": ("RUNTIME_ERROR", FALSE + "unknown timing method 'cupti'"),
     "claim_nan": ("RUNTIME_ERROR", "the process forged a message: .*"),
     "claim_negative": ("RUNTIME_ERROR", FALSE + "a call took -.* ns"),
     "claim_no_times": ("RUNTIME_ERROR", FALSE + "a call took no ns"),
@@ -87,6 +92,7 @@ TIMED_REASONS = {
 }
 IMPLEMENTATIONS = find_implementations([CHEATS])
 FOUND = {found.name: found for found in IMPLEMENTATIONS}
+CUDA = {path.stem for path in (CHEATS / "timed_cuda").glob("[!_]*.py")}
 GOOD = "def run(x, factor):\n    return x * factor\n"
 #: These break what other tests share.
 BREAKING = ("kill_parent", "write_to_parent")
@@ -99,9 +105,9 @@ def cheat(judge, own_judge_if_breaking, definition):
     def cheat(name: str, n: int = 1000, timing: bool = False):
         found = FOUND[name]
         request = EvaluationRequest(
-            definition,
-            found.solution(definition.name),
-            complete(definition, {"n": n}),
+            definition=definition,
+            solution=found.solution(definition.name),
+            workload=make_workload(definition, {"n": n}),
             directory=str(found.directory),
             timing=timing,
             timeout=60 if timing else 30,
@@ -125,8 +131,7 @@ def test_every_cheat_is_expected_to_fail():
     assert {path.stem for path in CHEATS.glob("[!_]*.py")} == set(REASONS)
     assert {path.stem for path in (CHEATS / "timed").glob("[!_]*.py")} == set(TIMED_REASONS)
     found = [each.name for each in IMPLEMENTATIONS if each.problem is None]
-    elsewhere = {path.stem for path in (CHEATS / "timed_cuda").glob("[!_]*.py")}
-    assert sorted(found) == sorted([*REASONS, *TIMED_REASONS, *elsewhere])
+    assert sorted(found) == sorted([*REASONS, *TIMED_REASONS, *CUDA])
 
 
 @pytest.mark.parametrize("name", REASONS)
@@ -140,6 +145,23 @@ def test_a_cheat_fails_and_what_it_did_is_named(cheat, evaluate, name):
     assert evaluate(GOOD).status == "PASSED"
 
 
+def test_the_patches_of_the_engine_have_a_wrong_kernel_pass_in_the_judges_own_process(definition):
+    """What they are harmless in is a process of the implementation's own."""
+    found = FOUND["patch_engine"]
+    request = EvaluationRequest(
+        definition=definition,
+        solution=found.solution(definition.name),
+        workload=make_workload(definition, {"n": 1000}),
+        directory=str(found.directory),
+    )
+    try:
+        with Judge("cpu", "none") as judge:
+            judge.evaluate(request)
+            assert judge.evaluate(request).status == "PASSED"
+    finally:
+        mock.patch.stopall()
+
+
 @pytest.mark.parametrize("name", TIMED_REASONS)
 def test_a_cheat_that_is_right_when_checked_fails_when_it_is_timed(cheat, evaluate, name):
     status, why = TIMED_REASONS[name]
@@ -149,6 +171,16 @@ def test_a_cheat_that_is_right_when_checked_fails_when_it_is_timed(cheat, evalua
     assert re.fullmatch(why, first), first
     assert evaluation.performance is None
     assert evaluate(GOOD).status == "PASSED"
+
+
+@pytest.mark.parametrize("name", sorted(CUDA))
+def test_what_a_cheat_of_cuda_patches_is_there(definition, name):
+    """tests/gpu runs them; one that patches what is gone would not load there."""
+    found = FOUND[name]
+    try:
+        assert callable(load(program_of(found.solution(definition.name), definition, None)))
+    finally:
+        mock.patch.stopall()
 
 
 @pytest.mark.parametrize("name", ["shown_shapes"])

@@ -13,9 +13,9 @@ from time import sleep
 import pytest
 
 from benchmarks import _faults
-from pytest_fib.engine import EvaluationRequest
-from pytest_fib.implementations import find_implementations
-from pytest_fib.workloads import complete
+from pytest_fib.data import EvaluationRequest
+from pytest_fib.discovery import find_implementations
+from pytest_fib.workloads import make_workload
 
 ROOT = Path(__file__).parents[2]
 WORKLOAD = '{"axes": {"n": 1000}}'
@@ -47,34 +47,40 @@ def statuses(path):
 
 
 def test_every_verdict_of_a_judge_is_right(own_judge, definition, tmp_path):
-    made = _faults.make(tmp_path, 60, seed=39)
-    found = {found.name: found for found in find_implementations([tmp_path])}
-    workload = complete(definition, {"n": 1000})
+    written = _faults.write_implementations(tmp_path, 60, seed=39)
+    implementations = {each.name: each for each in find_implementations([tmp_path])}
+    workload = make_workload(definition, {"n": 1000})
 
     def status(name):
-        solution = found[name].solution(definition.name)
-        request = EvaluationRequest(definition, solution, workload, str(tmp_path), timeout=HANG)
+        solution = implementations[name].solution(definition.name)
+        request = EvaluationRequest(
+            definition=definition,
+            solution=solution,
+            workload=workload,
+            directory=str(tmp_path),
+            timeout=HANG,
+        )
         return own_judge.evaluate(request).status
 
-    assert {m.name: status(m.name) for m in made} == {m.name: m.status for m in made}
+    assert {w.name: status(w.name) for w in written} == {w.name: w.status for w in written}
 
 
 def test_every_verdict_of_two_workers_is_right(pytest_run, tmp_path):
-    made = _faults.make(tmp_path / "impls", 60, seed=49)
+    written = _faults.write_implementations(tmp_path / "impls", 30, seed=49)
     process = pytest_run("-n", "2")
     output, _ = process.communicate()
     assert process.returncode == 1, output
-    assert statuses(tmp_path / "traces.jsonl") == {m.name: m.status for m in made}
+    assert statuses(tmp_path / "traces.jsonl") == {w.name: w.status for w in written}
     assert "crashed" not in output
-    passed = sum(m.status == "PASSED" for m in made)
-    assert f"{60 - passed} failed, {passed} passed" in output
+    passed = sum(w.status == "PASSED" for w in written)
+    assert f"{30 - passed} failed, {passed} passed" in output
 
 
 def test_sandboxes_killed_at_random_moments_lose_no_verdict(
     pytest_run, tmp_path, descendants, lives
 ):
     """Each kill hits another evaluation: who kills one twice is taken for its own doing."""
-    _faults.make(tmp_path / "impls", 100, seed=0, share=0)
+    _faults.write_implementations(tmp_path / "impls", 60, seed=0, share=0)
     traces = tmp_path / "traces.jsonl"
     draw = random.Random(0)
     process = pytest_run()
@@ -95,7 +101,7 @@ def test_sandboxes_killed_at_random_moments_lose_no_verdict(
     output = process.communicate()[0]
     assert process.returncode == 0, output
     assert kills >= 10
-    assert list(statuses(traces).values()) == ["PASSED"] * 100
+    assert list(statuses(traces).values()) == ["PASSED"] * 60
 
 
 def forked(pid):
@@ -104,6 +110,9 @@ def forked(pid):
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
         parent = next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        return b"_zygote" in command and command == Path(f"/proc/{parent}/cmdline").read_bytes()
+        return (
+            b"sandbox._fork_server" in command
+            and command == Path(f"/proc/{parent}/cmdline").read_bytes()
+        )
     except (FileNotFoundError, ProcessLookupError):
         return False

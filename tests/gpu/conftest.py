@@ -5,7 +5,6 @@ from textwrap import dedent
 
 import pytest
 
-from pytest_fib import _devices
 from pytest_fib.data import (
     BuildSpec,
     Solution,
@@ -13,6 +12,7 @@ from pytest_fib.data import (
     SupportedLanguages,
     load_definition_file,
 )
+from pytest_fib.plugin import _gpus
 
 ROOT = Path(__file__).parents[2]
 #: Starting a process, its CUDA context, and Triton's compiler: an upper bound.
@@ -22,7 +22,7 @@ AT_MOST = 120.0
 @pytest.fixture(scope="session", autouse=True)
 def device():
     """Asks the driver only, which makes no context in this process."""
-    if _devices.count() == 0:
+    if _gpus.count() == 0:
         pytest.skip("needs a CUDA device")
 
 
@@ -45,10 +45,10 @@ def judge(device):
 @pytest.fixture
 def request_for(definition):
     """A request from the text of an implementation."""
-    from pytest_fib.engine import EvaluationRequest
-    from pytest_fib.workloads import complete
+    from pytest_fib.data import EvaluationRequest
+    from pytest_fib.workloads import make_workload
 
-    def request_for(text, calling="value", n=1000, seed=0, timeout=AT_MOST):
+    def request_for(text, calling="value", n=1000, seed=0, timeout=AT_MOST, **settings):
         spec = BuildSpec(
             language=SupportedLanguages("python"),
             target_hardware=["cuda"],
@@ -62,8 +62,14 @@ def request_for(definition):
             spec=spec,
             sources=[SourceFile(path="module.py", content=dedent(text))],
         )
-        workload = complete(definition, {"n": n}, seed=seed)
-        return EvaluationRequest(definition, solution, workload, timeout=timeout)
+        workload = make_workload(definition, {"n": n}, seed=seed)
+        return EvaluationRequest(
+            definition=definition,
+            solution=solution,
+            workload=workload,
+            timeout=timeout,
+            **settings,
+        )
 
     return request_for
 

@@ -138,8 +138,8 @@ def test_a_kernel_that_writes_after_it_said_it_was_done_is_too_late(evaluate):
     """The wait inside is skipped by replacing it; the judge does not depend on it."""
     text = """\
         import torch
-        import pytest_fib.engine._runner
-        pytest_fib.engine._runner._synchronize = lambda: None
+        import pytest_fib.sandbox._runner
+        pytest_fib.sandbox._runner._synchronize = lambda: None
         stream = torch.cuda.Stream()
         def run(x, factor, out):
             with torch.cuda.stream(stream):
@@ -191,15 +191,15 @@ def run(x, factor):
 def test_a_sandbox_maps_its_arena_and_nothing_beside_it(evaluate, judge, n):
     evaluation = evaluate(RANGE, n=n)
     assert evaluation.status == "PASSED"
-    size = judge._candidate.layout.arena.size
+    size = judge._candidate.allocator.arena.size
     assert evaluation.log.splitlines()[1] == f"0 {size} True"
 
 
 def test_the_two_arenas_share_no_block_of_the_device(judge):
     """Blocks are of 2 MiB; a handle exports all of one."""
     for side in (judge._candidate, judge._reference):
-        assert side.layout.arena.size % (2 << 20) == 0
-        assert side.layout.arena.base.data_ptr() % (2 << 20) == 0
+        assert side.allocator.arena.size % (2 << 20) == 0
+        assert side.allocator.arena.base.data_ptr() % (2 << 20) == 0
 
 
 def test_a_larger_workload_is_mapped_into_the_same_process(evaluate, judge):

@@ -11,10 +11,16 @@ from typing import Any
 import torch
 
 from pytest_fib.build import load, reference_program
-from pytest_fib.data import EvaluationStatus, load_definition_file
-from pytest_fib.engine._trial import Trial, _empty
-from pytest_fib.workloads import complete, fill_inputs, layouts, plan, scalar_inputs
-from pytest_fib.workloads._regimes import REGIMES
+from pytest_fib.data import REGIMES, EvaluationStatus, load_definition_file
+from pytest_fib.engine import FunctionChecker
+from pytest_fib.workloads import (
+    empty_tensor,
+    fill_inputs,
+    layouts,
+    make_workload,
+    plan,
+    scalar_inputs,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,11 +82,12 @@ class Planted:
         made, needed = plan(definition), set(self.reads)
         for name in reversed(made.fill):  # what generators refer to is made before
             if name in needed:
-                rule = made.rules[name]
-                needed |= {v for v in rule.values() if isinstance(v, str)} & {*definition.inputs}
+                needed |= made.rules[name].inputs
         found = layouts(definition, workload)
         tensors = {
-            name: _empty(found[name], "cpu") for name in made.fill if name in needed & {*found}
+            name: empty_tensor(found[name], "cpu")
+            for name in made.fill
+            if name in needed & {*found}
         }
         fill_inputs(tensors, definition, workload)
         given = {**tensors, **scalar_inputs(definition, workload)}
@@ -93,8 +100,8 @@ class Planted:
         """
         if not self.triggered(workload):
             return False
-        trial = Trial(definition_of(self.definition), self.kernel, "cpu", "value")
-        return trial(workload).status is not EvaluationStatus.PASSED
+        check = FunctionChecker(definition_of(self.definition), self.kernel, "cpu")
+        return check(workload).status is not EvaluationStatus.PASSED
 
     def is_small(self, workload):
         """Whether no axis is larger than the bug needs."""
@@ -112,7 +119,7 @@ class Planted:
         """The smallest and plainest workloads that may fail, of any seed."""
         definition = definition_of(self.definition)
         axes = plan(definition).completed(self.axes)
-        return (complete(definition, axes, seed, self.regime) for seed in range(1000))
+        return (make_workload(definition, axes, seed, self.regime) for seed in range(1000))
 
 
 def planted(definition, spoil=halved, regime=None, **axes):

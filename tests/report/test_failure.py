@@ -5,15 +5,23 @@ import shlex
 
 import pytest
 
-from pytest_fib.data import Correctness, Evaluation, EvaluationStatus, Workload
-from pytest_fib.report.failure import (
-    describe_definition_error,
+from pytest_fib.data import (
+    Correctness,
+    DefinitionFault,
+    Diagnosis,
+    Evaluation,
+    EvaluationStatus,
+    Workload,
+)
+from pytest_fib.report import (
+    describe_definition_fault,
     describe_evaluation,
     replay_command,
     shown_size,
     workload_json,
 )
 
+FAULT = DefinitionFault(message="no such function")
 WORKLOAD = Workload(axes={"batch": 7, "k": 3}, seed=5, regime={"values": "wide"})
 
 
@@ -47,11 +55,28 @@ def test_a_wrong_result_is_described_in_full():
     )
 
 
+def test_a_diagnosis_is_shown_and_the_log_is_not_read():
+    diagnosis = Diagnosis(
+        sentence="out: every element is 1.25 x expected; lse: " + "a long story, " * 4,
+        details=("  out[0] got 1, expected 0.8", "", "printed"),
+        shown_by={"batch": 64, "k": 3},
+    )
+    outcome = evaluation({"out": 3}, {"out": 3}, "another text\nand details")
+    outcome = outcome.model_copy(update={"diagnosis": diagnosis})
+    text = describe_evaluation(outcome, WORKLOAD, "fast  k/fast.py:3", "pytest it")
+    first, _, rest = text.partition("\n\n")
+    assert first == (
+        "INCORRECT_NUMERICAL: out: every element is 1.25 x expected; lse: a long story, a\n"
+        "  long story, a long story, a long story,"
+    )
+    assert "\n  pattern         seen at batch=64, k=3\n" in rest
+    assert "\n\n  out[0] got 1, expected 0.8\n\nprinted\n\nreplay:" in rest
+    assert "another" not in text
+
+
 def test_a_workload_of_many_axes_is_wrapped_to_the_width_of_a_terminal():
     axes = {"batch_size": 1, "num_kv_indices": 65, "num_pages": 65, "len_indptr": 2}
-    text = describe_definition_error(
-        "no such function", Workload(axes=axes), "a.yaml:1", "pytest", "shrunk"
-    )
+    text = describe_definition_fault(FAULT, Workload(axes=axes), "a.yaml:1", "pytest", "shrunk")
     assert (
         "  workload        batch_size=1, num_kv_indices=65, num_pages=65, len_indptr=2;\n"
         "                  normal values, seed 0  (the smallest that fails)\n"
@@ -69,9 +94,7 @@ def test_a_workload_of_many_axes_is_wrapped_to_the_width_of_a_terminal():
     ],
 )
 def test_a_workload_is_shown_with_where_it_comes_from(origin, note):
-    text = describe_definition_error(
-        "no such function", Workload(axes={}), "a.yaml:1", "pytest", origin
-    )
+    text = describe_definition_fault(FAULT, Workload(axes={}), "a.yaml:1", "pytest", origin)
     assert text == (
         "DEFINITION ERROR: no such function\n"
         "\n"

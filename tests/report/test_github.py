@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pytest_fib.data import Correctness, Environment, Evaluation, Performance, Trace, Workload
-from pytest_fib.report.compare import Baseline, timed
+from pytest_fib.report import Baseline, TimeRecord
 from pytest_fib.report.github import MOST_ROWS, MOST_TEXT, main, summary
 
 H200 = Environment(hardware="NVIDIA H200", libs={"torch": "2.13.0", "cuda": "13.0"})
@@ -64,7 +64,7 @@ def test_a_time_without_a_reference_or_traffic_is_shown_all_the_same():
 
 
 def earlier(*traces):
-    return Baseline("base.jsonl", [timed(t) for t in traces])
+    return Baseline("base.jsonl", [TimeRecord.from_trace(t) for t in traces])
 
 
 def test_against_earlier_times_it_says_what_became_slower():
@@ -78,7 +78,7 @@ def test_against_earlier_times_it_says_what_became_slower():
 def test_what_cannot_be_compared_is_said_in_one_line():
     text = summary([trace(performance=FAST)], earlier(trace(performance=FAST, batch=9)))
     assert text.count("Compared") == 1
-    assert "\n- no time compared with base.jsonl\n- 1 not compared: not in base.jsonl\n" in text
+    assert "\n- no times compared with base.jsonl\n- 1 not compared: not in base.jsonl\n" in text
 
 
 def test_an_untimed_trace_is_a_row_of_correctness():

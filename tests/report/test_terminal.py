@@ -1,27 +1,25 @@
 """The tables."""
 
+import io
+import re
 from dataclasses import replace
 
 import pytest
 
-from pytest_fib.report.compare import Baseline
-from pytest_fib.report.rows import row_of
-from pytest_fib.report.terminal import _place, comparison_table, oracle_notes, table
-from pytest_fib.report.units import amount, duration, percent
+from pytest_fib.report import Baseline, Row, TimeComparison, write_comparison, write_tables
 
 FACTS = {"definition": "op", "language": "python", "kind": "correctness", "label": "correctness"}
+BASE = Baseline("base.jsonl", [])
 
 
-def row(name, status="PASSED", outcome="passed", absolute=0.0, relative=0.0, **facts):
-    correctness = {"max_absolute_error": absolute, "max_relative_error": relative}
-    performance = facts.pop("performance", None)
+def row(name, status="PASSED", category="passed", absolute=0.0, relative=0.0, **facts):
     evaluation = {
         "status": status,
         "log": "",
-        "correctness": correctness,
-        "performance": performance,
+        "correctness": {"max_absolute_error": absolute, "max_relative_error": relative},
+        "performance": facts.pop("performance", None),
     }
-    return row_of({**FACTS, "implementation": name, **facts}, outcome, {"evaluation": evaluation})
+    return Row.of({**FACTS, "implementation": name, **facts}, category, {"evaluation": evaluation})
 
 
 #: Of a large product of matrices.
@@ -46,15 +44,45 @@ def bench(name, size, milliseconds, reference, **figures):
     return row(name, kind="bench", label=f"bench-batch={size}", performance=performance)
 
 
-def untested(name, outcome, reason="", **facts):
-    return row_of({**FACTS, "implementation": name, "reason": reason, **facts}, outcome, None)
+def untested(name, category, reason="", **facts):
+    return Row.of({**FACTS, "implementation": name, "reason": reason, **facts}, category, None)
 
 
-def text(rows):
-    return ["".join(piece for piece, _ in line).rstrip() for line in table(rows)]
+def compared(name, size, now, before, **facts):
+    comparison = {"now_ms": now, "before_ms": before, **facts}
+    return row(name, kind="bench", label=f"bench-batch={size}", time_comparison=comparison)
 
 
-def test_a_table_says_how_right_and_how_fast():
+@pytest.fixture
+def written(pytestconfig):
+    """Runs one of report's writers on a terminal of a width, and gives its lines."""
+
+    def written(writer, *arguments, verbose=False, markup=False):
+        file = io.StringIO()
+        terminal = pytest.TerminalReporter(pytestconfig, file)
+        terminal._tw.hasmarkup = markup
+        terminal._tw.fullwidth = 80
+        verbosity = pytestconfig.option.verbose
+        pytestconfig.option.verbose = int(verbose)
+        writer(terminal, *arguments)
+        pytestconfig.option.verbose = verbosity
+        return [line.rstrip() for line in file.getvalue().splitlines()]
+
+    return written
+
+
+@pytest.fixture
+def table(written):
+    """The lines of the tables of one definition, without its title."""
+
+    def table(rows, width=80, baseline=None, **options):
+        lines = written(write_tables, rows, width, baseline, **options)
+        return lines[next(i for i, line in enumerate(lines) if " op " in line) + 1 :]
+
+    return table
+
+
+def test_a_table_says_how_right_and_how_fast(table):
     rows = [
         row("torch_row", absolute=4.9e-4, relative=9.12e-4),
         bench("torch_row", 8, 0.01234, 0.0245),
@@ -63,203 +91,213 @@ def test_a_table_says_how_right_and_how_fast():
         untested("cuda_v1", "skipped", "no builder for 'cuda' yet", language="cuda"),
         untested("broken", "failed"),
     ]
-    assert text(rows) == [
-        "implementation        language status                 max abs   max rel",
-        "torch_row             python   PASSED                 4.9e-04   9.1e-04",
-        "triton_row            triton   INCORRECT_NUMERICAL   Infinity   1.0e+00",
-        "cuda_v1               cuda     SKIPPED  no builder for 'cuda' yet",
-        "broken                python   ERROR                        -         -",
+    assert table(rows) == [
+        "implementation  language  status                max abs  max rel",
+        "broken          python    ERROR",
+        "cuda_v1         cuda      SKIPPED  no builder for 'cuda' yet",
+        "torch_row       python    PASSED                4.9e-04  9.1e-04",
+        "triton_row      triton    INCORRECT_NUMERICAL  Infinity  1.0e+00",
         "",
-        "implementation      workload            latency reference speed-up  rate/s  roof",
-        "torch_row           batch=8             12.3 µs   24.5 µs    1.99x 1.23 TB     -",
-        "torch_row           batch=16384         12.3 ms    1.23 s  100.00x  712 TF  90 %",
+        "implementation  workload     latency  reference  speed-up   rate/s  roof",
+        "torch_row       batch=8      12.3 µs    24.5 µs     1.99x  1.23 TB     -",
+        "torch_row       batch=16384  12.3 ms     1.23 s   100.00x   712 TF  90 %",
         "",
-        "traffic of workload                  separate       fused    less   operations",
-        "batch=8                               1.05 MB      790 kB    25 %            -",
-        "batch=16384                           1.05 MB      790 kB    25 %    137 GFLOP",
+        "memory traffic  separate   fused  less  operations",
+        "batch=8          1.05 MB  790 kB  25 %           -",
+        "batch=16384      1.05 MB  790 kB  25 %   137 GFLOP",
     ]
 
 
-def test_a_failed_bench_item_decides_the_status_of_its_implementation():
-    rows = [row("a"), row("a", "RUNTIME_ERROR", "failed", kind="bench", label="bench-n=8")]
-    assert text(rows)[1].split()[:3] == ["a", "python", "RUNTIME_ERROR"]
-
-
-def test_a_skipped_bench_item_leaves_the_status_to_the_search():
-    skipped = untested(
-        "a", "skipped", "too large for this machine, alas", kind="bench", label="bench-n=8"
-    )
-    lines = text([row("a"), skipped])
-    assert lines[1].split()[:3] == ["a", "python", "PASSED"]
-    assert (
-        lines[4] == "a                   n=8              SKIPPED  too large for this machine, alas"
-    )
-
-
-@pytest.mark.parametrize(
-    ("status", "markup"),
-    [
-        ("PASSED", {"green": True}),
-        ("TIMEOUT", {"red": True, "bold": True}),
-        ("INCORRECT_SHAPE", {"red": True, "bold": True}),
-    ],
-)
-def test_a_status_has_its_colour(status, markup):
-    line = table([row("a", status)])[1]
-    assert [m for piece, m in line if piece.strip() == status] == [markup]
-
-
-def test_rows_are_in_the_order_of_their_sizes():
-    labels = [
-        "bench-batch=1024",
-        "correctness",
-        "bench-batch=8",
-        "bench-batch=16,k=2",
-        "bench-batch=16,k=16",
-    ]
-    rows = [row("a", kind="bench", label=label) for label in labels]
-    assert [r.label for r in sorted(rows, key=_place)] == [
-        "bench-batch=8",
-        "bench-batch=16,k=2",
-        "bench-batch=16,k=16",
-        "bench-batch=1024",
-        "correctness",
-    ]
-
-
-def test_no_line_is_longer_than_80_columns():
+@pytest.mark.parametrize("width", [40, 60, 80, 140])
+def test_columns_never_run_together_and_fit_the_terminal(table, width):
     name = "an_implementation_with_quite_a_name"
-    reason = "a reason that goes on for longer than anybody would read it to the end"
+    wide = {"ceiling_share": 0.00053, "gigabytes_per_second": 2.28, "noisy": True}
     rows = [
-        row(name, "INCORRECT_NUMERICAL", absolute="-Infinity", relative="Infinity"),
+        row(name, "INCORRECT_NUMERICAL", "failed", "-Infinity", "Infinity"),
         bench(name, 123456789012, 99.9, 999.9, **PRODUCT),
-        untested(name, "skipped", reason, language="tilelang"),
-        untested(name, "skipped", reason, kind="bench", label="bench-a_long_axis=123456,k=12345"),
+        bench(name, 3, 1.0, 99999.0, **wide, least_bytes=10**15, separate_bytes=10**16),
+        untested("short", "skipped", "a reason " * 20, language="tilelang"),
+        untested("short", "skipped", "a reason " * 20, kind="bench", label="bench-an_axis=123456"),
     ]
-    for i in range(len(rows)):
-        assert max(len(line) for line in text(rows[: i + 1])) <= 80
+    lines = [line for line in table(rows, width) if line]
+    # What stands in the columns of times takes 61 columns without its blanks.
+    assert max(map(len, lines)) <= max(width, 62)
+    [times] = [line for line in lines if "99999.00x" in line]
+    assert re.search(r" 99999\.00x +2\.28 GB +0\.053 %$", times)
+    assert re.search(r"INCORRECT_NUMERICAL +-Infinity +Infinity$", lines[1])
+
+
+def test_columns_are_as_wide_as_what_is_in_them_where_there_is_room(table):
+    name = "an_implementation_with_quite_a_name"
+    assert not any(line.startswith(name) for line in table([bench(name, 8, 1.0, 2.0)], 80))
+    lines = table([bench(name, 8, 1.0, 2.0)], 140)
+    assert [line.startswith(name) for line in lines if line.startswith("an_")] == [True, True]
+
+
+def test_a_failed_bench_item_decides_the_status_of_its_implementation(table):
+    rows = [row("a"), row("a", "RUNTIME_ERROR", "failed", kind="bench", label="bench-n=8")]
+    assert table(rows)[1].split()[:3] == ["a", "python", "RUNTIME_ERROR"]
+
+
+def test_a_skipped_bench_item_leaves_the_status_to_the_search(table):
+    skipped = untested("a", "skipped", "too large, alas", kind="bench", label="bench-n=8")
+    lines = table([row("a"), skipped])
+    assert lines[1].split()[:3] == ["a", "python", "PASSED"]
+    assert lines[4].split(maxsplit=3) == ["a", "n=8", "SKIPPED", "too large, alas"]
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "shown"),
+    ("status", "code"), [("PASSED", "32m"), ("TIMEOUT", "31m\x1b[1m"), ("SLOWER", "31m\x1b[1m")]
+)
+def test_a_status_has_its_colour_and_blanks_have_none(table, status, code):
+    line = table([row("a", status)], markup=True)[1]
+    assert f"\x1b[{code}{status}\x1b[0m" in line
+
+
+@pytest.mark.parametrize(
+    ("category", "status"),
     [
-        (0.00186, "1.86 µs"),
-        (0.0123, "12.3 µs"),
-        (0.5, "500 µs"),
-        (1.0, "1.00 ms"),
-        (999, "999 ms"),
-        (2500, "2.50 s"),
+        ("skipped", "SKIPPED"),
+        ("xfailed", "XFAIL"),
+        ("xpassed", "XPASS"),
+        ("error", "ERROR"),
+        ("rerun", "RERUN"),
+        ("quarantined", "QUARANTINED"),
     ],
 )
-def test_a_duration_has_three_digits_and_a_unit(milliseconds, shown):
-    assert duration(milliseconds) == shown
+def test_any_outcome_is_shown(table, category, status):
+    assert table([untested("a", category)])[1].split() == ["a", "python", status]
+    assert table([row("a", category=category)])[1].split() == ["a", "python", status, "0", "0"]
 
 
-def test_a_reference_that_does_not_run_in_float64_is_told_once():
-    reason = "AssertionError: it has to be float16"
+def test_what_is_right_and_fails_all_the_same_is_no_pass(table):
+    assert "FAILED" in table([row("a", category="failed")])[1]
+
+
+def test_reruns_are_counted(table):
+    assert table([row("a", reruns=1)])[1].endswith("0        0  after 1 rerun")
+    assert table([row("a", reruns=2)])[1].endswith("  after 2 reruns")
+
+
+def test_definitions_of_one_name_have_a_table_each(written):
+    rows = [row("a", file="kernel_defs/op.yaml"), row("b", file="data/op.json"), row("c", file="x")]
+    rows[2] = replace(rows[2], definition="other")
+    lines = written(write_tables, rows, 80)
+    assert [line.strip("- ") for line in lines if line.startswith("---")] == [
+        "op (data/op.json)",
+        "op (kernel_defs/op.yaml)",
+        "other",
+    ]
+    assert [line.split()[0] for line in lines if " PASSED" in line] == ["b", "a", "c"]
+
+
+def test_rows_are_in_the_order_of_their_sizes(table):
+    sizes = ["1024", "8", "16,k=2", "16,k=16"]
+    lines = table([bench("a", size, 1.0, 2.0) for size in sizes])
+    shown = [line.split()[1] for line in lines[4:8]]
+    assert shown == ["batch=8", "batch=16,k=2", "batch=16,k=16", "batch=1024"]
+
+
+def test_times_that_are_uncertain_say_how_much(table):
+    lines = table([bench("a", 8, 1.0, 2.0, noisy=True, ci_ms=[0.98, 1.06])])
+    assert " ~1.00 ms " in lines[4]
+    assert lines[5] == "~ noisy: uncertain by up to ±4 %"
+
+
+def test_a_reference_that_does_not_run_in_float64_is_told_once(table):
     rows = [row(name) for name in ("one", "two")]
-    assert oracle_notes(rows) == []
-    without = [replace(each, no_oracle=reason) for each in rows]
-    assert oracle_notes(without) == [
-        "oracle: the reference's own precision, not float64: AssertionError: it has to be",
-        "  float16",
+    assert len(table(rows, verbose=True)) == 3
+    without = [replace(each, no_oracle="AssertionError: it has to be float16") for each in rows]
+    assert len(table(without)) == 3
+    assert table(without, verbose=True)[3:] == [
+        "expected values are in the reference's own precision, not float64:",
+        "  AssertionError: it has to be float16",
     ]
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [
-        (24, "24.0 B"),
-        (24_600, "24.6 kB"),
-        (790_000, "790 kB"),
-        (5_280_000, "5.28 MB"),
-        (3e12, "3.00 TB"),
-    ],
-)
-def test_an_amount_has_a_decimal_prefix(number, shown):
-    assert amount(number, "B") == shown
-
-
-@pytest.mark.parametrize(("share", "shown"), [(0.034, "3.4 %"), (0.9, "90 %"), (1.1, "110 %")])
-def test_a_share_is_in_percent(share, shown):
-    assert percent(share) == shown
-
-
-def compared(name, size, now, before, **facts):
-    comparison = {"now_ms": now, "before_ms": before, **facts}
-    return row(name, kind="bench", label=f"bench-batch={size}", comparison=comparison)
 
 
 CLOSE = {"low": 0.99, "high": 1.01}
-BASE = Baseline("base.jsonl", [])
 
 
-def test_a_comparison_says_what_was_what_is_and_what_that_means():
+def test_a_comparison_says_what_was_what_is_and_what_that_means(table):
     rows = [
         compared("torch_row", 8, 0.0129, 0.0123, low=1.03, high=1.07),
         compared("torch_row", 32, 0.9, 1.0, low=0.88, high=0.92),
         compared("torch_row", 64, 1.0, 1.0, **CLOSE),
         compared("torch_row", 512, 1.04, 1.0, low=0.9, high=1.2),
         compared("torch_row", 4096, 20.0, 1.0, low=19.8, high=20.2),
-        compared("triton_row", 8, 1.0, 1.0, reason="without a confidence interval, …"),
+        compared("triton_row", 8, 9.0, 1.0, reason="a time has no confidence interval"),
         compared("triton_row", 32, 1.0, None, reason="not in base.jsonl"),
         row("triton_row"),
     ]
-    lines = comparison_table(rows, BASE)
-    assert ["".join(piece for piece, _ in line).rstrip() for line in lines] == [
-        "",
-        "implementation      workload             before       now   change     ±",
-        "torch_row           batch=8             12.3 µs   12.9 µs   +4.9 %    ±2 slower",
-        "torch_row           batch=32            1.00 ms    900 µs  -10.0 %    ±2 faster",
-        "torch_row           batch=64            1.00 ms   1.00 ms   +0.0 %    ±1 same",
-        "torch_row           batch=512           1.00 ms   1.04 ms   +4.0 %   ±15 unclear",
-        "torch_row           batch=4096          1.00 ms   20.0 ms    x20.0   ±20 slower",
-        "triton_row          batch=8             1.00 ms   1.00 ms   +0.0 %     ? unclear",
+    lines = table(rows, 80, BASE)
+    assert lines[-7:] == [
+        "implementation  workload     before      now    change    ±",
+        "torch_row       batch=8     12.3 µs  12.9 µs    +4.9 %   ±2  slower",
+        "torch_row       batch=32    1.00 ms   900 µs   -10.0 %   ±2  faster",
+        "torch_row       batch=64    1.00 ms  1.00 ms    +0.0 %   ±1  same",
+        "torch_row       batch=512   1.00 ms  1.04 ms    +4.0 %  ±15  unclear",
+        "torch_row       batch=4096  1.00 ms  20.0 ms     x20.0  ±20  slower",
+        "triton_row      batch=8     1.00 ms  9.00 ms  +800.0 %    ?  unclear",
     ]
-    markup = [line[1][1] for line in lines[2:5]]
-    assert markup == [{"red": True}, {"green": True}, {}]
+    coloured = table(rows, 80, BASE, markup=True)
+    assert coloured[-6].endswith("\x1b[31mslower\x1b[0m")
+    assert coloured[-5].endswith("\x1b[32mfaster\x1b[0m")
+    assert coloured[-4].endswith("  same")
 
 
-def test_with_more_to_be_said_a_comparison_says_with_what():
+def test_with_more_to_be_said_a_comparison_says_with_what(table):
     facts = {
         "solution": "triton_row",
         "timestamp": "2026-11-20T11:54:50.467563+00:00",
         "method": "cuda graph, cold L2",
     }
-    lines = comparison_table([compared("a", 8, 1.0, 1.0, **CLOSE, **facts)], BASE, verbose=True)
-    text = "  against triton_row, 2026-11-20 11:54, cuda graph, cold L2"
-    assert lines[-1] == [(text, {})]
+    lines = table([compared("a", 8, 1.0, 1.0, **CLOSE, **facts)], 80, BASE, verbose=True)
+    assert lines[-1] == "  against triton_row, 2026-11-20 11:54, cuda graph, cold L2"
+    long = replace(TimeComparison(1.0, 1.0, **CLOSE, **facts), method="by a clock " * 9)
+    [row] = [replace(compared("a", 8, 1.0, 1.0), time_comparison=long)]
+    assert len(table([row], 80, BASE, verbose=True)[-1]) == 80
 
 
-def test_the_best_is_called_so():
-    [_, heading, _] = comparison_table(
-        [compared("a", 8, 1.0, 1.0, **CLOSE)], Baseline("the best known", [], best=True)
-    )
-    assert heading[0][0].split()[2:4] == ["best", "now"]
+def test_the_best_is_called_so(table):
+    best = Baseline("the best known", [], best=True)
+    lines = table([compared("a", 8, 1.0, 1.0, **CLOSE)], 80, best)
+    assert lines[-2].split()[2:4] == ["best", "now"]
 
 
-def test_without_anything_to_compare_there_is_no_table():
+def test_without_anything_to_compare_there_is_no_table(table):
     rows = [compared("a", 8, 1.0, None, reason="not in base.jsonl"), row("a")]
-    assert comparison_table(rows, BASE) == []
-    assert comparison_table([row("a")], None) == []
+    assert not any("change" in line for line in table(rows, 80, BASE) + table([row("a")]))
 
 
-def test_no_line_of_a_comparison_is_longer_than_80_columns():
-    facts = {"solution": "a" * 40, "timestamp": "2026-11-20T11:54:50", "method": "by a clock " * 9}
-    wide = compared("a" * 40, "1234567890123456789", 999.0, 0.00999, low=1e3, high=1e6, **facts)
-    lines = comparison_table([wide], BASE, verbose=True)
-    assert max(sum(len(piece) for piece, _ in line) for line in lines) <= 80
+def test_comparisons_are_counted_and_those_that_cannot_be_made_are_grouped(written):
+    rows = [
+        compared("a", 1, 1.2, 1.0, low=1.1, high=1.3, reason="the reference, too"),
+        *[compared("a", 2, 1.0, 1.0, **CLOSE)] * 2,
+        compared("a", 3, 1.0, 1.0, reason="a time has no confidence interval"),
+        *[compared("a", n, 1.0, None, reason="measured on A100, now on H200") for n in range(3)],
+        compared("a", 8, 1.0, None, reason="not in base.jsonl"),
+        row("a"),
+    ]
+    assert written(write_comparison, rows, 80, BASE) == [
+        "4 times compared with base.jsonl: 2 same, 1 slower, 1 unclear",
+        "1 unclear: a time has no confidence interval",
+        "3 not compared: measured on A100, now on H200",
+        "1 not compared: not in base.jsonl",
+    ]
+    assert written(write_comparison, rows[7:], 80, BASE)[0] == "no times compared with base.jsonl"
+    one = written(write_comparison, rows[:1], 80, BASE)
+    assert one == ["1 time compared with base.jsonl: 1 slower"]
 
 
-def test_what_is_right_but_too_slow_is_no_pass():
-    slow = row("a", outcome="failed", kind="bench", label="bench-n=8", comparison={"now_ms": 2.0})
-    assert text([row("a"), slow])[1].split()[:3] == ["a", "python", "SLOWER"]
+def test_what_is_right_but_too_slow_is_no_pass(table):
+    comparison = {"now_ms": 2.0}
+    slow = row("a", category="failed", kind="bench", label="bench-n=8", time_comparison=comparison)
+    assert table([row("a"), slow])[1].split()[:3] == ["a", "python", "SLOWER"]
 
 
-def test_what_is_right_and_was_not_timed_says_why():
+def test_what_is_right_and_was_not_timed_says_why(table):
     reason = "not timed: its outputs are empty"
-    found = replace(row("a", kind="bench", label="bench-n=0"), reason=reason)
-    line = text([found])[4]
-    assert line == f"a                   n=0              PASSED  {reason}"
-    long = replace(found, status="SKIPPED", reason="x" * 80)
-    assert len(text([long])[4]) == 80
+    untimed = replace(row("a", kind="bench", label="bench-n=0"), reason=reason)
+    assert table([untimed])[4] == f"a               n=0       PASSED  {reason}"
+    long = replace(untimed, status="SKIPPED", reason="x" * 80)
+    assert len(table([long])[4]) == 80

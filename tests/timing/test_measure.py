@@ -6,15 +6,22 @@ from itertools import cycle
 import numpy as np
 import pytest
 
-from pytest_fib.timing import Shape, Turn, calls_per_block, measure, placements, turn
+from pytest_fib.timing import (
+    GROUPS,
+    PRECISIONS,
+    Shape,
+    Turn,
+    calls_per_block,
+    measure,
+    placements,
+    turn,
+)
 from pytest_fib.timing._measure import (
     BLOCK_NS,
     BUDGETS,
-    GROUPS,
     LEAST_GROUPS,
     MOST_CALLS,
     MOST_WARM,
-    PRECISIONS,
     SHORT_TURNS,
     TURNS,
 )
@@ -72,9 +79,9 @@ CALLS = (Shape(100), Shape(100))
 
 
 def test_steady_times_end_after_one_turn(pair):
-    arms = pair([1000.0], [2000.0])
-    found = measure(arms, CALLS, device="cpu", seed=0)
-    assert rounds_of(arms[0].asked)[-2:] == list(TURNS)
+    sides = pair([1000.0], [2000.0])
+    found = measure(sides, CALLS, device="cpu", seed=0)
+    assert rounds_of(sides[0].asked)[-2:] == list(TURNS)
     assert len(found.candidate) == len(found.reference) == sum(TURNS)
     assert found.candidate.shape == (sum(TURNS), 4)
     assert not found.noisy
@@ -86,8 +93,8 @@ def test_steady_times_end_after_one_turn(pair):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_what_does_not_settle_ends_with_the_budget_and_is_noisy(pair, precision):
-    arms = pair([1000.0], [1000.0], groups=2, noise=0.5)
-    found = measure(arms, (Shape(1000), Shape(1000)), device="cpu", precision=precision, seed=0)
+    sides = pair([1000.0], [1000.0], groups=2, noise=0.5)
+    found = measure(sides, (Shape(1000), Shape(1000)), device="cpu", precision=precision, seed=0)
     assert found.noisy
     assert 0.7 * BUDGETS["cpu"] < found.spent_ns < 1.1 * BUDGETS["cpu"]  # a turn takes a tenth
     assert max(found.latency.half_width, found.speedup.half_width) > PRECISIONS[precision]
@@ -96,8 +103,8 @@ def test_what_does_not_settle_ends_with_the_budget_and_is_noisy(pair, precision)
 def test_a_looser_precision_is_reached_sooner(pair):
     counts = {}
     for precision in ("quick", "strict"):
-        arms = pair([1000.0], [1000.0], groups=8, noise=0.008)
-        found = measure(arms, (Shape(1), Shape(1)), device="cpu", precision=precision, seed=0)
+        sides = pair([1000.0], [1000.0], groups=8, noise=0.008)
+        found = measure(sides, (Shape(1), Shape(1)), device="cpu", precision=precision, seed=0)
         assert not found.noisy
         counts[precision] = len(found.candidate)
     assert counts["quick"] < counts["strict"]
@@ -105,50 +112,50 @@ def test_a_looser_precision_is_reached_sooner(pair):
 
 def test_what_placements_differ_by_is_not_waited_for(pair):
     """More rounds would only tell more exactly how far they differ."""
-    arms = pair([1000.0], [1000.0], groups=8)
-    for side, seed in zip(arms, (1, 2), strict=True):
+    sides = pair([1000.0], [1000.0], groups=8)
+    for side, seed in zip(sides, (1, 2), strict=True):
         side.placed = np.random.default_rng(seed).normal(0, 0.03, 8)
-    found = measure(arms, (Shape(1), Shape(1)), device="cpu", seed=0)
+    found = measure(sides, (Shape(1), Shape(1)), device="cpu", seed=0)
     assert found.noisy
     assert len(found.candidate) == sum(TURNS)
 
 
 def test_warming_up_goes_on_until_two_rounds_agree_and_counts_for_nothing(pair):
-    arms = pair([5000.0, 3000.0, 1000.0, 1001.0, *[1000.0] * 500], [1000.0])
-    found = measure(arms, CALLS, device="cpu", seed=0)
-    asked = rounds_of(arms[0].asked)
+    sides = pair([5000.0, 3000.0, 1000.0, 1001.0, *[1000.0] * 500], [1000.0])
+    found = measure(sides, CALLS, device="cpu", seed=0)
+    asked = rounds_of(sides[0].asked)
     assert asked == [1, 1, 1, 1, *TURNS]
     assert found.candidate.max() < 1002
     assert len(found.turns) == len(TURNS)
 
 
 def test_warming_up_goes_on_until_the_clock_is_steady(pair):
-    arms, readings = pair([1000.0], [1000.0]), iter([False, False, True])
-    measure(arms, CALLS, device="cpu", steady=lambda: next(readings), seed=0)
+    sides, readings = pair([1000.0], [1000.0]), iter([False, False, True])
+    measure(sides, CALLS, device="cpu", steady=lambda: next(readings), seed=0)
     # The first round has none before it to agree with, so the clock isn't looked at.
-    assert rounds_of(arms[0].asked) == [1, 1, 1, 1, *TURNS]
+    assert rounds_of(sides[0].asked) == [1, 1, 1, 1, *TURNS]
 
 
 @pytest.mark.parametrize("steady", [False, True])
 def test_warming_up_ends_at_last(pair, steady):
     times = [1000.0] if not steady else [1000.0, 2000.0]
-    arms = pair(times, [1000.0])
-    measure(arms, CALLS, device="cpu", steady=lambda: steady, seed=0)
-    assert rounds_of(arms[0].asked)[: MOST_WARM + 1] == [*[1] * MOST_WARM, TURNS[0]]
+    sides = pair(times, [1000.0])
+    measure(sides, CALLS, device="cpu", steady=lambda: steady, seed=0)
+    assert rounds_of(sides[0].asked)[: MOST_WARM + 1] == [*[1] * MOST_WARM, TURNS[0]]
 
 
 def test_long_calls_are_warmed_up_once_and_timed_in_short_turns(pair):
     long = BUDGETS["cpu"] / 4
-    arms = pair([long], [long], groups=2)
-    found = measure(arms, (Shape(1), Shape(1)), device="cpu", seed=0)
-    assert rounds_of(arms[0].asked) == [1, *SHORT_TURNS]
+    sides = pair([long], [long], groups=2)
+    found = measure(sides, (Shape(1), Shape(1)), device="cpu", seed=0)
+    assert rounds_of(sides[0].asked) == [1, *SHORT_TURNS]
     assert found.spent_ns == pytest.approx(sum((1, *SHORT_TURNS)) * 4 * long, rel=1e-3)
 
 
 def test_which_side_goes_first_is_random_and_both_do_as_much(pair):
-    arms = pair([1000.0, 1300.0, 700.0], [1000.0])
-    measure(arms, (Shape(200), Shape(200)), device="cpu", precision="strict", seed=0)
-    asked = arms[0].asked
+    sides = pair([1000.0, 1300.0, 700.0], [1000.0])
+    measure(sides, (Shape(200), Shape(200)), device="cpu", precision="strict", seed=0)
+    asked = sides[0].asked
     firsts = [name for name, _ in asked[::2]]
     assert {"candidate", "reference"} == set(firsts)
     assert all({a[0], b[0]} == set(firsts) for a, b in zip(asked[::2], asked[1::2], strict=True))
@@ -158,16 +165,16 @@ def test_which_side_goes_first_is_random_and_both_do_as_much(pair):
 def test_another_seed_is_another_order(pair):
     orders = set()
     for seed in range(8):
-        arms = pair([1000.0, 1300.0, 700.0], [1000.0])
-        measure(arms, (Shape(200), Shape(200)), device="cpu", seed=seed)
-        orders.add(tuple(name for name, _ in arms[0].asked))
+        sides = pair([1000.0, 1300.0, 700.0], [1000.0])
+        measure(sides, (Shape(200), Shape(200)), device="cpu", seed=seed)
+        orders.add(tuple(name for name, _ in sides[0].asked))
     assert len(orders) > 1
 
 
 def test_flushing_the_cache_counts_towards_the_budget(pair):
-    arms = pair([1000.0], [1000.0], groups=2)
-    found = measure(arms, (Shape(1), Shape(1, flush_ns=5000.0)), device="cuda", seed=0)
-    rounds = sum(rounds_of(arms[0].asked))
+    sides = pair([1000.0], [1000.0], groups=2)
+    found = measure(sides, (Shape(1), Shape(1, flush_ns=5000.0)), device="cuda", seed=0)
+    rounds = sum(rounds_of(sides[0].asked))
     assert found.spent_ns == pytest.approx(rounds * 2 * (1000 + 6000), rel=1e-3)
 
 
@@ -175,8 +182,8 @@ def test_who_claims_that_no_time_passes_does_not_go_on_for_ever(pair, monkeypatc
     """Times so short that they never add up to the budget, and that never settle."""
     now = iter(range(0, 1 << 62, 10**7))  # each look at the judge's clock is 10 ms later
     monkeypatch.setattr(CLOCK, lambda: next(now))
-    arms = pair([1.0], [1000.0], groups=2, noise=2.0)
-    found = measure(arms, (Shape(1), Shape(1)), device="cpu", seed=0)
+    sides = pair([1.0], [1000.0], groups=2, noise=2.0)
+    found = measure(sides, (Shape(1), Shape(1)), device="cpu", seed=0)
     assert found.noisy
     assert found.spent_ns > 0.5 * BUDGETS["cpu"]
 
@@ -184,8 +191,8 @@ def test_who_claims_that_no_time_passes_does_not_go_on_for_ever(pair, monkeypatc
 def test_turns_have_the_judges_clock_beside_the_claim(pair, monkeypatch):
     now = iter([5_000, 9_000])
     monkeypatch.setattr(CLOCK, lambda: next(now))
-    arm, _ = pair([10.0, 20.0], [1.0], groups=1, noise=0)
-    samples, taken = turn(arm, Shape(calls=7), 2)
+    side, _ = pair([10.0, 20.0], [1.0], groups=1, noise=0)
+    samples, taken = turn(side, Shape(calls=7), 2)
     assert samples.tolist() == [[10.0], [20.0]]
     assert taken == Turn(rounds=2, wall_ns=4_000, claimed_ns=7 * 30.0)
 

@@ -6,13 +6,12 @@ from math import log
 import numpy as np
 import pytest
 
+from pytest_fib.timing import Estimate
 from pytest_fib.timing._statistics import (
     LEAST_FLOOR,
-    Estimate,
     compared,
     latency_of,
     noise_floor,
-    percent,
     speedup_of,
 )
 
@@ -135,8 +134,3 @@ def test_two_placements_that_differ_leave_much_open():
     found = latency_of(samples)
     assert found.low < 98
     assert found.high > 103
-
-
-def test_a_logarithm_is_told_in_percent():
-    assert percent(log(1.05)) == pytest.approx(5)
-    assert percent(log(0.8)) == pytest.approx(-20)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pytest_fib.workloads import plan, workload_bytes
-from pytest_fib.workloads._axes import OPEN_MAXIMUM, Domain
-from pytest_fib.workloads.search import search
+from pytest_fib.search import search
+from pytest_fib.workloads import Domain, plan, workload_bytes
+from pytest_fib.workloads._axes import OPEN_MAXIMUM
 
 EVENS, LISTED = Domain(4, 11, 2), Domain(values=(3, 8, 20))
 

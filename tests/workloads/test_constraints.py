@@ -6,8 +6,16 @@ import pytest
 import torch
 
 from pytest_fib.data import Definition
-from pytest_fib.workloads import BrokenConstraintError, complete, fill_inputs, plan
-from pytest_fib.workloads._constraints import Bounds, ConstraintError, parse
+from pytest_fib.workloads import (
+    BrokenConstraintError,
+    InfeasibleError,
+    fill_inputs,
+    in_domain,
+    make_workload,
+    plan,
+    smallest_axes,
+)
+from pytest_fib.workloads._constraints import ConstraintError, parse
 from tests.definitions.harness import filled, found
 from tests.workloads.signatures import signature
 
@@ -115,48 +123,94 @@ def test_what_can_not_be_computed_is_told_with_the_text():
 # How it is solved.
 
 
+NO_OFFSETS = "x[n,m]:f32 y0[k]:f32 s:f32"
+
+
 @pytest.mark.parametrize(
-    ("text", "bounds"),
+    ("text", "left"),
     [
-        ("n == m + 1", Bounds(11, 11)),
-        ("m + 1 == n", Bounds(11, 11)),
-        ("n + 1 == m", Bounds(9, 9)),
-        ("2 * n == m", Bounds(5, 5)),
-        ("3 * n == m", Bounds(4, 3)),  # none
-        ("n >= m", Bounds(low=10)),
-        ("n > m", Bounds(low=11)),
-        ("m >= n", Bounds(high=10)),
-        ("m > n", Bounds(high=9)),
-        ("m - n >= 7", Bounds(high=3)),
-        ("n - m >= 7", Bounds(low=17)),
-        ("m <= n * 16", Bounds(low=1)),
-        ("m * 16 <= n * 3", Bounds(low=54)),
-        ("n // 4 == m", Bounds(40, 43)),
-        ("n // 4 >= m", Bounds(low=40)),
-        ("n // 4 < m", Bounds(high=39)),
-        ("(n + 3) // 4 == m", Bounds(37, 40)),
-        ("n / 4 > m", Bounds(low=41)),
-        ("n % 128 == 0", Bounds(step=128)),
-        ("n % m == 0", Bounds(step=10)),
-        ("x.shape[0] == m", Bounds(10, 10)),
-        ("x.shape[-2] == m", Bounds(10, 10)),
-        ("x.size(0) == len(x) * 0 + m", None),  # of both sides
-        ("len(x) == m", Bounds(10, 10)),
-        ("x.numel() >= 35", Bounds(low=4)),
-        ("x.dim() * n == m", Bounds(5, 5)),
-        ("n != m", None),
-        ("n * n == m", None),
-        ("m % n == 0", None),
-        ("n % 4 == 1", None),
-        ("-n == m", None),
-        ("n == 1 or n == 2", None),
+        ("n == m + 1", "11 to 11"),
+        ("m + 1 == n", "11 to 11"),
+        ("n + 1 == m", "9 to 9"),
+        ("2 * n == m", "5 to 5"),
+        ("n >= m", "10 to 65536"),
+        ("n > m", "11 to 65536"),
+        ("m >= n", "1 to 10"),
+        ("m > n", "1 to 9"),
+        ("m - n >= 7", "1 to 3"),
+        ("n - m >= 7", "17 to 65536"),
+        ("m <= n * 16", "1 to 65536"),
+        ("m * 16 <= n * 3", "54 to 65536"),
+        ("n // 4 == m", "40 to 43"),
+        ("n // 4 >= m", "40 to 65536"),
+        ("n // 4 < m", "1 to 39"),
+        ("(n + 3) // 4 == m", "37 to 40"),
+        ("n / 4 >= m", "40 to 65536"),
+        ("m // n == 3", "1 to 3"),
+        ("n % 128 == 0", "128 to 65536 in multiples of 128"),
+        ("n % m == 0", "10 to 65536 in multiples of 10"),
+        ("x.shape[0] == m", "10 to 10"),
+        ("x.shape[-2] == m", "10 to 10"),
+        ("len(x) == m", "10 to 10"),
+        ("x.numel() >= 35", "4 to 65536"),
+        ("x.dim() * n == m", "5 to 5"),
+        ("n ** 2 <= m * m", "1 to 11"),  # one more than it is
+        ("n * n <= m", "1 to 10"),  # not more than m
+        ("min(n, m) >= 4", "4 to 65536"),
+        ("max(n, 3) == m", "10 to 10"),
+        ("min(n, 99) == m", "10 to 10"),
+        ("abs(n - m) <= 2", "8 to 12"),
+        ("-n >= -m", "1 to 10"),
+        ("n == 3 or n == m", "3 to 10"),
+        ("(n < 5 or n > 99999) and n % m < 7", "1 to 4"),
+        ("n != m", "1 to 65536"),
+        ("n % 4 == 1", "1 to 65536"),
+        ("n % 4 == m - 9", "1 to 65536"),
+        ("s > n", "1 to 65536"),
     ],
 )
-def test_a_constraint_leaves_bounds_of_an_axis(text, bounds):
-    left = parsed(text).bounds("n", {"m": 10})
-    # What is far above any axis is no bound.
-    high = None if left is None else min(left.high, Bounds().high)
-    assert (left and Bounds(left.low, high, left.step)) == bounds
+def test_a_constraint_leaves_bounds_of_an_axis(text, left):
+    domain = plan(define(text, inputs=NO_OFFSETS)).domain("n", {"m": 10})
+    assert str(domain) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["3 * n == m", "n // 9999 == m", "n != 10 and n == m", "min(n, m) == 11"],
+)
+def test_where_no_value_of_an_axis_is_left_there_is_no_domain(text):
+    with pytest.raises(InfeasibleError):
+        plan(define(text, inputs=NO_OFFSETS)).domain("n", {"m": 10})
+
+
+# Systems that can't be solved for one axis after the other.
+
+
+@pytest.mark.parametrize(
+    ("constraints", "least"),
+    [
+        (["2*n == 3*m"], {"n": 3, "m": 2}),
+        (["n*n == m + 2"], {"n": 2, "m": 2}),
+        (["n * m % 211 == 0"], {"n": 1, "m": 211}),
+        (["n + m + k == 100", "n > m", "m > k"], {"n": 35, "m": 33, "k": 32}),
+        (["n**2 + m**2 == k**2"], {"n": 3, "m": 4, "k": 5}),
+        (["n * m == 1001", "n > m"], {"n": 77, "m": 13}),
+        (["n % 5 == 2", "n % 7 == 3", "n % 11 == 4"], {"n": 367}),
+        (["max(n, m) == 2 * min(n, m) + 1", "n >= 4"], {"n": 4, "m": 9}),
+        (["n // 3 == m % 10", "n >= 20", "m > 20"], {"n": 20, "m": 26}),
+        (["abs(n - m) == 7", "n + m == 51"], {"n": 22, "m": 29}),
+        (["(n - 10) * (n - 20) == 0", "m == 2 * n or m == 3 * n"], {"n": 10, "m": 20}),
+        (["n * m * k == 7 * 11 * 13", "n > 1", "m > 1", "k > 1"], {"n": 7, "m": 11, "k": 13}),
+    ],
+    ids=" and ".join,
+)
+def test_a_system_that_can_be_met_is(constraints, least):
+    definition = define(*constraints, inputs=NO_OFFSETS)
+    smallest = smallest_axes(definition)
+    assert {axis: smallest[axis] for axis in least} == least
+    workloads = found(definition, 10, 1 << 24)
+    assert len(workloads) == 10
+    assert all(in_domain(definition, workload.axes) for workload in workloads)
 
 
 @pytest.mark.parametrize(
@@ -240,16 +294,30 @@ def test_nothing_is_thrown_away_where_axes_can_be_solved():
 @pytest.mark.parametrize(
     ("constraints", "problem"),
     [
-        (("half == 2 * width",), "constraint 'half == 2 * width': no, by its const axes"),
+        (("half == 2 * width",), "constraint 'half == 2 * width' is false for the const axes"),
         (
             ("n == m + 1", "n == m + 2"),
-            "axis 'n' (1 to 65536): no value meets 'n == m + 1' and 'n == m + 2'",
+            "axes 'm' (1 to 65536) and 'n' (1 to 65536): none of the values tried meet "
+            "'n == m + 1' and 'n == m + 2'; "
+            "if some do, narrow the domains under workloads.axes to where they lie",
         ),
         (
             ("n >= 10", "n <= 5"),
             "axis 'n' (1 to 65536): no value meets 'n >= 10' and 'n <= 5'",
         ),
-        (("n * n == 3",), "constraint 'n * n == 3': no workload of 1000 meets it"),
+        (("n * n == 3",), "axis 'n' (1 to 65536): no value meets 'n * n == 3'"),
+        (
+            ("n >= m", "2 * m == 1 + 2 * k", "k >= 3"),
+            "axes 'm' (1 to 65536) and 'k' (1 to 65536): none of the values tried meet "
+            "'2 * m == 1 + 2 * k'; "
+            "if some do, narrow the domains under workloads.axes to where they lie",
+        ),
+        (
+            ("n * m % 65521 == 0", "m < 50000"),
+            "axes 'm' (1 to 65536) and 'n' (1 to 65536): none of the values tried meet "
+            "'n * m % 65521 == 0'; "
+            "if some do, narrow the domains under workloads.axes to where they lie",
+        ),
         (
             ("n == width * 100000",),
             "axis 'n' (1 to 65536): no value meets 'n == width * 100000'",
@@ -263,12 +331,13 @@ def test_a_conflict_is_named_at_once(constraints, problem):
 
 def test_a_conflict_with_a_domain_is_named():
     definition = define("n == 100 * m", domains={"n": {"max": 64}})
-    assert plan(definition).problem == "axis 'm' (1 to 65536): no value meets 'n == 100 * m'"
+    problem = "axes 'm' (1 to 65536) and 'n' (1 to 64): no values meet 'n == 100 * m'"
+    assert plan(definition).problem == problem
 
 
 def test_a_workload_that_breaks_a_constraint_is_reported_with_its_text():
     definition = define("x.sum() > 1e9")
-    workload = complete(definition, {"n": 3, "m": 2, "k": 2})
+    workload = make_workload(definition, {"n": 3, "m": 2, "k": 2})
     tensors = {"x": torch.empty(3, 2), "ptr": torch.empty(2, dtype=torch.int32)}
     told = "a workload of op was made that breaks 'x.sum() > 1e9': axes {'n': 3, 'm': 2, 'k': 2}"
     with pytest.raises(BrokenConstraintError, match=re.escape(told)):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytest_fib.workloads import complete, layouts
-from pytest_fib.workloads._layouts import ROW_GAP, TensorLayout, contiguous
+from pytest_fib.workloads import TensorLayout, layouts, make_workload
+from pytest_fib.workloads._tensors import ROW_GAP, contiguous
 
 CUBE = {"x": {"shape": ["a", "b", "c"], "dtype": "float16"}}
 AXES = {"a": 2, "b": 3, "c": 5}
@@ -12,7 +12,7 @@ AXES = {"a": 2, "b": 3, "c": 5}
 def laid(define, rule=None, layout="contiguous", inputs=CUBE, axes=AXES):
     names = dict.fromkeys(axes, "var")
     definition = define(names, inputs, rules={"x": rule} if rule else {})
-    return layouts(definition, complete(definition, axes, regime={"layout": layout}))
+    return layouts(definition, make_workload(definition, axes, regime={"layout": layout}))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from pytest_fib.workloads._lengths import BOUNDARIES, LENGTHS, TILES, partition
+from pytest_fib.data import LENGTHS
+from pytest_fib.workloads._structure_generators import BOUNDARIES, TILES, partition
 
 
 def split(total, least, regime, seed=0):

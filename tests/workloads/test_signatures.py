@@ -5,7 +5,7 @@ import pytest
 from pytest_fib.data import Definition
 from pytest_fib.workloads import plan
 from tests.definitions.harness import filled, found
-from tests.definitions.validators import validate
+from tests.definitions.validators import VALIDATORS, validate
 from tests.workloads.signatures import SIGNATURES
 
 #: ``benchmarks/validity.py`` draws more.
@@ -20,6 +20,7 @@ def test_what_is_inferred_is_valid(name, budget):
     definition = Definition.model_validate(SIGNATURES[name])
     made = plan(definition)
     assert (made.problem, made.unmade) == (None, {})
+    assert definition.op_type in VALIDATORS
     for workload in found(definition, COUNT, budget):
         validate(definition, workload.axes, filled(definition, workload))
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_fib.data import ScalarInput, Workload, load_definition_file
+from pytest_fib.data import ON_REQUEST, VALUE_PATTERNS, ScalarInput, Workload, load_definition_file
 from pytest_fib.workloads import (
-    VALUES,
     bench_workloads,
-    complete,
     fill_inputs,
     in_domain,
+    make_workload,
     parse_workload,
     read_workload,
     scalar_inputs,
@@ -21,7 +20,6 @@ from pytest_fib.workloads import (
     why_not_generated,
     workload_bytes,
 )
-from pytest_fib.workloads._regimes import ON_REQUEST
 from pytest_fib.workloads._tensors import torch_dtype
 
 MATRIX = {"m": "var", "n": 4}
@@ -88,7 +86,7 @@ def test_an_axis_that_would_take_too_much_memory_stays_behind(define):
 
 
 def test_a_ladder_is_the_same_whatever_this_machine_affords(define, monkeypatch):
-    monkeypatch.setattr("pytest_fib.workloads._budget.DEFAULT_BUDGETS", {"cpu": 1})
+    monkeypatch.setattr("pytest_fib.workloads._sizes.DEFAULT_BUDGETS", {"cpu": 1})
     assert list(bench_workloads(define()))[-1] == "n=32768"
 
 
@@ -113,11 +111,11 @@ def test_without_var_axes_there_is_one_bench_workload(define):
     assert list(bench_workloads(define({"n": 8}))) == ["fixed"]
 
 
-@pytest.mark.parametrize("values", [name for name in VALUES if name not in ON_REQUEST])
+@pytest.mark.parametrize("values", [name for name in VALUE_PATTERNS if name not in ON_REQUEST])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_the_same_workload_gives_the_same_finite_bits(define, values, dtype):
     definition = define(inputs={"x": {"shape": ["n"], "dtype": dtype}})
-    workload = complete(definition, {"n": 1000}, seed=3, regime={"values": values})
+    workload = make_workload(definition, {"n": 1000}, seed=3, regime={"values": values})
     first, second = (torch.empty(1000, dtype=getattr(torch, dtype)) for _ in range(2))
     fill_inputs({"x": first}, definition, workload)
     fill_inputs({"x": second}, definition, workload)
@@ -128,7 +126,7 @@ def test_the_same_workload_gives_the_same_finite_bits(define, values, dtype):
 def test_two_inputs_of_one_workload_differ(define):
     inputs = {name: {"shape": ["n"], "dtype": "float32"} for name in "ab"}
     definition = define(inputs=inputs)
-    workload = complete(definition, {"n": 100})
+    workload = make_workload(definition, {"n": 100})
     a, b = torch.empty(100), torch.empty(100)
     fill_inputs({"a": a, "b": b}, definition, workload)
     assert not torch.equal(a, b)
@@ -138,7 +136,7 @@ def test_an_outlier_is_far_from_the_rest(define):
     definition = define({"m": "var", "n": "var"})
     x = torch.empty(8, 64)
     regime = {"values": "outlier"}
-    fill_inputs({"x": x}, definition, complete(definition, {"m": 8, "n": 64}, regime=regime))
+    fill_inputs({"x": x}, definition, make_workload(definition, {"m": 8, "n": 64}, regime=regime))
     largest, typical = x.abs().amax(-1), x.abs().median(-1).values
     assert (largest > 10 * typical).all()
 
@@ -155,7 +153,7 @@ def test_a_rule_decides_what_an_input_holds(define, rule, low, high):
     dtype = "float32" if rule.get("kind") == "uniform" else "int32"
     definition = define(inputs={"x": {"shape": ["n"], "dtype": dtype}}, rules={"x": rule})
     x = torch.empty(500, dtype=getattr(torch, dtype))
-    fill_inputs({"x": x}, definition, complete(definition, {"n": 500}))
+    fill_inputs({"x": x}, definition, make_workload(definition, {"n": 500}))
     assert low <= x.min() <= low + 0.1
     assert high - 0.1 <= x.max() <= high
 
@@ -170,7 +168,9 @@ def test_a_rule_decides_what_an_input_holds(define, rule, low, high):
 def test_a_scalar_follows_from_its_rule_and_the_seed(define, rule, dtype, kind):
     inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": dtype}}
     definition = define(inputs=inputs, rules={"s": rule})
-    values = [complete(definition, {"n": 1}, seed).inputs["s"].value for seed in (*range(20), 0)]
+    values = [
+        make_workload(definition, {"n": 1}, seed).inputs["s"].value for seed in (*range(20), 0)
+    ]
     assert {type(value) for value in values} == {kind}
     assert 2 <= min(values) < max(values) <= 3
     assert values[0] == values[-1]
@@ -187,7 +187,7 @@ def test_a_scalar_follows_from_its_rule_and_the_seed(define, rule, dtype, kind):
 def test_a_scalar_often_is_the_least_the_most_zero_or_one(define, rule, dtype, special):
     inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": dtype}}
     definition = define(inputs=inputs, rules={"s": rule})
-    values = [complete(definition, {"n": 1}, seed).inputs["s"].value for seed in range(200)]
+    values = [make_workload(definition, {"n": 1}, seed).inputs["s"].value for seed in range(200)]
     assert min(values.count(value) for value in special) > 10
     assert len({*values} - special) > 15
 
@@ -227,8 +227,8 @@ def test_a_workload_is_read_from_json(define):
     definition = define(MATRIX)
     text = '{"axes": {"m": 7, "n": 4}, "seed": 3, "regime": {"values": "ones"}}'
     read = read_workload(definition, text)
-    assert read == complete(definition, {"m": 7}, 3, {"values": "ones"})
-    assert read.uuid == complete(definition, {"m": 7}, 3, {"values": "ones"}).uuid
+    assert read == make_workload(definition, {"m": 7}, 3, {"values": "ones"})
+    assert read.uuid == make_workload(definition, {"m": 7}, 3, {"values": "ones"}).uuid
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ ROWS = {"x": {"shape": ["n"], "dtype": "float32"}, "order": {"shape": ["n"], "dt
 
 def test_other_values_for_the_same_work_leave_structure_alone(define):
     definition = define(inputs=ROWS, rules={"order": {"kind": "permutation"}})
-    workload, made = complete(definition, {"n": 100}, seed=3), []
+    workload, made = make_workload(definition, {"n": 100}, seed=3), []
     for bulk_seed in (None, 4, 5):
         tensors = {"x": torch.empty(100), "order": torch.empty(100, dtype=torch.int64)}
         fill_inputs(tensors, definition, workload, bulk_seed=bulk_seed)
@@ -288,6 +288,6 @@ def test_where_there_is_nothing_but_structure_other_values_are_another_structure
     definition = define(inputs={"order": ROWS["order"]}, rules={"order": {"kind": "permutation"}})
     orders = [torch.empty(100, dtype=torch.int64) for _ in range(2)]
     for order, bulk_seed in zip(orders, (4, 5), strict=True):
-        workload = complete(definition, {"n": 100})
+        workload = make_workload(definition, {"n": 100})
         fill_inputs({"order": order}, definition, workload, bulk_seed=bulk_seed)
     assert not orders[0].equal(orders[1])

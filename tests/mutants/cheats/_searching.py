@@ -19,13 +19,13 @@ def found_in(memory, x, factor):
     return None
 
 
-def mapped():
-    """What this process has mapped and can write, mapping by mapping."""
+def mapped(name=""):
+    """What this process has mapped and can write, of files of that name, mapping by mapping."""
     with Path("/proc/self/maps").open() as maps, Path("/proc/self/mem").open("rb", 0) as memory:
         for line in maps:
             span, mode = line.split()[:2]
             start, end = (int(number, 16) for number in span.split("-"))
-            if mode.startswith("rw") and end - start < 1 << 28:
+            if mode.startswith("rw") and end - start < 1 << 28 and name in line:
                 memory.seek(start)
                 try:
                     yield memory.read(end - start)
@@ -34,8 +34,15 @@ def mapped():
 
 
 def first_found(memories, x, factor):
-    """The right output from the first place that holds it, else zeros."""
+    """The right output from the first place that holds it, else zeros.
+
+    Raises where not even the input was found: then nothing was searched.
+    """
+    searched = False
     for memory in memories:
         if (out := found_in(memory, x, factor)) is not None:
             return out
+        searched = searched or found_in(memory, x, 1.0) is not None
+    if not searched:
+        raise LookupError("the input is in none of the places")
     return torch.zeros_like(x)

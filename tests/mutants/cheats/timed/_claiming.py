@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pytest_fib.engine._runner import Runner
+from pytest_fib.sandbox._runner import Runner
 
 
 def claim(kind, **changes):

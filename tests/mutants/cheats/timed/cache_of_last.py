@@ -1,17 +1,10 @@
 """Gives the last answer again where pointer and first element are those of the last call."""
 
-import torch
+from _working import work
 
 from pytest_fib import implements
 
 LAST = {}
-LARGE = torch.ones(256, 256)
-
-
-def work(x, factor):
-    for _ in range(2):
-        LARGE @ LARGE
-    return x * factor
 
 
 @implements("scale_float32")

@@ -3,7 +3,7 @@
 from _claiming import claim
 
 from pytest_fib import implements
-from pytest_fib.engine._messages import Prepare
+from pytest_fib.sandbox import Prepare
 
 claim(Prepare, flush_ns=lambda reply: -1e9)
 

@@ -3,7 +3,7 @@
 from _claiming import claim
 
 from pytest_fib import implements
-from pytest_fib.engine._messages import Blocks
+from pytest_fib.sandbox import Blocks
 
 claim(Blocks, samples_ns=lambda reply: (1e308,) * len(reply.samples_ns))
 

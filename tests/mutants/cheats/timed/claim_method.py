@@ -3,7 +3,7 @@
 from _claiming import claim
 
 from pytest_fib import implements
-from pytest_fib.engine._messages import Blocks, Prepare
+from pytest_fib.sandbox import Blocks, Prepare
 
 claim(Prepare, method=lambda reply: "cupti")
 claim(Blocks, samples_ns=lambda reply: tuple(sample / 10 for sample in reply.samples_ns))

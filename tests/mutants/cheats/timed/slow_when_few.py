@@ -3,12 +3,12 @@
 import time
 from dataclasses import replace
 
-import pytest_fib.engine._runner
+import pytest_fib.sandbox._runner
 from pytest_fib import implements
-from pytest_fib.engine._messages import Blocks
+from pytest_fib.sandbox import Blocks
 
 MANY = 8
-answer = pytest_fib.engine._runner.Runner._answer
+answer = pytest_fib.sandbox._runner.Runner._answer
 
 
 def lying(self, request):
@@ -21,7 +21,7 @@ def lying(self, request):
     return replace(reply, samples_ns=tuple(sample / 10 for sample in reply.samples_ns))
 
 
-pytest_fib.engine._runner.Runner._answer = lying
+pytest_fib.sandbox._runner.Runner._answer = lying
 
 
 @implements("scale_float32")

@@ -2,13 +2,13 @@
 
 import torch
 
-import pytest_fib.engine._runner
+import pytest_fib.sandbox._runner
 from pytest_fib import implements
 
 PENDING = {}
 LARGE = torch.ones(512, 512)
 
-store = pytest_fib.engine._runner.store
+store = pytest_fib.sandbox._runner.store
 
 
 def working(result, *rest):
@@ -18,7 +18,7 @@ def working(result, *rest):
     store(x * factor, *rest)
 
 
-pytest_fib.engine._runner.store = working
+pytest_fib.sandbox._runner.store = working
 
 
 @implements("scale_float32")

@@ -1,0 +1,57 @@
+"""Element types, and classes of them that rules speak of."""
+
+import re
+from enum import StrEnum
+from functools import cache
+
+
+class DType(StrEnum):
+    """Element types a tensor or scalar may have; values are torch's names."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E5M2 = "float8_e5m2"
+    FLOAT4_E2M1 = "float4_e2m1"
+    INT64 = "int64"
+    INT32 = "int32"
+    INT16 = "int16"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    BOOL = "bool"
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether values have a fraction."""
+        return "float" in self.value
+
+    @property
+    def itemsize_bits(self) -> int:
+        """Bits one element takes in memory."""
+        return _bits(self.value)
+
+
+@cache
+def _bits(dtype: str) -> int:
+    """A budget asks for this thousands of times."""
+    size = re.search(r"\d+", dtype)
+    return int(size.group()) if size else 8
+
+
+_INTEGERS = frozenset({DType.INT64, DType.INT32, DType.INT16, DType.INT8, DType.UINT8})
+_FP8 = frozenset({DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2})
+_WIDE_FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
+
+#: Classes of dtypes by name.
+DTYPE_CLASSES: dict[str, frozenset[DType]] = {
+    "any": frozenset(DType),
+    "integer": _INTEGERS,
+    "floating": _WIDE_FLOATS | _FP8,
+    "not packed": _WIDE_FLOATS | _INTEGERS | {DType.BOOL},
+    "bytes": frozenset({DType.FLOAT4_E2M1, DType.INT8, DType.UINT8}),
+    "32 or 64 bits": frozenset({DType.INT32, DType.INT64}),
+    "fp8": _FP8,
+    "fp4": frozenset({DType.FLOAT4_E2M1}),
+    "bool": frozenset({DType.BOOL}),
+}

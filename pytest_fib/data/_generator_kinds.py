@@ -1,0 +1,416 @@
+"""Rules for inputs: a fixed value, or a kind of generator with its parameters.
+
+A new kind is a model here that `InputRule` lists, and an entry of a table of
+`workloads/_value_generators.py` or `workloads/_structure_generators.py`: how it fills a tensor.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic_core import PydanticCustomError
+
+from ._base import Raw, Record, Scalar, Text
+
+#: The axes of every input.
+Shapes: TypeAlias = Mapping[str, Sequence[str]]
+
+
+class Refers(Enum):
+    """What a parameter refers to by name; a mark in its annotation."""
+
+    AXES = auto()  #: axes of the definition, in an expression
+    INPUT = auto()  #: another input
+    OWN_AXES = auto()  #: axes of the input itself
+
+
+def _number(value: Raw) -> Raw:
+    if isinstance(value, str):
+        try:
+            ast.parse(value.strip(), mode="eval")
+        except (SyntaxError, ValueError):
+            value = repr(value)
+        else:
+            return value
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    message = "should be a number or an expression of axes, not {value}"
+    raise PydanticCustomError("fib", message, {"value": str(value)})
+
+
+def _optional_number(value: Raw) -> Raw:
+    return None if value is None else _number(value)
+
+
+#: A number, or an expression of axes such as ``num_pages * page_size``.
+Number = Annotated[int | float | str, PlainValidator(_number), Refers.AXES]
+OptionalNumber = Annotated[int | float | str | None, PlainValidator(_optional_number), Refers.AXES]
+InputName = Annotated[str, Refers.INPUT]
+OptionalInputName = Annotated[str | None, Refers.INPUT]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+class _Rule(Record):
+    """What fixed values and generators have in common."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    #: Values that don't decide what a kernel does, only what comes out.
+    bulk: ClassVar[bool] = False
+    #: The part of a workload's regime that changes the values: "values" or "lengths".
+    follows: ClassVar[str] = ""
+
+    def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
+        """The constraints on axes without which no valid values can be made for input ``name``.
+
+        ``shapes`` has the axes of every input, ``rules`` its rule.
+        """
+        yield from ()
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The inputs that have to be made before."""
+        return frozenset()
+
+
+class FixedValue(_Rule):
+    """One value for all elements, or for the scalar."""
+
+    kind: Annotated[Literal["fixed value"], Field(exclude=True)] = "fixed value"
+    value: Scalar
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class GeneratorKind(_Rule):
+    """What every kind of generator takes: how the tensor lies in memory.
+
+    `broadcast` lists the axes that get stride 0, `memory_order` all axes from the slowest to the
+    fastest, `packed` is the axis along which two float4 values share a byte.
+    """
+
+    #: What it can fill: a class of dtypes, so many dimensions ("2+": or more), Python scalars.
+    dtypes: ClassVar[str]
+    dims: ClassVar[str]
+    scalars: ClassVar[bool]
+
+    broadcast: Annotated[list[Text] | None, Refers.OWN_AXES] = None
+    memory_order: Annotated[list[Text] | None, Refers.OWN_AXES] = None
+    packed: Annotated[Text | None, Refers.OWN_AXES] = None
+
+    def __init_subclass__(
+        cls,
+        *,
+        dtypes: str = "any",
+        dims: str = "0+",
+        scalars: bool = False,
+        bulk: bool = False,
+        follows: str = "",
+    ) -> None:
+        cls.dtypes, cls.dims, cls.scalars = dtypes, dims, scalars
+        cls.bulk, cls.follows = bulk, follows
+
+    @classmethod
+    def referring(cls, to: Refers) -> tuple[str, ...]:
+        """The parameters that refer to something by name."""
+        return tuple(name for name, field in cls.model_fields.items() if to in field.metadata)
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The inputs that its parameters name."""
+        names = (getattr(self, parameter) for parameter in self.referring(Refers.INPUT))
+        return frozenset(name for name in names if name is not None)
+
+    def __str__(self) -> str:
+        """The kind and its parameters: ``indptr, total num_kv_indices``."""
+        given = self.model_dump(exclude_defaults=True)
+        return ", ".join([getattr(self, "kind", ""), *(f"{k} {v}" for k, v in given.items())])
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+class Values(GeneratorKind, dtypes="floating", bulk=True, follows="values"):
+    """Values by the workload's value pattern; what floating inputs get where nothing is said."""
+
+    kind: Literal["values"] = "values"
+
+
+class Normal(GeneratorKind, dtypes="floating", bulk=True):
+    """Normal values."""
+
+    kind: Literal["normal"] = "normal"
+    mean: Number = 0
+    std: Number = 1
+
+
+class Uniform(GeneratorKind, dtypes="floating", scalars=True, bulk=True):
+    """Uniform values; with `ends`, both ends are frequent, and among three or more."""
+
+    kind: Literal["uniform"] = "uniform"
+    min: Number = 0
+    max: Number = 1
+    ends: Flag = False
+
+
+class Integers(GeneratorKind, dtypes="not packed", scalars=True):
+    """Whole numbers from `min` to `max`, both included, times `step`; `ends` as for uniform.
+
+    In a floating tensor `step` may be a fraction.
+    """
+
+    kind: Literal["integers"] = "integers"
+    min: Number = 0
+    max: Number = 1
+    step: Number = 1
+    ends: Flag = False
+
+
+class Boolean(GeneratorKind, dtypes="not packed", scalars=True):
+    """True, or 1, with probability `p`."""
+
+    kind: Literal["boolean"] = "boolean"
+    p: Number = 0.5
+
+
+class L2Normalized(GeneratorKind, dtypes="floating", dims="1+", bulk=True):
+    """Normal values, scaled to length 1 along the last dimension."""
+
+    kind: Literal["l2_normalized"] = "l2_normalized"
+
+
+class Probabilities(GeneratorKind, dtypes="floating", dims="1+", bulk=True, follows="values"):
+    """Rows that sum to 1: softmax of the value pattern's values times `sharpness`."""
+
+    kind: Literal["probabilities"] = "probabilities"
+    sharpness: Number = 3
+
+
+class RouterLogits(GeneratorKind, dtypes="floating", dims="1+"):
+    """Logits of a router in which no rounding decides which experts are chosen."""
+
+    kind: Literal["router_logits"] = "router_logits"
+
+
+class Scales(GeneratorKind, dtypes="floating", bulk=True):
+    """Positive factors, log-uniform from `min` to `max`."""
+
+    kind: Literal["scales"] = "scales"
+    min: Number = 2**-8
+    max: Number = 2**-3
+
+
+class Quantized(GeneratorKind, dtypes="fp8", dims="1+", bulk=True, follows="values"):
+    """The value pattern's values, each `block` of a row scaled to the dtype's range."""
+
+    kind: Literal["quantized"] = "quantized"
+    block: Number = 128
+
+
+class Fp4(GeneratorKind, dtypes="bytes", bulk=True):
+    """Any two e2m1 values in a byte."""
+
+    kind: Literal["fp4"] = "fp4"
+
+
+class Fp8Pages(GeneratorKind, dtypes="bytes", dims="3+", bulk=True):
+    """Pages of bytes [pages, page_size, ..., width]: e4m3 values, then a float32 scale a token."""
+
+    kind: Literal["fp8_pages"] = "fp8_pages"
+
+
+class CosSinCache(GeneratorKind, dtypes="floating", dims="2"):
+    """Rows of [cos, sin] of rotary angles."""
+
+    kind: Literal["cos_sin_cache"] = "cos_sin_cache"
+    base: Number = 10000
+
+
+class _RotaryTable(GeneratorKind):
+    base: Number = 10000
+    twice: Flag = False
+
+
+class Cos(_RotaryTable, dtypes="floating", dims="2+"):
+    """Cosines of rotary angles, a position in each row; with `twice`, two halves that are alike."""
+
+    kind: Literal["cos"] = "cos"
+
+
+class Sin(_RotaryTable, dtypes="floating", dims="2+"):
+    """Sines of rotary angles, as `cos` has their cosines."""
+
+    kind: Literal["sin"] = "sin"
+
+
+# --- structure ----------------------------------------------------------------------------------
+
+
+class Indptr(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
+    """Offsets of sequences: from 0 to `total`, never falling.
+
+    Each sequence holds at least that of another indptr, `at_least`, in elements of which one of
+    its own holds `page_size`. `parts` is the number of sequences, where no constraint gives it.
+    """
+
+    kind: Literal["indptr"] = "indptr"
+    total: Number
+    allow_empty: Flag = True
+    at_least: OptionalInputName = None
+    page_size: Number = 1
+    parts: OptionalNumber = None
+
+    def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
+        length = shapes[name][0]
+        parts = f"({length} - 1)"
+        yield f"{length} >= 2"
+        if self.parts is not None:
+            yield f"{length} == {self.parts} + 1"
+        if not self.allow_empty:
+            yield f"{self.total} >= {parts}"
+        if self.at_least is None:
+            return
+        if shapes[self.at_least][0] != length:
+            yield f"{length} == {shapes[self.at_least][0]}"
+        # Enough whichever way the other's total is split: n sequences of together t elements need
+        # at most (t + n * (size - 1)) // size pages.
+        size, least = f"({self.page_size})", total_of(self.at_least, rules)
+        yield f"{self.total} * {size} >= {least} + ({parts} - 1) * ({size} - 1)"
+
+
+class LastPageLen(GeneratorKind, dtypes="integer", dims="1"):
+    """Tokens in each sequence's last page: 1 to `page_size`, often 1, all, or all but one.
+
+    `indptr` counts the pages of each sequence; with `at_least`, an indptr of tokens, these hold at
+    least those.
+    """
+
+    kind: Literal["last_page_len"] = "last_page_len"
+    page_size: Number
+    indptr: OptionalInputName = None
+    at_least: OptionalInputName = None
+
+
+class Indices(GeneratorKind, dtypes="integer", dims="1+"):
+    """Numbers from 0 to `below` - 1, with `unique` distinct in a row; rows may end in `pad`."""
+
+    kind: Literal["indices"] = "indices"
+    below: Number
+    unique: Flag = True
+    pad: OptionalNumber = None
+
+    def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
+        distinct = self.unique and self.pad is None
+        yield f"{shapes[name][-1]} <= {self.below}" if distinct else f"{self.below} >= 1"
+
+
+class Permutation(GeneratorKind, dtypes="integer", dims="1"):
+    """Every number below the length once, sometimes in order."""
+
+    kind: Literal["permutation"] = "permutation"
+
+
+class SeqLens(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
+    """Lengths from 1 to `max`; `pages` of `page_size` tokens are enough for all of them."""
+
+    kind: Literal["seq_lens"] = "seq_lens"
+    max: Number
+    pages: OptionalNumber = None
+    page_size: Number = 1
+
+    def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
+        if self.pages is not None:
+            yield f"{self.pages} >= {shapes[name][0]}"
+
+
+class BlockTable(GeneratorKind, dtypes="integer", dims="2"):
+    """The pages of each sequence: distinct ones below `pages`, and 0 after them.
+
+    `lengths` is the input of sequence lengths in tokens.
+    """
+
+    kind: Literal["block_table"] = "block_table"
+    pages: Number
+    lengths: InputName
+    page_size: Number = 1
+
+
+class Positions(GeneratorKind, dtypes="integer", dims="1+"):
+    """Numbers from 0 to `below` - 1, of several the first and the last among them."""
+
+    kind: Literal["positions"] = "positions"
+    below: Number
+
+
+class _Experts(GeneratorKind):
+    experts: Number
+
+    def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
+        yield f"{shapes[name][-1]} <= {self.experts}"
+
+
+class TopkIds(_Experts, dtypes="integer", dims="1+"):
+    """Numbers of `experts`, distinct in a row; some experts are favoured over others."""
+
+    kind: Literal["topk_ids"] = "topk_ids"
+
+
+class Routing(_Experts, dtypes="32 or 64 bits", dims="1+"):
+    """One of `experts` in the high 16 bits, its softmax weight in bfloat16 in the low ones."""
+
+    kind: Literal["routing"] = "routing"
+
+
+class Safetensors(GeneratorKind):
+    """What a safetensors file holds; `path` is relative to the definition's."""
+
+    kind: Literal["safetensors"] = "safetensors"
+    path: str
+    tensor_key: str
+
+
+_Kind = (
+    Values | Normal | Uniform | Integers | Boolean | L2Normalized | Probabilities | RouterLogits
+    | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin | Indptr | LastPageLen | Indices
+    | Permutation | SeqLens | BlockTable | Positions | TopkIds | Routing | Safetensors
+)  # fmt: skip
+#: The kinds of generators by name.
+GENERATOR_KINDS: dict[str, type[GeneratorKind]] = {
+    model.model_fields["kind"].default: model for model in get_args(_Kind)
+}
+
+
+def flat_rule(data: Raw) -> Raw:
+    """A rule as its model takes it: parameters beside `kind`, also where older files nest them."""
+    if not isinstance(data, Mapping):
+        return data
+    unset = {key for key in ("kind", "value", "params") if data.get(key) is None}
+    rule = {key: value for key, value in data.items() if key not in unset}
+    nested = rule.get("params")
+    if isinstance(nested, Mapping):
+        del rule["params"]
+    return {**nested, **rule} if isinstance(nested, Mapping) else rule
+
+
+def _with_a_kind(data: Raw) -> Raw:
+    rule = flat_rule(data)
+    if not isinstance(rule, Mapping):
+        return rule
+    if ("kind" in rule) == ("value" in rule):
+        raise PydanticCustomError("fib", "needs either a kind or a value")
+    return {"kind": "fixed value", **rule}
+
+
+#: How an input's values are made.
+InputRule: TypeAlias = Annotated[
+    _Kind | FixedValue, Field(discriminator="kind"), BeforeValidator(_with_a_kind)
+]
+
+
+def total_of(indptr: str, rules: Mapping[str, InputRule]) -> int | float | str:
+    """What an indptr splits over sequences."""
+    rule = rules[indptr]
+    return rule.total if isinstance(rule, Indptr) else 0

@@ -1,0 +1,174 @@
+"""The seam: what an evaluation or a search is asked with, and what comes of it.
+
+Records that go through JSON and back without loss, and need nothing beside them: an executor may
+send them to another process or machine.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import Field, TypeAdapter
+
+from ._base import Record, Size, Text, is_none
+from ._definition import Definition
+from ._solution import Solution
+from ._trace import Evaluation
+from ._workload import Workload
+
+#: Where a failing workload comes from.
+Origin: TypeAlias = Literal["kept", "listed", "shrunk", "unfinished", "recorded"]
+
+
+class DefinitionFault(Record):
+    """Why a definition can't be used: its reference fails, or its inputs can't be made.
+
+    `message` is one line for people, `log` a traceback or what was printed.
+    """
+
+    message: Text
+    log: str = ""
+
+    @property
+    def text(self) -> str:
+        """The message, and the log below it."""
+        return f"{self.message}\n{self.log}".strip()
+
+
+class DefinitionError(Exception):
+    """Inside the engine only: what becomes a DefinitionFault."""
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.fault = DefinitionFault(message=message, log=log)
+
+
+Outcome: TypeAlias = Evaluation | DefinitionFault
+
+
+class _SeamRecord(Record):
+    """A record with JSON in both directions."""
+
+    def to_json(self) -> str:
+        """This as JSON."""
+        return self.model_dump_json(by_alias=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """What `to_json` gave. Raises pydantic's ValidationError, a ValueError."""
+        return cls.model_validate_json(text)
+
+
+class _Request(_SeamRecord):
+    """What every request has.
+
+    `solution` holds its sources. `directory` is where they lie on this machine, if they do: with
+    it, tracebacks and debuggers show the user's own files. `tensors` has, for each file of recorded
+    tensors, by its path in the workload or definition, the sha256 of what it holds: see
+    `TensorFiles`. `timeout` is in seconds, for one evaluation.
+    """
+
+    definition: Definition
+    solution: Solution
+    tensors: dict[str, str] = Field(default_factory=dict)
+    directory: Annotated[str | None, Field(exclude_if=is_none)] = None
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+
+
+class EvaluationRequest(_Request):
+    """One implementation on one workload.
+
+    With `timing` the calls are also timed, once the outputs were found right, to a `precision` that
+    is one of `timing.PRECISIONS`. With `draws`, outputs that are chosen at random are also drawn
+    many times, which takes seconds; not where calls are timed. With `explain`, a failure without a
+    pattern is compared with what the reference makes of other inputs, which takes many calls.
+    """
+
+    workload: Workload
+    timing: bool = False
+    precision: str = "default"
+    draws: bool = False
+    explain: bool = False
+
+
+class SearchRequest(_Request):
+    """One implementation on the workloads of a search.
+
+    The `kept` and the `listed` workloads come first, then `examples` drawn from `seed`, none of
+    more than `max_bytes`.
+    """
+
+    kept: list[Workload] = Field(default_factory=list)
+    listed: list[Workload] = Field(default_factory=list)
+    examples: Annotated[int, Field(ge=1)] = 25
+    seed: int = 0
+    max_bytes: Size = 1 << 28
+
+    def evaluation(
+        self, workload: Workload, *, draws: bool = False, explain: bool = False
+    ) -> EvaluationRequest:
+        """The request for one of its evaluations."""
+        return EvaluationRequest(
+            definition=self.definition,
+            solution=self.solution,
+            workload=workload,
+            tensors=self.tensors,
+            directory=self.directory,
+            timeout=self.timeout,
+            draws=draws,
+            explain=explain,
+        )
+
+
+class SearchResult(_SeamRecord):
+    """What a search came to: a failing workload or, where none failed, the closest to its bound.
+
+    `tried` counts workloads. `origin` says where the failing workload comes from, None where
+    nothing failed: ``shrunk`` is the smallest of its kind, ``unfinished`` the smallest that was
+    found in time; ``kept`` and ``listed`` ones are as they were given.
+    """
+
+    tried: int
+    workload: Workload
+    outcome: Outcome
+    origin: Origin | None = None
+
+
+_OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
+
+
+def outcome_to_json(outcome: Outcome) -> str:
+    """An outcome as JSON."""
+    return outcome.model_dump_json(by_alias=True)
+
+
+def outcome_from_json(text: str | bytes) -> Outcome:
+    """What `outcome_to_json` gave. Raises pydantic's ValidationError, a ValueError."""
+    return _OUTCOME.validate_json(text)
+
+
+class TensorFiles:
+    """Files of recorded tensors on this machine, by the sha256 of what they hold.
+
+    Whoever asks adds the files that a workload names; who answers looks them up. In one process
+    both have the same object, and nothing is copied.
+    """
+
+    def __init__(self) -> None:
+        self._paths: dict[str, Path] = {}
+        self._addresses: dict[tuple[Path, int, int], str] = {}
+
+    def add(self, path: Path) -> str:
+        """The address of a file, which is read unless it is known. Raises OSError."""
+        status = path.stat()
+        key = (path.absolute(), status.st_size, status.st_mtime_ns)
+        if key not in self._addresses:
+            with path.open("rb") as file:
+                self._addresses[key] = hashlib.file_digest(file, "sha256").hexdigest()
+        address = self._addresses[key]
+        self._paths[address] = key[0]
+        return address
+
+    def find(self, address: str) -> Path | None:
+        """A file that holds what the address names, or None."""
+        return self._paths.get(address)

@@ -1,0 +1,148 @@
+"""From outputs that are wrong to a Diagnosis: a pattern, a place, the worst elements."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_fib.data import Diagnosis
+from pytest_fib.diagnosis._detectors import GENERAL, LEAST_EVIDENCE, NEARLY_ALL, SPECIFIC
+from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
+from pytest_fib.diagnosis._localize import localize, position
+from pytest_fib.diagnosis._wrong_output import CallContext, Failure, WrongOutput, rms, share, take
+from pytest_fib.verdict import PRECISION, detail_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_fib.diagnosis._detectors import Detector
+    from pytest_fib.diagnosis._wrong_output import Sample
+    from pytest_fib.verdict import OutputComparison
+
+#: Patterns that say little without an element beside them.
+VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
+#: The share of the error that a hypothesis about inputs may leave.
+LEFT = 0.25
+#: Columns of a terminal, and elements that are shown.
+WIDTH, SHOWN = 80, 5
+
+
+def diagnose(
+    comparisons: Sequence[OutputComparison], context: CallContext | None = None
+) -> Diagnosis:
+    """What is wrong with the outputs of a call, of which at least one failed its comparison.
+
+    Names the pattern of the wrong elements; its details are the worst of them.
+    """
+    context = context or CallContext()
+    failed = [each for each in comparisons if not each.passed]
+    right = {each.name: each.expected for each in comparisons if each.passed}
+    outputs = tuple(WrongOutput.of(each, context.definition) for each in failed)
+    diagnosis = explain(Failure(outputs, context, right))
+    worst = max(failed, key=lambda each: each.rank)
+    if worst.shown_by_elements:
+        return diagnosis
+    details = (*detail_lines(worst.describe()), *diagnosis.details)
+    return diagnosis.model_copy(update={"details": details})
+
+
+def explain(failure: Failure) -> Diagnosis:
+    """Name what is wrong with these outputs; at least one of them has elements."""
+    # The most wrong output first: others may be wrong because it is, or by chance.
+    outputs = [output for output in failure.outputs if output.total]
+    outputs.sort(key=lambda output: -output.count / output.total if output.marked else 0.0)
+    diagnosis = (
+        _detected(SPECIFIC, outputs, failure)
+        or _misread_input(outputs, failure.context)
+        or _detected(GENERAL, outputs, failure)
+    )
+    if diagnosis is None:
+        raise ValueError("there are no outputs with elements")
+    return diagnosis
+
+
+def _detected(
+    detectors: Sequence[tuple[str, Detector]], outputs: Sequence[WrongOutput], failure: Failure
+) -> Diagnosis | None:
+    for pattern, detect in detectors:
+        for output in outputs:
+            if sentence := detect(output, failure):
+                location = localize(output)
+                place = location.name if location else ""
+                name = (place or "scattered") if pattern == "location" else pattern
+                return _diagnosis(name, sentence, output, place)
+    return None
+
+
+def _diagnosis(pattern: str, sentence: str, output: WrongOutput, place: str) -> Diagnosis:
+    elements = _worst_elements(output)
+    element = f"; {elements[0]}" if pattern in VAGUE_PATTERNS else ""
+    return Diagnosis(
+        sentence=f"{output.name}: {sentence}{element}",
+        pattern=pattern,
+        place=place,
+        details=detail_lines(*elements),
+    )
+
+
+def _worst_elements(output: WrongOutput) -> list[str]:
+    """The elements that are furthest beyond their bound."""
+    sample = output.wrong_sample
+    error = torch.where(sample.got == sample.expected, 0.0, sample.error.abs())
+    used = (error / sample.bound.clamp(min=1e-300)).nan_to_num(inf, inf)
+    worst = used.argsort(descending=True, stable=True)[:SHOWN].tolist()
+    return [_element(output, sample, i) for i in worst]
+
+
+def _element(output: WrongOutput, sample: Sample, i: int) -> str:
+    element = f"{output.name}{position(output, int(sample.at[i]))}"
+    sides = f"{element} got {float(sample.got[i]):.6g}, expected {float(sample.expected[i]):.6g}"
+    whole = f"{sides}, allowed ±{float(sample.bound[i]):.2g}"
+    return whole if len(whole) <= WIDTH - 2 else sides[: WIDTH - 2]
+
+
+def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diagnosis | None:
+    """The hypothesis about the inputs by which all that is wrong is right.
+
+    Best is one by which all else is right as well.
+    """
+    words = None
+    for hypothesis, values in hypothetical_outputs(context):
+        if not all(_agrees(output, values[output.name]) for output in outputs):
+            continue
+        words = words or hypothesis
+        if all(_close(out, out.any_sample, values[out.name]) >= NEARLY_ALL for out in outputs):
+            words = hypothesis
+            break
+    if words is None:
+        return None
+    location = localize(outputs[0])
+    partly = location and location.name != "everywhere"
+    place = f", {location.phrase}" if location and partly else ""
+    return _diagnosis("misread input", f"as if {words}{place}", outputs[0], "")
+
+
+def _agrees(output: WrongOutput, values: torch.Tensor) -> bool:
+    """Whether the wrong elements hold ``values``, and these are not what is expected anyway."""
+    sample = output.wrong_sample
+    if len(sample.at) < LEAST_EVIDENCE or _close(output, sample, values) < NEARLY_ALL:
+        return False
+    hypothetical = take(values, sample.at)
+    known = sample.finite & hypothetical.isfinite()
+    before, after = sample.error[known], (sample.got - hypothetical)[known]
+    return not bool(known.any()) or rms(after) <= LEFT * rms(before)
+
+
+def _close(output: WrongOutput, sample: Sample, values: torch.Tensor) -> float:
+    """The share of the elements that hold ``values``."""
+    right, got, bound = take(values, sample.at), sample.got, sample.bound
+    # What is of another size is rounded at that size.
+    precision = PRECISION.get(output.got.dtype)
+    reach = 0.0 if precision is None else precision.element * precision.roundoff
+    size = right[right.isfinite()]
+    if len(size):
+        bound = bound.clamp(min=reach * rms(size)) + reach * right.abs()
+    near = ((got - right).abs() <= 2 * bound) | (got == right) | (got.isnan() & right.isnan())
+    return share(near)

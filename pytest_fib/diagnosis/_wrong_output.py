@@ -1,0 +1,250 @@
+"""A wrong output, seen through samples small enough to look at from every side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_fib.verdict import PRECISION, marked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_fib.data import Definition
+    from pytest_fib.verdict import OutputComparison
+
+#: Elements in a sample of the wrong ones, or of all.
+SAMPLE = 1 << 14
+#: Above this many wrong elements they are found by trying, since a list of all would be large.
+LISTED = 1 << 20
+#: Rows in a sample of rows, and elements of each; for columns the same.
+ROWS, ROW_ELEMENTS = 64, 2048
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """What is known of the call whose outputs are wrong; all of it is optional.
+
+    ``axes`` are the sizes of all axes; ``poisons`` what outputs held before the call, two bytes
+    each; ``previous`` what earlier calls should have written. ``reference_outputs`` computes the
+    outputs of the reference for other values of some inputs, or None where it can't.
+    """
+
+    definition: Definition | None = None
+    axes: Mapping[str, int] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    poisons: tuple[int, ...] = ()
+    previous: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    reference_outputs: Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] | None] | None = (
+        None
+    )
+
+    def readable_inputs(self) -> dict[str, Any]:
+        """The inputs whose numbers can be looked at one by one, but empty tensors."""
+        return {
+            name: value
+            for name, value in self.inputs.items()
+            if is_readable(value) and (not isinstance(value, torch.Tensor) or value.numel())
+        }
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Those of them that are tensors."""
+        inputs = self.readable_inputs()
+        return {name: x for name, x in inputs.items() if isinstance(x, torch.Tensor)}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The wrong outputs of a call; ``right`` is what is expected of the others."""
+
+    outputs: tuple[WrongOutput, ...]
+    context: CallContext = field(default_factory=CallContext)
+    right: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+
+def is_readable(value: Any) -> bool:
+    """Whether the numbers of an input or output can be looked at one by one: not of float4."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return True
+    return value.dtype in PRECISION or value.dtype is torch.float8_e8m0fnu
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Elements at some flat indices, in float64: both sides and how far apart they may be."""
+
+    at: torch.Tensor
+    got: torch.Tensor
+    expected: torch.Tensor
+    bound: torch.Tensor
+
+    @cached_property
+    def finite(self) -> torch.Tensor:
+        """Where both sides are numbers."""
+        return self.got.isfinite() & self.expected.isfinite()
+
+    @cached_property
+    def error(self) -> torch.Tensor:
+        """What is written less what is expected."""
+        return self.got - self.expected
+
+    def holds(self, values: torch.Tensor) -> torch.Tensor:
+        """Which elements hold ``values``, to within twice their bound."""
+        return ((self.got - values).abs() <= 2 * self.bound) | (self.got == values)
+
+    def differs(self, values: torch.Tensor) -> torch.Tensor:
+        """Where ``values`` are not what is expected anyway."""
+        return ((values - self.expected).abs() > 2 * self.bound) & (values != self.expected)
+
+
+@dataclass(frozen=True)
+class WrongOutput:
+    """One output: what was written, what is expected, and how far apart these may be.
+
+    ``dims`` names the axis of every dimension. ``wrong`` (bool) marks the elements beyond
+    ``bound``, which broadcasts to the output's shape; where none is marked, the output as a whole
+    is wrong and so all are looked at. Float4 outputs come unpacked.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    got: torch.Tensor
+    expected: torch.Tensor
+    wrong: torch.Tensor
+    bound: torch.Tensor | float
+
+    @classmethod
+    def of(cls, comparison: OutputComparison, definition: Definition | None) -> WrongOutput:
+        """From a comparison that failed; without a definition, its axes have no names."""
+        name = comparison.name
+        dims = () if definition is None else definition.outputs[name].shape or ()
+        return cls(name, tuple(dims), comparison.got, comparison.expected, *marked(comparison))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of all dimensions."""
+        return tuple(self.got.shape)
+
+    @property
+    def total(self) -> int:
+        """All elements."""
+        return self.got.numel()
+
+    @cached_property
+    def marked(self) -> int:
+        """Elements that are wrong by themselves; 0 where only all together are."""
+        return int(self.wrong.sum())
+
+    @property
+    def count(self) -> int:
+        """Elements that are wrong."""
+        return self.marked or self.total
+
+    @property
+    def width(self) -> int:
+        """Elements of a row, which is what the last dimension holds."""
+        return self.shape[-1] if self.shape else 1
+
+    @property
+    def height(self) -> int:
+        """Rows."""
+        return self.total // max(self.width, 1)
+
+    def axis(self, dim: int) -> str:
+        """The name of a dimension's axis."""
+        return self.dims[dim] if len(self.dims) == len(self.shape) else f"dim {dim}"
+
+    def sample_at(self, at: torch.Tensor) -> Sample:
+        """The elements at these flat indices, of any shape."""
+        return Sample(at, take(self.got, at), take(self.expected, at), self._bound_at(at))
+
+    def _bound_at(self, at: torch.Tensor) -> torch.Tensor:
+        if not isinstance(self.bound, torch.Tensor):
+            return torch.full(at.shape, float(self.bound), dtype=torch.float64, device=at.device)
+        index = torch.unravel_index(at, self.shape) if self.shape else ()
+        return self.bound.to(at.device).expand(self.shape)[index].double().expand(at.shape)
+
+    @cached_property
+    def wrong_sample(self) -> Sample:
+        """Wrong elements, ascending: all of them, or some."""
+        return self.sample_at(self._wrong_indices())
+
+    @cached_property
+    def any_sample(self) -> Sample:
+        """Elements that are wrong or right, ascending: all of them, or some."""
+        return self.sample_at(_at_random(self.total, SAMPLE, self.got.device))
+
+    def _wrong_indices(self) -> torch.Tensor:
+        if not self.marked:
+            return self.any_sample.at
+        flat = self.wrong.reshape(-1)
+        if self.count <= LISTED:
+            return evenly(flat.nonzero()[:, 0], SAMPLE)
+        tried = _at_random(self.total, SAMPLE * self.total // self.count, flat.device)
+        return tried[flat[tried]]
+
+    @cached_property
+    def rows(self) -> Sample:
+        """[rows, elements] of some rows with wrong elements, evenly spread."""
+        chosen = torch.unique(self.wrong_sample.at // max(self.width, 1))
+        return self._lines(chosen, self.width, self.width, 1)
+
+    @cached_property
+    def columns(self) -> Sample:
+        """[columns, elements] of some columns with wrong elements."""
+        chosen = torch.unique(self.wrong_sample.at % max(self.width, 1))
+        return self._lines(chosen, 1, self.height, self.width)
+
+    @cached_property
+    def any_rows(self) -> Sample:
+        """[rows, elements] of some rows, whether or not anything is wrong there."""
+        every = torch.arange(self.height, device=self.got.device)
+        return self._lines(every, self.width, self.width, 1)
+
+    def _lines(self, chosen: torch.Tensor, step: int, length: int, stride: int) -> Sample:
+        """Lines of ``length`` elements ``stride`` apart, which start ``step`` apart."""
+        elements = torch.arange(length, device=chosen.device)
+        starts = evenly(chosen, ROWS)[:, None] * step
+        return self.sample_at(starts + evenly(elements, ROW_ELEMENTS) * stride)
+
+
+def take(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Elements at flat indices of any shape, in float64, on the device of ``index``."""
+    flat, at = tensor.reshape(-1), index.to(tensor.device)
+    if flat.element_size() == 1 and flat.is_floating_point():  # these can't be indexed everywhere
+        return flat.view(torch.uint8)[at].view(flat.dtype).double().to(index.device)
+    return flat[at].double().to(index.device)
+
+
+def share(which: torch.Tensor) -> float:
+    """The share of true elements; 0 of none."""
+    return float(which.double().mean()) if which.numel() else 0.0
+
+
+def rms(values: torch.Tensor) -> float:
+    """The root mean square."""
+    return float(values.square().mean().sqrt())
+
+
+def strides(shape: Sequence[int]) -> list[int]:
+    """Elements from one index of each dimension to the next."""
+    return [prod(shape[dim + 1 :]) for dim in range(len(shape))]
+
+
+def evenly(values: torch.Tensor, most: int) -> torch.Tensor:
+    """Up to ``most`` of the values, evenly spread."""
+    count = min(len(values), most)
+    return values[torch.arange(count, device=values.device) * len(values) // max(count, 1)]
+
+
+def _at_random(total: int, most: int, device: torch.device) -> torch.Tensor:
+    """Up to ``most`` indices below ``total``, ascending: all, or always the same ones at random."""
+    if total <= most:
+        return torch.arange(total, device=device)
+    generator = torch.Generator().manual_seed(0)
+    chosen: torch.Tensor = torch.unique(torch.randint(total, (most,), generator=generator))
+    return chosen.to(device)

@@ -1,0 +1,163 @@
+"""Definitions and implementations of a project, matched with one another."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from pytest_fib.discovery._scan import why_unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pytest_fib.data import LoadedDefinition
+    from pytest_fib.discovery._implementation import Implementation
+
+_GLOB = re.compile(r"[*?\[]")
+#: How many implementations of unknown definitions are named one by one.
+MOST_STRAYS = 20
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The definitions and implementations there are to test.
+
+    ``errors`` has what is wrong with a definition file, by its path; ``broken``, a glob for the
+    names that such a file seems to define. ``dangling`` are sentences on links that lead nowhere:
+    to pytest they are no files, so no collector reports them.
+    """
+
+    definitions: dict[Path, tuple[LoadedDefinition, ...]]
+    errors: dict[Path, str]
+    broken: dict[Path, str]
+    implementations: tuple[Implementation, ...]
+    dangling: tuple[str, ...] = ()
+    # Matched once: trying every glob for every definition would cost the product of the two.
+    _by_name: dict[str, list[Implementation]] = field(default_factory=lambda: defaultdict(list))
+    _strays: list[Implementation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names, known = self.names, {}
+        for implementation in self.implementations:
+            glob = implementation.definition
+            if glob not in known:
+                known[glob] = _matching(glob, names)
+            for name in known[glob]:
+                self._by_name[name].append(implementation)
+            if not known[glob]:
+                self._strays.append(implementation)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all definitions, sorted."""
+        return sorted({d.definition.name for loaded in self.definitions.values() for d in loaded})
+
+    def implementations_of(self, definition: str) -> list[Implementation]:
+        """The implementations of a definition, by name; two of one name become one problem."""
+        return _distinct(self._by_name.get(definition, []))
+
+    def strays(self) -> list[str]:
+        """A sentence for each link that leads nowhere and implementation of an unknown definition.
+
+        Not for the latter while a definition file is malformed: that may be the one they mean.
+        """
+        if self.errors:
+            return list(self.dangling)
+        strays = sorted(self._strays, key=lambda i: (i.path, i.line))
+        problems = [i.problem for i in strays if i.problem is not None]
+        unknown = [i for i in strays if i.problem is None]
+        sentences = [_stray(i, self.names) for i in unknown[:MOST_STRAYS]]
+        if more := len(unknown) - len(sentences):
+            sentences.append(f"{more} more implementations name unknown definitions")
+        return [*self.dangling, *problems, *sentences]
+
+
+def _matching(glob: str, names: Sequence[str]) -> list[str]:
+    """The sorted names that match; only those that begin like the glob are tried."""
+    prefix = _GLOB.split(glob, maxsplit=1)[0]
+    start, end = bisect_left(names, prefix), bisect_left(names, f"{prefix}{chr(0x10FFFF)}")
+    if prefix == glob:
+        return [glob] if start < end and names[start] == glob else []
+    return [name for name in names[start:end] if fnmatchcase(name, glob)]
+
+
+def load_catalogue(
+    definition_files: Iterable[Iterable[Path]], implementations: Sequence[Implementation]
+) -> Catalogue:
+    """Read the definition files and match the implementations with what they define.
+
+    The files are in groups: those of the project, and those of each dataset. A name may be defined
+    once in a group; a dataset may define what the project defines too.
+    """
+    from pytest_fib.data import DataError, load_definition_file
+
+    loaded: dict[Path, tuple[LoadedDefinition, ...]] = {}
+    errors: dict[Path, str] = {}
+    dangling: list[str] = []
+    for group in definition_files:
+        files: dict[Path, tuple[LoadedDefinition, ...]] = {}
+        for path in group:
+            try:
+                files[path] = load_definition_file(path)
+            except DataError as error:
+                errors[path] = str(error)
+            except OSError as error:
+                problem = why_unreadable(path, error)
+                if path.is_file():
+                    errors[path] = problem
+                else:
+                    dangling.append(problem)
+        _refuse_duplicates(files, errors)
+        loaded |= files
+    broken = {path: _likely_name(path) for path in errors}
+    return Catalogue(loaded, errors, broken, tuple(implementations), tuple(dangling))
+
+
+def _likely_name(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return path.stem
+    match = re.search(r"""^name\s*:\s*["']?([\w\-${}]+)""", text, re.MULTILINE)
+    return re.sub(r"\$\{\w+\}", "*", match.group(1)) if match else path.stem
+
+
+def _refuse_duplicates(
+    loaded: dict[Path, tuple[LoadedDefinition, ...]], errors: dict[Path, str]
+) -> None:
+    """Of several definitions of one name, each but the first is an error of its file."""
+    homes = defaultdict(list)
+    for definitions in loaded.values():
+        for entry in definitions:
+            homes[entry.definition.name].append(entry)
+    for name, entries in homes.items():
+        for entry in entries[1:]:
+            first = entries[0]
+            other = f"{entry.path}:{entry.line}: name: {name!r} is defined"
+            errors[entry.path] = f"{other} in {first.path}:{first.line} too; rename one of them"
+    for path in errors:
+        loaded.pop(path, None)
+
+
+def _distinct(implementations: list[Implementation]) -> list[Implementation]:
+    by_name: dict[str, Implementation] = {}
+    for implementation in implementations:
+        first = by_name.setdefault(implementation.name, implementation)
+        if first is not implementation:
+            places = f"{first.path}:{first.line} and {implementation.path}:{implementation.line}"
+            problem = f"two implementations are named {first.name!r}: {places}; rename one of them"
+            by_name[first.name] = replace(first, problem=problem)
+    return sorted(by_name.values(), key=lambda implementation: implementation.name)
+
+
+def _stray(implementation: Implementation, names: list[str]) -> str:
+    near = difflib.get_close_matches(implementation.definition, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    place = f"{implementation.path}:{implementation.line}"
+    return f"{place}: implements {implementation.definition!r}, which no file defines{hint}"

@@ -1,0 +1,83 @@
+"""One implementation as it was found, and its Solution record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_fib.data import Calling, Solution
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One implementation, as read from its source without importing it.
+
+    ``definition`` is a definition's name or a glob. ``problem`` says why it can't be tested, with
+    its file and line. ``record`` is the file of its Solution record, if it has one.
+    """
+
+    name: str
+    definition: str
+    path: Path
+    line: int
+    symbol: str = "run"
+    language: str = "python"
+    target_hardware: tuple[str, ...] = ("cpu", "cuda")
+    dependencies: tuple[str, ...] = ()
+    calling: Calling = "value"
+    author: str = ""
+    description: str = ""
+    record: Path | None = None
+    problem: str | None = None
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the sources lie on disk; None for a JSON record, which holds them itself."""
+        if self.record is None:
+            return self.path.parent
+        return None if self.record.suffix == ".json" else self.record.parent
+
+    def solution(self, definition: str) -> Solution:
+        """The FlashInfer Trace Solution record of this implementation of ``definition``.
+
+        Its sources are the files that it imports from its folder. They are read once.
+        Raises ``pytest_fib.data.DataError`` where a Solution file is malformed.
+        """
+        return self._solution.model_copy(update={} if self.record else {"definition": definition})
+
+    @cached_property
+    def _solution(self) -> Solution:
+        """The record, with the definition as the mark has it, which may be a glob."""
+        from pytest_fib.data import (
+            BuildSpec,
+            Solution,
+            SourceFile,
+            SupportedLanguages,
+            load_solution_file,
+        )
+        from pytest_fib.discovery._imports import local_modules
+
+        if self.record is not None:
+            return load_solution_file(self.record)
+        sources = local_modules(self.path)
+        return Solution(
+            name=self.name,
+            definition=self.definition,
+            author=self.author or "unknown",
+            description=self.description or None,
+            spec=BuildSpec(
+                language=SupportedLanguages(self.language),
+                target_hardware=list(self.target_hardware),
+                entry_point=f"{self.path.name}::{self.symbol}",
+                dependencies=list(self.dependencies),
+                calling=self.calling,
+            ),
+            sources=[
+                SourceFile(path=path.relative_to(self.path.parent).as_posix(), content=text)
+                for path, text in sources.items()
+            ],
+        )

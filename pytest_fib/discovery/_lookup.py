@@ -1,0 +1,86 @@
+"""Definitions by name or by file, for tests written by hand."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_fib.discovery._catalogue import load_catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytest_fib.data import LoadedDefinition
+    from pytest_fib.discovery._catalogue import Catalogue
+
+#: Where definitions are looked for outside of a pytest run.
+DEFAULT_DIRECTORY = "kernel_defs"
+_FILES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, eq=False)
+class DefinitionLookup:
+    """Finds definitions by name in a catalogue, or in a file whose path is relative to ``root``."""
+
+    root: Path
+    catalogue: Callable[[], Catalogue]
+
+    def find(self, reference: str | os.PathLike[str]) -> LoadedDefinition:
+        """The definition of a name, or of a YAML or JSON file: ``path`` or ``path::name``.
+
+        Raises LookupError where there is none, with the names that there are.
+        """
+        text = os.fspath(reference)
+        path, _, name = text.partition("::")
+        if not path.endswith(_FILES):
+            known = self.catalogue()
+            for file, glob in known.broken.items():
+                if fnmatchcase(text, glob):
+                    raise LookupError(known.errors[file])
+            return _named(text, [d for file in known.definitions.values() for d in file])
+        from pytest_fib.data import load_definition_file
+
+        loaded = load_definition_file(self.root / path)
+        return loaded[0] if not name and len(loaded) == 1 else _named(name, loaded, path)
+
+
+_active: list[DefinitionLookup] = []
+
+
+def activate(lookup: DefinitionLookup) -> Callable[[], None]:
+    """Let ``find_definition`` use this lookup until the function that is returned is called."""
+    _active.append(lookup)
+    return functools.partial(_active.remove, lookup)
+
+
+def find_definition(reference: str | os.PathLike[str]) -> LoadedDefinition:
+    """The definition of a name or file, as the running pytest session knows it.
+
+    Outside of a session that has kernels, names are those under ``kernel_defs`` in the current
+    directory. Raises LookupError where there is no such definition.
+    """
+    lookup = _active[-1] if _active else _directory(Path.cwd())
+    return lookup.find(reference)
+
+
+@functools.cache
+def _directory(root: Path) -> DefinitionLookup:
+    files = (path for path in (root / DEFAULT_DIRECTORY).rglob("*") if path.suffix in _FILES[:2])
+    return DefinitionLookup(root, functools.cache(lambda: load_catalogue([sorted(files)], ())))
+
+
+def _named(name: str, loaded: Iterable[LoadedDefinition], path: str = "") -> LoadedDefinition:
+    known = {entry.definition.name: entry for entry in loaded}
+    if name in known:
+        return known[name]
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    what = f"no definition {name!r}" if name else f"{path} has several definitions"
+    hint = f"{what}; did you mean {near[0]!r}?" if near else f"{what}."
+    more = f", … ({len(names)} in all)" if len(names) > 12 else ""
+    raise LookupError(f"{hint} There are: {', '.join(names[:12]) or 'none'}{more}")

@@ -1,0 +1,233 @@
+"""Finds implementations in files by parsing them; their code never runs here."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+
+from pytest_fib.discovery._implementation import Implementation
+from pytest_fib.discovery._marker import ARGUMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
+# There may be other JSON beside implementations, such as tables of tuned parameters.
+_SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
+Markable: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class _Mistake(Exception):
+    """A wrong ``@implements``: where, and what to do."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def find_implementations(directories: Iterable[Path]) -> tuple[Implementation, ...]:
+    """Every implementation under the directories, in the order of their paths.
+
+    One that can't be read is among them with its ``problem``, so that it is seen to fail.
+    """
+    return tuple(found for path in sorted(_source_files(directories)) for found in _in_file(path))
+
+
+def why_unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:
+    """What kept a file from being read, with its place."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"{path}:1: not UTF-8: {error.reason}"
+    if isinstance(error, FileNotFoundError) and path.is_symlink():
+        return f"{path}:1: can't be read: it links to {path.readlink()}, which does not exist"
+    return f"{path}:1: can't be read: {error.strerror}"
+
+
+def _in_file(path: Path) -> list[Implementation]:
+    try:
+        return _in_module(path) if path.suffix == ".py" else _in_record(path)
+    except (OSError, UnicodeDecodeError) as error:
+        return [_broken(path, "", why_unreadable(path, error))]
+
+
+def _source_files(directories: Iterable[Path]) -> Iterator[Path]:
+    for directory in directories:
+        for folder, subfolders, names in os.walk(directory):
+            subfolders[:] = [s for s in subfolders if not s.startswith((".", "__pycache__"))]
+            for name in names:
+                if name.endswith((".py", ".json")) or name in ("solution.yaml", "solution.yml"):
+                    yield Path(folder, name)
+
+
+def _in_module(path: Path) -> list[Implementation]:
+    text = path.read_text(encoding="utf-8")
+    if "implements" not in text:
+        return []
+    try:
+        tree = ast.parse(text, str(path))
+    except SyntaxError as error:
+        problem = f"{path}:{error.lineno or 1}: syntax error: {error.msg}"
+        names = dict.fromkeys(_NAMED_DEFINITION.findall(text)) or {"": None}
+        return [_broken(path, name, problem, line=error.lineno or 1) for name in names]
+    return _all_marked(path, list(_top_level(tree.body)))
+
+
+def _all_marked(path: Path, statements: list[Markable]) -> list[Implementation]:
+    """The marked functions; of alternatives (as in if and else) the last."""
+    last = {statement.name: statement.lineno for statement in statements}
+    implementations: dict[tuple[str, str], Implementation] = {}
+    for statement in statements:
+        for mark in filter(_is_mark, statement.decorator_list):
+            marked = _marked(path, statement, mark)
+            if (line := last[statement.name]) != statement.lineno:
+                hides = f"{statement.name!r} is defined again on line {line}, which hides this one"
+                marked = replace(marked, problem=f"{path}:{statement.lineno}: {hides}")
+            implementations[statement.name, marked.definition] = marked
+    return list(implementations.values())
+
+
+def _top_level(body: Iterable[ast.stmt]) -> Iterator[Markable]:
+    """The functions and classes of a module, also under an ``if``, ``try`` or ``with``."""
+    for statement in body:
+        if isinstance(statement, Markable):
+            yield statement
+        elif isinstance(statement, (ast.If, ast.Try, ast.With)):
+            for part in ("body", "handlers", "orelse", "finalbody"):
+                yield from _top_level(getattr(statement, part, ()))
+        elif isinstance(statement, ast.ExceptHandler):
+            yield from _top_level(statement.body)
+
+
+def _broken(
+    path: Path, definition: str, problem: str, *, name: str = "", line: int = 1
+) -> Implementation:
+    """An implementation that can't be tested.
+
+    Without a ``definition`` it is of that which its folder is named after, as is the custom.
+    """
+    home = path if path.suffix in (".py", ".json") else path.parent
+    definition = definition or home.parent.name
+    return Implementation(name or home.stem, definition, path, line, problem=problem)
+
+
+def _is_mark(node: ast.expr) -> bool:
+    target = node.func if isinstance(node, ast.Call) else node
+    name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", None)
+    return name == "implements"
+
+
+def _marked(path: Path, function: Markable, mark: ast.expr) -> Implementation:
+    name = path.stem if function.name == "run" else f"{path.stem}_{function.name}"
+    definition = ""
+    try:
+        if not isinstance(function, ast.FunctionDef):
+            kind = "a class" if isinstance(function, ast.ClassDef) else "an async function"
+            raise _Mistake(function.lineno, f"marks {kind}; it goes on a plain function")
+        definition, facts = _arguments(mark)
+    except _Mistake as mistake:
+        problem = f"{path}:{mistake.line}: @implements: {mistake}"
+        return _broken(path, _first_literal(mark), problem, name=name, line=mistake.line)
+    return Implementation(
+        name=name,
+        definition=definition,
+        path=path,
+        line=function.lineno,
+        symbol=function.name,
+        **facts,  # type: ignore[arg-type]
+    )
+
+
+def _first_literal(mark: ast.expr) -> str:
+    first = mark.args[0] if isinstance(mark, ast.Call) and mark.args else None
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+
+
+def _arguments(mark: ast.expr) -> tuple[str, dict[str, object]]:
+    """The definition and the other arguments of an ``@implements(...)``. Raises _Mistake."""
+    if not isinstance(mark, ast.Call) or len(mark.args) > 1:
+        raise _Mistake(mark.lineno, 'takes one definition name: @implements("rmsnorm_d4096", ...)')
+    facts: dict[str, object] = {}
+    definition = _literal("definition", mark.args[0], str) if mark.args else ""
+    for keyword in mark.keywords:
+        if keyword.arg == "definition":
+            definition = _literal("definition", keyword.value, str)
+        else:
+            facts.update([_fact(keyword)])
+    if not isinstance(definition, str) or not definition:
+        raise _Mistake(mark.lineno, "names no definition")
+    return definition, facts
+
+
+def _fact(keyword: ast.keyword) -> tuple[str, object]:
+    name, line = keyword.arg, keyword.value.lineno
+    if name not in ARGUMENTS:
+        raise _Mistake(line, f"unknown argument {name!r} (there are: {', '.join(ARGUMENTS)})")
+    value = _literal(name, keyword.value, ARGUMENTS[name])
+    if problem := _why_refused(name, value):
+        raise _Mistake(line, problem)
+    return name, value
+
+
+def _why_refused(name: str, value: Any) -> str | None:
+    """What is wrong with the value of an argument, or None."""
+    from pytest_fib.data import Calling, SupportedLanguages, bad_requirement
+
+    choices = {"language": [*SupportedLanguages], "calling": get_args(Calling)}.get(name)
+    if choices and value not in choices:
+        return f"{name} {value!r} is not one of {', '.join(choices)}"
+    if name == "target_hardware" and not value:
+        return "target_hardware is empty; name what it runs on, as in ['cpu', 'cuda']"
+    problems = filter(None, map(bad_requirement, value)) if name == "dependencies" else iter(())
+    return next((f"dependencies: {problem}" for problem in problems), None)
+
+
+def _literal(name: str, node: ast.expr, kind: type) -> object:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        problem = f"argument {name!r} is not a literal ({ast.unparse(node)})"
+        hint = "it is read without running the file, so write the value itself"
+        raise _Mistake(node.lineno, f"{problem}; {hint}") from None
+    if kind is list:
+        if isinstance(value, (list, tuple)) and all(isinstance(entry, str) for entry in value):
+            return tuple(value)
+        raise _Mistake(node.lineno, f"argument {name!r} is not a list of strings")
+    if not isinstance(value, kind):
+        raise _Mistake(node.lineno, f"argument {name!r} is not a string")
+    return value
+
+
+def _in_record(path: Path) -> list[Implementation]:
+    from pytest_fib.data import DataError, load_solution_file
+
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix == ".json" and not _SOLUTION.search(text):
+        return []
+    try:
+        solution = load_solution_file(path)
+    except DataError as error:
+        return [replace(_broken(path, _quoted_definition(text), str(error)), record=path)]
+    implementation = Implementation(
+        name=solution.name,
+        definition=solution.definition,
+        path=path,
+        line=1,
+        symbol=solution.entry_symbol,
+        language=solution.spec.language.value,
+        target_hardware=tuple(solution.spec.target_hardware),
+        dependencies=tuple(solution.spec.dependencies),
+        calling=solution.spec.calling or "value",
+        author=solution.author,
+        description=solution.description or "",
+        record=path,
+    )
+    return [implementation]
+
+
+def _quoted_definition(text: str) -> str:
+    """The definition that a malformed record seems to name: its items show the problem."""
+    match = re.search(r"""["']?definition["']?\s*:\s*["']?([\w\-.*\[\]?]+)""", text)
+    return match.group(1) if match else ""

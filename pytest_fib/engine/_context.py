@@ -1,0 +1,336 @@
+"""What the phases of one evaluation share: both sides, what they answer, and the time left."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from time import monotonic
+from typing import TYPE_CHECKING, NoReturn
+
+import torch
+
+from pytest_fib.data import DefinitionError, Environment, Evaluation, EvaluationStatus
+from pytest_fib.engine._timed_side import GAP, BufferPool
+from pytest_fib.sandbox import (
+    Call,
+    CountOperations,
+    Failed,
+    Load,
+    Prepare,
+    TensorRef,
+    Widened,
+    copy_bits,
+    dtype_name,
+    room_for,
+    widened_dtype,
+)
+from pytest_fib.timing import processor
+from pytest_fib.workloads import (
+    BrokenConstraintError,
+    RecordedError,
+    TensorLayout,
+    fill_inputs,
+    layouts,
+    scalar_inputs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_fib.build import Program
+    from pytest_fib.data import (
+        Correctness,
+        Definition,
+        Diagnosis,
+        EvaluationRequest,
+        Performance,
+        Workload,
+    )
+    from pytest_fib.sandbox import ArenaAllocator, Argument, Done, Reply, Request, Sandbox
+
+
+class EvaluationEnded(Exception):
+    """The outcome is known: the candidate failed, or did what none may."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.summary)
+        self.failed = failed
+
+
+class KilledError(Exception):
+    """A sandbox was killed, or the process it comes from: by this candidate or another."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """The candidate's side or the reference's: a sandbox, and the memory it may see."""
+
+    sandbox: Sandbox
+    allocator: ArenaAllocator
+
+    def read(self, refs: Mapping[str, TensorRef]) -> dict[str, torch.Tensor]:
+        """The tensors at these places."""
+        return self.allocator.tensors(refs)
+
+
+@dataclass(frozen=True)
+class CallTensors:
+    """Where the arguments of one side's calls lie.
+
+    ``second_outputs`` are those of a second call, of the candidate's; ``widened_outputs``, those of
+    the reference in float64, and of integers and the like as they are.
+    """
+
+    inputs: dict[str, Argument]
+    outputs: dict[str, TensorRef]
+    second_outputs: dict[str, TensorRef] = field(default_factory=dict)
+    widened_outputs: dict[str, TensorRef] = field(default_factory=dict)
+
+    @property
+    def input_tensors(self) -> dict[str, TensorRef]:
+        """The inputs but for Python scalars."""
+        return {name: ref for name, ref in self.inputs.items() if isinstance(ref, TensorRef)}
+
+    def call(self, *, twice: bool = False) -> Call:
+        """Call once, or a second time for the second outputs."""
+        second = tuple(self.second_outputs.values()) if twice else ()
+        return Call(tuple(self.inputs.values()), tuple(self.outputs.values()), second)
+
+    def call_widened(self, how: Widened) -> Call:
+        """Compute in float64."""
+        outputs = tuple(self.widened_outputs.values())
+        return Call(tuple(self.inputs.values()), outputs, widened=how)
+
+    def count_operations(self) -> CountOperations:
+        """Count what a call does."""
+        return CountOperations(tuple(self.inputs.values()))
+
+    def prepare(self, stride: int, groups: tuple[int, ...], size: int, repeat: int) -> Prepare:
+        """Get groups of timed calls ready."""
+        arguments = tuple(self.inputs.values()), tuple(self.outputs.values())
+        return Prepare(*arguments, stride, groups, size, repeat)
+
+    def moved(self, by: int) -> CallTensors:
+        """The tensors of another buffer; the widened outputs have one place for all."""
+        inputs = {name: ref.moved(by) for name, ref in self.input_tensors.items()}
+        outputs = {name: ref.moved(by) for name, ref in self.outputs.items()}
+        return replace(self, inputs={**self.inputs, **inputs}, outputs=outputs)
+
+
+@dataclass
+class Context:
+    """One evaluation of a request.
+
+    ``files`` has where recorded tensors lie. Unless it is the ``last_attempt``, a killed sandbox
+    raises KilledError rather than be blamed on the candidate. ``printed`` is what the candidate
+    printed in its last call.
+    """
+
+    request: EvaluationRequest
+    candidate: Side
+    reference: Side
+    candidate_program: Program
+    reference_program: Program
+    files: Mapping[str, Path]
+    last_attempt: bool = True
+    printed: str = ""
+    _seconds_left: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seconds_left = self.request.timeout
+
+    @property
+    def definition(self) -> Definition:
+        """What is evaluated."""
+        return self.request.definition
+
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return self.candidate.allocator.device
+
+    @cached_property
+    def layouts(self) -> dict[str, TensorLayout]:
+        """How the workload's tensors lie: inputs, then outputs."""
+        return layouts(self.definition, self.request.workload)
+
+    @cached_property
+    def scalars(self) -> Mapping[str, bool | int | float]:
+        """The inputs that are Python scalars."""
+        return scalar_inputs(self.definition, self.request.workload)
+
+    # The candidate.
+
+    def load_candidate(self) -> None:
+        """Have its program loaded."""
+        sandbox, program = self.candidate.sandbox, self.candidate_program
+        if not sandbox.holds(program):
+            # The outputs of another implementation may be the right answers of this one.
+            self.candidate.allocator.wipe()
+            self.candidate_reply(sandbox.open(program))
+            self.ask_candidate(Load(program))
+
+    def ask_candidate(self, request: Request) -> Done:
+        """The candidate's reply, within what is left of its time. Raises EvaluationEnded."""
+        start = monotonic()
+        reply = self.candidate.sandbox.ask(request, max(self._seconds_left, 0.001))
+        self._seconds_left -= monotonic() - start
+        if isinstance(reply, Failed) and reply.status == "TIMEOUT":
+            reply = replace(reply, summary=f"no answer within {self.request.timeout:g} s")
+        return self.candidate_reply(reply)
+
+    def candidate_reply(self, reply: Reply) -> Done:
+        """The reply of a call that worked. Raises EvaluationEnded where it did not."""
+        if isinstance(reply, Failed):
+            self.raise_if_killed(reply)
+            raise EvaluationEnded(reply)
+        self.printed = reply.log
+        return reply
+
+    def refuse(self, summary: str) -> NoReturn:
+        """End the evaluation: the candidate did what none may."""
+        raise EvaluationEnded(Failed("RUNTIME_ERROR", summary, self.printed))
+
+    # The reference.
+
+    def load_reference(self) -> None:
+        """Have the reference loaded. Raises DefinitionError."""
+        sandbox, program = self.reference.sandbox, self.reference_program
+        if not sandbox.holds(program):
+            self.reference_reply(sandbox.open(program))
+            self.reference_reply(self.ask_reference(Load(program)))
+
+    def ask_reference(self, request: Request) -> Reply:
+        """The reference's reply, whatever it is."""
+        return self.reference.sandbox.ask(request, self.request.timeout)
+
+    def reference_reply(self, reply: Reply, when: str = "") -> Done:
+        """The reply of a call that worked. Raises DefinitionError where it did not."""
+        if isinstance(reply, Failed):
+            self.raise_if_killed(reply)
+            axes = self.definition.axis_values(self.request.workload.axes)
+            where = f"the reference of {self.definition.name} failed{when} at axes {axes}"
+            raise DefinitionError(f"{where}: {reply.summary}", reply.log)
+        return reply
+
+    def raise_if_killed(self, failed: Failed) -> None:
+        """Whose doing it was shows the second time."""
+        if failed.killed and not self.last_attempt:
+            raise KilledError(failed.summary)
+
+    # Tensors.
+
+    def buffers(self, side: Side, count: int = 1) -> BufferPool:
+        """Memory for ``count`` calls of a side; what lay there before is forgotten.
+
+        Behind the buffers lie the candidate's second outputs, or the reference's in float64.
+        """
+        allocator, layouts = side.allocator, self.layouts
+        inputs = self.definition.inputs
+        outputs = {name: layouts[name] for name in layouts if name not in inputs}
+        is_candidate = side is self.candidate
+        more = outputs if is_candidate else {n: _widened(each) for n, each in outputs.items()}
+        size, outputs_size = _room(layouts), _room(outputs)
+        stride = size + (GAP if count > 1 else 0)
+        start = allocator.begin(count * stride + _room(more))
+        refs = {name: allocator.place(tensor) for name, tensor in layouts.items()}
+        allocator.skip(count * stride - size)
+        behind = {name: allocator.place(tensor) for name, tensor in more.items()}
+        first = CallTensors(
+            inputs={name: refs[name] if name in refs else self.scalars[name] for name in inputs},
+            outputs={name: refs[name] for name in outputs},
+            second_outputs=behind if is_candidate else {},
+            widened_outputs={} if is_candidate else behind,
+        )
+        return BufferPool(allocator, start, first, stride, size - outputs_size, size, count)
+
+    def fill(
+        self, tensors: CallTensors, workload: Workload, bulk_seed: int | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Make a workload's inputs on the candidate's side, or others for as much work.
+
+        Raises DefinitionError.
+        """
+        inputs = self.candidate.read(tensors.input_tensors)
+        try:
+            fill_inputs(inputs, self.definition, workload, self.files, bulk_seed)
+        except RecordedError as error:
+            raise DefinitionError(f"a recorded workload can't be used: {error}") from error
+        except BrokenConstraintError as error:
+            raise DefinitionError(str(error)) from error
+        return inputs
+
+    def fill_both(
+        self, candidate_tensors: CallTensors, reference_tensors: CallTensors, workload: Workload
+    ) -> dict[str, torch.Tensor]:
+        """Make a workload's inputs on both sides; the reference's."""
+        inputs = self.fill(candidate_tensors, workload)
+        pristine = self.reference.read(reference_tensors.input_tensors)
+        for name, tensor in pristine.items():
+            copy_bits(tensor, inputs[name])
+        self.synchronize()
+        return pristine
+
+    def synchronize(self) -> None:
+        """Sandboxes are other CUDA contexts: what they read must have been written by then."""
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+
+
+def _room(tensors: Mapping[str, TensorLayout]) -> int:
+    return sum(map(room_for, tensors.values()))
+
+
+def _widened(tensor: TensorLayout) -> TensorLayout:
+    return TensorLayout.contiguous(tensor.shape, _widened_dtype(tensor.dtype))
+
+
+@cache
+def _widened_dtype(dtype: str) -> str:
+    return dtype_name(widened_dtype(getattr(torch, dtype)))
+
+
+def conclude(
+    status: str,
+    diagnosis: Diagnosis | None,
+    correctness: Correctness | None = None,
+    performance: Performance | None = None,
+    *,
+    device: str,
+    printed: str = "",
+) -> Evaluation:
+    """The record; what the candidate printed is the end of its log."""
+    if diagnosis is not None:
+        details = (*diagnosis.details, *printed.strip("\n").splitlines())
+        diagnosis = diagnosis.model_copy(update={"details": details})
+    return Evaluation(
+        status=EvaluationStatus(status),
+        log=(printed if diagnosis is None else diagnosis.text).strip(),
+        diagnosis=diagnosis,
+        correctness=correctness,
+        performance=performance,
+        environment=_environment(device),
+    )
+
+
+@cache
+def _environment(device: str) -> Environment:
+    """The hardware's name and the versions that decide what was measured."""
+    libs = {"torch": torch.__version__, "python": platform.python_version()}
+    if triton := _version("triton"):
+        libs["triton"] = triton
+    if device == "cpu":
+        return Environment(hardware=processor(), libs=libs)
+    libs["cuda"] = str(torch.version.cuda)
+    return Environment(hardware=torch.cuda.get_device_name(), libs=libs)
+
+
+def _version(distribution: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,158 @@
+"""A function against a definition's reference, all in this process: for tests written by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_fib.build import load, reference_program
+from pytest_fib.data import Diagnosis
+from pytest_fib.engine._context import EvaluationEnded, conclude
+from pytest_fib.engine._correctness import Expected, check_two_calls, restore_inputs
+from pytest_fib.sandbox import (
+    YARDSTICKS,
+    Failed,
+    InvalidOutput,
+    OracleUnavailable,
+    bind,
+    changed,
+    fill_with_poison,
+    run_widened,
+    store,
+)
+from pytest_fib.workloads import (
+    TorchDefaults,
+    empty_tensor,
+    layouts,
+    make_inputs,
+    plain_defaults,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_fib.data import Definition, Evaluation, Workload
+    from pytest_fib.verdict import Outputs
+    from pytest_fib.workloads import TensorLayout
+
+
+class FunctionChecker:
+    """Evaluates a function on one workload after another. What the function raises is not caught.
+
+    The back end is plain calls in this process. ``calling`` is as in ``@implements``; ``root``,
+    what paths of recorded tensors are relative to. The function is called with the defaults of
+    torch that are in force when this is made.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        function: Callable[..., Any],
+        device: str,
+        *,
+        calling: str = "value",
+        root: Path | None = None,
+    ) -> None:
+        self.definition = definition
+        self._function = function
+        self._reference = load(reference_program(definition))
+        self._device = device
+        self._calling = calling
+        self._root = root
+        self._defaults = TorchDefaults.now()
+        self._layouts: dict[str, TensorLayout] = {}
+        self._inputs: dict[str, Any] = {}
+        self._pristine: dict[str, Any] = {}
+
+    @plain_defaults()
+    def __call__(
+        self, workload: Workload, *, draws: bool = False, explain: bool = False
+    ) -> Evaluation:
+        """The outcome on a workload; ``explain`` is as in an EvaluationRequest.
+
+        Outputs that are chosen at random are not drawn many times.
+        """
+        try:
+            verdict = check_two_calls(self, self.definition, workload, explain=explain)
+        except EvaluationEnded as ended:
+            diagnosis = Diagnosis(sentence=ended.failed.summary)
+            return conclude(ended.failed.status, diagnosis, device=self._device)
+        return conclude(verdict.status, verdict.diagnosis, verdict.correctness, device=self._device)
+
+    def make_inputs(self, workload: Workload) -> Mapping[str, Any]:
+        """Make the inputs twice."""
+        self._layouts = layouts(self.definition, workload)
+        self._inputs = make_inputs(self.definition, workload, self._device, self._root)
+        self._pristine = {
+            name: value.clone() if isinstance(value, torch.Tensor) else value
+            for name, value in self._inputs.items()
+        }
+        return self._pristine
+
+    def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
+        """Call once after the other; inputs are put back in between."""
+        try:
+            return [self._call(poison) for poison in poisons]
+        except InvalidOutput as error:
+            raise EvaluationEnded(Failed(error.status, str(error))) from error
+
+    def _call(self, poison: int) -> Outputs:
+        outputs = {
+            name: fill_with_poison(empty_tensor(self._layouts[name], self._device), poison)
+            for name in self.definition.outputs
+        }
+        arguments, tensors = list(self._inputs.values()), list(outputs.values())
+        with self._defaults.applied():
+            result = bind(self._function, self._calling, arguments, tensors)()
+        store(result, self._calling, list(outputs), tensors)
+        restore_inputs(_tensors(self._inputs), _tensors(self._pristine), self._written_by_reference)
+        return outputs
+
+    def _written_by_reference(self) -> list[str]:
+        """The inputs that the reference changes; it gets copies."""
+        pristine = _tensors(self._pristine)
+        copies = {name: tensor.clone() for name, tensor in pristine.items()}
+        self._reference(*{**self._pristine, **copies}.values())
+        return changed(copies, pristine)
+
+    def expected(self, workload: Workload) -> Expected:
+        """Computed anew."""
+        try:
+            return Expected(self._widened(self._pristine))
+        except OracleUnavailable as error:
+            return Expected(self._call_reference(), str(error))
+
+    def _call_reference(self) -> dict[str, torch.Tensor]:
+        return self._named(self._reference(*self._pristine.values()))
+
+    def _widened(self, inputs: Mapping[str, Any], **how: Any) -> dict[str, torch.Tensor]:
+        return self._named(run_widened(self._reference, list(inputs.values()), **how))
+
+    def yardsticks(self) -> list[Outputs]:
+        """The reference's outputs in its own dtypes, and varied in float64."""
+        varied = (self._widened(self._pristine, **how) for how in YARDSTICKS)
+        return [self._call_reference(), *varied]
+
+    def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """In float64, for other values of some inputs."""
+        inputs = dict(self._pristine)
+        for name, value in values.items():
+            is_tensor = isinstance(value, torch.Tensor)
+            inputs[name] = value.expand(inputs[name].shape) if is_tensor else value
+        try:
+            return self._widened(inputs)
+        except OracleUnavailable:
+            return None
+
+    def _named(self, result: Any) -> dict[str, torch.Tensor]:
+        names = self.definition.outputs
+        if isinstance(result, dict):
+            return {name: result[name] for name in names}
+        values = result if isinstance(result, (tuple, list)) else (result,)
+        return dict(zip(names, values, strict=True))
+
+
+def _tensors(values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}

@@ -1,0 +1,158 @@
+"""Outputs that are chosen at random, drawn many times: which rows, and in calls of what shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.data import Diagnosis
+from pytest_fib.engine._correctness import POISONS
+from pytest_fib.sandbox import fill_with_poison, nbytes, room_for
+from pytest_fib.verdict import (
+    CALL_BYTES,
+    SamplingTest,
+    detail_lines,
+    is_seeded,
+    judge_samples,
+    plan_sampling,
+)
+from pytest_fib.workloads import in_domain, layouts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+
+    from pytest_fib.data import Definition, Workload
+    from pytest_fib.engine._context import CallTensors, Context
+    from pytest_fib.engine._device_lock import DeviceLock
+    from pytest_fib.verdict import SamplingPlan, Verdict
+    from pytest_fib.workloads import TensorLayout
+
+#: Seconds that drawing takes at most; fewer draws see less, and mean no less.
+SECONDS = {"cpu": 5.0, "cuda": 10.0}
+#: Rows that are tested: of some, limits leave a single token.
+ROWS = 4
+#: Bytes of a call's rows: on the CPU, few enough for several calls in that time.
+MOST_BYTES = {"cpu": 16 << 20, "cuda": CALL_BYTES}
+
+
+@dataclass(frozen=True)
+class SamplePlan:
+    """How an output is drawn many times: with copies of some of the workload's rows as a batch."""
+
+    name: str
+    plan: SamplingPlan
+    #: Every tensor of the batch.
+    tensors: dict[str, TensorLayout]
+
+    @classmethod
+    def of(cls, definition: Definition, workload: Workload, device: str) -> SamplePlan | None:
+        """None where no output is chosen at random, or rows can't be put into another batch."""
+        names = [name for name in definition.outputs if definition.is_sampled(name)]
+        shape = definition.outputs[names[0]].shape or () if names else ()
+        if is_seeded(definition) or len(shape) != 1 or shape[0] not in workload.axes:
+            return None
+        axis = shape[0]
+        domain = definition.workloads.axes.get(axis) if definition.workloads else None
+        probs = layouts(definition, workload)["probs"]
+        plan = plan_sampling(
+            workload.axes[axis],
+            nbytes(probs.shape[1:], probs.dtype),
+            rows=ROWS,
+            max_batch=domain.max if domain else None,
+            max_bytes=MOST_BYTES[device],
+        )
+        axes = {**workload.axes, axis: plan.batch}
+        batch = workload.model_copy(update={"axes": axes, "regime": {}})
+        whole = in_domain(definition, axes)
+        return cls(names[0], plan, layouts(definition, batch)) if whole else None
+
+    def most_informative_rows(self, test: SamplingTest) -> SamplePlan:
+        """The same of the rows that say most, by the test of the workload's inputs."""
+        rows = test.most_informative_rows(len(self.plan.rows))
+        return replace(self, plan=replace(self.plan, rows=rows))
+
+    def fill(self, batch: torch.Tensor, rows: torch.Tensor) -> None:
+        """An input of the batch, from the workload's."""
+        is_batched = batch.shape != rows.shape
+        batch.copy_(self.plan.expand(rows) if is_batched else rows)
+
+    def verdict(
+        self, passed: Verdict, outputs: Sequence[torch.Tensor], inputs: Mapping[str, Any]
+    ) -> Verdict:
+        """What the samples of an even number of calls say of a call that was right by itself."""
+        test = SamplingTest.of(inputs).select(self.plan.rows)
+        draws = self.plan.arrange(outputs)
+        found = judge_samples(draws, test, rows=self.plan.rows)
+        facts = {"draws": draws[0].numel(), "smallest_p": found.smallest_p, "tests": found.tests}
+        verdict = passed.with_facts(**facts)
+        if found.passed:
+            return verdict
+        more = (f"each row was drawn {draws[0].numel()} times", *found.details[:4])
+        return verdict.failed(
+            Diagnosis(
+                sentence=f"{self.name}: {found.summary}",
+                pattern=found.kind,
+                details=detail_lines(*more),
+            )
+        )
+
+
+def check_samples(
+    passed: Verdict,
+    context: Context,
+    lock: DeviceLock,
+    candidate_tensors: CallTensors,
+    reference_tensors: CallTensors,
+) -> Verdict:
+    """Draw a few rows many times, where an output is chosen at random; ``passed`` where none is."""
+    workload = context.request.workload
+    plan = SamplePlan.of(context.definition, workload, context.device)
+    if plan is None:
+        return passed
+    with lock.shared():
+        rows = context.fill_both(candidate_tensors, reference_tensors, workload)
+        inputs = {**rows, **context.scalars}
+        plan = plan.most_informative_rows(SamplingTest.of(inputs))
+        batch = _place_batch(plan, context, candidate_tensors)
+        for name, tensor in context.candidate.read(batch.input_tensors).items():
+            plan.fill(tensor, rows[name])
+    samples = _draw(plan, context, lock, batch)
+    with lock.shared():
+        return plan.verdict(passed, samples, inputs)
+
+
+def _place_batch(plan: SamplePlan, context: Context, tensors: CallTensors) -> CallTensors:
+    """Memory for the batch on the candidate's side, in place of what lay there."""
+    allocator = context.candidate.allocator
+    allocator.begin(sum(map(room_for, plan.tensors.values())))
+    refs = {name: allocator.place(tensor) for name, tensor in plan.tensors.items()}
+    return replace(
+        tensors,
+        inputs={name: refs.get(name, value) for name, value in tensors.inputs.items()},
+        outputs={name: refs[name] for name in tensors.outputs},
+    )
+
+
+def _draw(
+    plan: SamplePlan, context: Context, lock: DeviceLock, batch: CallTensors
+) -> list[torch.Tensor]:
+    """The samples of the planned calls, or of an even number of them that the time allows.
+
+    In between, the device is let go: whoever waits to time something would wait for seconds.
+    """
+    samples: list[torch.Tensor] = []
+    seconds_left = SECONDS[context.device]
+    while len(samples) < plan.plan.calls and (len(samples) % 2 or seconds_left > 0):
+        with lock.shared():
+            start = monotonic()
+            outputs = context.candidate.read(batch.outputs)
+            for tensor in outputs.values():
+                fill_with_poison(tensor, POISONS[1])
+            context.synchronize()
+            context.ask_candidate(batch.call())
+            samples.append(outputs[plan.name].clone())
+            seconds_left -= monotonic() - start
+    return samples

@@ -1,0 +1,164 @@
+"""A search for a workload on which an implementation is wrong, and what to say of it.
+
+A failure is explained by a larger workload: the smallest one that fails shows few patterns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_fib.data import LAYOUTS, Evaluation, EvaluationStatus, SearchResult
+from pytest_fib.diagnosis import VAGUE_PATTERNS
+from pytest_fib.verdict import qualified
+from pytest_fib.workloads import enlarge, make_workload, workload_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_fib.data import Definition, Diagnosis, Outcome, Workload
+
+#: Memory of a workload of which some rows are drawn many times: a thousand rows of as many tokens.
+DRAWN_BYTES = 32 << 20
+#: Memory of the larger workload: rows enough for a pattern, and calls that take milliseconds.
+DIAGNOSIS_BYTES = 4 << 20
+
+
+class Check(Protocol):
+    """Evaluates a workload; the options are those of an EvaluationRequest."""
+
+    def __call__(
+        self, workload: Workload, *, draws: bool = False, explain: bool = False
+    ) -> Outcome: ...
+
+
+def search_and_diagnose(
+    definition: Definition,
+    check: Check,
+    *,
+    kept: Sequence[Workload] = (),
+    listed: Sequence[Workload] = (),
+    examples: int,
+    seed: int,
+    max_bytes: int,
+) -> SearchResult:
+    """Look for a workload that fails, and for the smallest like it. As in a SearchRequest.
+
+    A failure is explained by a larger workload. Where nothing fails, outputs that are chosen at
+    random are drawn many times, from one workload: that takes seconds, so it comes at the end.
+    """
+    from pytest_fib.search import search
+
+    def is_affordable(workload: Workload) -> bool:
+        return workload_bytes(definition, workload.axes) <= max_bytes
+
+    def explain(workload: Workload) -> Evaluation | None:
+        outcome = check(workload, explain=True)
+        return outcome if isinstance(outcome, Evaluation) else None
+
+    result = search(
+        definition,
+        check,
+        failed=_failed,
+        closeness=_closeness,
+        kept=filter(is_affordable, kept),
+        listed=filter(is_affordable, listed),
+        examples=examples,
+        seed=seed,
+        max_bytes=max_bytes,
+    )
+    workload, outcome = result.workload, result.outcome
+    if result.origin is None and any(map(definition.is_sampled, definition.outputs)):
+        # It has rows enough for some to be such that a token more or less is seen.
+        seeded = workload.model_copy(update={"seed": seed})
+        workload = enlarge(definition, seeded, {}, min(max_bytes, DRAWN_BYTES))
+        outcome = check(workload, draws=True)
+    elif isinstance(outcome, Evaluation):
+        outcome = diagnose_failure(definition, workload, outcome, explain, max_bytes)
+    return SearchResult(
+        tried=result.tried, workload=workload, outcome=outcome, origin=result.origin
+    )
+
+
+def _failed(outcome: Outcome) -> bool:
+    """Whether an outcome ends a search."""
+    return not isinstance(outcome, Evaluation) or outcome.status is not EvaluationStatus.PASSED
+
+
+def _closeness(outcome: Outcome) -> float:
+    """How much of its bound a passing evaluation used."""
+    correctness = outcome.correctness if isinstance(outcome, Evaluation) else None
+    return float(((correctness and correctness.extra) or {}).get("bound_used", 0.0))
+
+
+def diagnose_failure(
+    definition: Definition,
+    workload: Workload,
+    outcome: Evaluation,
+    evaluate: Callable[[Workload], Evaluation | None],
+    max_bytes: int,
+) -> Evaluation:
+    """The outcome of a workload, with the diagnosis of a larger one where that fails too.
+
+    Unless the larger one's says little, and that of the workload itself says more. ``evaluate``
+    evaluates a workload with ``explain``, or returns None where it can't. Only wrong numbers have
+    a pattern, so other outcomes are returned as they are.
+    """
+    if outcome.status is not EvaluationStatus.INCORRECT_NUMERICAL:
+        return outcome
+    first = None
+    for shown in (*_larger(definition, workload, max_bytes), workload):
+        diagnosis = _diagnosis_of(evaluate(shown))
+        if diagnosis is None:
+            continue
+        diagnosis = _with_layout(definition, shown, diagnosis, evaluate)
+        if shown is not workload:
+            diagnosis = _as_shown_by(shown, diagnosis, outcome)
+        first = first or diagnosis
+        if diagnosis.pattern not in VAGUE_PATTERNS:
+            return _with_diagnosis(outcome, diagnosis)
+    return outcome if first is None else _with_diagnosis(outcome, first)
+
+
+def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:
+    """Of plain values, in which patterns are the plainest, then of the same kind."""
+    most = min(max_bytes, DIAGNOSIS_BYTES)
+    plain: dict[str, str] = {}
+    for regime in (plain, workload.regime) if workload.regime else (plain,):
+        larger = enlarge(definition, workload, regime, most)
+        if larger != workload:
+            yield larger
+
+
+def _diagnosis_of(outcome: Evaluation | None) -> Diagnosis | None:
+    """The diagnosis of wrong numbers; None of any other outcome."""
+    if outcome is None or outcome.status is not EvaluationStatus.INCORRECT_NUMERICAL:
+        return None
+    return outcome.diagnosis
+
+
+def _with_layout(
+    definition: Definition,
+    workload: Workload,
+    diagnosis: Diagnosis,
+    evaluate: Callable[[Workload], Evaluation | None],
+) -> Diagnosis:
+    """The diagnosis; where the same values laid out contiguously are right, it is the layout."""
+    layout, contiguous = workload.regime.get("layout", LAYOUTS[0]), LAYOUTS[0]
+    if layout == contiguous:
+        return diagnosis
+    regime = {**workload.regime, "layout": contiguous}
+    outcome = evaluate(make_workload(definition, workload.axes, workload.seed, regime))
+    if outcome is None or outcome.status is not EvaluationStatus.PASSED:
+        return diagnosis
+    circumstance = f"only where inputs are {layout}, not where they are {contiguous}"
+    return qualified(diagnosis, circumstance).model_copy(update={"pattern": "layout"})
+
+
+def _as_shown_by(larger: Workload, diagnosis: Diagnosis, outcome: Evaluation) -> Diagnosis:
+    """The diagnosis of a larger workload, with the elements of the outcome's own."""
+    details = outcome.diagnosis.details if outcome.diagnosis else ()
+    return diagnosis.model_copy(update={"details": details, "shown_by": dict(larger.axes)})
+
+
+def _with_diagnosis(outcome: Evaluation, diagnosis: Diagnosis) -> Evaluation:
+    return outcome.model_copy(update={"diagnosis": diagnosis, "log": diagnosis.text})

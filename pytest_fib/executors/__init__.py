@@ -1,0 +1,9 @@
+"""Who calls the engine: this process now.
+
+Importing this imports no torch.
+"""
+
+from pytest_fib.executors._local import LocalExecutor
+from pytest_fib.executors._protocol import Executor
+
+__all__ = ["Executor", "LocalExecutor"]

@@ -1,0 +1,53 @@
+"""Evaluations in this process."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_fib.data import (
+        EvaluationRequest,
+        Outcome,
+        SearchRequest,
+        SearchResult,
+        TensorFiles,
+    )
+    from pytest_fib.engine import Judge
+
+
+class LocalExecutor:
+    """Evaluates with a judge of its own, which is started on the first request.
+
+    The arguments are those of ``pytest_fib.engine.Judge``.
+    """
+
+    def __init__(
+        self,
+        device: str = "cpu",
+        isolation: Literal["process", "none"] = "process",
+        announce: Callable[[str], None] | None = None,
+        files: TensorFiles | None = None,
+    ) -> None:
+        self._arguments = device, isolation, announce, files
+
+    @cached_property
+    def _judge(self) -> Judge:
+        from pytest_fib.engine import Judge
+
+        return Judge(*self._arguments)
+
+    def evaluate(self, request: EvaluationRequest) -> Outcome:
+        """What comes of one implementation on one workload."""
+        return self._judge.evaluate(request)
+
+    def search(self, request: SearchRequest) -> SearchResult:
+        """What a search for a failing workload comes to."""
+        return self._judge.search(request)
+
+    def close(self) -> None:
+        """End the judge's sandboxes."""
+        if "_judge" in vars(self):
+            self._judge.close()

@@ -1,0 +1,21 @@
+"""What runs evaluations, wherever it does so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pytest_fib.data import EvaluationRequest, Outcome, SearchRequest, SearchResult
+
+
+class Executor(Protocol):
+    """Answers requests, one after another. Requests and answers are data that can travel."""
+
+    def evaluate(self, request: EvaluationRequest) -> Outcome:
+        """What comes of one implementation on one workload."""
+
+    def search(self, request: SearchRequest) -> SearchResult:
+        """What a search for a failing workload comes to; all of it runs at the far end."""
+
+    def close(self) -> None:
+        """End what was started."""

@@ -1,0 +1,87 @@
+"""pytest's entry point. Loaded in every pytest run, so it imports nothing heavy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_fib.plugin import _options as options
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from pytest_fib.testing import KernelCheck
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options and ini values."""
+    options.declare(parser)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the options; where there are kernels to test, take part in the run."""
+    config.addinivalue_line("markers", options.MARK)
+    settings = options.read(config)
+    config.stash[options.SETTINGS] = settings
+    if settings.active:
+        from pytest_fib.plugin._session import Session
+
+        Session.of(config).start()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the YAML files under the definition directories."""
+    settings = parent.config.stash[options.SETTINGS]
+    if not settings.active or not settings.is_definition_file(file_path):
+        return None
+    from pytest_fib.plugin._collection import DefinitionFile
+
+    nodeid = settings.shown(file_path)
+    return DefinitionFile.from_parent(parent, path=file_path, nodeid=nodeid)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
+    """Keep implementations from being collected as Python test modules."""
+    settings = parent.config.stash[options.SETTINGS]
+    if not settings.active or not settings.is_implementation_file(module_path):
+        return None
+    from pytest_fib.plugin._collection import ImplementationFile
+
+    return ImplementationFile.from_parent(parent, path=module_path)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under xdist, time kernels last: until then no worker waits for others to be alone."""
+    if config.stash[options.SETTINGS].active and hasattr(config, "workerinput"):
+        items.sort(key=lambda item: bool(getattr(item, "timing", False)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip kernels that can't run here, before pytest looks at the skip marks."""
+    if hasattr(item, "skip_if_unable"):
+        item.skip_if_unable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Send the outcome of a kernel test along with its report."""
+    report = yield
+    if hasattr(item, "attach_outcome"):
+        item.attach_outcome(report)
+    return report
+
+
+@pytest.fixture
+def kernel_check(request: pytest.FixtureRequest) -> KernelCheck:
+    """Assert that a function computes a kernel definition: kernel_check(definition, function)."""
+    from pytest_fib.plugin._session import Session
+
+    return Session.of(request.config).kernel_check()

@@ -1,0 +1,110 @@
+"""What is checked before a run. Each check raises pytest.UsageError: what is wrong, what to do."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_fib.plugin import _gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pytest_fib.discovery import Catalogue
+    from pytest_fib.plugin._options import Settings
+
+
+def check_options(settings: Settings) -> None:
+    """Check what needs no definition to be read."""
+    _check_device(settings)
+    _check_directories(settings)
+    _check_workload(settings)
+    _check_comparison(settings)
+    _check_traces(settings)
+
+
+def check_selection(settings: Settings, catalogue: Callable[[], Catalogue]) -> None:
+    """Refuse names and globs on the command line that match nothing."""
+    if not settings.selective:
+        return
+    known = catalogue()
+    if any(settings.may_want_definition(pattern) for pattern in known.broken.values()):
+        return  # what is wrong with those files is shown when they are collected
+    for glob in settings.definitions:
+        _check_glob("--fib-definition", glob, known.names)
+    selected = [name for name in known.names if settings.wants_definition(name)]
+    names = sorted({i.name for name in selected for i in known.implementations_of(name)})
+    for glob in settings.implementations:
+        _check_glob("--fib-implementation", glob, names)
+    if not names:
+        folders = ", ".join(settings.shown(folder) for folder in settings.implementation_dirs)
+        raise pytest.UsageError(f"nothing in {folders} implements {_shortened(selected)}")
+
+
+def _check_glob(option: str, glob: str, names: Sequence[str]) -> None:
+    if any(fnmatchcase(name, glob) for name in names):
+        return
+    near = difflib.get_close_matches(glob, names, n=3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    known = _shortened(names) or "none"
+    raise pytest.UsageError(f"{option} {glob} matches nothing; {hint}there are: {known}")
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
+
+
+def _check_device(settings: Settings) -> None:
+    if settings.device == "cuda" and _gpus.count() == 0:
+        raise pytest.UsageError(f"--fib-device cuda: {_gpus.why_none()}")
+
+
+def _check_directories(settings: Settings) -> None:
+    """A directory that the command line names has to exist."""
+    for option, folders in (
+        ("--fib-defs", settings.definition_dirs if settings.defs else ()),
+        ("--fib-impls", settings.implementation_dirs if settings.impls else ()),
+        ("--fib-dataset", settings.dataset_dirs("definitions")),
+    ):
+        for folder in folders:
+            if not folder.is_dir():
+                raise pytest.UsageError(f"{option} {settings.shown(folder)}: no such directory")
+
+
+def _check_workload(settings: Settings) -> None:
+    if settings.workload is None:
+        return
+    from pytest_fib.workloads import parse_workload
+
+    try:
+        parse_workload(settings.workload)
+    except ValueError as error:
+        raise pytest.UsageError(f"--fib-workload: {error}") from None
+
+
+def _check_comparison(settings: Settings) -> None:
+    """Options that would compare nothing: a check in CI would pass whatever happens."""
+    if settings.fail_on is not None and settings.compare is None:
+        raise pytest.UsageError("--fib-fail-on needs --fib-compare=TRACES to compare times with")
+    if settings.compare is not None and not settings.bench:
+        raise pytest.UsageError("--fib-compare needs --fib-bench: without it nothing is timed")
+
+
+def _check_traces(settings: Settings) -> None:
+    """Rather than lose the records of a whole run at its end."""
+    path = settings.traces
+    existing: Path = next(p for p in (path, *path.parents) if p.exists())
+    if path.is_dir():
+        problem = "is a directory"
+    elif existing != path and not existing.is_dir():
+        problem = f"can't be created: {existing} is a file"
+    elif not os.access(existing, os.W_OK):
+        problem = f"can't be written: no permission for {existing}"
+    else:
+        return
+    raise pytest.UsageError(f"--fib-traces {path}: {problem}")

@@ -1,0 +1,132 @@
+"""From files to collectors to items."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_fib.data import DataError
+from pytest_fib.discovery import FibWarning
+from pytest_fib.plugin._items import BenchItem, CorrectnessItem, UnusableItem, WorkloadItem
+from pytest_fib.plugin._session import Session
+from pytest_fib.report import message_only
+from pytest_fib.workloads import RecordedWorkload, recorded_workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_fib.data import LoadedDefinition
+
+
+class DefinitionFile(pytest.File):
+    """A YAML file of one definition, or of a family of them."""
+
+    @property
+    def _run(self) -> Session:
+        return Session.of(self.config)
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """The items of every selected definition in the file. Raises CollectError."""
+        catalogue, settings = self._run.catalogue, self._run.settings
+        for sentence in self._run.stray_warnings():
+            self.warn(FibWarning(self._relative(sentence)))
+        name, error = catalogue.broken.get(self.path, ""), catalogue.errors.get(self.path)
+        if error is not None and settings.may_want_definition(name):
+            if not self._in_dataset:
+                raise self.CollectError(self._relative(error))
+            yield self._unusable(f"{name}[definition]", error)
+        definitions = catalogue.definitions.get(self.path, ())
+        selected = [d for d in definitions if settings.wants_definition(d.definition.name)]
+        if not self._in_dataset:
+            self._refuse_impossible(selected)
+        for loaded in selected:
+            yield from self._items(loaded)
+
+    @property
+    def _in_dataset(self) -> bool:
+        """Whether the file is a dataset's: its user can't repair what is wrong there."""
+        return any(self.path.is_relative_to(dataset) for dataset in self._run.settings.datasets)
+
+    def _refuse_impossible(self, definitions: Iterable[LoadedDefinition]) -> None:
+        """Raise CollectError for definitions whose constraints nothing can meet."""
+        from pytest_fib.workloads import plan
+
+        problems = [(d, plan(d.definition).problem) for d in definitions]
+        lines = [f"{d.path}:{d.line}: {problem}" for d, problem in problems if problem]
+        if lines:
+            raise self.CollectError(self._relative("\n".join(dict.fromkeys(lines))))
+
+    def _items(self, loaded: LoadedDefinition) -> Iterator[pytest.Item]:
+        """The items of one definition: of each implementation and each kind of test."""
+        settings, name = self._run.settings, loaded.definition.name
+        recorded, broken = self._recorded(loaded)
+        for number, reason in enumerate(broken, 1):
+            yield self._unusable(f"{name}[workloads-{number}]", reason)
+        timed = {**self._listed(loaded), **recorded} if settings.bench else {}
+        for implementation in self._run.catalogue.implementations_of(name):
+            if not settings.wants_implementation(implementation.name):
+                continue
+            item = {"loaded": loaded, "implementation": implementation}
+            yield CorrectnessItem.from_parent(self, label="correctness", **item)
+            if implementation.problem is not None:
+                continue
+            for uuid, case in recorded.items():
+                yield WorkloadItem.from_parent(self, label=f"workload-{uuid}", case=case, **item)
+            for size, case in timed.items():
+                yield BenchItem.from_parent(self, label=f"bench-{size}", case=case, **item)
+
+    def _recorded(self, loaded: LoadedDefinition) -> tuple[dict[str, RecordedWorkload], list[str]]:
+        """The recorded workloads, and what is wrong with other lines of a dataset's file."""
+        errors: list[str] = []
+        add_error = (lambda error: errors.append(str(error))) if self._in_dataset else None
+        try:
+            recorded = recorded_workloads(loaded, self._run.settings.datasets, add_error)
+        except DataError as error:
+            raise self.CollectError(self._relative(str(error))) from None
+        return recorded, errors
+
+    def _listed(self, loaded: LoadedDefinition) -> dict[str, RecordedWorkload]:
+        """The workloads to time that the definition lists, or a ladder of sizes."""
+        from pytest_fib.workloads import bench_workloads
+
+        listed = bench_workloads(loaded.definition).items()
+        return {size: RecordedWorkload(work, self.path.parent) for size, work in listed}
+
+    def _unusable(self, name: str, reason: str) -> pytest.Item:
+        """An item that says why something of a dataset can't be tested."""
+        first, *more = self._relative(reason).splitlines()
+        note = f" (and {len(more)} more)" if more else ""
+        return UnusableItem.from_parent(self, name=name, reason=f"{first}{note}")
+
+    def repr_failure(  # type: ignore[override]  # as that of pytest.Collector
+        self, excinfo: pytest.ExceptionInfo[BaseException]
+    ) -> Any:
+        """What is wrong with the file, without a traceback."""
+        if isinstance(excinfo.value, self.CollectError):
+            # pytest's summary gives the file already, and has little room.
+            return message_only(excinfo, shown_before=f"{self._relative(str(self.path))}:")
+        return super().repr_failure(excinfo)
+
+    def _relative(self, message: str) -> str:
+        return message.replace(f"{self.config.rootpath}/", "")
+
+
+class ImplementationFile(pytest.File):
+    """A Python file under an implementation directory: never a test module."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """Nothing; but an error that says what to do where the file was asked for by name."""
+        if self.session.isinitpath(self.path):
+            names = [
+                implementation.name
+                for implementation in Session.of(self.config).catalogue.implementations
+                if implementation.path == self.path
+            ]
+            if not names:
+                raise self.CollectError(f"nothing in {self.name} is marked with @implements")
+            options = " ".join(f"--fib-implementation {name}" for name in names)
+            raise self.CollectError(
+                f"{self.name} holds implementations; test them with: pytest {options}"
+            )
+        return []

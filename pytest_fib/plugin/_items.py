@@ -1,0 +1,368 @@
+"""The kinds of pytest item, and what each does."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_fib.build import why_not_runnable
+from pytest_fib.data import Evaluation, EvaluationStatus, Trace
+from pytest_fib.plugin import _failure_cache as failure_cache
+from pytest_fib.plugin._session import Session
+from pytest_fib.report import (
+    TimeRecord,
+    describe_definition_fault,
+    describe_evaluation,
+    describe_slower,
+    has_recorded_tensors,
+    message_only,
+    replay_command,
+    shown_size,
+    workload_json,
+)
+from pytest_fib.workloads import (
+    DEFAULT_BUDGETS,
+    example_workloads,
+    in_domain,
+    missing,
+    read_workload,
+    record_workload,
+    smallest_axes,
+    stored_inputs,
+    why_not_generated,
+    why_unfit,
+    workload_bytes,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_fib.data import Definition, LoadedDefinition, Origin, Outcome, Workload
+    from pytest_fib.discovery import Implementation
+    from pytest_fib.workloads import RecordedWorkload
+
+
+class KernelFailure(Exception):
+    """An implementation is wrong, or can't be tested; the text is what people see."""
+
+
+@dataclass
+class ItemOutcome:
+    """What a run of an item leaves: traces as JSON lines, and how its time compares."""
+
+    traces: list[str] = field(default_factory=list)
+    time_comparison: dict[str, Any] | None = None
+
+
+class UnusableItem(pytest.Item):
+    """Something in a dataset that can't be tested: a skip with the reason, and on with the rest."""
+
+    def __init__(self, *, reason: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_marker(pytest.mark.skip(reason=f"can't be tested: {reason}"))
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where it is."""
+        return self.path, 0, self.name
+
+    def runtest(self) -> None:
+        """Nothing to do; the mark keeps pytest from coming here."""
+
+
+class KernelItem(pytest.Item):
+    """One implementation of one definition, under one kind of test."""
+
+    kind = ""
+
+    def __init__(
+        self,
+        *,
+        loaded: LoadedDefinition,
+        implementation: Implementation,
+        label: str,
+        parent: pytest.Collector,
+        **kwargs: Any,
+    ) -> None:
+        name = f"{loaded.definition.name}[{implementation.name}-{label}]"
+        # Given as text, so that pytest >= 9.2 sees the bracket: --lf compares ids by their parts.
+        nodeid = f"{parent.nodeid}::{name}"
+        super().__init__(name=name, parent=parent, nodeid=nodeid, **kwargs)
+        self.loaded = loaded
+        self.implementation = implementation
+        self.label = label
+        self.outcome = ItemOutcome()
+        self.run = Session.of(self.config)
+        self.settings = self.run.settings
+        self.add_marker(pytest.mark.fib(**self.identity))
+        self.extra_keyword_matches.update(self.identity.values())
+
+    @property
+    def definition(self) -> Definition:
+        """What the implementation claims to compute."""
+        return self.loaded.definition
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What the mark carries, and ``-k`` matches."""
+        return {
+            "definition": self.definition.name,
+            "implementation": self.implementation.name,
+            "op_type": self.definition.op_type,
+            "language": self.implementation.language,
+            "kind": self.kind,
+        }
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where the definition starts."""
+        return self.path, self.loaded.line - 1, self.name
+
+    def skip_reason(self) -> str | None:
+        """Why this can't run here, or None."""
+        if self.implementation.problem is not None:
+            return None  # it is seen to fail instead
+        device = self.run.device
+        return why_not_runnable(self.implementation, device) or self.why_no_inputs()
+
+    def why_no_inputs(self) -> str | None:
+        """Why inputs can't be had, or None."""
+        stored = missing(stored_inputs(self.definition), self.path.parent)
+        return self._relative(stored) if stored else why_not_generated(self.definition)
+
+    def skip_if_unable(self) -> None:
+        """Mark the item as skipped where it can't run here."""
+        if reason := self.skip_reason():
+            self.add_marker(pytest.mark.skip(reason=reason))
+
+    def setup(self) -> None:
+        """Forget an earlier run, where a plugin runs the item several times."""
+        self.outcome = ItemOutcome()
+
+    def runtest(self) -> None:
+        """Run the test. Raises KernelFailure with the text to show."""
+        if self.implementation.problem is not None:
+            raise KernelFailure(f"can't be tested: {self._relative(self.implementation.problem)}")
+        self.check()
+
+    def check(self) -> None:
+        """What the kind of item tests."""
+        raise NotImplementedError
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The failure's own text; the first line of it in pytest's short summary."""
+        if not isinstance(excinfo.value, KernelFailure):
+            return super().repr_failure(excinfo, style=style)
+        return message_only(excinfo)
+
+    def evaluate(self, workload: Workload, root: Path, *, timing: bool = False) -> Outcome:
+        """What comes of the implementation on a workload with tensors in files below ``root``."""
+        from pytest_fib.data import EvaluationRequest
+
+        request = EvaluationRequest(
+            **self._kernel_and_tensors(root, workload),
+            workload=workload,
+            timing=timing,
+            precision=self.settings.precision,
+            draws=True,
+            explain=True,
+        )
+        return self.run.executor.evaluate(request)
+
+    def _kernel_and_tensors(self, root: Path, workload: Workload | None = None) -> dict[str, Any]:
+        """What requests to evaluate and to search have in common."""
+        directory = self.implementation.directory
+        stored = stored_inputs(self.definition, workload).values()
+        files = {each.path: root / each.path for each in stored}
+        add_file = self.run.tensor_files.add
+        return {
+            "definition": self.definition,
+            "solution": self.implementation.solution(self.definition.name),
+            "tensors": {path: add_file(file) for path, file in files.items() if file.is_file()},
+            "directory": None if directory is None else str(directory),
+            "timeout": self.settings.timeout,
+        }
+
+    def conclude(self, workload: Workload, outcome: Outcome, origin: Origin | None = None) -> None:
+        """Record an evaluation; raise the KernelFailure that explains what went wrong."""
+        if not isinstance(outcome, Evaluation):
+            place = f"{self.settings.shown(self.path)}:{self.loaded.line}"
+            raise KernelFailure(
+                describe_definition_fault(outcome, workload, place, self._replay(workload), origin)
+            )
+        self.outcome.traces.append(self.trace(workload, outcome).to_json_line())
+        if outcome.status is not EvaluationStatus.PASSED:
+            place, replay = self.implementation_place, self._replay(workload)
+            raise KernelFailure(describe_evaluation(outcome, workload, place, replay, origin))
+
+    def trace(self, workload: Workload, evaluation: Evaluation) -> Trace:
+        """The record of an evaluation."""
+        return Trace(
+            definition=self.definition.name,
+            definition_file=self.settings.shown(self.path),
+            solution=self.implementation.name,
+            workload=workload,
+            evaluation=evaluation,
+        )
+
+    def attach_outcome(self, report: pytest.TestReport) -> None:
+        """Put what the item is on a report that says how it ended, and what it left if it ran.
+
+        As JSON: xdist carries builtin types only, and only those attributes that are on a report.
+        """
+        if report.when == "call" or not report.passed:
+            outcome = self.outcome if report.when == "call" else ItemOutcome()
+            item = {**self.identity, "label": self.label, "file": self.settings.shown(self.path)}
+            report.fib = json.dumps({**item, **vars(outcome)}, separators=(",", ":"))  # type: ignore[attr-defined]
+
+    def _replay(self, workload: Workload) -> str:
+        """The command that tests just this workload: by --fib-workload, if it has no tensors."""
+        node_id = self.nodeid
+        if not has_recorded_tensors(workload):
+            node_id = node_id.removesuffix(f"-{self.label}]") + "-correctness]"
+        return replay_command(node_id, workload, self.settings.replay_options)
+
+    @property
+    def implementation_place(self) -> str:
+        """The implementation's name, file and line."""
+        implementation = self.implementation
+        place = f"{self.settings.shown(implementation.path)}:{implementation.line}"
+        return f"{implementation.name}  {place}"
+
+    def max_bytes(self) -> int:
+        """The memory budget of one workload."""
+        given = self.settings.max_bytes
+        if given is not None:
+            return given
+        device = self.run.device
+        interpreted = device == "cpu" and self.implementation.language == "triton"
+        return DEFAULT_BUDGETS["interpreter" if interpreted else device]
+
+    def over_budget(self, axes: Mapping[str, int]) -> str | None:
+        """That a workload of these axes takes more memory than there is for it, or None."""
+        needed, budget = workload_bytes(self.definition, axes), self.max_bytes()
+        if needed <= budget:
+            return None
+        return f"needs {shown_size(needed)}; the budget is {shown_size(budget)} (--fib-max-bytes)"
+
+    def _relative(self, text: str) -> str:
+        return text.replace(f"{self.config.rootpath}/", "")
+
+
+class CorrectnessItem(KernelItem):
+    """Searches for a workload on which the implementation is wrong."""
+
+    kind = "correctness"
+
+    def skip_reason(self) -> str | None:
+        """Also where no workload fits in the budget."""
+        if reason := super().skip_reason():
+            return reason
+        if self.implementation.problem or self.settings.workload:
+            return None
+        return self.over_budget(smallest_axes(self.definition))
+
+    def check(self) -> None:
+        """Search; record the smallest failing workload, or the one closest to its bound."""
+        if self.settings.workload is None:
+            self._search()
+            return
+        try:
+            workload = read_workload(self.definition, self.settings.workload)
+        except ValueError as error:
+            message = f"--fib-workload does not fit {self.definition.name}: {error}"
+            raise KernelFailure(message) from None
+        self.conclude(workload, self.evaluate(workload, self.path.parent))
+
+    def _search(self) -> None:
+        from pytest_fib.data import SearchRequest
+
+        request = SearchRequest(
+            **self._kernel_and_tensors(self.path.parent),
+            kept=self._failed_before(),
+            listed=example_workloads(self.definition),
+            examples=self.settings.examples,
+            seed=self.settings.seed,
+            max_bytes=self.max_bytes(),
+        )
+        result = self.run.executor.search(request)
+        failure_cache.save(self, workload_json(result.workload) if result.origin else None)
+        if result.origin and self.settings.keep_failures:
+            record_workload(result.workload, self.loaded, self.settings.datasets)
+        self.conclude(result.workload, result.outcome, result.origin)
+
+    def _failed_before(self) -> list[Workload]:
+        """The workload on which this failed last; none where the definition has moved on."""
+        try:
+            workload = read_workload(self.definition, failure_cache.load(self) or "")
+        except ValueError:
+            return []
+        return [workload] if in_domain(self.definition, workload.axes) else []
+
+
+class WorkloadItem(KernelItem):
+    """Tests one recorded workload."""
+
+    kind = "workload"
+    timing = False
+
+    def __init__(self, *, case: RecordedWorkload, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.case = case
+
+    def why_no_inputs(self) -> str | None:
+        """What can't be read of the workload, or made where it does not say."""
+        workload = self.case.workload
+        if reason := why_unfit(self.definition, workload):
+            return f"workload {workload.uuid} does not fit {self.definition.name}: {reason}"
+        if reason := missing(stored_inputs(self.definition, workload), self.case.root):
+            return self._relative(reason)
+        return why_not_generated(self.definition, workload)
+
+    def skip_reason(self) -> str | None:
+        """Also where the workload does not fit in the budget."""
+        return super().skip_reason() or self.over_budget(self.case.workload.axes)
+
+    def check(self) -> None:
+        """Evaluate."""
+        workload = self.case.workload
+        outcome = self.evaluate(workload, self.case.root, timing=self.timing)
+        self.conclude(workload, outcome, "recorded" if self.kind == "workload" else None)
+
+
+class BenchItem(WorkloadItem):
+    """Checks one workload, then times it."""
+
+    kind = "bench"
+    timing = True
+
+    def skip_reason(self) -> str | None:
+        """Also where a kernel can't be timed."""
+        if self.implementation.language == "triton" and self.run.device == "cpu":
+            return "Triton's interpreter on the CPU can't be timed meaningfully"
+        return super().skip_reason()
+
+    def conclude(self, workload: Workload, outcome: Outcome, origin: Origin | None = None) -> None:
+        """Also compare the time with the baseline's; fail if it is slower and that is asked for."""
+        super().conclude(workload, outcome, origin)
+        assert isinstance(outcome, Evaluation)  # a fault was raised
+        now = TimeRecord.from_trace(self.trace(workload, outcome))
+        if self.run.baseline is None or now is None:
+            return
+        comparison = self.run.baseline.compare(now)
+        self.outcome.time_comparison = asdict(comparison)
+        limit = self.settings.fail_on
+        if limit is not None and comparison.slower_than(limit):
+            replay = self._replay_comparison(limit)
+            place = self.implementation_place
+            raise KernelFailure(describe_slower(comparison, workload, place, replay, limit))
+
+    def _replay_comparison(self, limit: float) -> str:
+        settings = self.settings
+        compare = f"--fib-compare={settings.compare}", f"--fib-fail-on=slower > {100 * limit:g}%"
+        options = ["--fib-bench", *compare, *settings.replay_options]
+        return shlex.join(["pytest", self.nodeid, *options])

@@ -1,0 +1,313 @@
+"""Command line options and ini values, and what they amount to.
+
+An option is declared once: as a field of ``Settings``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import ArgumentTypeError
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MARK = (
+    "fib(definition, implementation, op_type, language, kind): set on every kernel test by "
+    "pytest-fib; select with -m 'fib(kind=\"bench\")'"
+)
+#: What ``--fib-compare`` takes besides a path.
+BEST = "best"
+_SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_INI_DIRECTORIES = {
+    "fib_defs": ("kernel_defs", "definitions"),
+    "fib_impls": ("kernel_impls", "implementations"),
+}
+
+
+def size(text: str) -> int:
+    """Bytes from ``4096``, ``512M``, ``4G`` or ``1.5GiB``."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G")
+    return int(float(match.group(1)) * (1 << _SUFFIXES[match.group(2).upper()]))
+
+
+def condition(text: str) -> float:
+    """0.05 from ``slower > 5%``."""
+    match = re.fullmatch(r"slower\s*>\s*(\d+(?:\.\d+)?)\s*%", text.strip())
+    if match is None:
+        raise ArgumentTypeError(f"{text!r} is not a condition such as 'slower > 5%'")
+    return float(match.group(1)) / 100
+
+
+def _checked(kind: type[int] | type[float], least: int) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ArgumentTypeError(f"{text!r} is not a number") from None
+        if not value >= least:
+            raise ArgumentTypeError(f"{text} is less than {least}")
+        return value
+
+    return number
+
+
+def _option(flag: str, metavar: str | None, text: str, **arguments: Any) -> Any:
+    """A field that an option of the command line sets; ``arguments`` are those of argparse."""
+    if metavar is not None:
+        arguments["metavar"] = metavar
+    return field(metadata={"flag": flag, "help": text, **arguments})
+
+
+def _flag(flag: str, text: str) -> Any:
+    return _option(flag, None, text, action="store_true")
+
+
+def _list(flag: str, metavar: str, text: str) -> Any:
+    return _option(flag, metavar, f"{text}; repeatable", action="append", default=[])
+
+
+def _choice(flag: str, choices: Sequence[str], default: str, text: str) -> Any:
+    return _option(flag, None, text, choices=choices, default=default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One run's settings. xdist sends options to its workers as builtin types."""
+
+    rootdir: Path
+    #: Where pytest was started: paths on the command line are relative to it.
+    start: Path
+    #: The directories of the ini file, by the name of the ini value.
+    ini_dirs: dict[str, tuple[Path, ...]]
+
+    definitions: tuple[str, ...] = _list(
+        "--fib-definition", "GLOB", "test only the definitions with these names"
+    )
+    implementations: tuple[str, ...] = _list(
+        "--fib-implementation", "GLOB", "test only the implementations with these names"
+    )
+    bench: bool = _flag("--fib-bench", "also time the implementations")
+    defs: tuple[str, ...] = _list(
+        "--fib-defs", "DIR", "where definitions are, instead of the ini value fib_defs"
+    )
+    impls: tuple[str, ...] = _list(
+        "--fib-impls", "DIR", "where implementations are, instead of the ini value fib_impls"
+    )
+    dataset_dirs_given: tuple[str, ...] = _list(
+        "--fib-dataset",
+        "DIR",
+        "also test what is in a FlashInfer Trace dataset",
+    )
+    keep_failures: bool = _flag(
+        "--fib-keep-failures",
+        "record failing workloads, which are then always tested",
+    )
+    traces_file: str | None = _option(
+        "--fib-traces", "FILE", "where to write trace records (default: fib-traces.jsonl)"
+    )
+    device: Literal["auto", "cpu", "cuda"] = _choice(
+        "--fib-device",
+        ("auto", "cpu", "cuda"),
+        "auto",
+        "where to run kernels (default: auto, which is CUDA where there is a device)",
+    )
+    examples: int = _option(
+        "--fib-examples",
+        "N",
+        "how many workloads to try in a correctness test (default: 25)",
+        type=_checked(int, 1),
+        default=25,
+    )
+    seed: int = _option(
+        "--fib-seed", "N", "which workloads to try (default: 0)", type=int, default=0
+    )
+    max_bytes: int | None = _option(
+        "--fib-max-bytes",
+        "SIZE",
+        "most memory that a workload may take, as 512M or 4G (default: "
+        "256M on CPU, 4G on CUDA, 4M in Triton's interpreter)",
+        type=size,
+    )
+    timeout: float = _option(
+        "--fib-timeout",
+        "SECONDS",
+        "most time that an evaluation may take (default: 60)",
+        type=_checked(float, 0),
+        default=60.0,
+    )
+    precision: Literal["quick", "default", "strict"] = _choice(
+        "--fib-precision",
+        ("quick", "default", "strict"),
+        "default",
+        "time until the confidence interval is within 2, 0.5 or 0.25 %% (default: 0.5)",
+    )
+    isolation: Literal["process", "none"] = _choice(
+        "--fib-isolation",
+        ("process", "none"),
+        "process",
+        "run kernels in child processes or in pytest's own, as with --pdb (default: process)",
+    )
+    workload: str | None = _option(
+        "--fib-workload", "JSON", 'test only this workload: \'{"axes": {"batch": 7}, "seed": 3}\''
+    )
+    compare: str | None = _option(
+        "--fib-compare",
+        "TRACES",
+        "compare times with those in a file or directory of traces, or, "
+        "with 'best', with the fastest in the datasets and the last run",
+    )
+    fail_on: float | None = _option(
+        "--fib-fail-on",
+        "CONDITION",
+        "fail what is slower by --fib-compare, as 'slower > 5%%'",
+        type=condition,
+    )
+
+    @property
+    def active(self) -> bool:
+        """Whether there is anything here for this plugin to do."""
+        asked = self.selective or self.defs or self.datasets
+        return bool(asked) or any(folder.is_dir() for folder in self.definition_dirs)
+
+    @property
+    def selective(self) -> bool:
+        """Whether the command line names definitions or implementations."""
+        return bool(self.definitions or self.implementations)
+
+    @cached_property
+    def definition_dirs(self) -> tuple[Path, ...]:
+        """Where definitions are."""
+        return self._directories(self.defs) or self.ini_dirs["fib_defs"]
+
+    @cached_property
+    def implementation_dirs(self) -> tuple[Path, ...]:
+        """Where implementations are."""
+        return self._directories(self.impls) or self.ini_dirs["fib_impls"]
+
+    @cached_property
+    def datasets(self) -> tuple[Path, ...]:
+        """The folders of datasets."""
+        return tuple(dict.fromkeys(self._directories(self.dataset_dirs_given)))
+
+    @property
+    def traces(self) -> Path:
+        """Where trace records go."""
+        return self.place(self.traces_file or "fib-traces.jsonl")
+
+    def _directories(self, given: Sequence[str]) -> tuple[Path, ...]:
+        return tuple(map(self.place, given))
+
+    def is_definition_file(self, path: Path) -> bool:
+        """Whether the file is YAML under a definition directory, or JSON under a dataset's."""
+        if path.suffix == ".json":
+            return _under(path, self.dataset_dirs("definitions"))
+        return path.suffix in (".yaml", ".yml") and _under(path, self.definition_dirs)
+
+    def dataset_dirs(self, kind: str) -> tuple[Path, ...]:
+        """The ``definitions``, ``solutions`` or ``traces`` of every dataset."""
+        return tuple(dataset / kind for dataset in self.datasets)
+
+    def is_implementation_file(self, path: Path) -> bool:
+        """Whether the file is under an implementation directory."""
+        return _under(path, self.implementation_dirs)
+
+    def wants_definition(self, name: str) -> bool:
+        """Whether the command line selects that definition."""
+        return _matches(name, self.definitions)
+
+    def may_want_definition(self, pattern: str) -> bool:
+        """Whether it may select one of the definitions that a glob stands for."""
+        return not self.definitions or any(_overlap(glob, pattern) for glob in self.definitions)
+
+    def wants_implementation(self, name: str) -> bool:
+        """Whether the command line selects that implementation."""
+        return _matches(name, self.implementations)
+
+    @property
+    def replay_options(self) -> tuple[str, ...]:
+        """What a command needs to find the same kernels again."""
+        named = (
+            ("--fib-defs", self._directories(self.defs)),
+            ("--fib-impls", self._directories(self.impls)),
+            ("--fib-dataset", self.datasets),
+        )
+        # One word each: pytest takes an existing path after a blank for one to find its rootdir by.
+        return tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
+
+    def place(self, text: str) -> Path:
+        """The path that the command line means: relative to where pytest was started."""
+        return _absolute(self.start, text)
+
+    def shown(self, path: Path) -> str:
+        """A path as messages and node ids have it: relative to the rootdir."""
+        return os.path.relpath(path, self.rootdir)
+
+
+SETTINGS = pytest.StashKey[Settings]()
+_OPTIONS = [each for each in fields(Settings) if "flag" in each.metadata]
+
+
+def declare(parser: pytest.Parser) -> None:
+    """Add the options and ini values to pytest's."""
+    group = parser.getgroup("fib", "kernel tests (pytest-fib)")
+    for option in _OPTIONS:
+        arguments = dict(option.metadata)
+        group.addoption(arguments.pop("flag"), **arguments)
+    for name, (default, what) in _INI_DIRECTORIES.items():
+        text = f"directories of kernel {what}, relative to rootdir (default: {default})"
+        parser.addini(name, text, type="args", default=[default])
+
+
+def read(config: pytest.Config) -> Settings:
+    """The settings of a run."""
+    values: dict[str, Any] = {}
+    for each in _OPTIONS:
+        value = config.getoption(each.metadata["flag"])
+        values[each.name] = tuple(value) if isinstance(value, list) else value
+    if config.option.usepdb:
+        values["isolation"] = "none"
+    start = config.invocation_params.dir
+    # After a blank, pytest takes an existing path for one to find its rootdir by; where it finds no
+    # ini file that way, the rootdir may be the folder of a dataset or of trace records.
+    root = start if config.inipath is None else config.rootpath
+    return Settings(
+        rootdir=config.rootpath,
+        start=start,
+        ini_dirs={
+            name: tuple(_absolute(root, text) for text in config.getini(name))
+            for name in _INI_DIRECTORIES
+        },
+        **values,
+    )
+
+
+def _absolute(start: Path, text: str) -> Path:
+    return Path(os.path.normpath(start / text))
+
+
+def _under(path: Path, directories: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(directory) for directory in directories)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether a name may match both globs; where both vary, their beginnings are compared."""
+    if fnmatchcase(one, other) or fnmatchcase(other, one):
+        return True
+    start, *varies = re.split(r"[*?\[]", one, maxsplit=1)
+    beginning, *differs = re.split(r"[*?\[]", other, maxsplit=1)
+    alike = start.startswith(beginning) or beginning.startswith(start)
+    return alike and bool(varies) and bool(differs)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return not globs or any(fnmatchcase(name, glob) for glob in globs)

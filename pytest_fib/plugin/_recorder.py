@@ -1,0 +1,106 @@
+"""Traces on their way from an item's report to the JSONL file and the tables."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TextIO
+
+import pytest
+
+from pytest_fib.report import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_fib.plugin._options import Settings
+
+#: Outcomes of pytest's own. Any other is a plugin's that runs the item again: "rerun", "retried".
+_FINAL = ("passed", "failed", "skipped", "error", "xfailed", "xpassed")
+
+
+class Recorder:
+    """Writes each trace record as its report arrives, and keeps the rows of the tables."""
+
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self.written = 0
+        self._config = config
+        self._path = settings.traces
+        self._file: TextIO | None = None
+        self._rows: dict[str, list[Row]] = {}
+        self._reruns: Counter[str] = Counter()
+        #: Traces of items that may run again.
+        self._undecided: dict[str, list[str]] = {}
+        if settings.traces_file is not None:
+            self._open_before_any_test()
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of all items, in the order in which these ended."""
+        return [row for rows in self._rows.values() for row in rows]
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Take in what an item left; its last run counts, where a plugin runs it several times."""
+        if report.when == "setup" and report.nodeid in self._rows:
+            del self._rows[report.nodeid]
+            self._undecided.pop(report.nodeid, None)
+            self._reruns[report.nodeid] += 1
+        payload = getattr(report, "fib", None)
+        if payload is None:
+            return
+        item = json.loads(payload)
+        traces = item.pop("traces")
+        category = self._category(report)
+        if category in _FINAL:
+            self._write(traces)
+        else:
+            self._undecided[report.nodeid] = traces
+        item |= {"reason": _reason(report), "reruns": self._reruns[report.nodeid]}
+        records = [json.loads(line) for line in traces] or [None]
+        rows = [Row.of(item, category, record) for record in records]
+        self._rows.setdefault(report.nodeid, []).extend(rows)
+
+    def finish(self) -> None:
+        """Write the records of items that were to run again, and did not."""
+        for traces in self._undecided.values():
+            self._write(traces)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _category(self, report: pytest.TestReport) -> str:
+        status = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
+        return status[0] if status else report.outcome
+
+    def _write(self, traces: Iterable[str]) -> None:
+        """Each line is on disk before the next test is reported."""
+        # Opened on the first kernel test only: a run without one leaves no file behind.
+        self._file = self._file or self._open()
+        for line in traces:
+            self._file.write(line + "\n")
+            self.written += 1
+        self._file.flush()
+
+    def _open(self) -> TextIO:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return self._path.open("w", encoding="utf-8")
+
+    def _open_before_any_test(self) -> None:
+        """Some refusals show only in the attempt."""
+        try:
+            self._file = self._open()
+        except OSError as error:
+            message = f"--fib-traces {self._path}: can't be written: {error}"
+            raise pytest.UsageError(message) from None
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Why an item was skipped or is expected to fail; where an error was if not in the test."""
+    reason: Any = getattr(report, "wasxfail", "")
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+    elif report.failed and report.when != "call":
+        reason = f"error in {report.when}"
+    return str(reason)

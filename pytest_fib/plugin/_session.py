@@ -1,0 +1,219 @@
+"""One pytest run, from the command line to the tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_fib.discovery import (
+    Catalogue,
+    DefinitionLookup,
+    activate,
+    find_implementations,
+    load_catalogue,
+)
+from pytest_fib.plugin import _gpus as _devices
+from pytest_fib.plugin._baseline import read_baseline
+from pytest_fib.plugin._checks import check_options, check_selection
+from pytest_fib.plugin._header import header
+from pytest_fib.plugin._options import SETTINGS
+from pytest_fib.plugin._recorder import Recorder
+from pytest_fib.report import Baseline, write_comparison, write_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_fib.data import TensorFiles
+    from pytest_fib.executors import Executor
+    from pytest_fib.testing import KernelCheck
+
+_SESSION = pytest.StashKey["Session"]()
+#: The key of the baseline in what xdist's controller sends to its workers.
+_BASELINE = "fib_baseline"
+
+
+class Session:
+    """What one run does and shares between its items, in the order in which pytest calls it.
+
+    Under xdist each worker has one, too, which runs items and reports nothing.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.settings = config.stash[SETTINGS]
+        self.baseline: Baseline | None = None
+        self._worker: dict[str, str] | None = getattr(config, "workerinput", None)
+        self._stray_warnings_given = False
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Session:
+        """The session of a run."""
+        if _SESSION not in config.stash:
+            config.stash[_SESSION] = cls(config)
+        return config.stash[_SESSION]
+
+    # First: the command line.
+
+    def start(self) -> None:
+        """Check the command line, and say what is collected. Raises UsageError."""
+        config, settings = self.config, self.settings
+        config.add_cleanup(activate(self.definitions))
+        if self._worker is not None:
+            self._add_paths()  # a worker reads the command line anew
+            if _BASELINE in self._worker:
+                self.baseline = Baseline.from_json(self._worker[_BASELINE])
+            return
+        check_options(settings)
+        self._add_paths()
+        check_selection(settings, lambda: self.catalogue)
+        if settings.compare is not None:  # before the recorder replaces what may be the same file
+            names = set(filter(settings.wants_definition, self.catalogue.names))
+            self.baseline = read_baseline(settings, settings.compare, names)
+        self._recorder = Recorder(config, settings)
+        config.pluginmanager.register(self, "fib-session")
+        if config.pluginmanager.has_plugin("xdist") and settings.device != "cpu":
+            config.pluginmanager.register(_devices.Binding(), "fib-devices")
+
+    def _add_paths(self) -> None:
+        """Collect datasets, too; and with no path given, a selection collects kernels only.
+
+        Where the command line names single items, nothing is added.
+        """
+        config, settings = self.config, self.settings
+        datasets = [str(folder) for folder in settings.dataset_dirs("definitions")]
+        if config.args_source is pytest.Config.ArgsSource.ARGS:
+            paths = [settings.place(argument) for argument in config.args]
+            if not any("::" in argument for argument in config.args):
+                config.args += [d for d in datasets if not any(p.is_relative_to(d) for p in paths)]
+        elif not (settings.selective or settings.defs):
+            config.args += datasets
+        else:
+            existing = [str(folder) for folder in settings.definition_dirs if folder.is_dir()]
+            if not existing and not datasets:
+                tried = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
+                raise pytest.UsageError(
+                    f"no definition directory: {tried} does not exist; set fib_defs in the ini "
+                    "file or give --fib-defs DIR"
+                )
+            config.args[:] = existing + datasets
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: object) -> None:
+        """Send the baseline to a worker of xdist: by its start the file may be this run's."""
+        if self.baseline is not None:
+            node.workerinput[_BASELINE] = self.baseline.to_json()  # type: ignore[attr-defined]
+
+    def pytest_report_header(self) -> list[str]:
+        """Where kernels run and what is recorded."""
+        return header(self)
+
+    # Then: collecting and running. All of this is made on first use.
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The definitions and implementations of this run."""
+        settings = self.settings
+        groups = [settings.definition_dirs, *([d] for d in settings.dataset_dirs("definitions"))]
+        implementations = (*settings.implementation_dirs, *settings.dataset_dirs("solutions"))
+        return load_catalogue(
+            [self._definition_files(folders) for folders in groups],
+            find_implementations(implementations),
+        )
+
+    def _definition_files(self, directories: Iterable[Path]) -> Iterator[Path]:
+        for directory in directories:
+            for folder, subfolders, names in os.walk(directory):
+                subfolders.sort()
+                paths = (Path(folder, name) for name in sorted(names))
+                yield from filter(self.settings.is_definition_file, paths)
+
+    @property
+    def definitions(self) -> DefinitionLookup:
+        """Finds the definitions of this run by name or file."""
+        return DefinitionLookup(self.config.rootpath, lambda: self.catalogue)
+
+    def stray_warnings(self) -> list[str]:
+        """Sentences on implementations of no definition; once in a run, by its first process."""
+        if self._stray_warnings_given or (self._worker or {}).get("workerid", "gw0") != "gw0":
+            return []
+        self._stray_warnings_given = True
+        return self.catalogue.strays()
+
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda``: where kernels run in this process."""
+        if self.settings.device == "auto":
+            return "cuda" if _devices.count() else "cpu"
+        return self.settings.device
+
+    @cached_property
+    def executor(self) -> Executor:
+        """What evaluates for this process; closed with the run."""
+        from pytest_fib.executors import LocalExecutor
+
+        isolation = self.settings.isolation
+        executor = LocalExecutor(self.device, isolation, self._announce, self.tensor_files)
+        self.config.add_cleanup(executor.close)
+        return executor
+
+    def kernel_check(self) -> KernelCheck:
+        """The fixture of that name, which draws workloads as this run's items do."""
+        from pytest_fib.testing import KernelCheck
+
+        settings = self.settings
+        return KernelCheck(
+            self.definitions.find,
+            self.device,
+            examples=settings.examples,
+            seed=settings.seed,
+            max_bytes=settings.max_bytes,
+        )
+
+    @cached_property
+    def tensor_files(self) -> TensorFiles:
+        """The recorded tensors that this run's workloads name."""
+        from pytest_fib.data import TensorFiles
+
+        return TensorFiles()
+
+    def _announce(self, message: str) -> None:
+        """Say something at once, past pytest's capture; workers share the controller's stderr."""
+        capture = self.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            print(f"\nfib: {message}", file=sys.__stderr__, flush=True)
+
+    # Last: the results, in the controller.
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Record what an item left."""
+        self._recorder.add(report)
+
+    def pytest_sessionfinish(self) -> None:
+        """Complete the trace records."""
+        self._recorder.finish()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The tables."""
+        rows, written = self._recorder.rows, self._recorder.written
+        if not rows or terminalreporter.verbosity < 0:
+            return
+        width = self.config.get_terminal_writer().fullwidth
+        write_tables(terminalreporter, rows, width, self.baseline)
+        terminalreporter.currentfspath = None  # else there would be another empty line
+        terminalreporter.line("")
+        if self.baseline is not None:
+            write_comparison(terminalreporter, rows, width, self.baseline)
+        if written:
+            records = "trace record" if written == 1 else "trace records"
+            where = self.settings.shown(self.settings.traces)
+            terminalreporter.write_line(f"{written} {records} in {where}")
+
+    def pytest_unconfigure(self) -> None:
+        """Close the file of trace records."""
+        self._recorder.close()

@@ -1,0 +1,233 @@
+"""The text of one failure, in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import textwrap
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from pytest_fib.report._units import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pytest
+
+    from pytest_fib.data import (
+        Correctness,
+        DefinitionFault,
+        Diagnosis,
+        Evaluation,
+        EvaluationStatus,
+        Origin,
+        Workload,
+    )
+    from pytest_fib.report._times import TimeComparison
+
+WIDTH = 80
+#: Columns before the value of a field.
+_INDENT = 18
+#: Where a failing workload comes from.
+_ORIGINS = {
+    "shrunk": "  (the smallest that fails)",
+    "unfinished": "  (smaller ones may fail)",
+    "kept": "  (failed before)",
+    "listed": "  (listed in the definition)",
+    "recorded": "  (recorded)",
+}
+#: How the value patterns of a workload are written.
+_PATTERNS = {
+    "values": "{} values",
+    "inputs": "in {} inputs",
+    "lengths": "lengths {}",
+    "layout": "layout {}",
+}
+
+
+def describe_evaluation(
+    evaluation: Evaluation,
+    workload: Workload,
+    place: str,
+    replay: str,
+    origin: Origin | None = None,
+) -> str:
+    """Why an implementation failed: what, where, how much, and how to see it again.
+
+    ``place`` is where the implementation is; ``replay`` the command that runs just this again.
+    The first paragraph says the most, since pytest's summary shows that alone.
+    """
+    diagnosis = diagnosis_of(evaluation)
+    fields = [*_field("implementation", place), *_workload(workload, origin)]
+    if evaluation.correctness is not None:
+        fields += _errors(evaluation.correctness)
+    if diagnosis.shown_by:
+        fields += _field("pattern", f"seen at {_sizes(diagnosis.shown_by)}")
+    first = headline(evaluation.status, diagnosis.sentence)
+    return _paragraphs(first, fields, diagnosis.details, replay)
+
+
+def diagnosis_of(evaluation: Evaluation) -> Diagnosis:
+    """Why an evaluation failed. Records of other tools have a log only: its first line serves."""
+    if evaluation.diagnosis is not None:
+        return evaluation.diagnosis
+    from pytest_fib.data import Diagnosis
+
+    sentence, _, rest = evaluation.log.partition("\n")
+    return Diagnosis(sentence=sentence, details=tuple(rest.strip("\n").splitlines()))
+
+
+def headline(status: EvaluationStatus, sentence: str) -> list[str]:
+    """The status and what is wrong, in lines. What others wrote, as an error's message, is kept."""
+    line = f"{status.value}: {sentence}"
+    if status.value != "INCORRECT_NUMERICAL":
+        return [line]
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ")
+
+
+def describe_definition_fault(
+    fault: DefinitionFault,
+    workload: Workload,
+    place: str,
+    replay: str,
+    origin: Origin | None = None,
+) -> str:
+    """Why a definition can't be used; no implementation is blamed."""
+    fields = [*_field("definition", place), *_workload(workload, origin)]
+    first, details = f"DEFINITION ERROR: {fault.message}", fault.log.splitlines()
+    return _paragraphs([first], fields, details, replay)
+
+
+def describe_slower(
+    comparison: TimeComparison, workload: Workload, place: str, replay: str, limit: float
+) -> str:
+    """That an implementation is slower than it may be; ``limit`` as 0.05 for 5 %."""
+    assert comparison.before_ms is not None
+    assert comparison.low is not None
+    assert comparison.high is not None
+    now, before = duration(comparison.now_ms), duration(comparison.before_ms)
+    percent = f"{100 * (comparison.now_ms / comparison.before_ms - 1):.1f} %"
+    low, high = (100 * (end - 1) for end in (comparison.low, comparison.high))
+    earlier = [comparison.solution, comparison.timestamp, comparison.method]
+    fields = [
+        *_field("implementation", place),
+        *_workload(workload, None),
+        *_field("slower by", f"{low:.1f} to {high:.1f} %"),
+        *_field("before", ", ".join(filter(None, earlier))),
+    ]
+    first = f"SLOWER: {now} is {percent} slower than {before} before; {100 * limit:g} % is allowed"
+    return _paragraphs([first], fields, (), replay)
+
+
+def replay_command(node_id: str, workload: Workload, options: Sequence[str]) -> str:
+    """The shell command that tests just this workload.
+
+    ``node_id`` is the correctness item's, or that of a workload with recorded tensors.
+    """
+    arguments = ["pytest", node_id, *options]
+    if not has_recorded_tensors(workload):
+        arguments += ["--fib-workload", workload_json(workload)]
+    return shlex.join(arguments)
+
+
+def has_recorded_tensors(workload: Workload) -> bool:
+    """Whether a workload is more than what follows from its axes, value patterns and seed."""
+    return any(spec.type == "safetensors" for spec in workload.inputs.values())
+
+
+def workload_json(workload: Workload) -> str:
+    """A workload as ``--fib-workload`` takes it: what its inputs follow from, no more."""
+    values: dict[str, object] = {"axes": workload.axes}
+    if workload.seed:
+        values["seed"] = workload.seed
+    if workload.regime:
+        values["regime"] = workload.regime
+    return json.dumps(values)
+
+
+def shown_size(size: int) -> str:
+    """A memory size with a binary prefix: ``24 B``, ``1.5 GiB``."""
+    exponent = min(max(size.bit_length() - 1, 0) // 10, 3)
+    return f"{size / (1 << 10 * exponent):.4g} {('B', 'KiB', 'MiB', 'GiB')[exponent]}"
+
+
+def _paragraphs(
+    first: Sequence[str], fields: Sequence[str], details: Sequence[str], replay: str
+) -> str:
+    shown = ["", *details] if any(details) else []
+    while shown and not shown[-1]:
+        shown.pop()
+    return "\n".join([*first, "", *fields, *shown, "", "replay:", f"  {replay}"])
+
+
+def _field(name: str, value: str) -> list[str]:
+    """``name`` and ``value`` in two columns. Paths stay whole."""
+    return textwrap.wrap(
+        f"  {name:<{_INDENT - 2}}{value}",
+        WIDTH,
+        subsequent_indent=" " * _INDENT,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _workload(workload: Workload, origin: Origin | None) -> list[str]:
+    patterns = {"values": "normal"} | workload.regime
+    shown = ", ".join(_PATTERNS[what].format(name) for what, name in patterns.items())
+    note = _ORIGINS[origin] if origin else ""
+    value = f"{_sizes(workload.axes)}; {shown}, seed {workload.seed}{note}"
+    return _field("workload", value)
+
+
+def _sizes(axes: Mapping[str, int]) -> str:
+    return ", ".join(f"{axis}={n}" for axis, n in axes.items()) or "no var axes"
+
+
+def _errors(correctness: Correctness) -> list[str]:
+    """How many elements are wrong, by how much, and against what if not float64."""
+    extra = correctness.extra or {}
+    wrong, total = extra.get("elements_wrong", {}), extra.get("elements", {})
+    lines = []
+    for name, count in wrong.items():
+        if count:
+            share = _share(count, total[name])
+            lines += _field("wrong", f"{count} of {total[name]} elements of {name} ({share})")
+    absolute, relative = correctness.max_absolute_error, correctness.max_relative_error
+    if absolute is None or relative is None or "bound_used" not in extra:
+        return lines
+    if math.isfinite(absolute):  # NaN and infinities are seen in the elements
+        used = float(extra["bound_used"])
+        times = f"{used:.{3 if used >= 1.01 else 6}g} times the bound"
+        lines += _field(
+            "largest error", f"absolute {absolute:.3g}, relative {relative:.3g}; {times}"
+        )
+    if reason := extra.get("no_oracle"):
+        lines += _field("expected", f"in the reference's own precision: {reason}")
+    return lines
+
+
+def _share(part: int, whole: int) -> str:
+    share = 100 * part / whole
+    return f"{share:.3g} %" if share >= 0.001 else "under 0.001 %"
+
+
+def message_only(excinfo: pytest.ExceptionInfo[BaseException], shown_before: str = "") -> object:
+    """An exception as pytest shows it: its text alone, its first paragraph in the summary.
+
+    ``shown_before`` is a beginning that the summary leaves out, as ``path:``.
+    """
+    shown = excinfo.getrepr(style="value")
+    if shown.reprcrash is not None:
+        first = _first_paragraph(str(excinfo.value))
+        shortened = first.removeprefix(shown_before)
+        shown.reprcrash.message = f"line {shortened}" if shortened != first else first
+    return shown
+
+
+def _first_paragraph(text: str) -> str:
+    """Its first line, and those that continue it: they are indented."""
+    first, *more = text.partition("\n\n")[0].split("\n")
+    continued = takewhile(lambda line: line.startswith("  "), more)
+    return " ".join([first, *(line.strip() for line in continued)])

@@ -1,0 +1,85 @@
+"""One line of a table, from a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pytest_fib.report._times import TimeComparison
+
+
+@dataclass(frozen=True)
+class Row:
+    """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms.
+
+    ``file`` is where the definition is; ``reruns``, how often the item ran before; ``no_oracle``
+    why expected values were not computed in float64, where they were not.
+    """
+
+    definition: str
+    implementation: str
+    language: str
+    kind: str
+    label: str
+    status: str
+    file: str = ""
+    reason: str = ""
+    reruns: int = 0
+    max_absolute_error: float | str | None = None
+    max_relative_error: float | str | None = None
+    latency_ms: float | None = None
+    reference_latency_ms: float | None = None
+    speedup_factor: float | None = None
+    ci_ms: list[float] | None = None
+    noisy: bool | None = None
+    gigabytes_per_second: float | None = None
+    no_oracle: str = ""
+    teraflops_per_second: float | None = None
+    ceiling_share: float | None = None
+    bound_by: str | None = None
+    least_bytes: int | None = None
+    separate_bytes: int | None = None
+    flops: int | None = None
+    time_comparison: TimeComparison | None = None
+
+    @classmethod
+    def of(cls, item: dict[str, Any], category: str, trace: dict[str, Any] | None) -> Row:
+        """The row of an item: what it is, its outcome, and its trace record if it left one.
+
+        ``category`` is the outcome as ``pytest_report_teststatus`` has it; other plugins may have
+        outcomes of their own.
+        """
+        row = cls(**{**_known(item), "status": _STATUSES.get(category, category.upper())})
+        if row.time_comparison is not None:
+            row = replace(row, time_comparison=TimeComparison(**item["time_comparison"]))
+        return row if trace is None else row._with(trace["evaluation"], category)
+
+    def _with(self, evaluation: dict[str, Any], category: str) -> Row:
+        correctness = evaluation.get("correctness") or {}
+        performance = evaluation.get("performance") or {}
+        diagnosis = evaluation.get("diagnosis") or {}
+        first_line = evaluation.get("log", "").partition("\n")[0]
+        return replace(
+            self,
+            status=self._status(evaluation["status"], category),
+            reason=self.reason or diagnosis.get("sentence") or first_line,
+            no_oracle=(correctness.get("extra") or {}).get("no_oracle", ""),
+            **_known({**correctness, **performance}),
+        )
+
+    def _status(self, evaluated: str, category: str) -> str:
+        if category not in ("passed", "failed"):
+            return self.status
+        if category == "passed" or evaluated != "PASSED":
+            return evaluated
+        # What is right fails where it is slower than it may be, or where xfail is strict.
+        return "SLOWER" if self.time_comparison is not None else "FAILED"
+
+
+#: The statuses of outcomes; a failure that left no record is no verdict on the implementation.
+_STATUSES = {"failed": "ERROR", "xfailed": "XFAIL", "xpassed": "XPASS"}
+
+
+def _known(values: dict[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in fields(Row)}
+    return {name: value for name, value in values.items() if name in names}

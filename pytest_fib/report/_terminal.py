@@ -1,0 +1,222 @@
+"""The tables at the end of a run."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import defaultdict
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from pytest_fib.report._layout import Line, Table, plain
+from pytest_fib.report._times import shown_change, shown_uncertainty, tally
+from pytest_fib.report._units import amount, duration, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pytest
+
+    from pytest_fib.report._layout import Piece
+    from pytest_fib.report._rows import Row
+    from pytest_fib.report._times import Baseline, TimeComparison
+
+_GREEN, _YELLOW, _RED = {"green": True}, {"yellow": True}, {"red": True, "bold": True}
+#: Any other status is a failure.
+_STATUSES = {
+    "PASSED": _GREEN,
+    **dict.fromkeys(("SKIPPED", "XFAIL", "XPASS", "RERUN"), _YELLOW),
+}
+_CHANGES = {"slower": {"red": True}, "faster": _GREEN, "unclear": _YELLOW}
+#: Stands before a time that is not known as precisely as was asked for.
+_NOISY = "~"
+
+
+def write_tables(
+    terminal: pytest.TerminalReporter,
+    rows: Iterable[Row],
+    width: int,
+    baseline: Baseline | None = None,
+) -> None:
+    """For each definition: how right each implementation is, how fast, how much faster than before.
+
+    ``width`` is the terminal's. Definitions of one name in several files have tables of their own.
+    """
+    ordered = sorted(rows, key=lambda row: (row.definition, row.file))
+    files = defaultdict(set)
+    for row in ordered:
+        files[row.definition].add(row.file)
+    for (definition, file), group in groupby(ordered, key=lambda row: (row.definition, row.file)):
+        title = definition if len(files[definition]) == 1 else f"{definition} ({file})"
+        terminal.section(title, sep="-")
+        _write_section(terminal, sorted(group, key=_order), width, baseline)
+
+
+def write_comparison(
+    terminal: pytest.TerminalReporter, rows: Iterable[Row], width: int, baseline: Baseline
+) -> None:
+    """How many times were compared, what came of it, and why others were not."""
+    comparisons = [row.time_comparison for row in rows if row.time_comparison is not None]
+    for sentence in tally(comparisons, baseline.name):
+        _write_wrapped(terminal, sentence, width)
+
+
+def _write_section(
+    terminal: pytest.TerminalReporter, rows: Sequence[Row], width: int, baseline: Baseline | None
+) -> None:
+    verbose = terminal.verbosity > 0
+    timed = [row for row in rows if row.kind == "bench"]
+    _write_table(terminal, _correctness_table(rows), width)
+    if timed:
+        terminal.line("")
+        _write_table(terminal, _times_table(timed), width)
+        _write_noise(terminal, timed)
+    traffic = {row.label: row for row in timed if row.separate_bytes and row.least_bytes}
+    if traffic:
+        terminal.line("")
+        _write_table(terminal, _traffic_table(traffic.values()), width)
+    comparisons = [(row, row.time_comparison) for row in rows if row.time_comparison is not None]
+    compared = [pair for pair in comparisons if pair[1].before_ms is not None]
+    if compared and baseline is not None:
+        terminal.line("")
+        table = _comparison_table(compared, "best" if baseline.best else "before", verbose=verbose)
+        _write_table(terminal, table, width)
+    if verbose:
+        for reason in dict.fromkeys(row.no_oracle for row in rows if row.no_oracle):
+            note = f"expected values are in the reference's own precision, not float64: {reason}"
+            _write_wrapped(terminal, note, width)
+
+
+def _write_table(terminal: pytest.TerminalReporter, table: Table, width: int) -> None:
+    for line in table.laid_out(width):
+        for text, markup in line:
+            terminal.write(text, **markup)
+        terminal.line("")
+
+
+def _write_wrapped(terminal: pytest.TerminalReporter, text: str, width: int) -> None:
+    for line in textwrap.wrap(text, width, subsequent_indent="  "):
+        terminal.write_line(line)
+
+
+def _write_noise(terminal: pytest.TerminalReporter, timed: Iterable[Row]) -> None:
+    """How uncertain the times are that were measured less precisely than was asked for."""
+    half_widths = [
+        (row.ci_ms[1] - row.ci_ms[0]) / 2 / row.latency_ms
+        for row in timed
+        if row.noisy and row.ci_ms and row.latency_ms
+    ]
+    if half_widths:
+        terminal.line(f"{_NOISY} noisy: uncertain by up to ±{percent(max(half_widths))}")
+
+
+def _correctness_table(rows: Sequence[Row]) -> Table:
+    titles = Line(plain("implementation", "language", "status", "max abs", "max rel"))
+    groups = groupby(rows, key=lambda row: row.implementation)
+    return Table([titles, *(_correctness(_deciding(list(group))) for _, group in groups)], 3, 1)
+
+
+def _correctness(row: Row) -> Line:
+    names, reruns = plain(row.implementation, row.language), plain(_reruns(row))
+    if row.max_absolute_error is None:
+        return Line(names, [_status(row), *plain(row.reason), *reruns])
+    errors = plain(_error(row.max_absolute_error), _error(row.max_relative_error))
+    return Line([*names, _status(row), *errors], reruns)
+
+
+def _times_table(timed: Iterable[Row]) -> Table:
+    titles = "implementation", "workload", "latency", "reference", "speed-up", "rate/s", "roof"
+    return Table([Line(plain(*titles)), *map(_timing, timed)], 2, 2)
+
+
+def _timing(row: Row) -> Line:
+    names = plain(row.implementation, _workload(row))
+    if row.latency_ms is None or row.reference_latency_ms is None or row.speedup_factor is None:
+        return Line(names, [_status(row), *plain(row.reason, _reruns(row))])
+    figures = plain(
+        f"{_NOISY if row.noisy else ''}{duration(row.latency_ms)}",
+        duration(row.reference_latency_ms),
+        f"{row.speedup_factor:.2f}x",
+        _rate(row),
+        "-" if row.ceiling_share is None else percent(row.ceiling_share),
+    )
+    return Line([*names, *figures])
+
+
+def _traffic_table(rows: Iterable[Row]) -> Table:
+    """What each workload moves: by the reference's operations one by one, and by one kernel."""
+    titles = Line(plain("memory traffic", "separate", "fused", "less", "operations"))
+    return Table([titles, *map(_traffic, rows)], 1, 1)
+
+
+def _traffic(row: Row) -> Line:
+    assert row.separate_bytes is not None
+    assert row.least_bytes is not None
+    less = max(1 - row.least_bytes / row.separate_bytes, 0.0)
+    moved = amount(row.separate_bytes, "B"), amount(row.least_bytes, "B"), percent(less)
+    return Line(plain(_workload(row), *moved, amount(row.flops, "FLOP") if row.flops else "-"))
+
+
+def _comparison_table(
+    compared: Iterable[tuple[Row, TimeComparison]], before: str, *, verbose: bool
+) -> Table:
+    titles = Line(plain("implementation", "workload", before, "now", "change", "±"))
+    lines = [titles]
+    for row, comparison in compared:
+        earlier = [Line((), plain(_earlier(comparison)))] if verbose else []
+        lines += [_compared(row, comparison), *earlier]
+    return Table(lines, 2, 2)
+
+
+def _compared(row: Row, comparison: TimeComparison) -> Line:
+    assert comparison.before_ms is not None
+    times = duration(comparison.before_ms), duration(comparison.now_ms)
+    figures = *times, shown_change(comparison), shown_uncertainty(comparison)
+    cells = plain(row.implementation, _workload(row), *figures)
+    change = (comparison.change, _CHANGES.get(comparison.change, {}))
+    return Line(cells, [change])
+
+
+def _earlier(comparison: TimeComparison) -> str:
+    """Whose the earlier time is, and how it was taken."""
+    taken = comparison.timestamp[:16].replace("T", " ")
+    return f"against {', '.join(filter(None, (comparison.solution, taken, comparison.method)))}"
+
+
+def _order(row: Row) -> tuple[str, list[tuple[str, int]]]:
+    """Rows arrive as workers finish; ``batch=8`` comes before ``batch=32`` all the same."""
+    parts = re.findall(r"(\D*)(\d*)", row.label)
+    return row.implementation, [(text, int(number or 0)) for text, number in parts]
+
+
+def _deciding(rows: Sequence[Row]) -> Row:
+    """The row that says most of an implementation: a failure, else the correctness search."""
+    ranks = dict.fromkeys(_STATUSES, 1) | {"SKIPPED": 2}
+    return min(rows, key=lambda row: (ranks.get(row.status, 0), row.kind != "correctness"))
+
+
+def _status(row: Row) -> Piece:
+    return row.status, _STATUSES.get(row.status, _RED)
+
+
+def _workload(row: Row) -> str:
+    return row.label.removeprefix("bench-")
+
+
+def _reruns(row: Row) -> str:
+    return f"after {row.reruns} rerun{'s' if row.reruns > 1 else ''}" if row.reruns else ""
+
+
+def _rate(row: Row) -> str:
+    """Bytes or operations, of whichever there are too many for the device to be any faster."""
+    if row.bound_by == "compute" and row.teraflops_per_second is not None:
+        return amount(row.teraflops_per_second * 1e12, "F")
+    if row.gigabytes_per_second is None:
+        return "-"
+    return amount(row.gigabytes_per_second * 1e9, "B")
+
+
+def _error(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1e}" if isinstance(value, (int, float)) and value else str(value or 0)

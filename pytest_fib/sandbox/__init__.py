@@ -1,0 +1,71 @@
+"""Where foreign code runs: child processes, what is said to them, and the memory they share."""
+
+from pytest_fib.sandbox._arena import (
+    ALIGNMENT,
+    ArenaAllocator,
+    changed,
+    copy_bits,
+    fill_with_poison,
+    nbytes,
+    room_for,
+)
+from pytest_fib.sandbox._calling import InvalidOutput, bind, dtype_name, store
+from pytest_fib.sandbox._messages import (
+    Argument,
+    Blocks,
+    Call,
+    Collect,
+    CountOperations,
+    Done,
+    Failed,
+    Load,
+    Prepare,
+    Reply,
+    Request,
+    TensorRef,
+    Widened,
+)
+from pytest_fib.sandbox._sandbox import (
+    ForkServer,
+    LocalSandbox,
+    ProcessSandbox,
+    Sandbox,
+    environment_for,
+)
+from pytest_fib.sandbox._widen import YARDSTICKS, OracleUnavailable, run_widened, widened_dtype
+
+__all__ = [
+    "ALIGNMENT",
+    "YARDSTICKS",
+    "ArenaAllocator",
+    "Argument",
+    "Blocks",
+    "Call",
+    "Collect",
+    "CountOperations",
+    "Done",
+    "Failed",
+    "ForkServer",
+    "InvalidOutput",
+    "Load",
+    "LocalSandbox",
+    "OracleUnavailable",
+    "Prepare",
+    "ProcessSandbox",
+    "Reply",
+    "Request",
+    "Sandbox",
+    "TensorRef",
+    "Widened",
+    "bind",
+    "changed",
+    "copy_bits",
+    "dtype_name",
+    "environment_for",
+    "fill_with_poison",
+    "nbytes",
+    "room_for",
+    "run_widened",
+    "store",
+    "widened_dtype",
+]

@@ -1,0 +1,170 @@
+"""Memory that the judge owns and shares with a sandbox: arenas, and tensors in them.
+
+An arena is one allocation for many tensors, since mapping one into another process takes
+milliseconds. It is mapped as a whole: what a sandbox must not see lies in another arena.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import weakref
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_fib.sandbox import _cuda_ipc
+from pytest_fib.sandbox._messages import TensorRef
+from pytest_fib.workloads import bits, extent, once
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_fib.workloads import TensorLayout
+
+#: Tensors start at multiples of this many bytes, as fresh allocations of CUDA's do.
+ALIGNMENT = 256
+#: Arenas are multiples of 2 MiB. CUDA puts smaller allocations into shared blocks, and mapping one
+#: maps its whole block: the candidate could see expected values beside its arena.
+GRANULE = 2 << 20
+
+
+class Arena:
+    """``size`` bytes on one device, which another process can map."""
+
+    def __init__(self, size: int, device: str) -> None:
+        self.size = size
+        #: The CUDA IPC handle in hex; empty on the CPU, where a descriptor serves.
+        self.handle = ""
+        self._descriptor: int | None = None
+        if device == "cpu":
+            # A memfd rather than /dev/shm, which containers limit to 64 MiB.
+            self._descriptor = _memory_file(size)
+            weakref.finalize(self, os.close, self._descriptor)
+            self.base = torch.frombuffer(mmap.mmap(self._descriptor, size), dtype=torch.uint8)
+        else:
+            # Cleared, since the memory may have been another arena's.
+            self.base = _cuda_ipc.allocate(size).zero_()
+            self.handle = _cuda_ipc.handle(self.base).hex()
+
+    def descriptors(self) -> tuple[int, ...]:
+        """The file descriptors to send along."""
+        return () if self._descriptor is None else (self._descriptor,)
+
+    def tensor(self, ref: TensorRef) -> torch.Tensor:
+        """The tensor that ``ref`` describes, in the arena's memory."""
+        return view(self.base, ref)
+
+
+def _memory_file(size: int) -> int:
+    descriptor = os.memfd_create("pytest-fib arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    # Else a sandbox could shorten it, and the judge would die of SIGBUS at its next access.
+    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor
+
+
+def view(base: torch.Tensor, ref: TensorRef) -> torch.Tensor:
+    """A uint8 buffer, seen as the tensor that ``ref`` describes."""
+    dtype = getattr(torch, ref.dtype)
+    if extent(ref.shape, ref.stride) * dtype.itemsize > len(base) - ref.offset:
+        raise ValueError(f"{ref} does not fit into {len(base)} bytes")
+    return base.view(dtype).as_strided(ref.shape, ref.stride, ref.offset // dtype.itemsize)
+
+
+def moved(tensor: torch.Tensor, by: int) -> torch.Tensor:
+    """The same tensor, ``by`` bytes further on in its memory."""
+    start = tensor.storage_offset() + by // tensor.itemsize
+    return tensor.as_strided(tensor.shape, tensor.stride(), start)
+
+
+class ArenaAllocator:
+    """Places tensors in an arena one behind the other, from a random start.
+
+    The start is random so that no call sees the pointers of the call before. ``arena`` is replaced
+    by a larger one when a workload needs more.
+    """
+
+    def __init__(self, device: str, slack: int = 64 * ALIGNMENT) -> None:
+        self.device = device
+        self.slack = slack
+        self.arena = Arena(GRANULE, device)
+        self._next = 0
+        self._used = 0
+
+    def begin(self, size: int) -> int:
+        """Free all tensors, make room for ``size`` bytes, and return the offset of the first."""
+        if size + self.slack > self.arena.size:
+            self.arena = Arena(_rounded_up(size + self.slack), self.device)
+            self._used = 0
+        self._used = max(self._used, size + self.slack)
+        start = int.from_bytes(os.urandom(4)) % (self.slack // ALIGNMENT)
+        self._next = start * ALIGNMENT
+        return self._next
+
+    def skip(self, size: int) -> None:
+        """Leave ``size`` bytes free before the next tensor."""
+        self._next += size
+
+    def wipe(self) -> None:
+        """Clear what earlier workloads left, such as the outputs of another implementation."""
+        self.arena.base[: self._used].zero_()
+        self._used = 0
+
+    def place(self, tensor: TensorLayout) -> TensorRef:
+        """Place a tensor of this layout."""
+        start = self._next + tensor.offset * nbytes((), tensor.dtype)
+        self._next += room_for(tensor)
+        return TensorRef(start, tensor.shape, tensor.stride, tensor.dtype)
+
+    def tensors(self, refs: Mapping[str, TensorRef]) -> dict[str, torch.Tensor]:
+        """The tensors at places given since the last ``begin``."""
+        return {name: view(self.arena.base, ref) for name, ref in refs.items()}
+
+    def tensor(self, ref: TensorRef) -> torch.Tensor:
+        """A tensor placed since the last ``begin``."""
+        return self.arena.tensor(ref)
+
+
+def fill_with_poison(tensor: torch.Tensor, pattern: int) -> torch.Tensor:
+    """Fill a tensor with two bytes over and over; where elements have one byte, the upper one."""
+    if tensor.element_size() == 1:
+        tensor.view(-1).view(torch.uint8).fill_(pattern >> 8)
+    else:
+        signed = pattern - (pattern >> 15 << 16)
+        tensor.view(-1).view(torch.int16).fill_(signed)
+    return tensor
+
+
+def changed(tensors: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> list[str]:
+    """The names of tensors whose bits have changed."""
+    return [name for name, tensor in tensors.items() if not bits(tensor).equal(bits(before[name]))]
+
+
+def copy_bits(target: torch.Tensor, source: torch.Tensor) -> None:
+    """Copy the elements that are there, whatever their dtype."""
+    once(bits(target)).copy_(once(bits(source)))
+
+
+def _rounded_up(size: int) -> int:
+    """``size`` and up to an eighth more, so that slightly larger workloads fit too."""
+    step = max(GRANULE, 1 << (size.bit_length() - 4))
+    return -(-size // step) * step
+
+
+def nbytes(shape: Sequence[int], dtype: str) -> int:
+    """How many bytes a contiguous tensor of that shape and torch dtype name takes."""
+    size: int = getattr(torch, dtype).itemsize
+    for n in shape:
+        size *= n
+    return size
+
+
+@lru_cache(maxsize=1024)  # asked of the same few tensors again and again
+def room_for(tensor: TensorLayout) -> int:
+    """How many bytes a tensor takes in an arena, with its alignment."""
+    elements = tensor.offset + extent(tensor.shape, tensor.stride)
+    return -(-elements * nbytes((), tensor.dtype) // ALIGNMENT) * ALIGNMENT

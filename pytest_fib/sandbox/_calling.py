@@ -1,0 +1,78 @@
+"""The three ways to call an implementation, and what it returns copied to the judge's tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_fib.sandbox._messages import FailedStatus
+
+Invoke: TypeAlias = "Callable[[], Any]"
+
+
+class InvalidOutput(Exception):
+    """What a call returned can't be the outputs. ``status`` is an EvaluationStatus."""
+
+    def __init__(self, status: FailedStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def bind(
+    function: Callable[..., Any], calling: str, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> Invoke:
+    """The call as a function without arguments: the same one whether it is checked or timed."""
+    if calling == "destination":
+        return lambda: function(*inputs, *outputs)
+    if calling == "tuple":
+        return lambda: function((*inputs, *outputs))
+    return lambda: function(*inputs)
+
+
+def store(result: Any, calling: str, names: Sequence[str], outputs: Sequence[torch.Tensor]) -> None:
+    """Copy what a call returned to the output tensors. Raises InvalidOutput."""
+    if calling == "destination" or (calling == "tuple" and result is None):
+        return
+    for name, value, output in zip(names, _in_order(result, names), outputs, strict=True):
+        if value is not output:
+            output.copy_(_checked(name, value, output))
+
+
+def _in_order(result: Any, names: Sequence[str]) -> Sequence[Any]:
+    if isinstance(result, dict):
+        if set(result) != set(names):
+            raise InvalidOutput("RUNTIME_ERROR", f"returned {list(result)}, not {list(names)}")
+        return [result[name] for name in names]
+    values = result if isinstance(result, (tuple, list)) else (result,)
+    if len(values) != len(names):
+        outputs = f"{len(names)} output{'s' * (len(names) != 1)} ({', '.join(names)})"
+        raise InvalidOutput("RUNTIME_ERROR", f"returned {len(values)} values for {outputs}")
+    return values
+
+
+def _checked(name: str, value: Any, output: torch.Tensor) -> torch.Tensor:
+    if isinstance(value, (bool, int, float)) and output.shape == ():
+        return torch.tensor(value, dtype=output.dtype)
+    # A subclass could compute when it is read, after the clock has stopped.
+    if type(value) is not torch.Tensor:
+        kind = "None" if value is None else f"a {type(value).__name__}"
+        raise InvalidOutput("RUNTIME_ERROR", f"{name} is {kind}, not a torch.Tensor")
+    if value.shape != output.shape:
+        difference = f"got {list(value.shape)}, expected {list(output.shape)}"
+        raise InvalidOutput("INCORRECT_SHAPE", f"{name}: {difference}")
+    if value.dtype != output.dtype:
+        difference = f"got {dtype_name(value.dtype)}, expected {dtype_name(output.dtype)}"
+        raise InvalidOutput("INCORRECT_DTYPE", f"{name}: {difference}")
+    if value.device != output.device:
+        difference = f"got {value.device}, expected {output.device}"
+        raise InvalidOutput("RUNTIME_ERROR", f"{name} is on the wrong device: {difference}")
+    return value
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """``float16`` for ``torch.float16``."""
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,176 @@
+"""Requests of the judge and replies of a sandbox: plain data, sent as JSON.
+
+Not as pickles: reading one runs code of the sender's choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal, TypeAlias
+
+from pydantic import TypeAdapter
+
+# Messages are decoded by their annotations.
+from pytest_fib.build import Program  # noqa: TC001
+from pytest_fib.timing import OperationCounts  # noqa: TC001
+
+
+@dataclass(frozen=True)
+class TensorRef:
+    """Where a tensor lies in an arena. ``offset`` is in bytes, ``stride`` in elements."""
+
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+
+    def moved(self, by: int) -> TensorRef:
+        """The same, ``by`` bytes further on."""
+        return replace(self, offset=self.offset + by)
+
+
+#: The statuses that a sandbox may reply with; whether outputs are right, the judge decides.
+FailedStatus: TypeAlias = Literal[
+    "INCORRECT_SHAPE", "INCORRECT_DTYPE", "RUNTIME_ERROR", "COMPILE_ERROR", "TIMEOUT"
+]
+Argument: TypeAlias = TensorRef | bool | int | float
+
+
+@dataclass(frozen=True)
+class Map:
+    """Map this arena of ``size`` bytes; from now on all tensors lie in it.
+
+    ``handle`` is a CUDA IPC handle in hex; on the CPU a file descriptor is sent with the message.
+    """
+
+    size: int
+    handle: str = ""
+    kind: Literal["map"] = "map"
+
+
+@dataclass(frozen=True)
+class Load:
+    """Make the program callable. A sandbox holds one program at a time."""
+
+    program: Program
+    kind: Literal["load"] = "load"
+
+
+@dataclass(frozen=True)
+class Widened:
+    """Compute in float64; the fields are the variations of ``run_widened``."""
+
+    nudge: int | None = None
+    narrow_operands: bool = False
+    round_operands: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """Call the loaded program and store what it returns in ``outputs``.
+
+    With ``second_outputs``, call it again for these: one request takes less time than two.
+    """
+
+    inputs: tuple[Argument, ...]
+    outputs: tuple[TensorRef, ...]
+    second_outputs: tuple[TensorRef, ...] = ()
+    widened: Widened | None = None
+    kind: Literal["call"] = "call"
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Get groups of calls of the loaded program ready to be timed.
+
+    Call ``i`` has ``inputs`` and ``outputs`` moved by ``i * stride`` bytes. Each group is ``size``
+    calls, starting with the one in ``groups``; in a block, each is made ``repeat`` times. With
+    ``check``, the first captured graph of a process must contain what plain calls run.
+    """
+
+    inputs: tuple[Argument, ...]
+    outputs: tuple[TensorRef, ...]
+    stride: int
+    groups: tuple[int, ...]
+    size: int
+    repeat: int = 1
+    check: bool = False
+    kind: Literal["prepare"] = "prepare"
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Time a block of each group, ``rounds`` times; with ``hot``, of the same call only."""
+
+    rounds: int = 1
+    hot: bool = False
+    kind: Literal["blocks"] = "blocks"
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Store what the calls of these groups returned last in their outputs."""
+
+    groups: tuple[int, ...]
+    kind: Literal["collect"] = "collect"
+
+
+@dataclass(frozen=True)
+class CountOperations:
+    """Call the loaded program once and count what its operations do; its outputs are dropped."""
+
+    inputs: tuple[Argument, ...]
+    kind: Literal["count"] = "count"
+
+
+Request: TypeAlias = Map | Load | Call | Prepare | Blocks | Collect | CountOperations
+
+
+@dataclass(frozen=True)
+class Done:
+    """The request succeeded.
+
+    ``samples_ns`` are times of one call in each block, round after round; ``method``, how prepared
+    calls are timed; ``flush_ns``, how long it takes to flush the cache before a block.
+    """
+
+    log: str = ""
+    samples_ns: tuple[float, ...] = ()
+    method: str = ""
+    flush_ns: float = 0.0
+    counts: OperationCounts | None = None
+    kind: Literal["done"] = "done"
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The request failed. ``summary`` is one line for people.
+
+    ``broken``: the process can't be used any more, as after an illegal memory access. ``killed``:
+    it or the fork server was killed, perhaps by someone else. ``no_oracle``: the program can't be
+    computed in float64.
+    """
+
+    status: FailedStatus
+    summary: str
+    log: str = ""
+    broken: bool = False
+    killed: bool = False
+    no_oracle: bool = False
+    kind: Literal["failed"] = "failed"
+
+
+Reply: TypeAlias = Done | Failed
+
+
+@cache
+def requests() -> TypeAdapter[Request]:
+    """Reads and writes requests."""
+    return TypeAdapter(Request)
+
+
+@cache
+def replies() -> TypeAdapter[Reply]:
+    """Reads and writes replies; refuses what is not one."""
+    return TypeAdapter(Reply)

@@ -1,0 +1,396 @@
+"""Where foreign code runs: in a process of its own or, for debuggers, in this one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import ValidationError
+
+from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
+from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT
+from pytest_fib.sandbox._messages import Done, Failed, Load, Map, replies, requests
+from pytest_fib.sandbox._runner import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_fib.build import Program
+    from pytest_fib.sandbox._arena import Arena, ArenaAllocator
+    from pytest_fib.sandbox._messages import FailedStatus, Reply, Request
+
+#: Mapping an arena takes milliseconds; a new CUDA context before it, a fraction of a second.
+MAP_TIMEOUT = 60.0
+#: Starting Python and importing torch, on a machine where eight workers do so at once.
+START_TIMEOUT = 120.0
+FORK_TIMEOUT = 10.0
+#: How long the fork server may take to end its sandboxes and itself.
+CLOSE_TIMEOUT = 5.0
+#: A reply holds little more than a log and the durations of a block.
+REPLY_LIMIT = 4 << 20
+
+
+class LocalSandbox:
+    """Foreign code in this very process: for debuggers and coverage. Nothing stops it."""
+
+    is_process = False
+
+    def __init__(self, device: str, allocator: ArenaAllocator) -> None:
+        os.environ.update(environment_for(device))
+        self._runner = Runner(device, allocator.tensor)
+
+    def open(self, program: Program) -> Reply:
+        """Nothing to start."""
+        return Done()
+
+    def ask(self, request: Request, timeout: float) -> Reply:
+        """The reply; nothing ends a request that hangs."""
+        assert not isinstance(request, Map), "nothing is mapped within one process"
+        return self._runner.answer(request)
+
+    def holds(self, program: Program) -> bool:
+        """Whether that program is loaded."""
+        return self._runner.program == program
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class ForkServerError(RuntimeError):
+    """No sandbox can be had; the message says why."""
+
+
+@dataclass(frozen=True)
+class Child:
+    """A sandbox's process: its channel, and the file that catches what it prints.
+
+    ``generation`` counts fork servers: a sandbox dies with the one that forked it.
+    """
+
+    pid: int
+    channel: Channel
+    output: int
+    generation: int
+
+
+class ForkServer:
+    """Starts sandboxes on one device, and ends them. Its process is replaced when it dies."""
+
+    def __init__(self, device: str, environment: dict[str, str]) -> None:
+        self._device = device
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._generation = 0
+        self._ready = False
+        self._lock = Lock()  # two sandboxes may be asked at the same time
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the fork server, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    def warm(self) -> None:
+        """Start the fork server without waiting for it."""
+        if self._control is not None:
+            return
+        self._generation += 1
+        self._ready = False
+        self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "pytest_fib.sandbox._fork_server", self._device]
+        with server_end:
+            self._process = subprocess.Popen(
+                command,
+                stdin=server_end.fileno(),
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, **self._environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+                start_new_session=True,
+            )
+
+    def start(self) -> Child:
+        """A new sandbox. Raises ForkServerError."""
+        try:
+            return self._fork()
+        except OSError:
+            self.close()  # it was killed, perhaps by a sandbox; the next one is as good
+        try:
+            return self._fork()
+        except OSError as error:
+            raise ForkServerError(f"no sandbox can be started: {error}") from error
+
+    def _fork(self) -> Child:
+        self.warm()
+        judge_end, sandbox_end = socket.socketpair()
+        output = os.memfd_create("pytest-fib output")
+        try:
+            fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
+            with sandbox_end:
+                pid = int(self._ask(b"start", sandbox_end.fileno(), output))
+        except BaseException:  # an interrupt included
+            judge_end.close()
+            os.close(output)
+            raise
+        return Child(pid, Channel(judge_end, REPLY_LIMIT), output, self._generation)
+
+    def has(self, child: Child) -> bool:
+        """Whether the fork server that a sandbox came from still answers, and so it may live.
+
+        A killed process answers no more, even before it is quite gone. So asked right after a
+        sandbox has replied, this tells whether that sandbox killed it.
+        """
+        if child.generation != self._generation:
+            return False
+        try:
+            return self._ask(b"ping") == b"pong"
+        except OSError:
+            return False
+
+    def end(self, child: Child) -> int | None:
+        """The exit code of a sandbox that closed its channel; negative for a signal.
+
+        None where it had not ended by itself.
+        """
+        status, killed = self._dismiss(child, b"end")
+        return None if killed else os.waitstatus_to_exitcode(status)
+
+    def kill(self, child: Child) -> None:
+        """End a sandbox now, and whatever it started."""
+        self._dismiss(child, b"kill")
+
+    def _dismiss(self, child: Child, word: bytes) -> tuple[int, int]:
+        child.channel.close()
+        os.close(child.output)
+        try:
+            if child.generation == self._generation:
+                status, killed = self._ask(b"%s %d" % (word, child.pid)).split()
+                return int(status), int(killed)
+        except OSError:
+            self.close()
+        return signal.SIGKILL, 0  # it died with its fork server
+
+    def _ask(self, request: bytes, *descriptors: int) -> bytes:
+        """The fork server's reply. Raises OSError.
+
+        Each request has a random number, so that a sandbox that got hold of the other end can't
+        reply in advance. Whatever goes wrong ends the fork server, an interrupt included: its late
+        reply would be taken for that to the next request.
+        """
+        with self._lock:
+            try:
+                return self._exchange(request, descriptors)
+            except BaseException:
+                self.close()
+                raise
+
+    def _exchange(self, request: bytes, descriptors: Sequence[int]) -> bytes:
+        if self._control is None:
+            raise ConnectionResetError("the process that starts sandboxes is gone")
+        if not self._ready:
+            self._control.settimeout(START_TIMEOUT)
+            _receive(self._control)
+            self._control.settimeout(FORK_TIMEOUT)
+            self._ready = True
+        number = os.urandom(8).hex().encode()
+        socket.send_fds(self._control, [b"%s %s" % (number, request)], descriptors)
+        echo, _, reply = _receive(self._control).partition(b" ")
+        if echo != number:
+            raise ConnectionAbortedError("the reply is not from the process that starts sandboxes")
+        return reply
+
+    def close(self) -> None:
+        """End the fork server, and every sandbox with it."""
+        if self._control is None or self._process is None:
+            return
+        self._control.close()
+        self._process.terminate()
+        try:
+            self._process.wait(CLOSE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._control = self._process = None
+
+
+def _receive(control: socket.socket) -> bytes:
+    reply = control.recv(64)
+    if not reply:
+        raise ConnectionResetError("the process that starts sandboxes is gone")
+    return reply
+
+
+class ProcessSandbox:
+    """A child process for each program: started when one is loaded, ended when another is.
+
+    No state of one implementation can reach the next, since no process sees two of them. An
+    ``untrusted`` one is stopped between requests, so that it can neither finish work late nor
+    disturb others, and each of its replies is confirmed with the process that forked it. A
+    reference has nothing to gain by either, so it is spared the time.
+    """
+
+    is_process = True  # so it may be asked while another one is
+
+    def __init__(
+        self, fork_server: ForkServer, allocator: ArenaAllocator, *, untrusted: bool
+    ) -> None:
+        self._fork_server = fork_server
+        self._allocator = allocator
+        self._untrusted = untrusted
+        self._child: Child | None = None
+        self._program: Program | None = None
+        self._arena: Arena | None = None  # kept alive while it is mapped
+        self._serial = 0
+        self._stopped = False
+
+    def ask(self, request: Request, timeout: float) -> Reply:
+        """The reply within ``timeout`` seconds.
+
+        Failed where the process dies, hangs or sends what is no reply; it is ended then.
+        """
+        try:
+            return self._ask(request, timeout)
+        except BaseException:  # an interrupt leaves a request without its reply
+            self.close()
+            raise
+
+    def _ask(self, request: Request, timeout: float) -> Reply:
+        assert self._child is not None, "a sandbox is opened before it is asked"
+        reply = self._map() or self._exchange(request, timeout)
+        if isinstance(request, Load) and isinstance(reply, Done):
+            self._program = request.program
+        if isinstance(reply, Failed) and reply.broken:
+            self.close()
+        return reply
+
+    def open(self, program: Program) -> Reply:
+        """Start a process for the program, unless it has one; not counted in any timeout."""
+        if self.holds(program):
+            return Done()
+        self.close()
+        self._child = self._fork_server.start()
+        return self._map() or Done()
+
+    def holds(self, program: Program) -> bool:
+        """Whether that program is loaded."""
+        return self._child is not None and program == self._program
+
+    def close(self) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._fork_server.kill(self._child)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._child = self._program = self._arena = None
+        self._stopped = False
+
+    def _map(self) -> Failed | None:
+        arena = self._allocator.arena
+        if arena is self._arena:
+            return None
+        reply = self._exchange(Map(arena.size, arena.handle), MAP_TIMEOUT, arena.descriptors())
+        if isinstance(reply, Failed):
+            return reply
+        self._arena = arena
+        return None
+
+    def _exchange(
+        self, request: Request, timeout: float, descriptors: tuple[int, ...] = ()
+    ) -> Reply:
+        assert self._child is not None
+        child = self._child
+        self._serial += 1
+        try:
+            if child.channel.pending():
+                raise ChannelBroken("a message without a request")
+            self._resume(child)
+            payload = requests().dump_json(request)
+            child.channel.send(self._serial, payload, descriptors, timeout)
+            serial, reply, _ = child.channel.receive(timeout)
+            self._stop(child)
+            if serial != self._serial:
+                raise ChannelBroken("a reply out of turn")
+            if self._untrusted and not self._fork_server.has(child):
+                raise ChannelClosed
+            return _trimmed(replies().validate_json(reply), _printed(child))
+        except ChannelLate:
+            return self._failed(child, "TIMEOUT", f"no answer within {round(timeout, 1):g} s")
+        except (ChannelBroken, ValidationError) as error:
+            problem = str(error).partition("\n")[0]
+            return self._failed(child, "RUNTIME_ERROR", f"the process forged a message: {problem}")
+        except (ChannelClosed, ProcessLookupError):
+            return self._ended(child)
+
+    def _stop(self, child: Child) -> None:
+        if not self._untrusted:
+            return
+        os.killpg(child.pid, signal.SIGSTOP)  # and what it started, but for other sessions
+        self._stopped = True
+
+    def _resume(self, child: Child) -> None:
+        if self._stopped:
+            os.killpg(child.pid, signal.SIGCONT)
+        self._stopped = False
+
+    def _ended(self, child: Child) -> Failed:
+        printed, orphaned = _printed(child), not self._fork_server.has(child)
+        self._forget()
+        code = self._fork_server.end(child)
+        summary = f"the process {_how_it_ended(code)}"
+        if orphaned:
+            summary = "it killed or disturbed the process that sandboxes come from"
+        killed = orphaned or code == -signal.SIGKILL
+        return Failed("RUNTIME_ERROR", summary, printed, broken=True, killed=killed)
+
+    def _failed(self, child: Child, status: FailedStatus, summary: str) -> Failed:
+        printed = _printed(child)
+        self.close()
+        return Failed(status, summary, printed, broken=True)
+
+
+Sandbox: TypeAlias = LocalSandbox | ProcessSandbox
+
+
+def _printed(child: Child) -> str:
+    """What the process printed since this was last read; the end of it where it is long."""
+    size = os.fstat(child.output).st_size
+    if size == 0:
+        return ""
+    tail = os.pread(child.output, LOG_LIMIT, max(0, size - LOG_LIMIT))
+    os.ftruncate(child.output, 0)
+    return tail.decode(errors="replace")
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is None:
+        return "closed its channel"
+    if code >= 0:
+        return f"exited with code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
+
+
+def _trimmed(reply: Reply, printed: str) -> Reply:
+    """A reply with what was printed in its log, cut to its limits."""
+    log = reply.log[-LOG_LIMIT:]
+    if printed:
+        log = f"{log}\n--- printed ---\n{printed}".lstrip()
+    if isinstance(reply, Failed):
+        return replace(reply, log=log, summary=reply.summary[:LINE_LIMIT])
+    return replace(reply, log=log)
+
+
+def environment_for(device: str) -> dict[str, str]:
+    """Variables that a process needs before it imports torch and triton."""
+    if device != "cpu":
+        return {}
+    # Threads that spin while they wait take cores from other workers: with as many workers as
+    # cores, calls of 0.1 ms were seen to take 10 to 60 ms.
+    policy = os.environ.get("OMP_WAIT_POLICY", "passive")
+    return {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": policy}

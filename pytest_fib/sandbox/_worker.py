@@ -1,0 +1,111 @@
+"""The process of a sandbox: reads requests, has the Runner run them, replies."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import mmap
+import os
+import resource
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_fib.sandbox import _cuda_ipc
+from pytest_fib.sandbox._arena import view
+from pytest_fib.sandbox._channel import Channel, ChannelClosed
+from pytest_fib.sandbox._messages import Done, Map, replies, requests
+from pytest_fib.sandbox._runner import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_fib.sandbox._messages import Reply, TensorRef
+
+#: Memory of its own that a sandbox may take on the host, in bytes.
+HOST_MEMORY = 16 << 30
+#: The largest file it may write; what it prints is a file in memory.
+FILE_SIZE = 1 << 30
+#: Freed memory of its own that a sandbox keeps for its next tensors, in bytes.
+KEPT_MEMORY = 512 << 20
+_LIBC = ctypes.CDLL(None)
+# glibc's mallopt: how much free memory the heap keeps, and how many allocations are mapped instead.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+
+
+def serve(channel: int, output: int, device: str) -> None:
+    """Reply to requests until the judge is gone. ``output`` is where prints go."""
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.close(output)
+    sys.stdout, sys.stderr = _unbuffered(1), _unbuffered(2)
+    # Code that takes too much fails here, not on the whole machine.
+    _limit(resource.RLIMIT_DATA, HOST_MEMORY)
+    _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
+    _limit(resource.RLIMIT_CORE, 0)  # to write out all of torch takes seconds
+    _keep_freed_memory()
+    _Worker(Channel(socket.socket(fileno=channel)), device).serve()
+
+
+def _unbuffered(descriptor: int) -> io.TextIOWrapper:
+    """A text stream of which a crash loses nothing."""
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
+
+
+def _limit(kind: int, most: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (limit, hard))
+
+
+def _keep_freed_memory() -> None:
+    """Reuse freed pages for the next tensors: clearing new ones took most of a call's time."""
+    if hasattr(_LIBC, "mallopt"):
+        _LIBC.mallopt(_M_TRIM_THRESHOLD, KEPT_MEMORY)
+        _LIBC.mallopt(_M_MMAP_MAX, 0)
+
+
+class _Worker:
+    def __init__(self, channel: Channel, device: str) -> None:
+        self._channel = channel
+        self._device = device
+        self._arena = torch.empty(0, dtype=torch.uint8)
+        self._close_arena: Callable[[], None] = _do_nothing
+        self._runner = Runner(device, self._tensor)
+
+    def serve(self) -> None:
+        while True:
+            try:
+                serial, payload, descriptors = self._channel.receive(descriptors=1)
+            except ChannelClosed:
+                return
+            request = requests().validate_json(payload)
+            if isinstance(request, Map):
+                reply: Reply = self._map(request, descriptors)
+            else:
+                reply = self._runner.answer(request)
+            _LIBC.fflush(None)  # what C code, and CUDA's printf, have printed
+            self._channel.send(serial, replies().dump_json(reply))
+
+    def _map(self, request: Map, descriptors: list[int]) -> Done:
+        self._runner.release()
+        self._arena = self._arena.new_empty(0)
+        self._close_arena()
+        if self._device == "cpu":
+            memory = mmap.mmap(descriptors[0], request.size)
+            os.close(descriptors[0])
+            self._arena = torch.frombuffer(memory, dtype=torch.uint8)
+        else:
+            mapped = _cuda_ipc.Mapped(bytes.fromhex(request.handle), request.size)
+            self._arena, self._close_arena = mapped.tensor, mapped.close
+        return Done()
+
+    def _tensor(self, ref: TensorRef) -> torch.Tensor:
+        return view(self._arena, ref)
+
+
+def _do_nothing() -> None:
+    """On the CPU a mapping ends with its last tensor."""

@@ -1,0 +1,135 @@
+"""Look for a workload that fails, and for the smallest like it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pytest_fib.search._deck import Deck
+from pytest_fib.search._hypothesis import deal
+from pytest_fib.search._shrink import shrunk
+from pytest_fib.search._strategy import workloads
+from pytest_fib.workloads import smallest_axes, workload_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytest_fib.data import Definition, Origin, Workload
+
+Outcome = TypeVar("Outcome")
+#: A check that takes a larger share of the time for shrinking is slow.
+SLOW_SHARE = 0.005
+
+
+@dataclass(frozen=True)
+class Search(Generic[Outcome]):
+    """What a search saw: a failing case or, of those that passed, the closest call.
+
+    ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
+    smallest of its kind, ``unfinished`` what it was when time was over; ``kept`` and ``listed``
+    ones are as they were given.
+    """
+
+    tried: int
+    workload: Workload
+    outcome: Outcome
+    origin: Origin | None
+
+
+class _Checked(Generic[Outcome]):
+    """Outcomes by workload, since shrinking asks for the same one again and again."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        check: Callable[[Workload], Outcome],
+        failed: Callable[[Outcome], bool],
+        shrink_seconds: float,
+    ) -> None:
+        self.seen: dict[str, tuple[Workload, Outcome]] = {}
+        self._slow: list[tuple[int, float]] = []  # bytes and seconds
+        self.out_of_time = False
+        self._definition = definition
+        self._check = check
+        self._failed = failed
+        self._shrink_seconds = shrink_seconds
+        self._deadline: float | None = None
+
+    def fails(self, workload: Workload) -> bool:
+        if workload.uuid not in self.seen:
+            size, start = workload_bytes(self._definition, workload.axes), monotonic()
+            if self._deadline is not None and start + self._expected(size) > self._deadline:
+                self.out_of_time = True  # no time left to shrink: what is not known to fail passes
+                return False
+            self.seen[workload.uuid] = (workload, self._check(workload))
+            if (seconds := monotonic() - start) > self._shrink_seconds * SLOW_SHARE:
+                self._slow.append((size, seconds))
+        return self._failed(self.seen[workload.uuid][1])
+
+    def _expected(self, size: int) -> float:
+        """Seconds that a workload of so many bytes may take, by those that took long.
+
+        In proportion to larger ones, though what is small may take less than its share. A byte more
+        on both sides: all tensors may be empty.
+        """
+        shares = (taken * min(1.0, (size + 1) / (of + 1)) for of, taken in self._slow)
+        return max(shares, default=0.0)
+
+    def start_deadline(self) -> None:
+        """Begin no check that is expected to end after ``shrink_seconds`` from now."""
+        self._deadline = monotonic() + self._shrink_seconds
+
+
+def search(
+    definition: Definition,
+    check: Callable[[Workload], Outcome],
+    *,
+    failed: Callable[[Outcome], bool],
+    closeness: Callable[[Outcome], float],
+    kept: Iterable[Workload] = (),
+    listed: Iterable[Workload] = (),
+    examples: int = 25,
+    seed: int = 0,
+    max_bytes: int = 1 << 28,
+    shrink_seconds: float = 20.0,
+) -> Search[Outcome]:
+    """Check the ``kept`` and the ``listed`` workloads, then ``examples`` drawn ones.
+
+    A kept one that fails is the answer, since it was shrunk when it failed first. Any other failure
+    ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
+    to take longer than what is left of them. The same ``seed`` draws the same
+    workloads in every process. ``closeness`` ranks outcomes that passed: the highest came closest
+    to failing.
+    """
+    checked = _Checked(definition, check, failed, shrink_seconds)
+    origin: Origin = "kept"
+    failing = next(filter(checked.fails, kept), None)
+    if failing is None:
+        given = next(filter(checked.fails, listed), None)
+        first = given or _drawn(definition, checked, examples, seed, max_bytes)
+        if first is not None:
+            checked.start_deadline()
+            failing = shrunk(definition, first, checked.fails)
+            small = failing.axes == smallest_axes(definition)
+            if failing is given and not small:
+                origin = "listed"
+            else:
+                origin = "unfinished" if checked.out_of_time else "shrunk"
+    if failing is not None:
+        return Search(len(checked.seen), *checked.seen[failing.uuid], origin)
+    closest = max(checked.seen.values(), key=lambda case: closeness(case[1]))
+    return Search(len(checked.seen), *closest, None)
+
+
+def _drawn(
+    definition: Definition, checked: _Checked[Outcome], examples: int, seed: int, max_bytes: int
+) -> Workload | None:
+    """The first drawn workload that fails, of the smallest first.
+
+    Which are drawn does not hang on verdicts. So what fails is found at the least expense, and
+    there is less to shrink.
+    """
+    drawn = deal(workloads(definition, max_bytes), examples, Deck(seed))
+    drawn.sort(key=lambda workload: workload_bytes(definition, workload.axes))
+    return next(filter(checked.fails, drawn), None)

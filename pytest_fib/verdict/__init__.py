@@ -1,0 +1,43 @@
+"""Is an output right? Bounds, comparison, and the statistics of random outputs."""
+
+from pytest_fib.verdict._bounds import PRECISION, dtype_bound, overridden
+from pytest_fib.verdict._compare import marked
+from pytest_fib.verdict._sampling import (
+    CALL_BYTES,
+    SamplingPlan,
+    SamplingTest,
+    is_seeded,
+    judge_samples,
+    plan_sampling,
+)
+from pytest_fib.verdict._verdict import (
+    OutputComparison,
+    Outputs,
+    Verdict,
+    compare_outputs,
+    compare_tensor,
+    detail_lines,
+    qualified,
+    verdict_of,
+)
+
+__all__ = [
+    "CALL_BYTES",
+    "PRECISION",
+    "OutputComparison",
+    "Outputs",
+    "SamplingPlan",
+    "SamplingTest",
+    "Verdict",
+    "compare_outputs",
+    "compare_tensor",
+    "detail_lines",
+    "dtype_bound",
+    "is_seeded",
+    "judge_samples",
+    "marked",
+    "overridden",
+    "plan_sampling",
+    "qualified",
+    "verdict_of",
+]

@@ -1,0 +1,179 @@
+"""How far an output may be from what is right: every formula and constant of a verdict.
+
+**Elements.** Let ``y`` be the float64 value of an element, ``u`` the unit roundoff of the output's
+dtype, and ``s`` the root mean square of the row that the element lies in. The element may be off by
+
+    c * u * (|y| + s) + 2 * (the smallest number of the dtype).
+
+``c * u * |y|`` is the rounding of the result. ``c * u * s`` is for intermediate rounding, which is
+in proportion to the terms of a sum, not to the sum: the backward error of a sum or product (Higham,
+Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, (3.5) and 4.2). The verdict
+sees no terms, but in the outputs of linear algebra, attention and normalisation they are as large
+as the other elements of the row. ``c`` is 2 for the narrow dtypes, whose kernels accumulate in
+float32: rounding the result takes a quarter of that, and one more rounding on the way (such as
+attention's weights before they are multiplied by the values) another quarter. In float32 the
+accumulation itself shows, as sqrt(K) random roundings (Higham, section 2.8), so ``c`` is larger.
+
+**Rows.** Let ``f`` be the fraction of its bound that an element uses. The root mean square of ``f``
+over a row stays below ``r``. In the narrow dtypes rounding alone, uniform in half a step, takes 0.1
+on average and at most 1 / (2 c).
+
+**Bias: one scale and offset.** Rounding has no direction. Over many elements, ``got = (1 + a) y +
+b s`` is fitted by least squares, weighted by the elements' bounds; ``|a|`` and ``|b|`` stay below
+``f * u``, or below ``BIAS_SIGMAS`` standard errors where there are few elements. This sees a scale
+that is off by 0.5 % in bfloat16, which no bound of an element can. ``f`` is 1/2, since honest
+rounding comes that far: in a product with a factor beside a power of two, every element is rounded
+to the same side, by up to half of ``u``.
+
+Where an input has few different values, such as zeros and ones, so has what is computed from it
+alone, and all elements share one intermediate rounding. Then the bias may be larger by ``u``; this
+is looked up after a failure only.
+
+**Ill-conditioned outputs** honestly have larger errors: two large logits that nearly tie, a sum
+that cancels. The reference itself shows how large. It is run in its own dtypes; in float64 on
+inputs that are moved a little; and in float64 with operands of matrix products rounded as matrix
+units round them (``sandbox.YARDSTICKS``). Where one of these yardsticks uses up to a fraction ``f``
+of the bounds in a row, the row's elements may use ``YARDSTICK * f``; likewise the row's root mean
+square and the bias. Yardsticks only ever widen bounds, so they are run after a failure only.
+
+**NaN and infinities** must match, in place and sign, the float64 value rounded to the output's
+dtype. Where that value is within its own bound of the largest number, both that and the infinity
+are right; where a yardstick overflows, so may the output.
+
+**Integers and bools** must be exact, or equal to a yardstick's, unless the definition gives them a
+tolerance: then ``|got - y| <= atol + rtol * |y|``.
+
+The constants are calibrated by ``benchmarks/calibration.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_fib.data import Tolerance
+
+
+@dataclass(frozen=True)
+class _Precision:
+    """``roundoff`` is half the distance from 1 to the next number; the rest as above."""
+
+    roundoff: float
+    element: float
+    rows: float
+    bias: float | None
+
+
+#: ``u``, ``c``, ``r`` and ``f`` of the floating dtypes. Those that are not listed are compared bit
+#: by bit. Nothing is fitted where one wrong factor is far beyond the bound of an element anyway.
+PRECISION = {
+    torch.float64: _Precision(2.0**-53, element=64, rows=0.8, bias=None),
+    torch.float32: _Precision(2.0**-24, element=32, rows=0.8, bias=None),
+    torch.float16: _Precision(2.0**-11, element=2, rows=0.4, bias=0.5),
+    torch.bfloat16: _Precision(2.0**-8, element=2, rows=0.4, bias=0.5),
+    torch.float8_e4m3fn: _Precision(2.0**-4, element=2, rows=0.4, bias=0.5),
+    torch.float8_e5m2: _Precision(2.0**-3, element=2, rows=0.4, bias=0.5),
+}
+#: Standard errors that a fitted scale or offset must differ by, whatever its size. Workloads are
+#: drawn by the thousand and elements are not quite independent.
+BIAS_SIGMAS = 8.0
+#: Elements that a scale and offset are fitted to, spread over the output.
+BIAS_ELEMENTS = 1 << 16
+#: Below this many elements nothing is fitted.
+BIAS_LEAST = 32
+#: Inputs of no more different mantissas make roundings that all elements share; those of so many
+#: elements are looked at.
+FEW_VALUES, LOOKED_AT = 2, 4096
+#: How many times a yardstick's error an output's may be.
+YARDSTICK = 2.0
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An element may be off by ``rtol * |y| + scale * s + atol``, s being its row's scale.
+
+    ``rows`` and ``bias`` bound what elements do together; None, not at all. ``matched_ratio`` of
+    the elements must keep to their bound. ``exact`` ones must be the rounded value, or integers as
+    close to it as a definition's ``rtol`` and ``atol`` say, which are otherwise 0.
+    """
+
+    rtol: float
+    scale: float
+    atol: float
+    rows: float | None
+    bias: float | None
+    matched_ratio: float = 1.0
+    exact: bool = False
+
+
+EXACT = Bound(0.0, 0.0, 0.0, None, None, exact=True)
+
+
+@cache
+def dtype_bound(dtype: torch.dtype, *, oracle: bool = True) -> Bound:
+    """The bound of outputs of a dtype; without an ``oracle`` both sides are rounded ones."""
+    if dtype not in PRECISION:
+        return EXACT
+    precision = PRECISION[dtype]
+    sides = 1 if oracle else 2
+    reach = sides * precision.element * precision.roundoff
+    return Bound(
+        rtol=reach,
+        scale=reach,
+        atol=sides * 2 * smallest(dtype),
+        rows=precision.rows,
+        bias=None if precision.bias is None else sides * precision.bias * precision.roundoff,
+    )
+
+
+@cache
+def overridden(bound: Bound, tolerance: Tolerance | None) -> Bound:
+    """The bound with what a definition says of this output in place of the dtype's own.
+
+    Who says how far elements may be off says so of their rows, their scale and offset as well.
+    """
+    if tolerance is None:
+        return bound
+    if tolerance.exact:
+        return EXACT
+    own = (tolerance.rtol, tolerance.atol, tolerance.matched_ratio)
+    if own == (None, None, None):
+        return bound
+    return replace(
+        bound,
+        rtol=bound.rtol if tolerance.rtol is None else tolerance.rtol,
+        scale=bound.scale if tolerance.atol is None else 0.0,
+        atol=bound.atol if tolerance.atol is None else tolerance.atol,
+        rows=None,
+        bias=None,
+        matched_ratio=tolerance.matched_ratio or 1.0,
+    )
+
+
+def coherent(bound: Bound, dtype: torch.dtype, inputs: Mapping[str, object]) -> Bound:
+    """The bound where a rounding may be the same for all elements, since an input's values are."""
+    if bound.bias is None or not any(map(_of_few_values, inputs.values())):
+        return bound
+    return replace(bound, bias=bound.bias + PRECISION[dtype].roundoff)
+
+
+def _of_few_values(value: object) -> bool:
+    if not isinstance(value, torch.Tensor) or value.dtype not in PRECISION:
+        return False
+    if value.numel() < BIAS_LEAST:
+        return False
+    some = value.reshape(-1)[:: max(1, value.numel() // LOOKED_AT)].double()
+    return len(torch.unique(some.frexp().mantissa.abs())) <= FEW_VALUES
+
+
+@cache
+def smallest(dtype: torch.dtype) -> float:
+    """The smallest positive number of a dtype, a subnormal one."""
+    info = torch.finfo(dtype)
+    return float(info.smallest_normal * info.eps)

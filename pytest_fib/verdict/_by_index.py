@@ -1,0 +1,115 @@
+"""Indices, compared by what they point at: of equal values any may be named."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_fib.data import DefinitionError
+from pytest_fib.verdict._bounds import dtype_bound, overridden
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_fib.data import Definition
+    from pytest_fib.verdict._bounds import Bound
+
+
+@dataclass(frozen=True)
+class PointedAt:
+    """The values at both sides' indices; NaN where an index is wrong whatever it points at."""
+
+    got: torch.Tensor
+    expected: torch.Tensor
+    bound: Bound
+    source: str
+    repeated: torch.Tensor
+    outside: torch.Tensor
+
+    def facts(self, at: int) -> dict[str, Any]:
+        """Both values at a flat index, and what is wrong there."""
+        got, expected = float(self.got.flatten()[at]), float(self.expected.flatten()[at])
+        if bool(self.outside.flatten()[at]):
+            reason = f"there is no such place in {self.source}"
+        elif bool(self.repeated.flatten()[at]):
+            reason = "the same index twice in a row"
+        else:
+            reason = f"{self.source} has {got:.6g} there, not {expected:.6g}"
+        return {"got_value": got, "expected_value": expected, "reason": reason}
+
+
+def pointed_at(
+    definition: Definition,
+    name: str,
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    tensors: Mapping[str, torch.Tensor],
+) -> PointedAt:
+    """What an output of indices points at in the last dimension of its source.
+
+    Negative indices are padding, which must be where it is expected. A source with leading
+    dimensions has those of the indices.
+    """
+    source = source_of(definition, name)
+    if source not in tensors:
+        raise DefinitionError(f"tolerances.{name}: the values of {source!r} are not at hand")
+    values = tensors[source].double()
+    length = values.shape[-1]
+    index, right_index = got.long(), expected.long()
+    padding = right_index < 0
+    outside = (index >= length) | ((index < 0) & ~padding) | (padding & (index != right_index))
+    repeated = _repeated(index) & ~padding
+    right = torch.where(padding, 0.0, _at(values, right_index))
+    pointed = torch.where(padding, 0.0, _at(values, index))
+    pointed = torch.where(outside | repeated, math.nan, pointed)
+    return PointedAt(pointed, right, _bound(definition, source), source, repeated, outside)
+
+
+def source_of(definition: Definition, name: str) -> str:
+    """The tensor that indices point into: the one named, or the only input that fits.
+
+    Raises DefinitionError where none or several do.
+    """
+    tolerance = definition.tolerances.get(name)
+    if tolerance is not None and tolerance.from_ is not None:
+        return tolerance.from_
+    leading = (definition.outputs[name].shape or ())[:-1]
+    fitting = [
+        other
+        for other, spec in definition.inputs.items()
+        if spec.dtype.is_floating and spec.shape and spec.shape[:-1] == leading
+    ]
+    if len(fitting) != 1:
+        names = " and ".join(fitting) or "no input"
+        raise DefinitionError(f"tolerances.{name}: add 'from: <tensor>'; {names} would fit")
+    return fitting[0]
+
+
+def _bound(definition: Definition, source: str) -> Bound:
+    """An output's values are what is computed; an input's may be ranked after some arithmetic."""
+    if source in definition.outputs:
+        dtype = getattr(torch, definition.outputs[source].dtype.value)
+        bound = overridden(dtype_bound(dtype), definition.tolerances.get(source))
+    else:
+        bound = dtype_bound(torch.float32)
+    return replace(bound, rows=None, bias=None)
+
+
+def _at(values: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    at = indices.clamp(0, max(values.shape[-1] - 1, 0))
+    if values.dim() == 1:
+        return values[at]
+    return values.gather(-1, at)
+
+
+def _repeated(indices: torch.Tensor) -> torch.Tensor:
+    """Which indices occur before in their row."""
+    if indices.dim() == 0 or indices.shape[-1] < 2:
+        return torch.zeros_like(indices, dtype=torch.bool)
+    ordered, order = indices.sort(dim=-1, stable=True)
+    again = torch.zeros_like(indices, dtype=torch.bool)
+    again[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
+    return torch.zeros_like(again).scatter_(-1, order, again)

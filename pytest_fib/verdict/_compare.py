@@ -1,0 +1,480 @@
+"""How far one output is from what is right, in passes over chunks. See ``_bounds``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_fib.verdict._bounds import (
+    BIAS_ELEMENTS,
+    BIAS_LEAST,
+    BIAS_SIGMAS,
+    PRECISION,
+    YARDSTICK,
+    smallest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_fib.verdict._bounds import Bound
+    from pytest_fib.verdict._verdict import OutputComparison
+
+#: Elements compared at a time: on the CPU few enough for the intermediate values to stay in cache.
+CHUNK = {"cpu": 1 << 16, "cuda": 1 << 25}
+#: The bits of a number's exponent, and the integers of its size.
+_EXPONENT = {
+    torch.float32: (torch.int32, 0x7F80_0000),
+    torch.float64: (torch.int64, 0x7FF0_0000_0000_0000),
+}
+#: Below that, the distance of two integers fits into their own type.
+_SAFE_DISTANCE = 2.0**62
+#: Rows shorter than that are taken together, longer ones apart.
+SHORT_ROW, LONG_ROW = 64, 16_384
+#: The least noise that is believed, as a fraction of the elements' bounds: that of bare rounding.
+_QUIET = 0.14
+#: Elements whose distinct values are counted.
+_COUNTED = 4096
+
+
+def measure(comparison: OutputComparison) -> None:
+    """Note how far an output is from its float64 value, or from one in its own dtype."""
+    if comparison.total == 0:
+        return
+    bound = comparison.bound
+    if bound.exact:
+        _compare_exactly(comparison)
+        return
+    comparison.row = row_length(comparison.got.shape)
+    flat = _flat(comparison)
+    for part in _parts(flat, comparison.row, bound):
+        _add(comparison, part)
+    comparison.bias = _fit_bias(flat[0], flat[1], bound, comparison.row, flat[2:])
+    comparison.bias_used = comparison.bias.used if comparison.bias else 0.0
+
+
+def _flat(comparison: OutputComparison) -> list[torch.Tensor]:
+    """What is compared: got, expected and yardsticks."""
+    sides = comparison.by_index or comparison
+    tensors = (sides.got, sides.expected, *comparison.yardsticks)
+    return [tensor.reshape(-1) for tensor in tensors]
+
+
+def marked(comparison: OutputComparison) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which elements of an output are wrong, and how far each may be off.
+
+    Where rows are wrong in which no element is alone, those of all wrong rows; where that is none
+    either, nothing is marked and it is the output as a whole. Takes as much memory as the output
+    again, or several times.
+    """
+    got, bound, flat = comparison.got, comparison.bound, _flat(comparison)
+    if bound.exact:
+        sides = _sides(flat, got.dtype)
+        wrong, _ = _differing(bound, *sides)
+        return wrong.view(got.shape), _tolerance(bound, sides[1]).view(got.shape)
+    allowed = torch.zeros(got.numel(), dtype=_wide(got.dtype), device=got.device)
+    wrong = torch.zeros(got.numel(), dtype=torch.bool, device=got.device)
+    in_rows, together = torch.zeros_like(wrong), False
+    for part in _parts(flat, row_length(got.shape), bound):
+        at = slice(part.start, part.start + part.used.numel())
+        alone, whole = part.used > 1, part.rows_used > 1
+        together = together or bool((whole & ~alone.any(1)).any())
+        wrong[at], in_rows[at] = alone.view(-1), (alone | whole[:, None]).view(-1)
+        reach = _allowed(part.size, part.scale, bound)
+        allowed[at] = (reach if part.width is None else reach * part.width[:, None]).view(-1)
+    if comparison.by_index:  # indices are equal or not
+        allowed = allowed.new_zeros(got.numel())
+    return (in_rows if together else wrong).view(got.shape), allowed.view(got.shape)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some rows of an output. Errors and fractions of the bound, element by element."""
+
+    error: torch.Tensor
+    used: torch.Tensor
+    size: torch.Tensor
+    scale: torch.Tensor
+
+
+@dataclass(frozen=True)
+class _Part(_Chunk):
+    """The rows from the flat index ``start`` on, by bounds as wide as the yardsticks make them.
+
+    ``rows_used`` is each row's root mean square over its bound; ``width`` [rows] is how many times
+    as wide the elements' bounds are, None where there are no yardsticks.
+    """
+
+    start: int
+    figures: list[float]
+    rows_used: torch.Tensor
+    width: torch.Tensor | None
+
+
+def _parts(flat: Sequence[torch.Tensor], row: int, bound: Bound) -> Iterator[_Part]:
+    """Compare chunk by chunk; asks the device for numbers once each, unless something is wrong."""
+    for start, shape in _chunks(len(flat[0]), row, CHUNK[flat[0].device.type]):
+        got, expected, *yardsticks = (t[start : start + shape.numel()].view(shape) for t in flat)
+        chunk = _measured(got, expected, bound)
+        figures = _figures(chunk, got.dtype)
+        if not all(map(math.isfinite, figures)):  # NaN, an infinity: rare, so looked at closely
+            chunk = _with_specials(got, expected, bound, yardsticks)
+            figures = _figures(chunk, got.dtype)
+        width, rows_width = _widths(chunk, expected, bound, yardsticks)
+        used = chunk.used if width is None else chunk.used / width[:, None]
+        rows_used = _root_mean_square(chunk.used)
+        rows_used = rows_used / (bound.rows or math.inf)
+        rows_used = rows_used if rows_width is None else rows_used / rows_width
+        yield _Part(chunk.error, used, chunk.size, chunk.scale, start, figures, rows_used, width)
+
+
+def row_length(shape: Sequence[int]) -> int:
+    """How many neighbours in memory share a scale: the last dimension, in most cases.
+
+    Short rows are taken together, since a few elements may all happen to be small; long ones,
+    vectors among them, are cut, so that the last tile of one can't hide.
+    """
+    length = 1
+    for n in reversed(shape):
+        if length >= SHORT_ROW:
+            break
+        length *= n
+    last = shape[-1] if shape else 1
+    if last < SHORT_ROW and length > SHORT_ROW:
+        length = last * -(-SHORT_ROW // last) if last else 0
+    return max(1, min(length, LONG_ROW))
+
+
+def _chunks(total: int, row: int, most: int) -> Iterator[tuple[int, torch.Size]]:
+    """Where each chunk starts and its shape, rows by elements; the last may be part of a row."""
+    rows = max(1, most // row)
+    whole = total // row * row
+    starts = [*range(0, whole, rows * row), whole]
+    for start, end in pairwise(starts):
+        yield start, torch.Size(((end - start) // row, row))
+    if total > whole:
+        yield whole, torch.Size((1, total - whole))
+
+
+def _add(result: OutputComparison, part: _Part) -> None:
+    """Count in some rows."""
+    absolute, relative, ulp, squares, *_ = part.figures
+    result.max_absolute = max(result.max_absolute, absolute)
+    result.max_relative = max(result.max_relative, relative)
+    result.max_ulp = max(result.max_ulp, ulp)
+    result.square_sum += squares
+    maxima = torch.stack([part.used.max().double(), part.rows_used.max().double()])
+    top, top_row = maxima.tolist()
+    if top > result.used:
+        at = int(part.used.argmax())
+        result.used, result.at = top, part.start + at
+        result.width = 1.0 if part.width is None else float(part.width[at // part.used.shape[1]])
+    if top > 1:
+        result.wrong += int((part.used > 1).sum())
+    if result.bound.rows is not None and top_row > result.rows_used:
+        result.rows_used = top_row
+        result.row_at = part.start + int(part.rows_used.argmax()) * result.row
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """Wide enough for errors: float32 holds every 16-bit value and its float64 one to 2**-24."""
+    return torch.float32 if dtype.itemsize <= 2 else torch.float64
+
+
+def _measured(got: torch.Tensor, expected: torch.Tensor, bound: Bound) -> _Chunk:
+    wide = _wide(got.dtype)
+    value = expected.to(wide)
+    size = value.abs()
+    scale = _scale(size)
+    error = (got.to(wide) - value).abs_()
+    return _Chunk(error, error / _allowed(size, scale, bound), size, scale)
+
+
+def _scale(size: torch.Tensor, count: torch.Tensor | None = None) -> torch.Tensor:
+    """The root mean square of each row, of which ``count`` elements say how large it is."""
+    norm: torch.Tensor = torch.linalg.vector_norm(size, dim=1)
+    # Squares of what float32 holds may be beyond it; asking costs a copy, or on CUDA a wait.
+    if size.is_cuda or not bool(((norm > 1e-15) & norm.isfinite()).all()):
+        norm = torch.linalg.vector_norm(size, dim=1, dtype=torch.float64)
+    return norm.div_(math.sqrt(size.shape[1]) if count is None else count.clamp_min(1).sqrt())
+
+
+def _allowed(size: torch.Tensor, scale: torch.Tensor, bound: Bound) -> torch.Tensor:
+    around = (scale * bound.scale + bound.atol).to(size.dtype)
+    return around[:, None].add(size, alpha=bound.rtol)
+
+
+def _with_specials(
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    bound: Bound,
+    yardsticks: Sequence[torch.Tensor],
+) -> _Chunk:
+    """The same where NaN, infinities or overflow are about; these are right or wrong, no more."""
+    value, seen = expected.double(), got.double()
+    rounded = expected.to(got.dtype).double()
+    top = torch.finfo(got.dtype).max
+    size = value.abs()
+    # Beyond the largest number by less than a rounding: what is finite there may be right.
+    counts = size.isfinite() & (size <= top * (1 + bound.rtol))
+    counted = torch.where(counts, size.clamp_max(top), 0.0)
+    scale = _scale(counted, counts.sum(1))
+    near = (size >= top * (1 - bound.rtol)) & (size <= top * (1 + bound.rtol))
+    finite = seen.isfinite() & (rounded.isfinite() | near)
+    same = _same(seen, rounded) | (near & seen.isinf() & (seen.sign() == value.sign()))
+    for yardstick in yardsticks:
+        same |= ~seen.isfinite() & _same(seen, yardstick.to(got.dtype).double())
+    error = torch.where(finite, (seen - value).abs(), math.inf)
+    used = error / _allowed(counted, scale, bound)
+    settled = same & ~finite
+    used = torch.where(settled, 0.0, torch.where(finite, used, math.inf))
+    return _Chunk(torch.where(settled, 0.0, error), used, counted, scale)
+
+
+def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return (left == right) | (left.isnan() & right.isnan())
+
+
+def _figures(chunk: _Chunk, dtype: torch.dtype) -> list[float]:
+    """Largest absolute error, relative error and error in ulps, squared errors; then sentinels."""
+    least = smallest(dtype)
+    integer, mask = _EXPONENT[chunk.size.dtype]
+    power = chunk.size.view(integer).bitwise_and(mask).view(chunk.size.dtype)
+    ulp = power.mul_(2 * PRECISION[dtype].roundoff).clamp_min_(least)
+    figures = [
+        chunk.error.max(),
+        (chunk.error / chunk.size.clamp_min(least)).max(),
+        (chunk.error / ulp).max(),
+        torch.linalg.vector_norm(chunk.error).double().square(),
+        chunk.used.max(),
+        chunk.scale.max(),
+    ]
+    return torch.stack([figure.double() for figure in figures]).tolist()
+
+
+def _widths(
+    chunk: _Chunk, expected: torch.Tensor, bound: Bound, yardsticks: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """By how much the yardsticks widen the bounds of elements and rows; None, not at all."""
+    elements: torch.Tensor | None = None
+    rows: torch.Tensor | None = None
+    wide = chunk.size.dtype
+    value = expected.to(wide)
+    for yardstick in yardsticks:
+        error = (yardstick.to(wide) - value).abs_()
+        used = error / _allowed(chunk.size, chunk.scale, bound)
+        # Where it is NaN or infinite it says nothing of how far off finite numbers may be.
+        used = torch.where(used.isfinite(), used, 0.0)
+        wider = used.amax(dim=1).mul_(YARDSTICK).clamp_min_(1.0)
+        share = YARDSTICK / (bound.rows or math.inf)
+        wider_row = _root_mean_square(used).mul_(share).clamp_min_(1.0)
+        elements = wider if elements is None else torch.maximum(elements, wider)
+        rows = wider_row if rows is None else torch.maximum(rows, wider_row)
+    return elements, rows
+
+
+def _root_mean_square(rows: torch.Tensor) -> torch.Tensor:
+    norm: torch.Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norm.div_(math.sqrt(rows.shape[1]))
+
+
+# ---- one factor and one offset, which no element shows ----
+
+
+@dataclass(frozen=True)
+class Bias:
+    """``got = (1 + scale) * y + offset * s``, s being the scale of y's row.
+
+    ``allowed`` are the bounds of both, ``elements`` what it was fitted to.
+    """
+
+    scale: float
+    offset: float
+    allowed: tuple[float, float]
+    elements: int
+
+    @property
+    def used(self) -> float:
+        """The larger of both over its bound."""
+        return max(abs(self.scale) / self.allowed[0], abs(self.offset) / self.allowed[1])
+
+    def describe(self) -> str:
+        """The one that is larger, in words that fit behind the output's name."""
+        over = f"fitted to {self.elements} elements"
+        if abs(self.scale) / self.allowed[0] >= abs(self.offset) / self.allowed[1]:
+            share, most = 100 * abs(self.scale), 100 * self.allowed[0]
+            way = "large" if self.scale > 0 else "small"
+            return f"is {share:.2g} % too {way} throughout, allowed {most:.2g} % ({over})"
+        share, most = 100 * self.offset, 100 * self.allowed[1]
+        return f"is shifted by {share:+.2g} % of a row's scale, allowed ±{most:.2g} % ({over})"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Scale, offset and their standard errors."""
+
+    values: tuple[float, float]
+    errors: tuple[float, float]
+
+
+def _fit_bias(
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    bound: Bound,
+    row: int,
+    yardsticks: Sequence[torch.Tensor] = (),
+) -> Bias | None:
+    """Fit a sample of a flat output; None where nothing is bounded or there are too few elements.
+
+    The weight of an element is one over its bound, so large ones decide no more than others.
+    """
+    if bound.bias is None or got.numel() < BIAS_LEAST:
+        return None
+    sides = [_sample(tensor, row).double() for tensor in (got, expected, *yardsticks)]
+    line, *others = _lines(sides, bound, torch.finfo(got.dtype))
+    if line is None:
+        return None
+    allowed = tuple(
+        max(bound.bias, BIAS_SIGMAS * error, *(YARDSTICK * abs(o.values[i]) for o in others if o))
+        for i, error in enumerate(line.errors)
+    )
+    return Bias(*line.values, (allowed[0], allowed[1]), sides[0].numel())
+
+
+def _sample(flat: torch.Tensor, row: int) -> torch.Tensor:
+    """Rows of a flat tensor, evenly spread, without the rest that fills no row."""
+    if flat.numel() < row:
+        return flat[None]
+    rows = flat[: flat.numel() // row * row].view(-1, row)
+    step = -(-rows.numel() // BIAS_ELEMENTS)
+    return rows[::step]
+
+
+def _lines(sides: list[torch.Tensor], bound: Bound, info: torch.finfo) -> list[_Line | None]:
+    """The line of each side but the second, which is what is right."""
+    right = sides.pop(1)
+    size = right.abs()
+    size = torch.where(size <= info.max, size, 0.0)
+    # Below, numbers are rounded by a step of one size, which makes zeros of the smallest.
+    usable = size >= info.smallest_normal
+    scale = torch.linalg.vector_norm(size, dim=1, keepdim=True) / math.sqrt(size.shape[1])
+    allowed = size * bound.rtol + (scale * bound.scale + bound.atol)
+    weighted = (right / allowed, scale / allowed)
+    spread = _repeated(size)
+    return [_line(side - right, usable, allowed, weighted, spread) for side in sides]
+
+
+def _repeated(size: torch.Tensor) -> float:
+    """How often a rounding is repeated: equal mantissas are rounded alike, and don't average."""
+    some = size.flatten()[:: max(1, size.numel() // _COUNTED)]
+    mantissas = some.frexp().mantissa
+    distinct = len(torch.unique(mantissas))
+    return 1.0 if distinct > len(some) // 2 else size.numel() / distinct
+
+
+def _line(
+    error: torch.Tensor,
+    usable: torch.Tensor,
+    allowed: torch.Tensor,
+    weighted: tuple[torch.Tensor, torch.Tensor],
+    repeated: float,
+) -> _Line | None:
+    """Least squares on the elements that are finite."""
+    used = error / allowed
+    keep = usable & used.isfinite()
+    columns = torch.stack([used, weighted[0], weighted[1].expand_as(used)])[:, keep]
+    number = columns.shape[1]
+    if number < BIAS_LEAST:
+        return None
+    moments = (columns @ columns.T).tolist()
+    return _solved(moments, number, repeated)
+
+
+def _solved(m: list[list[float]], number: int, repeated: float) -> _Line | None:
+    """The line from the second moments of (error, value, scale of the row), all over the bound."""
+    (ee, ex, es), (_, xx, xs), (_, _, ss) = m
+    if xx <= 0 or ss <= 0:
+        return None
+    if xs * xs > 0.98 * xx * ss:  # all values alike: a factor and an offset can't be told apart
+        slope = ex / xx
+        noise = _noise(ee - slope * ex, number, repeated)
+        return _Line((slope, 0.0), (noise / math.sqrt(xx), math.inf))
+    det = xx * ss - xs * xs
+    slope, offset = (ex * ss - es * xs) / det, (es * xx - ex * xs) / det
+    noise = _noise(ee - slope * ex - offset * es, number, repeated)
+    return _Line((slope, offset), (noise * math.sqrt(ss / det), noise * math.sqrt(xx / det)))
+
+
+def _noise(rest: float, number: int, repeated: float) -> float:
+    """One element's standard deviation, enlarged for what is repeated."""
+    return math.sqrt(max(rest / number, _QUIET**2) * repeated)
+
+
+# ---- integers, and what must be equal ----
+
+
+def _compare_exactly(result: OutputComparison) -> None:
+    """Equal bits, or equal numbers; integers to within a tolerance, if they have one."""
+    sides = _sides(_flat(result), result.got.dtype)
+    step = CHUNK[result.got.device.type]
+    for start in range(0, result.total, step):
+        _add_exact(result, start, *(side[start : start + step] for side in sides))
+
+
+def _sides(flat: Sequence[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
+    """Got and expected; of integers also the yardsticks, which are as right.
+
+    In float64 a sum may round to another integer than in the reference's own dtype.
+    """
+    return [_numbers(tensor, dtype) for tensor in (flat[:2] if dtype.is_floating_point else flat)]
+
+
+def _add_exact(result: OutputComparison, start: int, *sides: torch.Tensor) -> None:
+    wrong, error = _differing(result.bound, *sides)
+    if not bool(error.any()):
+        return
+    if not result.wrong and bool(wrong.any()):
+        result.used, result.at = math.inf, start + int(wrong.int().argmax())
+    result.wrong += int(wrong.sum())
+    relative = error / sides[1].double().abs().nan_to_num_(1.0).clamp_min_(5e-324)
+    result.max_absolute = max(result.max_absolute, float(error.max()))
+    result.max_relative = max(result.max_relative, float(relative.max()))
+    result.square_sum += float(error.square().sum())
+
+
+def _differing(
+    bound: Bound, got: torch.Tensor, expected: torch.Tensor, *yardsticks: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which numbers are further apart than they may be, and how far all are."""
+    equal = _same(got, expected)
+    for yardstick in yardsticks:
+        equal |= got == yardstick
+    if bool(equal.all()):
+        return equal.logical_not(), torch.zeros(equal.shape, device=equal.device)
+    error = torch.where(equal, 0.0, _distance(got, expected))
+    return error > _tolerance(bound, expected), error
+
+
+def _tolerance(bound: Bound, expected: torch.Tensor) -> torch.Tensor:
+    """How far each number may be off: 0 but for integers that a definition gives a tolerance."""
+    size = expected.double().abs() if bound.rtol else torch.zeros_like(expected).double()
+    return size * bound.rtol + bound.atol
+
+
+def _distance(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """How far numbers are apart, in float64; of integers exactly, if it is less than 2**53."""
+    apart = (got.double() - expected.double()).abs_().nan_to_num_(math.inf, math.inf)
+    if got.is_floating_point():
+        return apart
+    whole = (got.long() - expected.long()).double().abs_()
+    return torch.where(apart < _SAFE_DISTANCE, whole, apart)
+
+
+def _numbers(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Rounded to a dtype; where torch can't compute in that, as float32."""
+    rounded = tensor.to(dtype)
+    return rounded.float() if rounded.element_size() == 1 and dtype.is_floating_point else rounded

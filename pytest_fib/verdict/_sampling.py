@@ -1,0 +1,480 @@
+"""Are these random choices right? What may be chosen is exact, how often is statistics.
+
+A sampling operation takes ``probs`` [rows, vocabulary] and per-row limits, and chooses one token
+per row. The convention of the limits, which is the field's:
+
+- ``top_k``: the k most probable tokens stay. Any k outside 1 .. vocabulary - 1 keeps all.
+- ``top_p``: of those, renormalised, the fewest most probable stay whose sum reaches p; at least
+  one does. p of 1 or more keeps all, p of 0 or less the most probable alone.
+- ``min_p``: tokens stay that are at least min_p times as probable as the most probable one.
+
+Top-k comes first, then top-p of what it leaves. A token without probability never stays. What
+stays is chosen in proportion to its probability.
+
+Where a limit falls between tokens that are equally probable, any of them may stay, and an
+implementation may keep as many as there are or as few as are needed. So may it where float32 sums
+can't tell on which side of ``top_p`` a token lies. Such tokens are *open*: allowed, but none of
+them is required, and all that is known of their share is that it lies between two numbers. The
+others that may be chosen are *certain*.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_fib.verdict._hypothesis_tests import (
+    LEAST_EXPECTED,
+    at_least,
+    at_most,
+    bins_of,
+    either_side,
+    g_test,
+    holm,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_fib.data import Definition
+
+#: How far a float32 sum of a whole vocabulary may be from the true one. Added one by one, 2**17
+#: numbers are off by about sqrt(2**17) * 2**-25; twice that, and the rounding of ``top_p``.
+SUM_ERROR = 2.0**-15
+#: How far a float32 product is from the true one, and then some.
+PRODUCT_ERROR = 2.0**-22
+#: Values sorted at a time: with the float64 intermediates, some 0.5 GiB.
+CHUNK = 1 << 24
+#: The probability that a perfect sampler fails, over all tests of all rows of all workloads.
+#: A G-test's chi-squared is a limit, and errs by less than 10 times this far out.
+ALPHA = 1e-7
+#: Bins of the finest G-test, and of the two coarser ones: few bins see a small bias that all
+#: tokens share, many bins see one that is in a few tokens.
+FINE, COARSE = 1024, 32
+#: How often each tested row is drawn. A token that should have a share of 1e-4 and is never chosen
+#: shows in 200,000 draws: 20 are expected, and exp(-20) is chance enough.
+DRAWS = 200_000
+#: The kind of finding that a seed used twice leads to.
+REPEATED = "repeated draws"
+#: Bytes of copied rows in one call.
+CALL_BYTES = 1 << 30
+#: Inputs with one of these in their names make random choices repeatable.
+RANDOMNESS = ("seed", "uniform", "noise")
+
+
+def is_seeded(definition: Definition) -> bool:
+    """Whether the inputs have what random choices are made with, so that they can be repeated."""
+    return any(word in name for name in definition.inputs for word in RANDOMNESS)
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """How one call draws many samples: its batch is ``copies`` of each tested row of ``rows``."""
+
+    rows: tuple[int, ...]
+    copies: int
+    calls: int
+
+    @property
+    def batch(self) -> int:
+        """Rows of one call."""
+        return len(self.rows) * self.copies
+
+    @property
+    def draws(self) -> int:
+        """Samples of each tested row, over all calls."""
+        return self.copies * self.calls
+
+    def expand(self, tensor: torch.Tensor) -> torch.Tensor:
+        """An input of the calls, from one with a row (or an element) for each of the workload's."""
+        rows = torch.tensor(self.rows, device=tensor.device)
+        # Copies are neighbours: what neighbours share, such as a random number, shows.
+        return tensor.index_select(0, rows.repeat_interleave(self.copies))
+
+    def arrange(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The samples of every call, as [tested rows, calls, copies]."""
+        stacked = torch.stack(list(outputs)).view(len(outputs), len(self.rows), self.copies)
+        return stacked.transpose(0, 1).contiguous()
+
+
+def plan_sampling(
+    batch: int,
+    row_bytes: int,
+    *,
+    rows: int = 2,
+    draws: int = DRAWS,
+    max_batch: int | None = None,
+    max_bytes: int = CALL_BYTES,
+) -> SamplingPlan:
+    """A plan to draw each of up to ``rows`` rows of a ``batch`` about ``draws`` times.
+
+    No call has more than ``max_batch`` rows or ``max_bytes`` of ``row_bytes`` each; there are at
+    least two calls, an even number, so that each can be compared with another.
+    """
+    tested = _spread(batch, rows)
+    room = max(1, min(max_batch or draws, max_bytes // max(row_bytes, 1)) // len(tested))
+    copies = min(room, math.ceil(draws / 2))
+    return SamplingPlan(tested, copies, 2 * math.ceil(draws / (2 * copies)))
+
+
+def _spread(batch: int, rows: int) -> tuple[int, ...]:
+    """Up to ``rows`` of the batch's rows: the first, the last and some between."""
+    count = min(batch, rows)
+    return tuple(i * (batch - 1) // max(count - 1, 1) for i in range(count))
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A sample that may not be chosen. ``probability`` is nan where there is no such token."""
+
+    row: int
+    token: int
+    probability: float
+
+    def __str__(self) -> str:
+        if math.isnan(self.probability):
+            return f"row {self.row} chose {self.token}, which is no token"
+        chance = f"whose probability is {self.probability:.3g}"
+        return f"row {self.row} chose token {self.token}, {chance}: it should have been left out"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the limits leave of each row; float64 [rows], in the units of ``probs``.
+
+    Tokens of ``lowest`` or more may be chosen, those of ``certain`` or more are certain, and sum to
+    ``mass``. The open ones among the rest have a sum between ``least`` and ``most``.
+    """
+
+    lowest: torch.Tensor
+    certain: torch.Tensor
+    mass: torch.Tensor
+    least: torch.Tensor
+    most: torch.Tensor
+
+
+class SamplingTest:
+    """What may be chosen from each row of ``probs`` [rows, vocabulary], and how often.
+
+    The limits are tensors of one number per row, numbers for all rows, or None.
+    """
+
+    def __init__(
+        self,
+        probs: torch.Tensor,
+        top_k: torch.Tensor | float | None = None,
+        top_p: torch.Tensor | float | None = None,
+        min_p: torch.Tensor | float | None = None,
+    ) -> None:
+        self.probs = probs
+        given = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
+        self._given = {n: _per_row(v, probs) for n, v in given.items() if v is not None}
+        step = max(1, CHUNK // max(probs.shape[1], 1))
+        parts = [
+            _limits(probs[at : at + step], {n: v[at : at + step] for n, v in self._given.items()})
+            for at in range(0, len(probs), step)
+        ]
+        self.limits = Limits(*(torch.cat(fact) for fact in zip(*parts, strict=True)))
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, torch.Tensor | float]) -> SamplingTest:
+        """The test of an operation's inputs, which have the names of the arguments."""
+        probs = inputs["probs"]
+        if not isinstance(probs, torch.Tensor):
+            raise TypeError("probs should be a tensor")
+        return cls(probs, *(inputs.get(name) for name in ("top_k", "top_p", "min_p")))
+
+    def select(self, rows: Sequence[int]) -> SamplingTest:
+        """The test of these rows alone."""
+        chosen = torch.tensor(rows, device=self.probs.device)
+        return SamplingTest(self.probs[chosen], **{n: v[chosen] for n, v in self._given.items()})
+
+    def most_informative_rows(self, count: int) -> tuple[int, ...]:
+        """Up to ``count`` rows to draw from: half of them those in which most hangs on the limit.
+
+        That is where the least probable token that must stay has the largest share, so that it is
+        missed soon where it is left out. The others are spread over the batch.
+        """
+        share = self.limits.certain / self.limits.mass
+        share = torch.where(share < 1, share, -1.0)  # there are several; NaN where there is none
+        best = share.argsort(descending=True, stable=True).tolist()
+        wanted = dict.fromkeys([*best[: count // 2], *_spread(len(best), count), *best])
+        return tuple(sorted(list(wanted)[:count]))
+
+    def support(self) -> torch.Tensor:
+        """Which tokens may be chosen: bool [rows, vocabulary]."""
+        lowest = self.limits.lowest[:, None]
+        return (self.probs.double() >= lowest) | lowest.isnan()
+
+    def support_violations(self, samples: torch.Tensor, most: int = 5) -> list[Violation]:
+        """Up to ``most`` of the samples [rows, ...] that may not be chosen."""
+        flat = samples.reshape(len(samples), -1).long().to(self.probs.device)
+        known = (flat >= 0) & (flat < self.probs.shape[1])
+        chance = self.probs.gather(1, torch.where(known, flat, 0)).double()
+        bad = ~known | (chance < self.limits.lowest[:, None])
+        places = bad.nonzero()[:most].tolist()
+        return [
+            Violation(i, int(flat[i, j]), float(chance[i, j]) if known[i, j] else math.nan)
+            for i, j in places
+        ]
+
+
+def _per_row(limit: torch.Tensor | float, probs: torch.Tensor) -> torch.Tensor:
+    wide = torch.as_tensor(limit, dtype=torch.float64, device=probs.device)
+    return wide.reshape(-1).expand(len(probs))
+
+
+def _limits(probs: torch.Tensor, given: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The facts of ``Limits`` for some rows; NaN for a row with nothing to choose from."""
+    values = probs.double().sort(dim=1, descending=True).values
+    least, most = _kept(values, given)
+    # Of tokens that are equally probable either all are certain or none is.
+    border = values.gather(1, least[:, None] - 1)
+    after = values.gather(1, least[:, None].clamp(max=values.shape[1] - 1))
+    cut = (after == border) & (least[:, None] < values.shape[1])
+    certain = torch.where(cut, (values > border).sum(1, keepdim=True), least[:, None])[:, 0]
+    sums = torch.nn.functional.pad(values.cumsum(1), (1, 0))
+    mass = sums.gather(1, certain[:, None])[:, 0]
+    bottom = torch.where(certain > 0, _at(values, (certain - 1).clamp(min=0)), math.inf)
+    facts = (_at(values, most - 1), bottom, mass, _at(sums, least) - mass, _at(sums, most) - mass)
+    empty = ~(values[:, 0] > 0) | ~sums[:, -1].isfinite()
+    return tuple(torch.where(empty, math.nan, fact) for fact in facts)
+
+
+def _kept(
+    values: torch.Tensor, given: Mapping[str, torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """How many of the descending values [rows, n] stay, at least and at most; int64 [rows]."""
+    rank = torch.arange(values.shape[1], device=values.device)
+    low, high = values > 0, values > 0
+    if (k := given.get("top_k")) is not None:
+        k = torch.where((k > 0) & (k < values.shape[1]), k, values.shape[1])
+        low = low & (rank < k[:, None])
+        high = high & (values >= _at(values, k.long() - 1)[:, None])
+    if (p := given.get("top_p")) is not None:
+        before = values.cumsum(1) - values
+        need = p[:, None]
+        low = low & (before < (need - SUM_ERROR) * (values * low).sum(1, keepdim=True))
+        reach = (before < (need + SUM_ERROR) * (values * high).sum(1, keepdim=True)) & (need > 0)
+        high = high & (reach | (need >= 1))
+    if (m := given.get("min_p")) is not None:
+        floor = m[:, None] * values[:, :1]
+        low = low & (values >= floor * (1 + PRODUCT_ERROR))
+        high = high & (values >= floor * (1 - PRODUCT_ERROR))
+    least, most = low.sum(1).clamp(min=1), high.sum(1).clamp(min=1)
+    return least, _with_equals(values, most)
+
+
+def _with_equals(values: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    return (values >= _at(values, count - 1)[:, None]).sum(1).clamp(min=1)
+
+
+def _at(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    return values.gather(1, index[:, None])[:, 0]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One hypothesis about a row: how likely what was seen would be, and what was seen."""
+
+    row: int
+    p_value: float
+    what: str
+    kind: str = "wrong distribution"
+
+    def __str__(self) -> str:
+        chance = f"p = {self.p_value:.1g}" if self.p_value > 0 else "p < 1e-300"
+        return f"row {self.row}: {self.what} ({chance})"
+
+
+@dataclass(frozen=True)
+class SamplingVerdict:
+    """Whether the samples are right, in one line, then what else was found.
+
+    ``smallest_p`` and ``tests`` say how close it was, ``kind`` in one word or two what is wrong.
+    """
+
+    passed: bool
+    summary: str
+    details: list[str]
+    smallest_p: float = 1.0
+    tests: int = 0
+    kind: str = "wrong distribution"
+
+
+def judge_samples(
+    draws: torch.Tensor,
+    distribution: SamplingTest,
+    alpha: float = ALPHA,
+    workloads: int = 1,
+    rows: Sequence[int] | None = None,
+) -> SamplingVerdict:
+    """Compare draws [rows, calls, copies] with the rows of ``distribution``.
+
+    One sample that may not be chosen fails. Otherwise every row is tested for frequencies and for
+    independence, and a perfect sampler fails with a probability of at most ``alpha``, shared by
+    this many ``workloads`` in equal parts (Bonferroni) and in each by all tests (Holm). ``rows``
+    are what the rows are called, if not by their number.
+    """
+    names = range(len(draws)) if rows is None else rows
+    if violations := distribution.support_violations(draws):
+        lines = [str(replace(each, row=names[each.row])) for each in violations]
+        return SamplingVerdict(False, lines[0], lines[1:], 0.0, kind="outside the support")
+    draws = draws.to(distribution.probs.device).long()
+    found = [f for i in range(len(draws)) for f in _row_findings(draws[i], distribution, i)]
+    fallen = holm([finding.p_value for finding in found], alpha / workloads)
+    wrong = sorted((f for f, fell in zip(found, fallen, strict=True) if fell), key=_by_p)
+    smallest = min((finding.p_value for finding in found), default=1.0)
+    lines = [str(replace(each, row=names[each.row])) for each in wrong] or [""]
+    kind = wrong[0].kind if wrong else ""
+    return SamplingVerdict(not wrong, lines[0], lines[1:], smallest, len(found), kind)
+
+
+def _by_p(finding: Finding) -> tuple[float, bool]:
+    """What repeats has wrong frequencies too, so of equals it is named first."""
+    return finding.p_value, finding.kind != REPEATED
+
+
+@dataclass(frozen=True)
+class _Row:
+    """The draws [calls, copies] of one row, beside what is known of it.
+
+    ``certain`` are the certain tokens, most probable first, and ``share`` what they should have of
+    the draws that chose one of them. ``open`` are the open ones.
+    """
+
+    draws: torch.Tensor
+    counts: torch.Tensor
+    probs: torch.Tensor
+    certain: torch.Tensor
+    share: torch.Tensor
+    open: torch.Tensor
+    mass: float
+    least: float
+    most: float
+
+    @property
+    def total(self) -> int:
+        """Draws of this row."""
+        return self.draws.numel()
+
+
+def _row_findings(draws: torch.Tensor, test: SamplingTest, index: int) -> Iterator[Finding]:
+    """What every test says of one row; nothing where it has nothing to choose from."""
+    limits = [float(fact[index]) for fact in vars(test.limits).values()]
+    if math.isnan(limits[0]):
+        return
+    row = _row(draws, test.probs[index].double(), limits)
+    for tested in (_frequencies, _open_tokens, _runs):
+        for p_value, what in tested(row):
+            yield Finding(index, p_value, what)
+    for p_value, what, all_ in _repeats(row):
+        yield Finding(index, p_value, what, REPEATED if all_ else Finding.kind)
+
+
+def _row(draws: torch.Tensor, probs: torch.Tensor, limits: list[float]) -> _Row:
+    lowest, bottom, mass, least, most = limits
+    counts = torch.bincount(draws.flatten(), minlength=len(probs))
+    certain = probs.argsort(descending=True)[: int((probs >= bottom).sum())]
+    open_ = ((probs >= lowest) & (probs < bottom)).nonzero()[:, 0]
+    return _Row(draws, counts, probs, certain, probs[certain] / mass, open_, mass, least, most)
+
+
+def _frequencies(row: _Row) -> Iterator[tuple[float, str]]:
+    """The certain tokens, given that one of them was chosen: together, and the top one alone."""
+    counts = row.counts[row.certain]
+    total = int(counts.sum())
+    if not total or len(counts) < 2:
+        return
+    expected = row.share * total
+    top, chance = int(counts[0]), float(row.share[0])
+    what = f"its top token {int(row.certain[0])} was chosen {top} times in {total}"
+    yield either_side(top, total, chance), f"{what}, expected {chance * total:.4g}"
+    missing = torch.where(counts == 0, expected, 0.0)
+    rank = int(missing.argmax())
+    p_value = min(1.0, math.exp(-float(missing[rank])) * len(counts))
+    what = f"token {int(row.certain[rank])} was never chosen"
+    yield p_value, f"{what}, expected {float(missing[rank]):.4g} times in {total}"
+    in_order = row.certain.argsort()
+    for name, order, bins in (
+        ("one by one", None, FINE),
+        ("by probability", None, COARSE),
+        ("by index", in_order, COARSE),
+    ):
+        seen = (counts, expected) if order is None else (counts[order], expected[order])
+        p_value, count = _binned(*seen, max(LEAST_EXPECTED, total / bins))
+        yield p_value, f"the frequencies of its tokens {name} ({count} bins) are wrong"
+
+
+def _binned(counts: torch.Tensor, expected: torch.Tensor, least: float) -> tuple[float, int]:
+    """The G-test's p-value over merged bins, and how many there are."""
+    bins = bins_of(expected, least)
+    number = int(bins[-1]) + 1
+    sums = [torch.bincount(bins, weights=x.double(), minlength=number) for x in (counts, expected)]
+    return g_test(sums[0], sums[1]), number
+
+
+def _open_tokens(row: _Row) -> Iterator[tuple[float, str]]:
+    """The open tokens: their share is between two numbers, and none has too much of it."""
+    if not len(row.open):
+        return
+    seen = row.total - int(row.counts[row.certain].sum())
+    low, high = row.least / (row.mass + row.least), row.most / (row.mass + row.most)
+    what = f"tokens at the limit were chosen {seen} times in {row.total}"
+    yield at_most(seen, row.total, low), f"{what}, expected at least {low * row.total:.4g}"
+    yield at_least(seen, row.total, high), f"{what}, expected at most {high * row.total:.4g}"
+    token = int(row.open[row.counts[row.open].argmax()])
+    chance, times = _most_of(row, float(row.probs[token])), int(row.counts[token])
+    p_value = min(1.0, at_least(times, row.total, chance) * len(row.open))
+    what = f"token {token}, at the limit, was chosen {times} times in {row.total}"
+    yield p_value, f"{what}, expected at most {chance * row.total:.4g}"
+
+
+def _pairs(draws: torch.Tensor) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """Draws beside others that have nothing to do with them; no draw is in two pairs of a kind."""
+    calls, copies = (n // 2 * 2 for n in draws.shape)
+    yield "from one call to the next", draws[0:calls:2].flatten(), draws[1:calls:2].flatten()
+    yield "from one row to the next", draws[:, 0:copies:2].flatten(), draws[:, 1:copies:2].flatten()
+
+
+def _repeats(row: _Row) -> Iterator[tuple[float, str, bool]]:
+    """The same token twice: no more often than the sum of the squared probabilities.
+
+    And whether nearly all draws are so: of those that are too much alike, few repeat by chance.
+    """
+    chance = float((row.share**2).sum()) * (row.mass / (row.mass + row.least)) ** 2
+    if len(row.open):
+        largest = _most_of(row, float(row.probs[row.open].max()))
+        chance += largest * row.most / (row.mass + row.most)
+    chance = min(1.0, chance)
+    for where, first, second in _pairs(row.draws):
+        same = int((first == second).sum())
+        what = f"{same} of {len(first)} draws repeat {where}"
+        p_value = at_least(same, len(first), chance)
+        yield p_value, f"{what}, expected {chance * len(first):.4g}", same > 0.95 * len(first)
+
+
+def _most_of(row: _Row, probability: float) -> float:
+    """The most that an open token may have: with as few others as may be, but it is one itself."""
+    return probability / (row.mass + max(row.least, probability))
+
+
+def _runs(row: _Row) -> Iterator[tuple[float, str]]:
+    """Certain tokens in two halves, by index: neighbours are in the same one as often as not."""
+    if len(row.certain) < 2:
+        return
+    half = torch.zeros(len(row.probs), dtype=torch.int8, device=row.probs.device)
+    in_order = row.certain.argsort()
+    ordered = row.share[in_order]
+    second = ordered.cumsum(0) - ordered / 2 > 0.5
+    half[row.certain[in_order]] = torch.where(second, 2, 1).to(torch.int8)
+    part = float(ordered[second].sum())
+    for where, a, b in _pairs(half[row.draws]):
+        both = (a > 0) & (b > 0)
+        pairs, same = int(both.sum()), int((both & (a == b)).sum())
+        chance = part**2 + (1 - part) ** 2
+        what = f"{same} of {pairs} neighbours {where} are in the same half of the vocabulary"
+        yield either_side(same, pairs, chance), f"{what}, expected {chance * pairs:.4g}"

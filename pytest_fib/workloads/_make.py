@@ -1,0 +1,230 @@
+"""Workload records: from axes, seed and regime, from what users give of them, and larger ones.
+
+And which of them are timed, and always tested.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from pytest_fib.data import (
+    INPUTS,
+    LAYOUTS,
+    LENGTHS,
+    ON_REQUEST,
+    REGIMES,
+    VALUE_PATTERNS,
+    RandomInput,
+    ScalarInput,
+    Workload,
+)
+from pytest_fib.workloads._plan import plan
+from pytest_fib.workloads._sizes import workload_bytes
+from pytest_fib.workloads._tensors import scalar_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_fib.data import Definition, InputSpec
+    from pytest_fib.workloads._plan import Choice, Plan
+
+#: Sizes of every var axis where a definition names no bench workloads.
+LADDER = (1, 8, 64, 512, 4096, 32768)
+#: No workload of the ladder takes more.
+LADDER_BYTES = 4 << 30
+#: How much larger than the smallest workload an enlarged one is, at least.
+ROOM = 1.125
+
+
+def make_workload(
+    definition: Definition,
+    axes: Mapping[str, int],
+    seed: int = 0,
+    regime: Mapping[str, str] | None = None,
+) -> Workload:
+    """The Workload of these axes: scalars get their values, tensors are made from the seed."""
+    bare = Workload(axes=dict(axes), inputs={}, seed=seed, regime=dict(regime or {}))
+    scalars = scalar_inputs(definition, bare)
+    inputs: dict[str, InputSpec] = {
+        name: ScalarInput(value=scalars[name]) if name in scalars else RandomInput()
+        for name in definition.inputs
+    }
+    return Workload(axes=bare.axes, inputs=inputs, seed=seed, regime=bare.regime)
+
+
+def read_workload(definition: Definition, text: str) -> Workload:
+    """A workload of this definition, as ``--fib-workload`` takes it.
+
+    Raises ValueError, with one line that says what is wrong.
+    """
+    given = parse_workload(text)
+    _refuse_unknown("axes", given.axes, definition.axes)
+    _refuse_unknown("inputs", given.inputs, definition.inputs)
+    axes = {axis: n for axis, n in given.axes.items() if axis in definition.var_axes}
+    for axis in plan(definition).order:  # what follows from the others need not be given
+        if axis not in axes and len(domain := plan(definition).domain(axis, axes)) == 1:
+            axes[axis] = domain[0]
+    if reason := why_unfit(definition, given.model_copy(update={"axes": {**axes, **given.axes}})):
+        raise ValueError(reason)
+    workload = make_workload(definition, axes, given.seed, given.regime)
+    inputs = {**workload.inputs, **given.inputs}
+    return Workload(axes=axes, inputs=inputs, seed=given.seed, regime=workload.regime)
+
+
+def why_unfit(definition: Definition, workload: Workload) -> str | None:
+    """Why a workload does not fit this definition, or None where it does.
+
+    Its axes have to meet the definition's constraints, and those of the generators of inputs that
+    it has no recorded tensors for.
+    """
+    try:
+        definition.axis_values(workload.axes)
+    except ValueError as error:
+        return str(error)
+    for name, given in workload.inputs.items():
+        spec = definition.inputs.get(name)
+        if spec is None:
+            return f"inputs: {name!r} is not one of {', '.join(definition.inputs)}"
+        if given.type != "random" and (given.type == "scalar") != spec.is_scalar:
+            needed = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
+            return f"input {name!r}: {given.type} was given for a {needed}"
+    axes = {axis: n for axis, n in workload.axes.items() if axis in definition.var_axes}
+    recorded = {name for name, given in workload.inputs.items() if given.type == "safetensors"}
+    broken = plan(definition).unmet(axes, recorded)
+    return None if broken is None else f"axes: {axes} break the constraint {broken!r}"
+
+
+def parse_workload(text: str) -> Workload:
+    """A workload from JSON with axes, and perhaps a seed, a regime and inputs.
+
+    Raises ValueError, with one line that says what is wrong.
+    """
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise ValueError('not a mapping such as {"axes": {"batch": 7}}')
+    _refuse_unknown("a workload", given, ("axes", "seed", "regime", "inputs"))
+    try:
+        workload = Workload.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    _refuse_unknown("regime", workload.regime, REGIMES)
+    for what, name in workload.regime.items():
+        _refuse_unknown(f"regime.{what}", [name], REGIMES[what])
+    return workload
+
+
+def _refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{what}: {name!r} is not one of {', '.join(known)}")
+
+
+def regime_choices(definition: Definition) -> dict[str, list[str]]:
+    """What may be drawn of each part, plainest first; parts that change nothing are left out."""
+    section = definition.workloads
+    following = plan(definition).following("values")
+    drawn: dict[str, list[str]] = {}
+    if following:
+        usual = [name for name in VALUE_PATTERNS if name not in ON_REQUEST]
+        asked = section.values if section and section.values else ["usual"]
+        named = [name for each in asked for name in (usual if each == "usual" else [each])]
+        drawn["values"] = list(dict.fromkeys(named))
+    if len(following) > 1:
+        drawn["inputs"] = list(INPUTS)
+    if plan(definition).following("lengths"):
+        drawn["lengths"] = list(LENGTHS)
+    if section and section.layouts:
+        drawn["layout"] = [LAYOUTS[0], *section.layouts]
+    return drawn
+
+
+def without_plainest(regime: Mapping[str, str]) -> dict[str, str]:
+    """The same regime, said shortly: without parts that have their plainest name."""
+    short = {part: name for part, name in regime.items() if name != REGIMES[part][0]}
+    if "values" not in short:
+        short.pop("inputs", None)
+    return short
+
+
+def bench_workloads(definition: Definition) -> dict[str, Workload]:
+    """The timed workloads by label (``batch=32``): the definition's own, else a ladder.
+
+    Independent of device and budget, since the labels are part of node ids.
+    """
+    made = plan(definition)
+    if made.problem is not None:
+        return {}
+    listed = definition.workloads.bench if definition.workloads else []
+    return {
+        ",".join(f"{axis}={n}" for axis, n in axes.items()) or "fixed": make_workload(
+            definition, made.completed(axes)
+        )
+        for axes in listed or _ladder(made)
+    }
+
+
+def example_workloads(definition: Definition) -> list[Workload]:
+    """The workloads that the definition wants tested always."""
+    listed = definition.workloads.examples if definition.workloads else []
+    return [make_workload(definition, plan(definition).completed(axes)) for axes in listed]
+
+
+def _ladder(made: Plan) -> list[dict[str, int]]:
+    """All axes as large as a rung, or as near as their domains and memory allow."""
+    rungs: list[dict[str, int]] = []
+    for i in range(len(LADDER)):
+        pick = partial(_largest_affordable, LADDER[: i + 1])
+        axes = made.choose(dict.fromkeys(made.order, LADDER_BYTES), pick)
+        if made.fits(axes, LADDER_BYTES) and axes not in rungs:
+            rungs.append(axes)
+    return rungs
+
+
+def _largest_affordable(sizes: Sequence[int], choice: Choice) -> int:
+    """The largest of these sizes, as near as the axis may come to it, that is affordable."""
+    near = map(choice.domain.nearest, sizes)
+    return max((n for n in near if n <= choice.largest), default=choice.largest)
+
+
+def enlarge(
+    definition: Definition, workload: Workload, regime: Mapping[str, str], max_bytes: int
+) -> Workload:
+    """The same seed with axes that fill ``max_bytes``, each by an equal factor.
+
+    Or an eighth more than the definition's smallest workload takes.
+    """
+    planned = plan(definition)
+    budget = float(workload_bytes(definition, planned.smallest))
+    free = _free(planned)
+    share = max(ROOM, max_bytes / max(budget, 1)) ** (1 / max(len(free), 1))
+    budgets = {}
+    for axis in planned.order:
+        budget *= share if axis in free else 1.0
+        budgets[axis] = int(budget)
+    axes = planned.choose(budgets, _largest_odd)
+    return make_workload(definition, axes, workload.seed, regime)
+
+
+def _largest_odd(choice: Choice) -> int:
+    """Odd where it can be, since what even sizes are right for may be wrong otherwise."""
+    largest, count = choice.largest, choice.affordable
+    return choice.domain[count - 2] if largest % 2 == 0 and min(largest, count) > 2 else largest
+
+
+def _free(planned: Plan) -> list[str]:
+    """The axes that do not follow from those before them."""
+    known: dict[str, int] = {}
+    free = []
+    for axis in planned.order:
+        if len(planned.domain(axis, known)) > 1:
+            free.append(axis)
+        known[axis] = planned.smallest[axis]
+    return free

@@ -1,0 +1,41 @@
+"""Sizes: tiles that kernels work in, and how much memory a workload takes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_fib.data import Definition, TensorSpec
+
+#: Tile sizes that kernels commonly work in. The only table: others take a slice of it.
+TILE_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+#: Bytes of one workload unless ``--fib-max-bytes`` says otherwise. The interpreter of Triton runs
+#: about a million times slower than a GPU, so what it runs is kept small.
+DEFAULT_BUDGETS = {"cuda": 4 << 30, "cpu": 256 << 20, "interpreter": 4 << 20}
+
+
+def workload_bytes(definition: Definition, axes: Mapping[str, int]) -> int:
+    """Bytes of all inputs and outputs, and of a float64 copy of those that are floating."""
+    values = definition.axis_values(dict(axes))
+    total = 0
+    for spec in (*definition.inputs.values(), *definition.outputs.values()):
+        size = tensor_bytes(spec, values)
+        total += size
+        if spec.dtype.is_floating:
+            total += size * 64 // spec.dtype.itemsize_bits
+    return total
+
+
+def tensor_bytes(spec: TensorSpec, axes: Mapping[str, int]) -> int:
+    """Bytes of one tensor; ``axes`` holds the const ones too. A Python scalar takes none."""
+    if spec.is_scalar:
+        return 0
+    return -(-prod(spec.shape_at(axes)) * spec.dtype.itemsize_bits // 8)
+
+
+def power_of_two(n: int) -> int:
+    """The least that is no less than ``n``."""
+    return 1 << max(n - 1, 0).bit_length()

@@ -1,0 +1,381 @@
+"""Generators of structure: offsets, lengths, pages, indices and routing.
+
+Each fills a contiguous tensor in place, from numbers drawn on the host, so that it is the same on
+every device. Beside how a kind fills stands which elements of other inputs its values refer to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_fib.data import SafetensorsInput, kinds
+from pytest_fib.workloads._constraints import parse_all
+from pytest_fib.workloads._recorded import read_tensor
+from pytest_fib.workloads._sizes import TILE_SIZES
+from pytest_fib.workloads._value_generators import VALUE_FILLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pytest_fib.data import Definition
+    from pytest_fib.workloads._tensors import Context, Fill, Making
+
+#: Tiles of attention kernels; lengths at their multiples are boundaries.
+TILES = TILE_SIZES[1:6]
+#: Lengths at which such kernels change what they do.
+BOUNDARIES = (0, 1, 2, *(tile + near for tile in TILES for near in (-1, 0, 1)))
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What a kernel needs along ``axes``: ``needed`` is a bool tensor, a dimension for each axis.
+
+    It is on the host. Of several masks one is enough; but each that is a ``limit``, as lengths are,
+    has to allow an element.
+    """
+
+    axes: tuple[str, ...]
+    needed: torch.Tensor
+    limit: bool = False
+
+
+def _indptr(tensor: torch.Tensor, rule: kinds.Indptr, making: Making) -> None:
+    parts, total = tensor.numel() - 1, making.whole(rule.total)
+    least = torch.full((parts,), 0 if rule.allow_empty else 1)
+    if (others := making.lengths_of(rule.at_least)) is not None:
+        least = torch.maximum(least, -(-others // making.whole(rule.page_size)))
+    lengths = _split(total, least, making)
+    tensor[0] = 0
+    tensor[1:] = lengths.cumsum(0)
+
+
+def _split(total: int, least: torch.Tensor, making: Making) -> torch.Tensor:
+    """Lengths that sum to a total, split as the workload's regime says."""
+    return partition(total, least, making.regime.get("lengths", "random"), making.host_random)
+
+
+def _indptr_masks(name: str, rule: kinds.Indptr, context: Context) -> Iterator[Mask]:
+    """What lies between the first offset and the last, and the sequences that are not empty."""
+    offsets, total = context.on_host(name), context.factors(rule.total)
+    if len(total) == 1:
+        at = torch.arange(context.sizes[total[0]])
+        yield Mask(total, (at >= offsets[0]) & (at < offsets[-1]), limit=True)
+    for axis in _one_less(context.axes(name)[0], context.definition):
+        yield Mask((axis,), offsets.diff() > 0, limit=True)
+
+
+def _one_less(length: str, definition: Definition) -> Iterator[str]:
+    """The axes of which a constraint says that ``length`` is one more."""
+    for constraint in (c for text in definition.constraints for c in parse_all(text, definition)):
+        for axis in constraint.axes - {length}:
+            more = ({**definition.const_axes, axis: n, length: n + 1} for n in (1, 2))
+            is_pair = constraint.axes == {axis, length} and constraint.equals(length)
+            if is_pair and all(constraint.holds(sizes) for sizes in more):
+                yield axis
+
+
+def _last_page_len(tensor: torch.Tensor, rule: kinds.LastPageLen, making: Making) -> None:
+    size = making.whole(rule.page_size)
+    drawn = _fullness(tensor.shape, size, making.host_random)
+    pages, tokens = making.lengths_of(rule.indptr), making.lengths_of(rule.at_least)
+    if pages is not None and tokens is not None:
+        needed = (tokens - (pages - 1).clamp_min(0) * size).clamp(1, size)
+        drawn[: len(needed)] = torch.maximum(drawn[: len(needed)], needed)
+    tensor.copy_(drawn)
+
+
+def _fullness(shape: torch.Size, size: int, host: torch.Generator) -> torch.Tensor:
+    """Tokens in last pages: often 1, all, all but one, or as many as are beside a tile."""
+    tiles = torch.tensor([n for n in BOUNDARIES if 1 <= n <= size])
+    ends = (torch.tensor([n]) for n in (1, max(1, size - 1), size))
+    often = (*ends, tiles, tiles)
+    drawn = torch.randint(1, size + 1, shape, generator=host)
+    choice = torch.randint(0, 6, shape, generator=host)
+    for i, some in enumerate(often):
+        at = torch.randint(0, len(some), shape, generator=host)
+        drawn = torch.where(choice == i, some[at], drawn)
+    return drawn
+
+
+def _last_page_masks(name: str, rule: kinds.LastPageLen, context: Context) -> Iterator[Mask]:
+    """Of the last page of each sequence, as many tokens as it holds."""
+    slot_axes = context.factors(rule.page_size)
+    pages = None if rule.indptr is None else _pages_of(rule.indptr, context)
+    if not slot_axes or rule.indptr is None or pages is None:
+        return
+    numbers, page_axes = pages
+    offsets, size = context.on_host(rule.indptr), context.whole(rule.page_size)
+    not_empty = (offsets.diff() > 0).nonzero().flatten()
+    held = torch.full_like(numbers, size)
+    held[offsets[not_empty + 1] - 1] = context.on_host(name)[not_empty]
+    filled = torch.full((context.sizes[page_axes[0]],), size)
+    real = numbers >= 0  # the others are padding
+    filled.scatter_reduce_(0, numbers[real], held[real], "amax", include_self=False)
+    slots = torch.arange(size) < filled[:, None]
+    axes = (*page_axes, *slot_axes)
+    yield Mask(axes, slots.view([context.sizes[axis] for axis in axes]), limit=True)
+
+
+def _pages_of(indptr: str, context: Context) -> tuple[torch.Tensor, tuple[str, ...]] | None:
+    """The numbers of the pages that an indptr splits over sequences, and the axis of all pages."""
+    total = (kinds.total_of(indptr, context.rules),)
+    for name, rule in context.rules.items():
+        if isinstance(rule, kinds.Indices) and name in context.tensors:
+            axes = context.factors(rule.below)
+            if len(axes) == 1 and context.axes(name) == total:
+                return context.on_host(name), axes
+    return None
+
+
+def _indices(tensor: torch.Tensor, rule: kinds.Indices, making: Making) -> None:
+    """A vector is one row."""
+    below, host = making.whole(rule.below), making.host_random
+    rows, n = tensor.shape[:-1].numel(), tensor.shape[-1]
+    drawn = torch.zeros((rows, n), dtype=torch.long)
+    for row in drawn:
+        row[:] = _row(n, below, host, unique=rule.unique)
+    if rule.pad is not None:
+        kept = torch.randint(0, n + 1, (rows, 1), generator=host)
+        kept[torch.rand((rows, 1), generator=host) < 0.5] = n
+        drawn = torch.where(torch.arange(n) < kept.clamp_max(below), drawn, making.whole(rule.pad))
+    tensor.copy_(drawn.reshape(tensor.shape))
+
+
+def _row(n: int, below: int, host: torch.Generator, *, unique: bool) -> torch.Tensor:
+    if not unique:  # from half as many, so that hardly a row has no number twice
+        some = torch.randint(0, max(below, 1), ((n + 1) // 2,), generator=host)
+        return some[torch.randint(0, max(len(some), 1), (n,), generator=host)]
+    row = torch.zeros(n, dtype=torch.long)
+    row[: min(n, below)] = _distinct(min(n, below), below, host)
+    return row  # what is missing of a row longer than that is padded by the caller
+
+
+def _distinct(n: int, below: int, host: torch.Generator) -> torch.Tensor:
+    """Different numbers: one time in four the first or the last there are, in order.
+
+    So an empty cache gives them out, and so do tests of kernels that would take any of them.
+    """
+    choice = int(torch.randint(0, 8, (), generator=host))
+    if choice < 2:
+        return torch.arange(n) + choice * (below - n)
+    if n * 8 > below:
+        return torch.randperm(below, generator=host)[:n]
+    drawn: set[int] = set()
+    while len(drawn) < n:  # few of many: what came twice is drawn again
+        drawn.update(torch.randint(0, below, (n - len(drawn),), generator=host).tolist())
+    return torch.tensor(sorted(drawn), dtype=torch.long)[torch.randperm(n, generator=host)]
+
+
+def _referred(indices: torch.Tensor, below: float | str, context: Context) -> Iterator[Mask]:
+    """The elements that indices refer to; what is below 0 is padding."""
+    if axes := context.factors(below):
+        shape = [context.sizes[axis] for axis in axes]
+        needed = torch.zeros(prod(shape), dtype=torch.bool)
+        needed[indices[(indices >= 0) & (indices < needed.numel())]] = True
+        yield Mask(axes, needed.view(shape))
+
+
+def _permutation(tensor: torch.Tensor, rule: kinds.Permutation, making: Making) -> None:
+    tensor.copy_(_distinct(tensor.numel(), tensor.numel(), making.host_random))
+
+
+def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, making: Making) -> None:
+    longest, size, n = making.whole(rule.max), making.whole(rule.page_size), tensor.numel()
+    most = -(-longest // size)
+    pages = n * most if rule.pages is None else min(making.whole(rule.pages), n * most)
+    total = int(torch.randint(n, pages + 1, (), generator=making.host_random)) if n else 0
+    counts = _split(total, torch.ones(n, dtype=torch.long), making)
+    lengths = (counts.clamp_max(most) - 1) * size + _fullness(
+        counts.shape, size, making.host_random
+    )
+    tensor.copy_(lengths.clamp(1, longest))
+
+
+def _seq_lens_masks(name: str, rule: kinds.SeqLens, context: Context) -> Iterator[Mask]:
+    """Of a padded batch, as much of each sequence as there is."""
+    longest, batch = context.factors(rule.max), context.axes(name)
+    if len(longest) == len(batch) == 1:
+        at = torch.arange(context.sizes[longest[0]])
+        yield Mask((*batch, *longest), at < context.on_host(name)[:, None], limit=True)
+
+
+def _block_table(tensor: torch.Tensor, rule: kinds.BlockTable, making: Making) -> None:
+    lengths = making.on_host(rule.lengths)
+    counts = -(-lengths // making.whole(rule.page_size))
+    table = torch.zeros(tensor.shape, dtype=torch.long)
+    table[torch.arange(tensor.shape[1]) < counts[:, None]] = _distinct(
+        int(counts.sum()), making.whole(rule.pages), making.host_random
+    )
+    tensor.copy_(table)
+
+
+def _block_table_masks(name: str, rule: kinds.BlockTable, context: Context) -> Iterator[Mask]:
+    """The tokens of each page, and the entries of the table itself, that lengths reach."""
+    lengths, size = context.on_host(rule.lengths), context.whole(rule.page_size)
+    table = context.on_host(name)
+    held = (lengths[:, None] - torch.arange(table.shape[1]) * size).clamp(0, size)
+    yield Mask(context.axes(name), held > 0, limit=True)
+    page_axes, slot_axes = context.factors(rule.pages), context.factors(rule.page_size)
+    if len(page_axes) == 1:
+        filled = torch.zeros(context.sizes[page_axes[0]], dtype=torch.long)
+        filled.scatter_reduce_(0, table.flatten().clamp_min(0), held.flatten(), "amax")
+        slots, axes = torch.arange(size) < filled[:, None], (*page_axes, *slot_axes)
+        slots = slots if slot_axes else slots.any(dim=-1)
+        yield Mask(axes, slots.view([context.sizes[axis] for axis in axes]))
+
+
+def _positions(tensor: torch.Tensor, rule: kinds.Positions, making: Making) -> None:
+    """Of a single position, any."""
+    below = making.whole(rule.below)
+    drawn = torch.randint(0, below, (tensor.numel(),), generator=making.host_random)
+    ends = torch.tensor([below - 1, 0])
+    if len(drawn) > 1:
+        drawn[:2] = ends
+    elif (choice := int(torch.randint(0, 3, (), generator=making.host_random))) < 2:
+        drawn[:] = ends[choice]
+    drawn = drawn[torch.randperm(len(drawn), generator=making.host_random)]
+    tensor.copy_(drawn.reshape(tensor.shape))
+
+
+def _topk_ids(tensor: torch.Tensor, rule: kinds.TopkIds, making: Making) -> None:
+    tensor.copy_(_experts(tensor.shape, rule, making))
+
+
+def _routing(tensor: torch.Tensor, rule: kinds.Routing, making: Making) -> None:
+    weights = torch.rand(tensor.shape, generator=making.host_random).softmax(dim=-1)
+    bits = weights.bfloat16().view(torch.int16).long() & 0xFFFF
+    tensor.copy_((_experts(tensor.shape, rule, making) << 16) | bits)
+
+
+def _experts(
+    shape: torch.Size, rule: kinds.TopkIds | kinds.Routing, making: Making
+) -> torch.Tensor:
+    experts = making.whole(rule.experts)
+    favour = torch.rand(experts, generator=making.host_random).mul_(2)
+    scores = torch.rand((*shape[:-1], experts), generator=making.host_random) + favour
+    return scores.topk(shape[-1], dim=-1).indices
+
+
+def _routing_masks(name: str, rule: kinds.Routing, context: Context) -> Iterator[Mask]:
+    yield from _referred(context.on_host(name) >> 16, rule.experts, context)
+
+
+def _safetensors(tensor: torch.Tensor, rule: kinds.Safetensors, making: Making) -> None:
+    given = SafetensorsInput(path=rule.path, tensor_key=rule.tensor_key)
+    tensor.copy_(read_tensor(given, making.files, tensor))
+
+
+def partition(
+    total: int, least: torch.Tensor, split: str, generator: torch.Generator
+) -> torch.Tensor:
+    """Lengths that sum to ``total``, each at least its ``least``, as ``split`` says: see SPLITS.
+
+    ``least`` is int64 on the host. Raises ValueError where it sums to more than ``total``.
+    """
+    spare = total - int(least.sum())
+    if spare < 0 or (len(least) == 0 and spare):
+        raise ValueError(f"{total} can't be split over {len(least)} sequences of at least {least}")
+    if len(least) == 0:
+        return least
+    return least + SPLITS[split](spare, least, generator)
+
+
+def _random(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Cut at random places."""
+    cuts = torch.randint(0, spare + 1, (len(least) - 1,), generator=generator).sort().values
+    return torch.cat((torch.tensor([0]), cuts, torch.tensor([spare]))).diff()
+
+
+def _equal(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """As equal as may be."""
+    n = len(least)
+    return torch.full((n,), spare // n) + (torch.arange(n) < spare % n)
+
+
+def _one_long(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One sequence takes all there is to spare: often the first or the last."""
+    lengths = torch.zeros_like(least)
+    ends = (0, len(least) - 1, int(torch.randint(0, len(least), (), generator=generator)))
+    lengths[ends[int(torch.randint(0, len(ends), (), generator=generator))]] = spare
+    return lengths
+
+
+def _empties(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """About half of the sequences get nothing, the first and the last among them."""
+    served = torch.rand(len(least), generator=generator) < 0.5
+    served[0] = served[-1] = False
+    if not served.any():
+        served[len(least) // 2] = True
+    lengths = torch.zeros_like(least)
+    lengths[served] = _random(spare, least[served], generator)
+    return lengths
+
+
+def _ones(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One for each as far as it goes, and the rest for the last."""
+    lengths = (torch.arange(len(least)) < spare).long()
+    lengths[-1] += spare - int(lengths.sum())
+    return lengths
+
+
+def _tiles(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Whole tiles of some size for each, and the rest for the last."""
+    tile = TILES[int(torch.randint(0, len(TILES), (), generator=generator))]
+    lengths = _random(spare, least, generator) // tile * tile
+    lengths[-1] += spare - int(lengths.sum())
+    return lengths
+
+
+def _boundaries(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """At and beside multiples of tiles, each sequence's own, and the rest for a random one."""
+    fitting = torch.tensor([n for n in BOUNDARIES if n <= spare])
+    drawn = fitting[torch.randint(0, len(fitting), (len(least),), generator=generator)]
+    # What is there already counts: the whole length is to lie at a boundary.
+    drawn = torch.where(drawn >= least, drawn - least, drawn)
+    lengths = torch.where(drawn.cumsum(0) <= spare, drawn, 0)
+    rest = int(torch.randint(0, len(least), (), generator=generator))
+    lengths[rest] += spare - int(lengths.sum())
+    return lengths
+
+
+#: By name, as ``pytest_fib.data.LENGTHS`` has them.
+SPLITS: dict[str, Callable[[int, torch.Tensor, torch.Generator], torch.Tensor]] = {
+    "random": _random,
+    "equal": _equal,
+    "one_long": _one_long,
+    "empties": _empties,
+    "ones": _ones,
+    "tiles": _tiles,
+    "boundaries": _boundaries,
+}
+
+
+#: How each kind of generator fills.
+FILLS: dict[str, Fill] = {
+    **VALUE_FILLS,
+    "indptr": _indptr,
+    "last_page_len": _last_page_len,
+    "indices": _indices,
+    "permutation": _permutation,
+    "seq_lens": _seq_lens,
+    "block_table": _block_table,
+    "positions": _positions,
+    "topk_ids": _topk_ids,
+    "routing": _routing,
+    "safetensors": _safetensors,
+}
+#: By kind: the elements of all inputs that the values of one refer to.
+MASKS: dict[str, Callable[[str, Any, Context], Iterable[Mask]]] = {
+    "indptr": _indptr_masks,
+    "last_page_len": _last_page_masks,
+    "indices": lambda name, rule, context: _referred(context.on_host(name), rule.below, context),
+    "seq_lens": _seq_lens_masks,
+    "block_table": _block_table_masks,
+    "positions": lambda name, rule, context: _referred(context.on_host(name), rule.below, context),
+    "topk_ids": lambda name, rule, context: _referred(context.on_host(name), rule.experts, context),
+    "routing": _routing_masks,
+}

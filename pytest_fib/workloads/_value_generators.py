@@ -1,0 +1,343 @@
+"""Generators of values, and the value patterns that some of them follow.
+
+Each fills a contiguous tensor in place: random numbers whose bits don't shape the work, and tables
+of angles. What is bulk is made where the tensor lies, so it differs between devices. Each value
+pattern breaks kernels of its own.
+"""
+
+from __future__ import annotations
+
+from math import inf, log2, nan
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_fib.workloads._sizes import power_of_two
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_fib.data import kinds
+    from pytest_fib.workloads._tensors import Fill, Making
+
+    #: Fills a tensor; it may be wider than the dtype that the values are for and the limits are of.
+    PatternFill = Callable[[torch.Tensor, torch.Generator, torch.finfo], object]
+
+
+def _fill_floating(tensor: torch.Tensor, fill: Callable[[torch.Tensor], object]) -> None:
+    """Fill by a function that needs arithmetic; 8-bit dtypes have none, so they are rounded to."""
+    if tensor.element_size() > 1:
+        fill(tensor)
+        return
+    wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
+    fill(wide)
+    limit = torch.finfo(tensor.dtype).max
+    tensor.copy_(wide.clamp_(-limit, limit))
+
+
+def _values(tensor: torch.Tensor, rule: kinds.Values, making: Making) -> None:
+    limits = torch.finfo(tensor.dtype)
+    _fill_floating(tensor, lambda t: _pattern(making)(t, making.device_random, limits))
+
+
+def _pattern(making: Making) -> PatternFill:
+    return PATTERN_FILLS[making.regime.get("values", "normal")]
+
+
+def _normal(tensor: torch.Tensor, rule: kinds.Normal, making: Making) -> None:
+    mean, std = making.number(rule.mean), making.number(rule.std)
+    _fill_floating(tensor, lambda t: t.normal_(mean, std, generator=making.device_random))
+
+
+def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, making: Making) -> None:
+    low, high = making.number(rule.min), making.number(rule.max)
+    _fill_floating(tensor, lambda t: t.uniform_(low, high, generator=making.device_random))
+    if rule.ends:
+        _put_ends(tensor, making, low, high)
+
+
+def _integers(tensor: torch.Tensor, rule: kinds.Integers, making: Making) -> None:
+    low, high = making.whole(rule.min), making.whole(rule.max)
+    tensor.random_(low, high + 1, generator=making.device_random)
+    if rule.ends:
+        _put_ends(tensor, making, low, high)
+    if (step := making.number(rule.step)) != 1:
+        tensor.mul_(step)
+
+
+def _put_ends(tensor: torch.Tensor, making: Making, low: float, high: float) -> None:
+    """Make a quarter of the elements the least there may be, a quarter the most.
+
+    Of three or more, and often of two, one is the least and one the most: random choices are tested
+    by the few rows of one workload.
+    """
+    choice = torch.randint(0, 4, tensor.shape, generator=making.host_random)
+    if (n := choice.numel()) > int(torch.randint(1, 3, (), generator=making.host_random)):
+        first = torch.randint(0, n, (), generator=making.host_random)
+        other = (first + torch.randint(1, n, (), generator=making.host_random)) % n
+        choice.view(-1)[torch.stack((first, other))] = torch.tensor([0, 1])
+    choice = choice.to(tensor.device)
+    tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
+
+
+def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, making: Making) -> None:
+    tensor.bernoulli_(making.number(rule.p), generator=making.device_random)
+
+
+def _l2_normalized(tensor: torch.Tensor, rule: kinds.L2Normalized, making: Making) -> None:
+    wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
+    wide.normal_(generator=making.device_random)
+    tensor.copy_(torch.nn.functional.normalize(wide, dim=-1))
+
+
+def _probabilities(tensor: torch.Tensor, rule: kinds.Probabilities, making: Making) -> None:
+    """Ones make them all equal; large values leave one token, and zeros for the others."""
+    logits = _wide_values(tensor, making)
+    tensor.copy_((logits * making.number(rule.sharpness)).softmax(dim=-1))
+
+
+def _scales(tensor: torch.Tensor, rule: kinds.Scales, making: Making) -> None:
+    low, high = log2(making.number(rule.min)), log2(making.number(rule.max))
+    _fill_floating(tensor, lambda t: t.uniform_(low, high, generator=making.device_random).exp2_())
+
+
+def _quantized(tensor: torch.Tensor, rule: kinds.Quantized, making: Making) -> None:
+    """Only a block of zeros stays as it is. The last one of a row may be shorter."""
+    limit = torch.finfo(tensor.dtype).max
+    wide = _wide_values(tensor, making)
+    for block in torch.split(wide, making.whole(rule.block), dim=-1):
+        largest = block.abs().amax(dim=-1, keepdim=True)
+        block.div_(largest.where(largest > 0, 1)).mul_(limit)
+    tensor.copy_(wide.clamp_(-limit, limit))
+
+
+def _wide_values(tensor: torch.Tensor, making: Making) -> torch.Tensor:
+    """The value pattern's values in float32, for a tensor of this shape."""
+    wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
+    _pattern(making)(wide, making.device_random, torch.finfo(torch.float32))
+    return wide
+
+
+def _fp4(tensor: torch.Tensor, rule: kinds.Fp4, making: Making) -> None:
+    """Every bit pattern is a number."""
+    tensor.view(torch.uint8).random_(0, 256, generator=making.device_random)
+
+
+def _fp8_pages(tensor: torch.Tensor, rule: kinds.Fp8Pages, making: Making) -> None:
+    """Of a page's bytes the last 4 * page_size are one scale > 0 a token; the rest are values."""
+    pages = tensor.view(torch.uint8).reshape(tensor.shape[0], -1)
+    bytes_of_scales = 4 * tensor.shape[1]
+    values = pages.new_empty((len(pages), pages.shape[1] - bytes_of_scales), dtype=torch.float32)
+    values.normal_(0.0, 64.0, generator=making.device_random).clamp_(-448, 448)
+    scales = pages.new_empty((len(pages), tensor.shape[1]), dtype=torch.float32)
+    scales.uniform_(-10.0, -4.0, generator=making.device_random).exp2_()
+    encoded = values.to(torch.float8_e4m3fn).view(torch.uint8)
+    tensor.copy_(
+        torch.cat((encoded, scales.view(torch.uint8)), dim=1).view(tensor.dtype).view(tensor.shape)
+    )
+
+
+def _cos_sin_cache(tensor: torch.Tensor, rule: kinds.CosSinCache, making: Making) -> None:
+    angles = _angles(tensor, tensor.shape[1], making.number(rule.base))
+    tensor.copy_(torch.cat((angles.cos(), angles.sin()), dim=-1))
+
+
+def _cos(tensor: torch.Tensor, rule: kinds.Cos, making: Making) -> None:
+    tensor.copy_(_rows_of_angles(tensor, rule, making).cos())
+
+
+def _sin(tensor: torch.Tensor, rule: kinds.Sin, making: Making) -> None:
+    tensor.copy_(_rows_of_angles(tensor, rule, making).sin())
+
+
+def _rows_of_angles(
+    tensor: torch.Tensor, rule: kinds.Cos | kinds.Sin, making: Making
+) -> torch.Tensor:
+    width = tensor.shape[-1]
+    angles = _angles(tensor, width * (1 if rule.twice else 2), making.number(rule.base))
+    return angles.repeat(1, 2)[:, :width] if rule.twice else angles
+
+
+def _angles(tensor: torch.Tensor, dim: int, base: float) -> torch.Tensor:
+    """Rotary angles as in RoPE (Su et al. 2021): [positions, one for two of ``dim``], float64."""
+    where = tensor.device
+    exponents = torch.arange(0, dim, 2, dtype=torch.float64, device=where) / dim
+    positions = torch.arange(tensor.shape[-2], dtype=torch.float64, device=where)
+    return torch.outer(positions, base**-exponents)
+
+
+def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, making: Making) -> None:
+    """Now and then all rows rank the experts alike, so that a few experts get all tokens.
+
+    In float32, the n sigmoids of a row lie 1 / (2 n N) or more apart, where N is the least power of
+    two from n on; also when multiples of 1 / N, which bfloat16 holds exactly, are added to them as
+    a bias. In 16 bits, the logits of up to 512 experts lie 1 / 32 or more apart.
+    """
+    ranked = torch.rand(tensor.shape, generator=making.host_random)
+    if torch.rand((), generator=making.host_random) < 0.25:
+        ranked[:] = ranked[:1].clone()
+    few_bits = tensor.element_size() < 4
+    tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranked.argsort(dim=-1), making))
+
+
+def _scores_apart(ranks: torch.Tensor, making: Making) -> torch.Tensor:
+    """In units of 1 / N: a whole number, and a fraction that tells the experts apart."""
+    n = ranks.shape[-1]
+    jitter = torch.rand(ranks.shape, dtype=torch.float64, generator=making.host_random)
+    return ((ranks + (torch.arange(n) + 0.25 + 0.5 * jitter) / n) / power_of_two(n)).logit()
+
+
+def _logits_apart(ranks: torch.Tensor, making: Making) -> torch.Tensor:
+    """Of equal steps from -8 to 8, the same ones in each row."""
+    n = ranks.shape[-1]
+    steps = max(512, power_of_two(n))
+    drawn = torch.randperm(steps, generator=making.host_random)[:n].sort().values
+    return drawn[ranks] * (16 / steps) - 8
+
+
+#: By kind.
+VALUE_FILLS: dict[str, Fill] = {
+    "values": _values,
+    "normal": _normal,
+    "uniform": _uniform,
+    "integers": _integers,
+    "boolean": _boolean,
+    "l2_normalized": _l2_normalized,
+    "probabilities": _probabilities,
+    "router_logits": _router_logits,
+    "scales": _scales,
+    "quantized": _quantized,
+    "fp4": _fp4,
+    "fp8_pages": _fp8_pages,
+    "cos_sin_cache": _cos_sin_cache,
+    "cos": _cos,
+    "sin": _sin,
+}
+
+
+def _zeros_and_ones(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Sums of these are whole numbers, which every order of summation gives exactly.
+
+    Products of long rows stay below 256, so also where partial sums are kept in bfloat16: of ones
+    at random places in two rows of n, about n times the square of their share meet.
+    """
+    length = max(tensor.shape[-1], 1) if tensor.dim() else 1
+    tensor.bernoulli_(min(0.5, (64 / length) ** 0.5), generator=generator)
+
+
+def _small(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Squares of these are about 1e-6, where an epsilon decides; but not subnormal."""
+    tensor.normal_(generator=generator).mul_(max(1e-3, limits.tiny))
+
+
+def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Normal, but none above zero: a maximum that begins at 0 stays there."""
+    tensor.normal_(generator=generator).abs_().neg_()
+
+
+def _one_hot(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """One 1 in each row, at a random place."""
+    tensor.zero_()
+    if tensor.dim() and tensor.numel():
+        tensor.scatter_(-1, _random_places(tensor, generator), 1.0)
+
+
+def _wide(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Magnitudes from 2**-8 to 2**8, or to those of ``large``: float16 has no room for more."""
+    top = min(8.0, log2(limits.max) / 4)
+    exponents = tensor.new_empty(tensor.shape).uniform_(-8, top, generator=generator).floor_()
+    tensor.normal_(generator=generator).mul_(exponents.exp2_())
+
+
+def _outlier(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Normal, but for one element of each row that is 100 or more, or -100 or less."""
+    tensor.normal_(generator=generator)
+    if tensor.dim() and tensor.numel():
+        at = _random_places(tensor, generator)
+        found = tensor.gather(-1, at)
+        tensor.scatter_(-1, at, 100 * (found + found.sign()))
+
+
+def _random_places(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The index of one random element in each row."""
+    places = tensor.new_empty((*tensor.shape[:-1], 1), dtype=torch.long)
+    return places.random_(0, tensor.shape[-1], generator=generator)
+
+
+def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Each row holds every number and its negative, so that sums over it are lost in rounding."""
+    tensor.normal_(generator=generator)
+    half = tensor.shape[-1] // 2 if tensor.dim() else 0
+    if half:
+        tensor[..., half : 2 * half] = -tensor[..., :half]
+
+
+def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Far from zero, and close together: 16 and a little, or 3 and less where that is float16.
+
+    What subtracts a mean, or its square from that of squares, is left with few digits. A sum of
+    4096 products is still a number.
+    """
+    middle = min(16.0, limits.max**0.1)
+    tensor.normal_(generator=generator).mul_(middle / 16).add_(middle)
+
+
+def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """The fourth root of the largest number: a product of two squares still is one.
+
+    Of float16, the first row and half of the others are of the square root: there a square is none,
+    as where sums of squares are kept in that.
+    """
+    usual = limits.max**0.25
+    tensor.normal_(generator=generator).mul_(usual)
+    if limits.dtype == "float16" and tensor.dim():
+        larger = tensor.new_empty((*tensor.shape[:-1], 1)).bernoulli_(0.5, generator=generator)
+        larger.view(-1)[:1] = 1
+        tensor.mul_(larger.mul_(usual - 1).add_(1))
+
+
+def _subnormal(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Below the smallest normal number of the dtype."""
+    tensor.uniform_(-1, 1, generator=generator).mul_(limits.tiny)
+
+
+def _sprinkled(tensor: torch.Tensor, generator: torch.Generator, special: float) -> None:
+    tensor.normal_(generator=generator)
+    chosen = tensor.new_empty(tensor.shape).uniform_(generator=generator) < 0.01
+    tensor.masked_fill_(chosen, special)
+
+
+def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """Rows that are zero, all ones, small, large, negative, normal, or that but for an outlier."""
+    _outlier(tensor, generator, limits)
+    if not tensor.dim():
+        return
+    sort = torch.empty((*tensor.shape[:-1], 1), dtype=torch.long, device=tensor.device)
+    sort.random_(0, 7, generator=generator)
+    usual = torch.empty_like(tensor).normal_(generator=generator)
+    usual = torch.where(sort == 6, usual.abs(), usual)
+    tensor.copy_(torch.where(sort == 5, tensor, usual))
+    factors = [0.0, 0.0, max(1e-3, limits.tiny), limits.max**0.25, 1.0, 1.0, -1.0]
+    tensor.mul_(torch.tensor(factors, dtype=tensor.dtype, device=tensor.device)[sort])
+    tensor.add_(sort == 1)
+
+
+#: By name, as ``pytest_fib.data.VALUE_PATTERNS`` lists them.
+PATTERN_FILLS: dict[str, PatternFill] = {
+    "normal": lambda tensor, generator, limits: tensor.normal_(generator=generator),
+    "ones": lambda tensor, generator, limits: tensor.fill_(1.0),
+    "zeros": lambda tensor, generator, limits: tensor.zero_(),
+    "zeros_and_ones": _zeros_and_ones,
+    "small": _small,
+    "negative": _negative,
+    "one_hot": _one_hot,
+    "wide": _wide,
+    "outlier": _outlier,
+    "cancelling": _cancelling,
+    "shifted": _shifted,
+    "large": _large,
+    "subnormal": _subnormal,
+    "mixed": _mixed,
+    "nan": lambda tensor, generator, limits: _sprinkled(tensor, generator, nan),
+    "inf": lambda tensor, generator, limits: _sprinkled(tensor, generator, inf),
+}

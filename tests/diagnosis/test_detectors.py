@@ -1,0 +1,389 @@
+"""A planted mistake is named, in the words of its pattern, and noise is not."""
+
+import math
+
+import pytest
+import torch
+
+from pytest_fib.diagnosis import CallContext
+from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC
+from pytest_fib.diagnosis._diagnose import explain
+from pytest_fib.diagnosis._wrong_output import Failure, WrongOutput
+from pytest_fib.engine._correctness import POISONS
+from pytest_fib.sandbox import fill_with_poison
+
+ROUNDOFF = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+CONSTANT = {torch.float32: 32.0}
+
+NORM = (("batch", "hidden_size"), (48, 1024), torch.bfloat16)
+ATTENTION = (("batch", "num_qo_heads", "head_dim"), (20, 16, 64), torch.float16)
+LSE = (("batch", "num_qo_heads"), (24, 16), torch.float32)
+GEMM = (("M", "N"), (96, 160), torch.float16)
+VECTOR = (("n",), (5000,), torch.float32)
+
+
+def normal(shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def output(got, expected, dims, name="out"):
+    """What a verdict would say of ``got``, by the usual bound of its dtype."""
+    bound = torch.zeros(())
+    if got.is_floating_point():
+        sound = torch.where(expected.isfinite(), expected, 0.0)
+        scale = sound.square().mean(-1, keepdim=True).sqrt()
+        bound = CONSTANT.get(got.dtype, 2.0) * ROUNDOFF[got.dtype] * (sound.abs() + scale) + 1e-30
+    same = (got.double() == expected) | (got.isnan() & expected.isnan())
+    wrong = ~same & ~((got.double() - expected).abs() <= bound)
+    return WrongOutput(name, dims, got, expected, wrong, bound)
+
+
+def explained(kind, change, expected=None, **facts):
+    """The explanation of an output that ``change`` made of the expected one."""
+    dims, shape, dtype = kind
+    expected = normal(shape) if expected is None else expected
+    got = change(expected.clone()).to(dtype).contiguous()
+    axes = dict(zip(dims, shape, strict=True))
+    return explain(Failure((output(got, expected, dims),), CallContext(axes=axes, **facts)))
+
+
+def put(*index, value):
+    """Put a value, or what a function makes of those there, at an index."""
+
+    def change(x):
+        x[index] = value(x[index]) if callable(value) else value
+        return x
+
+    return change
+
+
+def scaled(factor):
+    return lambda x: x * factor
+
+
+ALL = slice(None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "pattern", "place"),
+    [
+        (NORM, scaled(0.0), "zeros", "everywhere"),
+        (NORM, put(5, value=0.0), "zeros", "whole rows"),
+        (NORM, put(47, value=0.0), "zeros", "last tile"),
+        (NORM, put(ALL, slice(960, None), value=0.0), "zeros", "last tile"),
+        (NORM, put(ALL, -1, value=0.0), "zeros", "last tile"),
+        (NORM, put(ALL, slice(128, 256), value=0.0), "zeros", "whole columns"),
+        (NORM, put(ALL, slice(3, None, 4), value=0.0), "zeros", "every k-th"),
+        (VECTOR, put(slice(4992, None), value=0.0), "zeros", "last tile"),
+        (VECTOR, put(-1, value=0.0), "zeros", "last tile"),
+        (VECTOR, put(slice(0, None, 2), value=0.0), "zeros", "every k-th"),
+        (ATTENTION, put(ALL, 3, value=0.0), "zeros", "one head"),
+        (ATTENTION, put(ALL, slice(None, None, 2), value=0.0), "zeros", "every k-th"),
+        (ATTENTION, put(ALL, ALL, slice(48, None), value=0.0), "zeros", "last tile"),
+        (ATTENTION, put(7, value=0.0), "zeros", "whole rows"),
+        (NORM, lambda x: torch.full_like(x, 0.75), "constant", "everywhere"),
+        (NORM, torch.neg, "negated", "everywhere"),
+        (ATTENTION, put(ALL, 3, value=torch.neg), "negated", "one head"),
+        (NORM, scaled(1.005), "one factor", None),
+        (NORM, scaled(0.5), "one factor", "everywhere"),
+        (ATTENTION, scaled(1.01), "one factor", None),
+        (VECTOR, scaled(1 + 1e-4), "one factor", None),
+        (ATTENTION, put(ALL, 3, value=scaled(2.0)), "one factor", "one head"),
+        (NORM, lambda x: x + 0.05, "one offset", None),
+        (LSE, lambda x: x + 0.5, "one offset", "everywhere"),
+        (LSE, scaled(1 / math.log(2)), "one factor", "everywhere"),
+        (GEMM, lambda x: x.T.contiguous().view(96, 160), "transposed", "everywhere"),
+        (GEMM, lambda x: x.roll(1, 0), "shifted", "everywhere"),
+        (GEMM, lambda x: x.roll(-1, 1), "shifted", "everywhere"),
+        (VECTOR, lambda x: x.roll(1, 0), "shifted", "everywhere"),
+        (ATTENTION, lambda x: x[:, torch.arange(16) * 5 % 16], "permuted", None),
+        (GEMM, lambda x: x.flip(0), "permuted", None),
+        (NORM, lambda x: x.roll(512, 1), "permuted", "everywhere"),
+        (NORM, lambda x: x * torch.linspace(1.1, 2, 48)[:, None], "factor per row", None),
+        (NORM, lambda x: x * torch.linspace(1.1, 2, 1024), "factor per column", None),
+        (NORM, put(ALL, slice(960, None), value=torch.exp), "last tile", "last tile"),
+        (ATTENTION, put(ALL, 11, value=torch.exp), "one head", "one head"),
+        (NORM, put(11, value=torch.exp), "whole rows", "whole rows"),
+        (NORM, put(ALL, slice(64, 128), value=torch.exp), "whole columns", "whole columns"),
+        (GEMM, put(slice(64, None), slice(128, None), value=torch.exp), "last tile", "last tile"),
+        (NORM, put(3, 17, value=9.0), "one element", "one element"),
+        (NORM, scaled(math.nan), "nan", "everywhere"),
+        (ATTENTION, put(ALL, 2, value=math.nan), "nan", "one head"),
+        (GEMM, lambda x: x.cos().exp(), "everywhere", "everywhere"),
+    ],
+)
+def test_a_planted_mistake_is_named(kind, change, pattern, place):
+    found = explained(kind, change)
+    assert found.pattern == pattern, found.sentence
+    assert place in (None, found.place), found.sentence
+
+
+@pytest.mark.parametrize("poison", POISONS)
+@pytest.mark.parametrize(
+    ("kind", "index", "place"),
+    [
+        (NORM, (slice(None),), "everywhere"),
+        (NORM, (slice(None), slice(960, None)), "last tile"),
+        (ATTENTION, (slice(None), 5), "one head"),
+        (VECTOR, (slice(1, None, 2),), "every k-th"),
+    ],
+)
+def test_what_was_never_written_is_named_by_its_poison(kind, index, place, poison):
+    dims, shape, dtype = kind
+    expected = normal(shape)
+    got = expected.to(dtype)
+    got[index] = fill_with_poison(torch.empty(1, dtype=dtype), poison)
+    found = explain(Failure((output(got, expected, dims),), CallContext(poisons=POISONS)))
+    assert (found.pattern, found.place) == ("unwritten", place)
+
+
+def test_results_of_an_earlier_call_are_stale():
+    before = normal(NORM[1], seed=1)
+    found = explained(NORM, lambda x: before, previous={"out": before})
+    assert (found.pattern, found.place) == ("stale", "everywhere")
+
+
+def test_overflow_says_where_it_begins():
+    expected = normal(GEMM[1]) * 3e4
+    found = explained(GEMM, lambda x: torch.where(x.abs() > 4e4, x * math.inf, x), expected)
+    assert found.pattern == "overflow"
+    assert "of 4e+04 or more" in found.sentence
+
+
+def test_a_number_in_place_of_an_infinity_is_named():
+    expected = normal(LSE[1])
+    expected[3] = -math.inf
+    found = explained(LSE, lambda x: x.nan_to_num(neginf=-1e4), expected)
+    assert (found.pattern, found.place) == ("lost special value", "padding region")
+
+
+def test_padding_is_a_place():
+    expected = normal(NORM[1])
+    expected[[3, 9, 11, 30]] = 0.0
+    found = explained(NORM, lambda x: torch.where(x == 0, normal(x.shape, 3), x), expected)
+    assert (found.pattern, found.place) == ("padding region", "padding region")
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_outputs_that_change_places_are_named(both):
+    a, b = normal(NORM[1]), normal(NORM[1], seed=1)
+    got = (b, a if both else b)
+    outputs = tuple(
+        output(got.bfloat16(), expected, NORM[0], name)
+        for name, got, expected in zip("ab", got, (a, b), strict=True)
+    )
+    found = explain(Failure(outputs))
+    assert found.pattern == "swapped outputs"
+    assert "holds what is expected of" in found.sentence
+
+
+def test_an_input_handed_back_is_named():
+    x = normal(NORM[1], seed=4).bfloat16()
+    found = explained(NORM, lambda _: x.double(), inputs={"x": x})
+    assert found.pattern == "copied input"
+    assert "equal to the input x" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda y, b: y - b, "bias was not added"),
+        (lambda y, b: y + b, "bias was added twice"),
+        (lambda y, b: y / b, "not multiplied by bias"),
+        (lambda y, b: y * b, "multiplied by bias twice"),
+    ],
+)
+def test_an_input_left_out_is_named(change, words):
+    bias = normal((160,), seed=5).half()
+    found = explained(GEMM, lambda y: change(y, bias.double()), inputs={"bias": bias})
+    assert found.pattern == "missing input"
+    assert words in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (math.log(2), "ln 2: a logarithm"),
+        (1 / 24, "1 / batch"),
+        (4.0, "sqrt(num_qo_heads)"),
+        (0.09, "(which is sm_scale)"),
+        (1.37, "every element is 1.37 x expected"),
+    ],
+)
+def test_a_factor_says_what_it_is_known_for(factor, words):
+    found = explained(LSE, scaled(factor), inputs={"sm_scale": 0.09})
+    assert found.sentence.endswith(f"{words})") or words in found.sentence
+
+
+def test_a_wrong_epsilon_is_a_factor_of_small_rows():
+    x = normal(NORM[1]) * torch.logspace(-4, 0, 48, dtype=torch.float64)[:, None]
+    norm = [x / (x.square().mean(1, keepdim=True) + eps).sqrt() for eps in (1e-6, 1e-5)]
+    found = explained(NORM, lambda _: norm[1], norm[0], inputs={"x": x.bfloat16()})
+    assert found.pattern == "factor per row"
+
+
+@pytest.mark.parametrize("low", [torch.float16, torch.bfloat16])
+def test_a_lower_precision_is_named(low):
+    a, b = normal((96, 256)), normal((256, 160), seed=1)
+    rounded = a.to(low).double() @ b.to(low).double()
+    found = explained((GEMM[0], GEMM[1], torch.float32), lambda _: rounded, a @ b)
+    assert found.pattern == "lower precision"
+    assert {torch.float16: "tf32", torch.bfloat16: "bfloat16"}[low] in found.sentence
+
+
+@pytest.mark.parametrize("kind", [NORM, GEMM])
+def test_rounding_toward_zero_is_named(kind):
+    def truncated(x):
+        near = x.to(kind[2])
+        down = torch.nextafter(near, torch.zeros_like(near))
+        return torch.where(near.double().abs() > x.abs(), down, near).double()
+
+    expected = normal(kind[1])
+    got = truncated(expected).to(kind[2])
+    wrong = output(got, expected, kind[0])
+    wrong.wrong.zero_()
+    assert explain(Failure((wrong,))).pattern == "rounded toward zero"
+
+
+def test_an_output_that_holds_what_a_right_one_should_is_named():
+    a, b = normal(NORM[1]), normal(NORM[1], seed=1)
+    wrong = output(a.bfloat16(), b, NORM[0], "b")
+    found = explain(Failure((wrong,), right={"a": a}))
+    assert (found.pattern, found.sentence) == (
+        "swapped outputs",
+        "b: holds what is expected of a everywhere",
+    )
+
+
+def test_nan_that_was_computed_is_not_taken_for_poison():
+    for dtype in ROUNDOFF:
+        expected = normal(NORM[1])
+        got = (expected.float() * math.inf * 0).to(dtype)
+        found = explain(Failure((output(got, expected, NORM[0]),), CallContext(poisons=POISONS)))
+        assert found.pattern == "nan"
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_errors_that_are_larger_in_some_rows_are_no_place(share):
+    """Noise everywhere, beyond the bound of few elements, in no order."""
+
+    def change(x):
+        size = torch.linspace(0.2, 1, len(x), dtype=x.dtype)[:, None]
+        return x + normal(x.shape, 11) * size * 0.02 * share
+
+    found = explained(NORM, change)
+    assert (found.pattern, found.place in ("", "everywhere")) == ("lower precision", True)
+
+
+def test_integers_are_explained_too():
+    expected = torch.arange(600).square().remainder(997).view(20, 30).double()
+    for change, pattern in ((lambda x: x + 1, "one offset"), (lambda x: 2 * x, "one factor")):
+        kind = (("a", "b"), (20, 30), torch.int32)
+        assert explained(kind, change, expected).pattern == pattern
+
+
+@pytest.mark.parametrize("kind", [NORM, ATTENTION, LSE, GEMM, VECTOR])
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("share", [0.0005, 0.01, 0.2])
+def test_noise_at_scattered_elements_has_no_pattern(kind, seed, share):
+    def change(x):
+        generator = torch.Generator().manual_seed(seed)
+        hit = torch.rand(x.shape, generator=generator) < share
+        return torch.where(hit, x + normal(x.shape, seed + 50), x)
+
+    # A handful of elements may all lie in one row; else there is nothing more to say.
+    assert explained(kind, change).pattern in ("scattered", "one element", "everywhere")
+
+
+@pytest.mark.parametrize("kind", [NORM, ATTENTION, LSE, GEMM, VECTOR])
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_everywhere_is_nothing_but_a_lower_precision(kind, seed):
+    def change(x):
+        return x + normal(x.shape, seed + 90) * 1e-2
+
+    assert explained(kind, change).pattern == "lower precision"
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_elements_say_little(n):
+    kind = (("n",), (n,), torch.float32)
+    found = explained(kind, lambda x: normal(x.shape, 7))
+    assert found.pattern in ("everywhere", "one element", "scattered")
+    assert len(found.details) == n
+
+
+def test_an_output_that_is_wrong_as_a_whole_only_is_looked_at_as_a_whole():
+    expected = normal(NORM[1])
+    wrong = output((expected * 1.004).bfloat16(), expected, NORM[0])
+    wrong.wrong.zero_()
+    found = explain(Failure((wrong,)))
+    assert found.pattern == "one factor"
+    assert "1.004 x expected" in found.sentence
+
+
+def test_the_worst_elements_are_shown_in_80_columns():
+    found = explained(NORM, lambda x: put(5, 9, value=1e6)(put(40, value=3.0)(x)))
+    assert found.details[0].startswith("  out[5, 9] got 999424, expected ")
+    assert len(found.details) == 5
+    assert all(len(line) <= 80 for line in found.details)
+
+
+def test_a_large_output_is_sampled_and_still_named():
+    dims, shape = ("batch", "hidden_size"), (1024, 4096)
+    kind = (dims, shape, torch.float16)
+    assert explained(kind, put(ALL, slice(4064, None), value=0.0)).place == "last tile"
+    assert explained(kind, scaled(1.01)).pattern == "one factor"
+    assert explained(kind, put(5, 77, value=9.0)).pattern == "one element"
+
+
+def test_every_detector_has_a_name_of_its_own():
+    names = [name for name, _ in (*SPECIFIC, *GENERAL) if name != "location"]
+    assert len(names) == len(set(names))
+
+
+def test_right_values_in_another_order_in_each_row_are_told_so():
+    found = explained((("tokens", "topk"), (60, 8), torch.float32), lambda x: x.sort(1).values)
+    assert found.pattern == "reordered"
+    assert "each row holds the right values in another order" in found.sentence
+
+
+@pytest.mark.parametrize("kind", [NORM, GEMM])
+def test_equal_values_are_not_told_as_moved(kind):
+    """Whatever is wrong with one of many equal numbers, its neighbour holds what it should."""
+    _, shape, _ = kind
+    expected = normal((shape[0], 1)).expand(shape).clone()
+    found = explained(kind, put(slice(4, 8), value=lambda x: x * 1.02), expected)
+    assert found.pattern not in ("shifted", "transposed", "permuted", "reordered")
+
+
+def test_two_slices_that_changed_places_are_no_shift():
+    found = explained(
+        (("tokens", "topk"), (60, 8), torch.float32),
+        lambda x: x[:, [1, 0, 2, 3, 4, 5, 6, 7]],
+    )
+    assert found.pattern == "permuted"
+    assert "0 holds that of 1, 1 holds that of 0" in found.sentence
+
+
+def test_small_errors_that_grow_with_part_of_a_value_are_no_rounding():
+    part = normal(NORM[1], 1)
+    found = explained(NORM, lambda x: x - 0.02 * (x - part), normal(NORM[1]) + part)
+    assert found.pattern == "about one factor"
+
+
+def test_rows_that_now_sum_to_one_are_told_so():
+    expected = normal((40, 16)).exp()
+    expected /= 3 * expected.sum(1, keepdim=True) * normal((40, 1), 1).exp()
+    kind = (("tokens", "experts"), (40, 16), torch.float32)
+    found = explained(kind, lambda x: x / x.sum(1, keepdim=True), expected)
+    assert (found.pattern, found.sentence.endswith("; each row sums to 1")) == (
+        "factor per row",
+        True,
+    )
+
+
+def test_the_sign_of_tiny_numbers_is_looked_at_closely():
+    expected = normal(VECTOR[1]) * 1e-38
+    found = explained(VECTOR, lambda x: x * 1.01 + 1e-40, expected)
+    assert found.pattern != "negated"

@@ -1,0 +1,160 @@
+"""A kernel that reads an input wrongly is named by what the reference computes from such inputs."""
+
+import pytest
+import torch
+
+from pytest_fib.data import Definition, load_definition_file
+from pytest_fib.diagnosis._hypotheses import input_hypotheses
+from pytest_fib.engine import FunctionChecker
+from pytest_fib.workloads import fill_inputs, layouts, make_workload, plan, scalar_inputs
+from tests.definitions.harness import ROOT
+
+DEFINITION = Definition.model_validate(
+    {
+        "name": "mix",
+        "op_type": "mix",
+        "axes": {"n": "var", "m": 16, "cache": "var"},
+        "inputs": {
+            "x": {"shape": ["n", "m"], "dtype": "float32"},
+            "table": {"shape": ["cache", "m"], "dtype": "float32"},
+            "at": {"shape": ["n"], "dtype": "int64"},
+            "eps": {"shape": None, "dtype": "float32"},
+        },
+        "outputs": {"y": {"shape": ["n", "m"], "dtype": "float32"}},
+        "reference": "def run(x, table, at, eps):\n    return (x * x + eps).sqrt() * table[at]\n",
+        "workloads": {
+            "inputs": {"at": {"kind": "positions", "below": "cache"}, "eps": {"value": 0.5}}
+        },
+    }
+)
+WORKLOAD = make_workload(DEFINITION, {"n": 40, "cache": 30}, seed=3)
+
+
+def right(x, table, at, eps):
+    return (x * x + eps).sqrt() * table[at]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x, table, at, eps: right(x, table, at, 10 * eps), "eps were 10 times as large"),
+        (lambda x, table, at, eps: right(x, table, at, 0.0), "eps were 0"),
+        (lambda x, table, at, eps: right(0 * x, table, at, eps), "x were 0"),
+        (
+            lambda x, table, at, eps: right(x.roll(1, 0), table, at, eps),
+            "x were shifted by +1 along n",
+        ),
+        (
+            lambda x, table, at, eps: right(x.roll(8, 1), table, at, eps),
+            "x had the halves of m swapped",
+        ),
+        (
+            lambda x, table, at, eps: right(x, table, at[:1].expand_as(at), eps),
+            "at repeated its first entry along n",
+        ),
+    ],
+)
+def test_an_input_that_is_read_wrongly_is_named(function, words):
+    evaluation = FunctionChecker(DEFINITION, function, "cpu")(WORKLOAD, explain=True)
+    assert evaluation.diagnosis.pattern == "misread input"
+    assert evaluation.diagnosis.sentence == f"y: as if {words}"
+
+
+GROUPED = Definition.model_validate(
+    {
+        "name": "grouped",
+        "op_type": "mix",
+        "axes": {"n": "var", "heads": 8, "groups": 2, "dim": 24},
+        "inputs": {
+            "q": {"shape": ["n", "heads", "dim"], "dtype": "float32"},
+            "k": {"shape": ["n", "groups", "dim"], "dtype": "float32"},
+            "weight": {"shape": ["heads"], "dtype": "float32"},
+            "bias": {"shape": ["heads"], "dtype": "float32"},
+            "scale": {"shape": None, "dtype": "float32"},
+        },
+        "outputs": {"y": {"shape": ["n", "heads"], "dtype": "float32"}},
+        "reference": (
+            "def run(q, k, weight, bias, scale):\n"
+            "    shared = k.repeat_interleave(4, 1)\n"
+            "    return (q * shared).sum(-1) * scale * weight + bias\n"
+        ),
+        "workloads": {"inputs": {"scale": {"value": 0.5}}},
+    }
+)
+
+
+def scores(q, k, weight, bias, scale, heads=None):
+    shared = k.repeat_interleave(4, 1) if heads is None else k[:, heads]
+    return (q * shared).sum(-1) * scale * weight + bias
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (
+            lambda *inputs: scores(*inputs, heads=torch.arange(8) % 2),
+            "heads were interleaved, with neighbours 2 apart",
+        ),
+        (
+            lambda q, k, weight, bias, scale: scores(q, k, bias, weight, scale),
+            "weight and bias were swapped",
+        ),
+        (
+            lambda q, k, *rest: scores(q[..., :-1], k[..., :-1], *rest),
+            "q were 0 at the last one of 24 along dim",
+        ),
+        (
+            lambda q, k, *rest: scores(q[..., :16], k[..., :16], *rest),
+            "q were 0 at the last 8 of 24 along dim",
+        ),
+        (
+            lambda q, k, weight, bias, scale: scores(q, k, weight, bias, 24**-0.5),
+            "scale were 1 / sqrt(dim)",
+        ),
+    ],
+)
+def test_what_concerns_several_inputs_or_an_axis_is_named(function, words):
+    workload = make_workload(GROUPED, {"n": 40}, seed=3)
+    evaluation = FunctionChecker(GROUPED, function, "cpu")(workload, explain=True)
+    assert evaluation.diagnosis.sentence.startswith(f"y: as if {words}")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda *inputs: right(*inputs).bfloat16().float(),
+        lambda *inputs: right(*inputs) * 1.01,
+        lambda *inputs: right(*inputs).exp(),
+    ],
+)
+def test_what_has_another_cause_is_not_blamed_on_an_input(function):
+    evaluation = FunctionChecker(DEFINITION, function, "cpu")(WORKLOAD, explain=True)
+    assert evaluation.diagnosis.pattern not in ("misread input", "")
+
+
+def test_there_are_no_hypotheses_unless_they_are_asked_for():
+    wrong = FunctionChecker(DEFINITION, lambda x, t, at, eps: right(x, t, at, 0.0), "cpu")
+    assert wrong(WORKLOAD).diagnosis.pattern != "misread input"
+
+
+@pytest.mark.parametrize("path", ["gqa_paged/gqa_paged_decode_ps64", "mamba_ssu/mamba_ssu_decode"])
+def test_integers_of_a_hypothesis_are_within_what_they_may_be(path):
+    definition = load_definition_file(ROOT / f"kernel_defs/{path}.yaml")[0].definition
+    workload = make_workload(definition, plan(definition).completed({"batch_size": 3}))
+    tensors = {
+        name: torch.zeros(layout.shape, dtype=getattr(torch, layout.dtype))
+        for name, layout in layouts(definition, workload).items()
+        if name in definition.inputs
+    }
+    fill_inputs(tensors, definition, workload)
+    found = list(input_hypotheses(definition, {**tensors, **scalar_inputs(definition, workload)}))
+    assert len({each.words for each in found}) == len(found) > 5
+    for name, value in ((name, x) for each in found for name, x in each.values.items()):
+        before = tensors.get(name)
+        if before is None:
+            continue
+        assert (value.shape, value.dtype) == (before.shape, before.dtype)
+        if not before.is_floating_point():
+            kind = plan(definition).rules[name].kind
+            low, high = (1, 64) if kind == "last_page_len" else (0, int(before.max()))
+            assert low <= int(value.min()) <= int(value.max()) <= high

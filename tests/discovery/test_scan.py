@@ -1,0 +1,274 @@
+"""Reading implementations out of source files."""
+
+import sys
+from textwrap import dedent
+
+import pytest
+
+from pytest_fib.discovery import find_implementations
+
+
+@pytest.fixture
+def scan(tmp_path):
+    """Scan one module, or a file of another name."""
+
+    def scan(text, name="module.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text), encoding="utf-8")
+        return find_implementations([tmp_path])
+
+    return scan
+
+
+def test_a_mark_gives_every_fact(scan, tmp_path):
+    [found] = scan(
+        """\
+        from pytest_fib import implements
+
+        @implements(
+            "rmsnorm",
+            language="triton",
+            target_hardware=["cuda"],
+            dependencies=("numpy",),
+            calling="destination",
+            author="someone",
+            description="One row per program.",
+        )
+        def run(x, out): ...
+        """
+    )
+    assert vars(found) == {
+        "name": "module",
+        "definition": "rmsnorm",
+        "path": tmp_path / "module.py",
+        "line": 12,
+        "symbol": "run",
+        "language": "triton",
+        "target_hardware": ("cuda",),
+        "dependencies": ("numpy",),
+        "calling": "destination",
+        "author": "someone",
+        "description": "One row per program.",
+        "record": None,
+        "problem": None,
+    }
+
+
+def test_a_bare_mark_has_the_defaults_of_implements(scan):
+    [found] = scan('@implements("op")\ndef run(x): ...')
+    assert (found.language, found.calling) == ("python", "value")
+    assert found.target_hardware == ("cpu", "cuda")
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ['pytest_fib.implements("op")', 'implements(definition="op")', 'implements("op",)'],
+)
+def test_a_mark_may_be_spelled(scan, mark):
+    [found] = scan(f"@{mark}\ndef run(x): ...")
+    assert (found.definition, found.problem) == ("op", None)
+
+
+def test_several_functions_are_several_implementations(scan):
+    found = scan(
+        """\
+        @implements("one")
+        def run(x): ...
+
+        @implements("two")
+        @implements("three")
+        def other(x): ...
+
+        def helper(x): ...
+        """
+    )
+    assert [(i.name, i.definition) for i in found] == [
+        ("module", "one"),
+        ("module_other", "two"),
+        ("module_other", "three"),
+    ]
+
+
+def test_a_function_under_a_condition_is_found(scan):
+    found = scan(
+        """\
+        if HAVE_GPU:
+            @implements("one")
+            def first(x): ...
+        try:
+            import triton
+        except ImportError:
+            @implements("two")
+            def second(x): ...
+        else:
+            with something:
+                @implements("three")
+                def third(x): ...
+        """
+    )
+    assert [i.symbol for i in found] == ["first", "second", "third"]
+
+
+def test_alternatives_of_one_name_are_one_implementation(scan):
+    [found] = scan(
+        """\
+        if FAST:
+            @implements("one")
+            def run(x): ...
+        else:
+            @implements("one")
+            def run(x): ...
+        """
+    )
+    assert (found.line, found.problem) == (6, None)
+
+
+def test_a_function_that_a_later_one_hides_is_a_problem(scan, tmp_path):
+    hidden, last = scan(
+        """\
+        @implements("one")
+        def run(x): ...
+
+        @implements("two")
+        def run(x): ...
+        """
+    )
+    place = f"{tmp_path}/module.py:2"
+    assert hidden.problem == f"{place}: 'run' is defined again on line 5, which hides this one"
+    assert last.problem is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", 'takes one definition name: @implements("rmsnorm_d4096", ...)'),
+        ("('a', 'b')", 'takes one definition name: @implements("rmsnorm_d4096", ...)'),
+        ("()", "names no definition"),
+        (
+            "(NAME)",
+            "argument 'definition' is not a literal (NAME); "
+            "it is read without running the file, so write the value itself",
+        ),
+        ("('a', author=None)", "argument 'author' is not a string"),
+        ("('a', dependencies='numpy')", "argument 'dependencies' is not a list of strings"),
+        ("('a', calling='copy')", "calling 'copy' is not one of value, destination, tuple"),
+        (
+            "('a', target_hardware=[])",
+            "target_hardware is empty; name what it runs on, as in ['cpu', 'cuda']",
+        ),
+        (
+            "('a', dependencies=['torch', 'numpy >== 2'])",
+            "dependencies: 'numpy >== 2' is not a requirement such as 'torch>=2.6': "
+            "Expected semicolon (after name with no version specifier) or end",
+        ),
+    ],
+)
+def test_a_wrong_mark_is_a_problem_with_its_place(scan, tmp_path, arguments, message):
+    [found] = scan(f"@implements{arguments}\ndef run(x): ...")
+    assert found.problem == f"{tmp_path}/module.py:1: @implements: {message}"
+
+
+@pytest.mark.parametrize(
+    ("marked", "kind"), [("class Kernel", "a class"), ("async def run(x)", "an async function")]
+)
+def test_only_a_plain_function_can_be_marked(scan, tmp_path, marked, kind):
+    [found] = scan(f"@implements('a')\n{marked}: ...")
+    where = f"{tmp_path}/module.py:2"
+    assert found.problem == f"{where}: @implements: marks {kind}; it goes on a plain function"
+
+
+def test_a_file_that_does_not_parse_is_a_problem_with_its_place(scan, tmp_path):
+    [found] = scan("@implements('a')\ndef run(x: ...")
+    assert found.problem == f"{tmp_path}/module.py:2: syntax error: '(' was never closed"
+
+
+def test_a_broken_file_belongs_to_what_it_names(scan):
+    [found] = scan("@implements('rmsnorm')\ndef run(x: ...")
+    assert found.definition == "rmsnorm"
+
+
+def test_a_broken_file_that_names_nothing_belongs_to_what_its_folder_names(scan):
+    [found] = scan("from pytest_fib import implements(", "norms/rmsnorm/mine.py")
+    assert (found.name, found.definition) == ("mine", "rmsnorm")
+
+
+def test_a_file_without_marks_is_passed_over_even_where_it_does_not_parse(scan):
+    assert scan("def broken(") == ()
+
+
+def test_a_file_that_is_not_utf_8_is_a_problem(tmp_path):
+    (tmp_path / "module.py").write_bytes(b"# \xff\n@implements('a')\ndef run(x): ...\n")
+    [found] = find_implementations([tmp_path])
+    assert found.problem == f"{tmp_path}/module.py:1: not UTF-8: invalid start byte"
+
+
+def test_scanning_runs_no_code(scan):
+    [found] = scan("import sys\nsys.was_here = True\n@implements('op')\ndef run(x): ...")
+    assert found.problem is None
+    assert not hasattr(sys, "was_here")
+
+
+def test_a_malformed_solution_is_a_problem_of_its_definition(scan, tmp_path):
+    [found] = scan('{"name": "mine", "definition": "op", "spec": {}}', "mine.json")
+    assert (found.name, found.definition) == ("mine", "op")
+    assert f"{tmp_path}/mine.json:1: spec: missing key 'language'" in found.problem.splitlines()
+
+
+def test_a_solution_yaml_whose_source_is_missing_says_which(scan, tmp_path):
+    [found] = scan(
+        """\
+        name: mine
+        definition: op
+        author: someone
+        spec: {language: cuda, target_hardware: [cuda], entry_point: "main.cu::run"}
+        sources: [main.cu]
+        """,
+        "mine/solution.yaml",
+    )
+    assert found.definition == "op"
+    assert (
+        found.problem
+        == f"{tmp_path}/mine/solution.yaml:5: sources[0]: file 'main.cu' does not exist"
+    )
+
+
+def test_other_json_is_no_implementation(scan):
+    assert scan('{"BLOCK": 128, "num_warps": 4}', "tuned.json") == ()
+    assert scan("[1, 2", "notes.json") == ()
+
+
+def test_hidden_folders_are_not_searched(scan):
+    assert scan('@implements("op")\ndef run(x): ...', ".git/module.py") == ()
+    assert scan('@implements("op")\ndef run(x): ...', "__pycache__/module.py") == ()
+
+
+def test_files_come_in_the_order_of_their_paths(scan):
+    scan('@implements("op")\ndef run(x): ...', "b/z.py")
+    scan('@implements("op")\ndef run(x): ...', "b/a.py")
+    found = scan('@implements("op")\ndef run(x): ...', "a/m.py")
+    assert [i.name for i in found] == ["m", "a", "z"]
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("op/lost.py", "lost"), ("op/lost.json", "lost"), ("op/mine/solution.yaml", "mine")],
+)
+def test_a_link_that_leads_nowhere_is_a_problem_and_the_others_are_found(
+    scan, tmp_path, file, name
+):
+    link = tmp_path / file
+    link.parent.mkdir(parents=True)
+    link.symlink_to("gone")
+    found = {i.name: i for i in scan('@implements("op")\ndef run(x): ...')}
+    assert set(found) == {"module", name}
+    assert found[name].definition == "op"
+    assert found[name].problem == (
+        f"{link}:1: can't be read: it links to gone, which does not exist"
+    )
+
+
+def test_folders_in_a_circle_are_searched_once(scan, tmp_path):
+    (tmp_path / "again").symlink_to(".")
+    [found] = scan('@implements("op")\ndef run(x): ...')
+    assert found.path == tmp_path / "module.py"

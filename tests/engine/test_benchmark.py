@@ -1,0 +1,406 @@
+"""What a record of timed calls holds, for all that can be called; no test looks at how long."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from textwrap import dedent
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pytest_fib.data import (
+    Definition,
+    DefinitionFault,
+    EvaluationRequest,
+    Performance,
+    SafetensorsInput,
+    TensorFiles,
+    load_definition_file,
+)
+from pytest_fib.engine import Judge, _benchmark
+from pytest_fib.sandbox import Blocks, Collect, Done, Prepare
+from pytest_fib.workloads import make_workload
+
+GOOD = "def run(x, factor):\n    return x * factor\n"
+
+#: Sums and differences: two outputs, tensors that may lie anyhow.
+PAIR = """\
+name: pair
+op_type: toy
+axes: {n: var, width: 4}
+inputs:
+  x: {shape: [n, width], dtype: float32}
+  y: {shape: [n, width], dtype: float32}
+outputs:
+  sum:        {shape: [n, width], dtype: float32}
+  difference: {shape: [n, width], dtype: float32}
+reference: |
+  def run(x, y):
+      return x + y, x - y
+workloads:
+  axes: {n: {min: 0, max: 4096}}
+  layouts: [row_strided, offset]
+"""
+#: No tensor among the inputs.
+SCALARS = """\
+name: scalars
+op_type: toy
+axes: {n: var}
+inputs:
+  start: {shape: null, dtype: float32}
+  step:  {shape: null, dtype: int32}
+outputs:
+  out: {shape: [], dtype: float32}
+reference: |
+  import torch
+  def run(start, step):
+      return torch.tensor(start * step)
+workloads:
+  inputs: {start: {value: 2.5}, step: {value: 3}}
+"""
+
+
+@pytest.fixture
+def define(tmp_path) -> Callable[[str], Definition]:
+    """A definition from its text."""
+
+    def define(text: str) -> Definition:
+        file = tmp_path / "toy.yaml"
+        file.write_text(text, encoding="utf-8")
+        [loaded] = load_definition_file(file)
+        return loaded.definition
+
+    return define
+
+
+@pytest.fixture
+def timed(judge, solution) -> Callable[..., Performance]:
+    """The performance of an implementation of a definition; it passes."""
+
+    def timed(definition, axes, text, calling="value", judge=judge, regime=None, **facts):
+        request = EvaluationRequest(
+            definition=definition,
+            solution=solution(dedent(text), calling),
+            workload=make_workload(definition, axes, regime=regime),
+            timing=True,
+            precision="quick",
+            **facts,
+        )
+        evaluation = judge.evaluate(request)
+        assert evaluation.status == "PASSED", evaluation.log
+        return evaluation.performance
+
+    return timed
+
+
+def holds(performance: Performance) -> None:
+    """Whatever is timed, this is so."""
+    more = performance.model_extra
+    low, high = more["ci_ms"]
+    assert 0 < low <= performance.latency_ms <= high
+    low, high = more["reference_ci_ms"]
+    assert 0 < low <= performance.reference_latency_ms <= high
+    low, high = more["speedup_ci"]
+    assert 0 < low <= performance.speedup_factor <= high
+    assert 0 < more["p10_ms"] <= more["p90_ms"]
+    assert more["noise_floor"] > 0
+    assert more["noisy"] in {True, False}
+    assert more["comparison"] in {"FASTER", "SLOWER", "SAME", "UNCLEAR"}
+    assert more["samples"] >= 3 * more["placements"]
+    assert more["samples"] % more["placements"] == 0
+    assert more["placements"] >= 2
+    calls = more["calls_per_block"]
+    assert calls >= 1
+    assert calls & (calls - 1) == 0
+    assert more["device_time_ms"] > 0
+    threads = torch.get_num_threads()
+    method = f"cpu, warm, {threads} thread{'s' * (threads != 1)}"
+    assert more["method"] == more["reference_method"] == method
+    assert more["hot_latency_ms"] is None  # caches are warm in any case
+
+
+def test_a_record_has_all_there_is_to_say(timed, definition):
+    found = timed(definition, {"n": 1000}, GOOD)
+    holds(found)
+    assert set(found.model_extra) >= {
+        *("ci_ms", "reference_ci_ms", "speedup_ci", "comparison", "noise_floor", "noisy"),
+        *("method", "reference_method", "p10_ms", "p90_ms", "samples", "placements"),
+        *("calls_per_block", "device_time_ms", "hot_latency_ms", "least_bytes"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("calling", "text"),
+    [
+        ("value", GOOD),
+        ("value", "def run(x, factor):\n    return {'out': x * factor}\n"),
+        ("destination", "def run(x, factor, out):\n    out.copy_(x * factor)\n"),
+        ("tuple", "def run(data):\n    x, factor, out = data\n    out.copy_(x * factor)\n"),
+        ("tuple", "def run(data):\n    x, factor, out = data\n    return x * factor\n"),
+    ],
+)
+def test_every_way_of_calling_is_benchmark(timed, definition, calling, text):
+    holds(timed(definition, {"n": 1000}, text, calling))
+
+
+TWO = {
+    "value": "def run(x, y):\n    return x + y, x - y\n",
+    "destination": """
+        import torch
+        def run(x, y, sum, difference):
+            torch.add(x, y, out=sum)
+            torch.sub(x, y, out=difference)
+        """,
+}
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "row_strided", "offset"])
+@pytest.mark.parametrize("calling", TWO)
+def test_several_outputs_in_every_layout(timed, define, calling, layout):
+    holds(timed(define(PAIR), {"n": 9}, TWO[calling], calling, regime={"layout": layout}))
+
+
+@pytest.mark.parametrize("calling", TWO)
+def test_where_there_is_nothing_to_make_nothing_is_benchmark(judge, solution, define, calling):
+    definition = define(PAIR)
+    made = solution(dedent(TWO[calling]), calling)
+    request = EvaluationRequest(
+        definition=definition,
+        solution=made,
+        workload=make_workload(definition, {"n": 0}),
+        timing=True,
+    )
+    evaluation = judge.evaluate(request)
+    assert (evaluation.status, evaluation.performance) == ("PASSED", None)
+    assert evaluation.log == "not timed: its outputs are empty"
+
+
+def test_scalars_only(timed, define):
+    text = "import torch\ndef run(start, step):\n    return torch.tensor(start * step)\n"
+    holds(timed(define(SCALARS), {"n": 1}, text))
+
+
+def test_tensors_of_many_pages(timed, definition):
+    holds(timed(definition, {"n": 3_000_001}, GOOD))
+
+
+def test_without_isolation(timed, definition, define):
+    with Judge("cpu", "none") as judge:
+        holds(timed(definition, {"n": 1000}, GOOD, judge=judge))
+        holds(timed(define(PAIR), {"n": 9}, TWO["destination"], "destination", judge=judge))
+
+
+def test_recorded_tensors(request_for, tmp_path):
+    save_file({"values": torch.linspace(-1, 1, 1000)}, tmp_path / "recorded.safetensors")
+    recorded = SafetensorsInput(path="recorded.safetensors", tensor_key="values")
+    files = TensorFiles()
+    tensors = {recorded.path: files.add(tmp_path / recorded.path)}
+    request = request_for(GOOD, timing=True, precision="quick", tensors=tensors)
+    inputs = {**request.workload.inputs, "x": recorded}
+    workload = request.workload.model_copy(update={"inputs": inputs})
+    with Judge("cpu", "none", files=files) as judge:
+        evaluation = judge.evaluate(request.model_copy(update={"workload": workload}))
+    assert evaluation.status == "PASSED", evaluation.log
+    holds(evaluation.performance)
+
+
+def test_what_is_not_to_be_benchmark_has_no_performance(judge, request_for):
+    assert judge.evaluate(request_for(GOOD)).performance is None
+
+
+def test_what_is_wrong_is_not_benchmark(judge, request_for):
+    wrong = request_for("def run(x, factor):\n    return x + factor\n").model_copy(
+        update={"timing": True}
+    )
+    evaluation = judge.evaluate(wrong)
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    assert "while it was timed" not in evaluation.log
+    assert evaluation.performance is None
+
+
+def test_benchmark_calls_change_nothing_for_the_next_evaluation(judge, request_for):
+    for n in (1000, 3, 100_000):
+        assert judge.evaluate(request_for(GOOD, n=n, timing=True)).status == "PASSED"
+        assert judge.evaluate(request_for(GOOD, n=n, seed=1)).status == "PASSED"
+
+
+LATER = """\
+from itertools import count
+calls = count()
+
+def run(x, factor):
+    if next(calls) > 10:
+        {}
+    return x * factor
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "status", "said"),
+    [
+        ("raise ValueError('boom')", "RUNTIME_ERROR", "ValueError: boom"),
+        ("import os; os._exit(3)", "RUNTIME_ERROR", "the process exited with code 3"),
+        (
+            "import ctypes; ctypes.string_at(0)",
+            "RUNTIME_ERROR",
+            "the process was killed by SIGSEGV",
+        ),
+        ("while True: pass", "TIMEOUT", "no answer within 2 s"),
+        ("return None", "RUNTIME_ERROR", "out is None, not a torch.Tensor"),
+        ("return x[1:]", "INCORRECT_SHAPE", "out: got [999], expected [1000]"),
+        ("return x.double()", "INCORRECT_DTYPE", "out: got float64, expected float32"),
+    ],
+)
+def test_what_fails_when_it_is_benchmark_is_named_and_the_next_is_right(
+    judge, request_for, then, status, said
+):
+    failing = request_for(LATER.format(then), timeout=2 if status == "TIMEOUT" else 30)
+    evaluation = judge.evaluate(failing.model_copy(update={"timing": True}))
+    assert (evaluation.status, evaluation.log.splitlines()[0]) == (status, said)
+    assert evaluation.performance is None
+    after = judge.evaluate(request_for(GOOD, timing=True))
+    assert after.status == "PASSED"
+    holds(after.performance)
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        ("raise ValueError('boom')", "ValueError: boom"),
+        ("import os; os._exit(3)", "the process exited with code 3"),
+    ],
+)
+def test_a_reference_that_fails_when_it_is_benchmark_is_the_definitions_error(
+    judge, request_for, definition, then, said
+):
+    broken = definition.model_copy(update={"reference": LATER.format(then)})
+    fault = judge.evaluate(request_for(GOOD, of=broken, timing=True))
+    assert isinstance(fault, DefinitionFault)
+    where = "the reference of scale_float32 failed while it was timed at axes {'n': 1000}"
+    assert fault.message == f"{where}: {said}"
+    assert judge.evaluate(request_for(GOOD, timing=True)).status == "PASSED"
+
+
+def test_what_changes_bits_from_call_to_call_is_refused_unless_that_is_allowed(
+    judge, request_for, definition
+):
+    """Within the bounds, and alike where it is checked: only the timed calls differ."""
+    shaky = """\
+from itertools import count
+calls = count()
+def run(x, factor):
+    number = next(calls)
+    return x * factor * (1 + 2.0**-22 * (number % 3 if number > 10 else 0))
+"""
+    evaluation = judge.evaluate(request_for(shaky, timing=True))
+    assert evaluation.status == "RUNTIME_ERROR"
+    told = r" timed calls gave different outputs for identical inputs"
+    assert told in evaluation.log.splitlines()[0]
+    free = definition.model_copy(update={"nondeterministic": True})
+    assert judge.evaluate(request_for(shaky, of=free, timing=True)).status == "PASSED"
+
+
+class Listening:
+    """A sandbox that notes what it is asked."""
+
+    def __init__(self, sandbox, log):
+        self._sandbox = sandbox
+        self._log = log
+
+    def __getattr__(self, name):
+        return getattr(self._sandbox, name)
+
+    def ask(self, request, timeout):
+        reply = self._sandbox.ask(request, timeout)
+        if isinstance(request, (Prepare, Blocks, Collect)):
+            self._log.append((request, reply))
+        return reply
+
+
+@pytest.fixture
+def exchange(request_for):
+    """What the sides were asked for one timed evaluation, and what they said."""
+    said = {"candidate": [], "reference": []}
+    with Judge("cpu") as judge:
+        for side, log in said.items():
+            mine = getattr(judge, f"_{side}")
+            setattr(judge, f"_{side}", replace(mine, sandbox=Listening(mine.sandbox, log)))
+        assert judge.evaluate(request_for(GOOD, timing=True)).status == "PASSED"
+    return said
+
+
+def test_both_sides_are_asked_alike(exchange):
+    """The candidate's are checked as well, in the end."""
+    shapes = {}
+    for side, log in exchange.items():
+        prepared = [request for request, _ in log if isinstance(request, Prepare)]
+        shapes[side] = [(len(p.groups), p.size) for p in prepared[:2]]
+        assert all(isinstance(reply, Done) for _, reply in log)
+    assert shapes["candidate"] == shapes["reference"]
+    assert len(shapes["candidate"]) == 2
+    assert not [request for request, _ in exchange["reference"] if isinstance(request, Collect)]
+
+
+def test_outputs_are_checked_of_repeated_calls_and_of_single_ones(exchange):
+    repeats, checked = 0, set()
+    for request, _ in exchange["candidate"]:
+        if isinstance(request, Prepare):
+            repeats = request.repeat
+        if isinstance(request, Collect):
+            checked.add(repeats > 1)
+            assert len(request.groups) == len(set(request.groups)) >= 2
+    assert checked == {False, True}
+
+
+def test_every_call_of_a_round_has_tensors_of_its_own(exchange):
+    for log in exchange.values():
+        request = [request for request, _ in log if isinstance(request, Prepare)][1]
+        calls = [group + i for group in request.groups for i in range(request.size)]
+        assert len(set(calls)) == len(calls)
+        assert request.stride > 2 * 4 * 1000
+
+
+class Waiting:
+    """The judge's clock on a device that others use: it disagrees with these sides, so often."""
+
+    def __init__(self, monkeypatch, times, sides=("_candidate", "_reference")):
+        self.left, self.sides, self.pauses = times, sides, []
+        hidden = _benchmark.Benchmark._hidden
+
+        def told(timed, arm, turns):
+            if self.left == 0 or arm not in [getattr(timed, side) for side in self.sides]:
+                return hidden(timed, arm, turns)
+            self.left -= 1
+            return 1e6, 4e6
+
+        monkeypatch.setattr(_benchmark.Benchmark, "_hidden", told)
+        monkeypatch.setattr(_benchmark, "sleep", self.pauses.append)
+        monkeypatch.setattr(_benchmark, "PAUSES", (0.1, 0.5))
+        monkeypatch.setattr(_benchmark, "ATTEMPTS", 1)
+
+
+def test_where_the_reference_has_to_wait_too_it_is_benchmark_again_later(
+    monkeypatch, timed, definition
+):
+    waiting = Waiting(monkeypatch, times=4)
+    assert timed(definition, {"n": 64}, GOOD).latency_ms > 0
+    assert waiting.pauses == [0.1, 0.5]
+
+
+def test_where_that_goes_on_neither_can_be_benchmark(monkeypatch, judge, request_for):
+    waiting = Waiting(monkeypatch, times=-1)
+    evaluation = judge.evaluate(request_for(GOOD, timing=True))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.log.splitlines()[0] == (
+        "can't be timed, nor can the reference, while something else keeps the device busy: "
+        "rounds of calls take 1 ms by their own account, 5 ms by the judge's clock"
+    )
+    assert waiting.pauses == [0.1, 0.5]
+    assert evaluation.performance is None
+
+
+def test_who_waits_alone_has_hidden_something(monkeypatch, judge, request_for):
+    waiting = Waiting(monkeypatch, times=-1, sides=("_candidate",))
+    evaluation = judge.evaluate(request_for(GOOD, timing=True))
+    assert evaluation.log.startswith("its times are false: rounds of calls take 1 ms by their own")
+    assert waiting.pauses == []

@@ -1,0 +1,203 @@
+"""Who may use a device, across processes and users."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from pytest_fib.engine import _device_lock
+from pytest_fib.engine._device_lock import DeviceLock
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Locks of our own, so that no test waits for a run beside it."""
+    monkeypatch.setattr(_device_lock, "FOLDER", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def holder(folder):
+    """Start processes that hold the device until they are killed."""
+    started = []
+
+    def hold(how):
+        code = f"""\
+            import sys
+            from pathlib import Path
+            from pytest_fib.engine import _device_lock
+            _device_lock.FOLDER = Path({str(folder)!r})
+            with _device_lock.DeviceLock("cpu").{how}():
+                print("held", flush=True)
+                sys.stdin.read()
+            """
+        process = subprocess.Popen(
+            [sys.executable, "-c", dedent(code)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield hold
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def held(process):
+    return process.stdout.readline() == b"held\n"
+
+
+def taken(how):
+    """A thread that waits for the device, and the event that it has it."""
+    event = threading.Event()
+
+    def take():
+        with getattr(DeviceLock("cpu"), how)():
+            event.set()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    return thread, event
+
+
+def test_any_number_may_share():
+    with DeviceLock("cpu").shared(), DeviceLock("cpu").shared():
+        thread, event = taken("shared")
+        assert event.wait(30)
+        thread.join()
+
+
+@pytest.mark.parametrize(("first", "second"), [("exclusive", "shared"), ("shared", "exclusive")])
+def test_who_wants_to_be_alone_is_alone(first, second):
+    with getattr(DeviceLock("cpu"), first)():
+        thread, event = taken(second)
+        assert not event.wait(0.2)
+    assert event.wait(30)
+    thread.join()
+
+
+@pytest.mark.parametrize("how", ["shared", "exclusive"])
+def test_a_lock_reaches_across_processes(holder, how):
+    process = holder(how)
+    assert held(process)
+    thread, event = taken("exclusive")
+    assert not event.wait(0.2)
+    process.communicate(b"")
+    assert event.wait(30)
+    thread.join()
+
+
+def test_a_holder_that_is_killed_holds_no_more(holder):
+    process = holder("exclusive")
+    assert held(process)
+    process.send_signal(signal.SIGKILL)
+    thread, event = taken("shared")
+    assert event.wait(30)
+    thread.join()
+
+
+def test_a_stream_of_sharers_does_not_starve_who_wants_to_be_alone():
+    """There is never a moment without a sharer, unless the next one has to wait."""
+    stop = threading.Event()
+
+    def share():
+        lock = DeviceLock("cpu")
+        while not stop.is_set():
+            with lock.shared():
+                stop.wait(0.01)
+
+    sharers = [threading.Thread(target=share) for _ in range(4)]
+    for sharer in sharers:
+        sharer.start()
+    thread, event = taken("exclusive")
+    try:
+        assert event.wait(30)
+    finally:
+        stop.set()
+        for sharer in [*sharers, thread]:
+            sharer.join()
+
+
+@pytest.mark.parametrize("how", ["shared", "exclusive"])
+def test_who_waits_long_is_told_for_whom(holder, monkeypatch, how):
+    monkeypatch.setattr(_device_lock, "PATIENCE", 0.05)
+    process = holder("exclusive")
+    assert held(process)
+    said = []
+
+    def release(message):
+        said.append(message)
+        process.kill()
+
+    with getattr(DeviceLock("cpu", release), how)():
+        pass
+    assert said == [f"waiting for cpu: held by pid {process.pid}"]
+
+
+def test_who_waits_for_several_is_told_all_of_them(holder, monkeypatch):
+    monkeypatch.setattr(_device_lock, "PATIENCE", 0.05)
+    processes = [holder("shared"), holder("shared")]
+    assert all(map(held, processes))
+    said = []
+
+    def release(message):
+        said.append(message)
+        for process in processes:
+            process.kill()
+
+    with DeviceLock("cpu", release).exclusive():
+        pass
+    [message] = said
+    pids = message.removeprefix("waiting for cpu: held by pid ").split(", ")
+    assert sorted(pids) == sorted(str(process.pid) for process in processes)
+
+
+def test_nothing_is_said_of_a_short_wait():
+    said = []
+    with DeviceLock("cpu", said.append).exclusive():
+        pass
+    assert said == []
+
+
+def test_any_user_may_open_the_lock_file(folder):
+    before = os.umask(0o077)
+    try:
+        with DeviceLock("cpu").exclusive():
+            pass
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()]
+    assert modes == [0o666, 0o666]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_another_users_lock_file_serves_as_well(folder):
+    """In a sticky folder, where opening others' files with O_CREAT is refused."""
+    folder.chmod(0o1777)
+    with DeviceLock("cpu").exclusive():
+        pass
+    files = list(folder.iterdir())
+    assert len(files) == 2
+    for path in files:
+        os.chown(path, 65534, 65534)
+    with DeviceLock("cpu").shared():
+        assert {path.stat().st_uid for path in files} == {65534}
+
+
+def test_a_lock_file_that_is_a_link_is_refused(folder):
+    """Anyone may put one in /tmp; what it points to is not ours to open."""
+    (folder / "elsewhere").touch()
+    (folder / "pytest-fib-cpu.lock").symlink_to(folder / "elsewhere")
+    with pytest.raises(OSError, match=r"pytest-fib-cpu\.lock"), DeviceLock("cpu").shared():
+        pass

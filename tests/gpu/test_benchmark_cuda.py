@@ -1,0 +1,218 @@
+"""Which way calls are timed on CUDA, that it is told, and who is seen to cheat on it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_fib.discovery import find_implementations
+
+CHEATS = Path(__file__).parents[1] / "mutants/cheats/timed_cuda"
+FOUND = {found.name: found for found in find_implementations([CHEATS])}
+
+GOOD = "def run(x, factor):\n    return x * factor\n"
+GRAPH = "cuda graph, cold L2"
+EAGER = {"cupti, cold L2", "events, cold L2"}
+
+TIMED_WRONG = r"out: .* \(while it was timed\)"
+LACKS = "the captured graph lacks what plain calls run: .*"
+EMPTY = "a call leaves no work on the stream that it is called on"
+#: The lines that each may end with: what a graph lacks shows in its nodes, to CUPTI, or in outputs.
+SEEN = {
+    "cache_by_hash_cuda": (r"slower on new values: .*",),
+    "less_in_capture": (LACKS, TIMED_WRONG),
+    "nothing_in_capture": (EMPTY, LACKS, TIMED_WRONG),
+    "other_stream": (EMPTY, LACKS, TIMED_WRONG),
+    "other_stream_and_token": (LACKS, TIMED_WRONG),
+    "patch_events": ("its times are false: .*",),
+    "stale_in_capture": (LACKS, TIMED_WRONG),
+    "zeros_in_capture": (LACKS, TIMED_WRONG),
+}
+
+
+@pytest.fixture
+def timed(judge, request_for):
+    """The evaluation of an implementation, given as text, whose calls are timed."""
+
+    def timed(text, calling="value", of=None, **facts):
+        request = request_for(text, calling, **facts, timing=True)
+        if of is not None:
+            request = request.model_copy(update={"definition": of})
+        return judge.evaluate(request)
+
+    return timed
+
+
+@pytest.fixture
+def good(timed):
+    """That what is right is timed as it should be, whatever came before."""
+
+    def good(**facts):
+        evaluation = timed(GOOD, **facts)
+        assert evaluation.status == "PASSED", evaluation.log
+        assert evaluation.performance.model_extra["method"] == GRAPH
+        return evaluation.performance
+
+    return good
+
+
+def test_every_cheat_is_expected_to_fail():
+    assert {path.stem for path in CHEATS.glob("[!_]*.py")} == set(SEEN) == set(FOUND)
+    assert not [found for found in FOUND.values() if found.problem]
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_cheat_fails_and_what_it_did_is_named(judge, definition, request_for, good, name):
+    found = FOUND[name]
+    cheat = {"solution": found.solution(definition.name), "directory": str(found.directory)}
+    request = request_for(GOOD, n=100_000, timing=True).model_copy(update=cheat)
+    evaluation = judge.evaluate(request)
+    first = evaluation.log.splitlines()[0]
+    assert evaluation.status in {"RUNTIME_ERROR", "INCORRECT_NUMERICAL"}, evaluation.log
+    assert any(re.fullmatch(why, first) for why in SEEN[name]), first
+    assert evaluation.performance is None
+    good()
+
+
+def test_a_record_has_the_device_and_how_it_was_timed(good):
+    found = good(n=100_000)
+    low, high = found.model_extra["ci_ms"]
+    assert 0 < low <= found.latency_ms <= high
+    low, high = found.model_extra["speedup_ci"]
+    assert 0 < low <= found.speedup_factor <= high
+    assert found.model_extra["reference_method"] == GRAPH
+    assert found.model_extra["placements"] >= 2
+    assert found.model_extra["hot_latency_ms"] > 0
+
+
+def test_what_waits_for_the_device_is_timed_as_it_is(timed):
+    waits = "def run(x, factor):\n    return x * factor if x[0].item() < 1e30 else x\n"
+    evaluation = timed(waits)
+    assert evaluation.status == "PASSED", evaluation.log
+    assert evaluation.performance.model_extra["method"] in EAGER
+    assert evaluation.performance.model_extra["reference_method"] == GRAPH
+
+
+def test_so_is_a_reference_that_waits(timed, definition):
+    waits = "def run(x, factor):\n    return x * factor if x[0].item() < 1e30 else x\n"
+    evaluation = timed(GOOD, of=definition.model_copy(update={"reference": waits}))
+    assert evaluation.status == "PASSED", evaluation.log
+    assert evaluation.performance.model_extra["method"] == GRAPH
+    assert evaluation.performance.model_extra["reference_method"] in EAGER
+
+
+UNNOTICED = """\
+import ctypes
+import torch
+driver = ctypes.CDLL("libcuda.so.1")
+
+def run(x, factor):
+    out = x * factor
+    driver.cuStreamSynchronize(ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+    return out
+"""
+
+
+def test_waiting_that_torch_does_not_notice_spoils_a_capture_and_nothing_else(timed, judge, good):
+    evaluation = timed(UNNOTICED)
+    assert evaluation.status == "PASSED", evaluation.log
+    assert evaluation.performance.model_extra["method"] in EAGER
+    process = judge._candidate.sandbox._child.pid
+    assert timed(UNNOTICED, seed=1).status == "PASSED"
+    assert judge._candidate.sandbox._child.pid == process, "it was not lost"
+    good()
+
+
+LATER = """\
+from itertools import count
+import torch
+calls = count()
+
+def run(x, factor{more}):
+    if next(calls) > 4:
+        {then}
+    {work}
+"""
+
+
+@pytest.mark.parametrize("then", ["return torch.zeros_like(x)", "return x.clone()"])
+def test_outputs_of_timed_calls_are_checked(timed, good, then):
+    text = LATER.format(more="", then=then, work="return x * factor")
+    evaluation = timed(text)
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    assert re.fullmatch(TIMED_WRONG, evaluation.log.splitlines()[0])
+    good()
+
+
+def test_so_are_those_that_are_written_in_place(timed):
+    text = LATER.format(more=", out", then="return out[:1].zero_()", work="out.copy_(x * factor)")
+    evaluation = timed(text, "destination")
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    assert re.fullmatch(TIMED_WRONG, evaluation.log.splitlines()[0])
+
+
+def test_a_kernel_that_faults_when_it_is_timed_costs_that_evaluation(timed, good):
+    text = "import triton.language as tl, triton\n@triton.jit\ndef _far(x, offset):\n"
+    text += "    tl.store(x + offset, 1.0)\n"
+    text += LATER.format(more="", then="_far[(1,)](x, 1 << 42)", work="return x * factor")
+    evaluation = timed(text)
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert "an illegal memory access was encountered" in evaluation.log.splitlines()[0]
+    good()
+
+
+def test_a_copy_is_below_the_ceiling_and_near_it(good):
+    found = good(n=1 << 26)
+    assert found.model_extra["bound_by"] == "memory"
+    assert 0.5 < found.model_extra["ceiling_share"] <= 1
+
+
+#: Asks for all it reads to stay in the L2 cache, beyond a flush.
+PERSISTING = """\
+import ctypes
+import torch
+
+driver = ctypes.CDLL("libcuda.so.1")
+LIMIT, WINDOW, PERSIST, STREAMING = 6, 1, 2, 1
+
+
+class Value(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t), ("ratio", ctypes.c_float),
+                ("hit", ctypes.c_int), ("miss", ctypes.c_int), ("rest", ctypes.c_char * 64)]
+
+
+def run(x, factor):
+    driver.cuCtxSetLimit(LIMIT, ctypes.c_size_t(16 << 20))
+    value = Value(x.data_ptr(), x.nbytes, 1.0, PERSIST, STREAMING)
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    driver.cuStreamSetAttribute(stream, WINDOW, ctypes.byref(value))
+    return x * factor
+"""
+#: All that is public of torch's tells no time.
+NO_TIME = """\
+import time
+import torch
+
+class Event:
+    def __init__(self, *_, **__): ...
+    def record(self, *_): ...
+    def synchronize(self): ...
+    def elapsed_time(self, _):
+        return 1e-9
+
+torch.cuda.Event = Event
+time.perf_counter = time.perf_counter_ns = lambda: 0
+
+def run(x, factor):
+    return x * factor
+"""
+
+
+@pytest.mark.parametrize("text", [PERSISTING, NO_TIME], ids=["persisting L2", "patched events"])
+def test_what_would_make_times_shorter_gains_nothing(timed, good, text):
+    """What is read from the L2 cache takes about half the time: a wide margin."""
+    honest = good(n=2 << 20).latency_ms
+    evaluation = timed(text, n=2 << 20)
+    assert evaluation.status == "PASSED", evaluation.log
+    assert evaluation.performance.latency_ms > 0.75 * honest
+    assert good(n=2 << 20).latency_ms > 0.75 * honest

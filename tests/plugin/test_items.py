@@ -1,0 +1,354 @@
+"""What a correctness item and a bench item say of an implementation."""
+
+import json
+import shlex
+from importlib.metadata import version
+
+import pytest
+
+from pytest_fib.engine import _sample_plan
+
+GOOD = "kernel_defs/toy/scale.yaml::scale[good-correctness]"
+
+
+def failure(result: pytest.RunResult, title: str) -> str:
+    """The text of one failure in the output, without its heading."""
+    lines = result.outlines
+    start = next(i for i, line in enumerate(lines) if line.strip("_ ") == title) + 1
+    end = next(i for i in range(start, len(lines)) if lines[i][:3] in ("___", "---", "==="))
+    return "\n".join(lines[start:end])
+
+
+def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
+    result = toys.run("kernel_defs/toy/split.yaml", "--fib-seed=4")
+    assert failure(result, "split[swapped-correctness]") == (
+        "INCORRECT_NUMERICAL: double: holds what is expected of negative everywhere\n"
+        "\n"
+        "  implementation  swapped  kernel_impls/toy/swapped.py:4\n"
+        "  workload        n=1; normal values, seed 0  (the smallest that fails)\n"
+        "  wrong           4 of 4 elements of double (100 %)\n"
+        "  wrong           4 of 4 elements of negative (100 %)\n"
+        "  largest error   absolute 3.38, relative 3; 3.48e+03 times the bound\n"
+        "  pattern         seen at n=63\n"
+        "\n"
+        "  double[0, 3] got -1.12598, expected 2.25195, allowed ±0.0036\n"
+        "  double[0, 1] got 0.705078, expected -1.41016, allowed ±0.0028\n"
+        "  double[0, 2] got 0.654297, expected -1.30859, allowed ±0.0027\n"
+        "  double[0, 0] got 0.0109787, expected -0.0219574, allowed ±0.0015\n"
+        "\n"
+        "replay:\n"
+        "  pytest 'kernel_defs/toy/split.yaml::split[swapped-correctness]'"
+        """ --fib-workload '{"axes": {"n": 1}}'"""
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shrinking_ends_at_the_smallest_axis_that_fails(toys, seed):
+    result = toys.run("-k", "tail", "--fib-examples=20", f"--fib-seed={seed}")
+    text = failure(result, "scale[tail-correctness]")
+    assert text.startswith("INCORRECT_NUMERICAL: y: zeros at n 64..254\n")
+    assert "\n  pattern         seen at n=255\n" in text
+    assert "\n  y[64] got 0, expected " in text
+    assert "  workload        n=65; normal values, seed 0  (the smallest that fails)\n" in text
+    assert "  wrong           1 of 65 elements of y (1.54 %)\n" in text
+
+
+def test_the_replay_command_tests_just_that_workload(toys):
+    text = failure(toys.run("-k", "tail", "--fib-examples=20"), "scale[tail-correctness]")
+    command = shlex.split(text.splitlines()[-1])
+    assert command[0] == "pytest"
+    result = toys.run(*command[1:])
+    result.assert_outcomes(failed=1)
+    [trace] = toys.traces()
+    assert trace["workload"]["axes"] == {"n": 65}
+    assert "  workload        n=65; normal values, seed 0\n" in failure(
+        result, "scale[tail-correctness]"
+    )
+
+
+def test_the_replay_command_names_the_directories_it_needs(toys):
+    (toys.path / "kernel_defs").rename(toys.path / "defs")
+    (toys.path / "kernel_impls").rename(toys.path / "impls")
+    result = toys.run("--fib-defs", "defs", "--fib-impls", "impls", "-k", "swapped")
+    command = shlex.split(failure(result, "split[swapped-correctness]").splitlines()[-1])
+    assert command[2:4] == ["--fib-defs=defs", "--fib-impls=impls"]
+    toys.run(*command[1:]).assert_outcomes(failed=1)
+
+
+def test_a_replay_takes_the_values_it_is_given(scale):
+    workload = {"axes": {"n": 4}, "inputs": {"factor": {"type": "scalar", "value": 0.5}}}
+    scale.run("--fib-workload", json.dumps(workload)).assert_outcomes(passed=1)
+    [trace] = scale.traces()
+    assert trace["workload"]["inputs"]["factor"] == {"type": "scalar", "value": 0.5}
+
+
+def test_a_replay_that_does_not_fit_the_definition_says_why(toys):
+    result = toys.run("-k", "pair", "--fib-workload", '{"axes": {"m": 4}}')
+    assert failure(result, "split[pair-correctness]") == (
+        "--fib-workload does not fit split: axes: 'm' is not one of n, width"
+    )
+    result = toys.run("-k", "pair", "--fib-workload", '{"axes": {}}')
+    assert failure(result, "split[pair-correctness]") == (
+        "--fib-workload does not fit split: no value for axis 'n'"
+    )
+
+
+def test_a_kept_failure_is_tried_first_the_next_time(toys):
+    toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
+    # One workload more than the kept one would pass: n=1, which the smallest budget allows.
+    result = toys.run("-k", "tail", "--fib-examples=1", "--fib-seed=1")
+    text = failure(result, "scale[tail-correctness]")
+    assert "n=65; normal values, seed 0  (failed before)\n" in text
+
+
+def test_a_kept_failure_is_forgotten_once_it_passes(toys):
+    toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
+    toys.implement("tail", "x, factor\nreturn x * factor")
+    toys.run("-k", "tail").assert_outcomes(passed=1)
+    toys.implement("tail", "x, factor\ny = x * factor\ny[64:] = 0\nreturn y")
+    result = toys.run("-k", "tail", "--fib-examples=20")
+    assert "(the smallest that fails)" in failure(result, "scale[tail-correctness]")
+
+
+def test_a_kept_failure_is_not_tried_where_the_definition_rules_it_out(toys, scale_yaml):
+    toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
+    toys.define(scale_yaml.replace("max: 256", "max: 32"))
+    toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(passed=1)
+
+
+def test_a_kept_failure_does_not_outlive_its_axis(toys, scale_yaml):
+    toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
+    toys.define(scale_yaml.replace("n: var", "m: var").replace("[n]", "[m]").replace("{n:", "{m:"))
+    text = failure(toys.run("-k", "tail", "--fib-examples=20"), "scale[tail-correctness]")
+    assert "  workload        m=65; normal values, seed 0  (the smallest that fails)\n" in text
+
+
+def test_without_the_cache_nothing_is_kept_and_nothing_breaks(toys):
+    for _ in range(2):
+        result = toys.run("-p", "no:cacheprovider", "-k", "tail", "--fib-examples=20")
+        assert "(the smallest that fails)" in failure(result, "scale[tail-correctness]")
+
+
+def test_a_listed_example_is_always_tested(scale, scale_yaml):
+    scale.define(scale_yaml.replace("bench:", "examples: [{n: 211}]\n  bench:"))
+    scale.implement("good", "x, factor\nreturn x * factor if len(x) != 211 else x")
+    result = scale.run("--fib-examples=4")
+    text = failure(result, "scale[good-correctness]")
+    assert "  workload        n=211; normal values, seed 0  (listed in the definition)\n" in text
+
+
+def test_a_listed_example_that_fails_is_shrunk(toys, scale_yaml):
+    toys.define(scale_yaml.replace("bench:", "examples: [{n: 211}]\n  bench:"))
+    text = failure(toys.run("-k", "tail", "--fib-examples=20"), "scale[tail-correctness]")
+    assert "  workload        n=65; normal values, seed 0  (the smallest that fails)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "first_line"),
+    [
+        (
+            "x, factor\nreturn x.double() * factor",
+            "INCORRECT_DTYPE: y: got float64, expected float32",
+        ),
+        ("x, factor\nreturn (x * factor)[None]", "INCORRECT_SHAPE: y: got [1, 1], expected [1]"),
+        ("x, factor\nreturn x / 0 * factor", "INCORRECT_NUMERICAL: y: infinity *"),
+        ("x, factor\nraise ValueError('too hot')", "RUNTIME_ERROR: ValueError: too hot"),
+        ("x, factor\nreturn None", "RUNTIME_ERROR: y is None, not a torch.Tensor"),
+        ("x, factor\nreturn x, x", "RUNTIME_ERROR: returned 2 values for 1 output (y)"),
+        ("x, factor\nreturn x.mul_(factor)", "RUNTIME_ERROR: wrote to its input 'x'"),
+        (
+            "x\nreturn x",
+            "RUNTIME_ERROR: TypeError: run() takes 1 positional argument but 2 were given",
+        ),
+    ],
+)
+def test_an_implementation_that_goes_wrong_is_told_in_one_line(scale, body, first_line):
+    scale.implement("bad", body)
+    result = scale.run("-k", "bad", "--fib-seed=1")
+    result.assert_outcomes(failed=1)
+    first = failure(result, "scale[bad-correctness]").splitlines()[0]
+    pytest.LineMatcher([first]).fnmatch_lines([first_line.replace("[", "[[]")])
+
+
+def test_an_error_in_a_kernel_shows_its_own_part_of_the_traceback(scale):
+    scale.implement("bad", "x, factor\n\nreturn x[7:9][1]")
+    text = failure(scale.run("-k", "bad"), "scale[bad-correctness]")
+    assert f'  File "{scale.path}/kernel_impls/toy/bad.py", line 6, in run\n' in text
+    assert "pytest_fib/" not in text
+
+
+def test_an_implementation_that_can_not_be_imported_fails_alone(scale):
+    scale.write(
+        "kernel_impls/toy/broken.py",
+        """\
+        import no_such_module
+
+        @implements("scale")
+        def run(x, factor):
+            return x * factor
+        """,
+    )
+    result = scale.run()
+    result.assert_outcomes(passed=1, failed=1)
+    text = failure(result, "scale[broken-correctness]")
+    assert text.startswith("COMPILE_ERROR: ModuleNotFoundError: No module named 'no_such_module'\n")
+
+
+@pytest.mark.parametrize("kind", ["correctness", "bench-n=8"])
+def test_a_reference_that_raises_blames_the_definition_and_no_implementation(
+    scale, scale_yaml, kind
+):
+    scale.define(scale_yaml.replace("return x * factor", "return x * faktor"))
+    result = scale.run("--fib-bench")
+    result.assert_outcomes(failed=3)
+    lines = failure(result, f"scale[good-{kind}]").splitlines()
+    assert lines[0].startswith("DEFINITION ERROR: the reference of scale failed at axes {'n': ")
+    assert lines[0].endswith("NameError: name 'faktor' is not defined")
+    assert lines[2] == "  definition      kernel_defs/toy/scale.yaml:1"
+    assert not any("implementation" in line or "During handling" in line for line in lines)
+    assert scale.traces() == []
+
+
+def test_each_way_of_calling_is_understood(scale):
+    scale.implement("into", "x, factor, y\ny.copy_(x * factor)", more=', calling="destination"')
+    scale.implement(
+        "packed",
+        "arguments\nx, factor, y = arguments\ny.copy_(x * factor)",
+        more=', calling="tuple"',
+    )
+    scale.implement("named", "x, factor\nreturn {'y': x * factor}")
+    scale.run().assert_outcomes(passed=4)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (', language="cuda"', "no builder for 'cuda' yet (there are: python, triton)"),
+        (
+            ', dependencies=["no-such-thing>=2"]',
+            "needs no-such-thing, which is not installed: pip install 'no-such-thing>=2'",
+        ),
+        (
+            ', dependencies=["torch", "tilelang"]',
+            "needs tilelang, which is not installed: pip install 'pytest-fib[tilelang]'",
+        ),
+        (
+            ', dependencies=[" numpy", "torch>=99; python_version >= \'3\'"]',
+            f"needs torch>=99, {version('torch')} is installed",
+        ),
+        (', target_hardware=["cuda"]', "targets cuda; this run is on the CPU"),
+    ],
+)
+def test_what_can_not_run_here_is_skipped_with_the_reason(scale, more, reason):
+    scale.implement("other", "x, factor\nreturn x * factor", more=more)
+    result = scale.run("-rs", "--fib-device", "cpu")
+    result.assert_outcomes(passed=1, skipped=1)
+    assert f"SKIPPED [1] kernel_defs/toy/scale.yaml: {reason}" in result.outlines
+
+
+def test_a_dependency_may_be_named_as_a_distribution_or_as_a_module(scale):
+    more = (
+        ', dependencies=["PyYAML", "yaml", "pytest-xdist>=3", "torch==2.*", "no; os_name == \'x\'"]'
+    )
+    scale.implement("other", "x, factor\nreturn x * factor", more=more)
+    scale.run("--fib-device", "cpu").assert_outcomes(passed=2)
+
+
+def test_inputs_that_can_not_be_made_are_a_skip_with_the_reason(scale, scale_yaml):
+    scale.define(
+        scale_yaml.replace("x:      {shape: [n], dtype: float32}", "x: {shape: [n], dtype: int32}")
+    )
+    result = scale.run("-rs")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        ["SKIPPED * input 'x': nothing says what this int32 tensor means; *"]
+    )
+
+
+def test_triton_in_its_interpreter_is_checked_and_not_timed(scale):
+    scale.implement("block", "x, factor\nreturn x * factor", more=', language="triton"')
+    result = scale.run("-k", "block", "--fib-bench", "-rs", "--fib-device", "cpu")
+    result.assert_outcomes(passed=1, skipped=2)
+    result.stdout.fnmatch_lines(
+        ["SKIPPED * Triton's interpreter on the CPU can't be timed meaningfully"]
+    )
+
+
+def test_a_bench_item_of_a_wrong_implementation_fails_without_a_time(toys):
+    result = toys.run("-k", "swapped", "--fib-bench", "-m", 'fib(kind="bench")')
+    result.assert_outcomes(failed=1)
+    text = failure(result, "split[swapped-bench-n=8]")
+    assert text.startswith("INCORRECT_NUMERICAL: ")
+    assert text.endswith('split[swapped-correctness]\' --fib-workload \'{"axes": {"n": 8}}\'')
+    [trace] = toys.traces()
+    assert trace["evaluation"]["performance"] is None
+
+
+def test_an_error_of_our_own_is_not_passed_off_as_the_kernels(scale):
+    scale.write(
+        "conftest.py",
+        """\
+        def pytest_runtest_call(item):
+            raise LookupError("from a hook")
+        """,
+    )
+    result = scale.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E * LookupError: from a hook"])
+
+
+STRICT = "return x * factor"
+OWN = "assert str(x.dtype) == 'torch.float32'\n      return x * factor"
+
+
+def test_an_oracle_that_is_not_float64_is_said_in_record_table_and_failure(scale, scale_yaml):
+    scale.define(scale_yaml.replace(STRICT, OWN))
+    scale.implement("bad", "x, factor\nreturn x + factor")
+    result = scale.run("-v")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["  expected        in the reference's own precision: AssertionError"]
+    )
+    said = "expected values are in the reference's own precision, not float64:"
+    result.stdout.fnmatch_lines([said, "  AssertionError"])
+    for trace in scale.traces():
+        assert trace["evaluation"]["correctness"]["extra"]["no_oracle"] == "AssertionError"
+        assert trace["evaluation"]["correctness"]["extra"]["oracle"] == "own precision"
+    assert "precision" not in scale.run("-k", "good").stdout.str()
+
+
+def test_random_choices_are_drawn_many_times_at_the_end_of_a_search(project, monkeypatch):
+    monkeypatch.setitem(_sample_plan.SECONDS, "cpu", 0.2)
+    project.define(SAMPLING, "kernel_defs/toy/pick.yaml")
+    draw = "return torch.multinomial(probs{}, 1).squeeze(-1).int()"
+    for name, change in (("right", ""), ("uniform", ".gt(0).float()")):
+        body = f"probs\nimport torch\n{draw.format(change)}"
+        project.implement(name, body, "pick")
+    result = project.run("--fib-examples=3")
+    result.assert_outcomes(passed=1, failed=1)
+    text = failure(result, "pick[uniform-correctness]")
+    assert text.startswith("INCORRECT_NUMERICAL: samples: row ")
+    [passed] = [t["evaluation"] for t in project.traces() if t["solution"] == "right"]
+    assert passed["correctness"]["extra"]["draws"] > 100
+    replay = shlex.split(text.splitlines()[-1])
+    project.run(*replay[1:]).assert_outcomes(failed=1)
+
+
+SAMPLING = """\
+name: pick
+op_type: sampling
+axes: {batch: var, vocab: 50}
+inputs:
+  probs: {shape: [batch, vocab], dtype: float32}
+outputs:
+  samples: {shape: [batch], dtype: int32}
+reference: |
+  import torch
+  def run(probs):
+      return torch.multinomial(probs, 1).squeeze(-1).int()
+workloads:
+  axes: {batch: {max: 512}}
+  inputs: {probs: {kind: probabilities}}
+  examples: [{batch: 3}]
+tolerances: {samples: {by: samples}}
+"""

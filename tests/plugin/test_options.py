@@ -1,0 +1,277 @@
+"""Options, ini values, and what is refused before any test runs."""
+
+import subprocess
+import sys
+from argparse import ArgumentTypeError
+
+import pytest
+
+from pytest_fib.plugin._options import size
+
+USAGE = pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("4096", 4096), ("512M", 512 << 20), ("4G", 4 << 30), ("1.5GiB", 3 << 29), ("2 kb", 2048)],
+)
+def test_a_size_is_bytes_with_a_binary_suffix(text, expected):
+    assert size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "1..5G", "-1", "4X", ".", "1e3"])
+def test_what_is_no_size_is_refused_by_name(text):
+    with pytest.raises(ArgumentTypeError) as caught:
+        size(text)
+    assert str(caught.value) == f"{text!r} is not a size such as 512M or 4G"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--fib-max-bytes", "big"],
+            "argument --fib-max-bytes: 'big' is not a size such as 512M or 4G",
+        ),
+        (["--fib-examples", "0"], "argument --fib-examples: 0 is less than 1"),
+        (["--fib-examples", "many"], "argument --fib-examples: 'many' is not a number"),
+        (["--fib-timeout", "-1"], "argument --fib-timeout: -1 is less than 0"),
+        (["--fib-device", "tpu"], "argument --fib-device: invalid choice: 'tpu'"),
+    ],
+)
+def test_a_bad_value_is_a_usage_error(scale, arguments, message):
+    result = scale.run(*arguments)
+    assert result.ret == USAGE
+    result.stderr.fnmatch_lines([f"*{message}*"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--fib-definition", "scal"],
+            "ERROR: --fib-definition scal matches nothing; did you mean scale? "
+            "there are: scale, split",
+        ),
+        (
+            ["--fib-definition", "scale", "--fib-definition", "conv2d"],
+            "ERROR: --fib-definition conv2d matches nothing; there are: scale, split",
+        ),
+        (
+            ["--fib-implementation", "swaped"],
+            "ERROR: --fib-implementation swaped matches nothing; did you mean swapped? "
+            "there are: good, pair, swapped, tail",
+        ),
+        (
+            ["--fib-definition", "scale", "--fib-implementation", "pair"],
+            "ERROR: --fib-implementation pair matches nothing; there are: good, tail",
+        ),
+        (["--fib-defs", "nowhere"], "ERROR: --fib-defs nowhere: no such directory"),
+        (["--fib-impls", "nowhere"], "ERROR: --fib-impls nowhere: no such directory"),
+        (
+            ["--fib-impls", "kernel_defs", "--fib-definition", "scale"],
+            "ERROR: nothing in kernel_defs implements scale",
+        ),
+        (["--fib-traces", "."], "ERROR: --fib-traces {path}: is a directory"),
+        (
+            ["--fib-traces", "pytest.ini/t.jsonl"],
+            "ERROR: --fib-traces {path}/pytest.ini/t.jsonl: can't be created: "
+            "{path}/pytest.ini is a file",
+        ),
+        (["--fib-workload", "{"], "ERROR: --fib-workload: not JSON: Expecting property name*"),
+        (
+            ["--fib-workload", "3"],
+            'ERROR: --fib-workload: not a mapping such as {"axes": {"batch": 7}}',
+        ),
+        (
+            ["--fib-workload", '{"axis": {"n": 3}}'],
+            "ERROR: --fib-workload: a workload: 'axis' is not one of axes, seed, regime, inputs",
+        ),
+        (
+            ["--fib-workload", '{"axes": {"n": "3"}}'],
+            "ERROR: --fib-workload: axes.n: Input should be a valid integer",
+        ),
+        (
+            ["--fib-workload", '{"axes": {"n": 3}, "regime": {"values": "nice"}}'],
+            "ERROR: --fib-workload: regime.values: 'nice' is not one of normal, ones, *",
+        ),
+    ],
+)
+def test_a_slip_is_told_before_any_test_runs(toys, arguments, message):
+    toys.write("pytest.ini", "[pytest]\n")
+    result = toys.run(*arguments)
+    assert result.ret == USAGE
+    assert result.outlines == []
+    pattern = message.replace("{path}", str(toys.path)) if "{path}" in message else message
+    result.stderr.fnmatch_lines([pattern.replace("[", "[[]")])
+
+
+def test_a_definition_without_any_directory_says_how_to_name_one(project):
+    result = project.run("--fib-definition", "scale")
+    assert result.ret == USAGE
+    result.stderr.fnmatch_lines(
+        [
+            "ERROR: no definition directory: kernel_defs does not exist; "
+            "set fib_defs in the ini file or give --fib-defs DIR"
+        ]
+    )
+
+
+def test_cuda_asked_for_and_absent_is_a_usage_error(scale, monkeypatch):
+    monkeypatch.setattr("pytest_fib.plugin._gpus.count", lambda: 0)
+    monkeypatch.setattr("pytest_fib.plugin._gpus._on_the_driver", lambda: 0)
+    result = scale.run("--fib-device", "cuda")
+    assert result.ret == USAGE
+    result.stderr.fnmatch_lines(
+        ["ERROR: --fib-device cuda: there is no CUDA device on this machine"]
+    )
+
+
+def test_a_long_list_of_names_is_cut_short(project, scale_yaml):
+    for i in range(15):
+        project.define(
+            scale_yaml.replace("name: scale", f"name: op{i:02}"), f"kernel_defs/{i}.yaml"
+        )
+    result = project.run("--fib-definition", "scale")
+    result.stderr.fnmatch_lines(["*there are: op00, op01, *, op11, … (15 in all)"])
+
+
+def test_directories_come_from_the_command_line(project, scale_yaml):
+    project.define(scale_yaml, "here/scale.yaml")
+    (project.path / "kernel_impls").mkdir()
+    project.write(
+        "there/one.py", '@implements("scale")\ndef run(x, factor):\n    return x * factor\n'
+    )
+    ids = ["here/scale.yaml::scale[one-correctness]"]
+    assert project.ids("--fib-defs", "here", "--fib-impls", "there") == ids
+    assert (
+        project.ids("--fib-defs", "here", "--fib-impls", "kernel_impls", "--fib-impls", "there")
+        == ids
+    )
+
+
+def test_directories_come_from_the_ini_file(project, scale_yaml):
+    project.define(scale_yaml, "here/scale.yaml")
+    project.write(
+        "there/one.py", '@implements("scale")\ndef run(x, factor):\n    return x * factor\n'
+    )
+    project.write("pytest.ini", "[pytest]\nfib_defs = here\nfib_impls = elsewhere there\n")
+    assert project.ids() == ["here/scale.yaml::scale[one-correctness]"]
+
+
+def test_a_command_line_directory_is_relative_to_where_pytest_was_started(
+    project, scale_yaml, monkeypatch
+):
+    project.define(scale_yaml, "sub/defs/scale.yaml")
+    project.write(
+        "sub/impls/one.py", '@implements("scale")\ndef run(x, factor):\n    return x * factor\n'
+    )
+    monkeypatch.chdir(project.path / "sub")
+    arguments = ["--fib-defs", "defs", "--fib-impls", "impls", "--rootdir", str(project.path)]
+    assert project.ids(*arguments) == ["sub/defs/scale.yaml::scale[one-correctness]"]
+
+
+def test_a_selection_without_paths_collects_kernels_only(toys):
+    toys.write("test_app.py", "raise RuntimeError('not to be imported')\n")
+    assert toys.ids("--fib-definition", "scale") == [
+        "kernel_defs/toy/scale.yaml::scale[good-correctness]",
+        "kernel_defs/toy/scale.yaml::scale[tail-correctness]",
+    ]
+
+
+def test_examples_limit_how_many_workloads_are_tried(watched):
+    assert len(set(watched("--fib-examples", "4"))) <= 4
+    assert len(set(watched("--fib-examples", "40"))) > 4
+
+
+def test_the_budget_is_held_by_every_workload(watched):
+    # x, y and a float64 copy of each: 24 bytes an element.
+    sizes = watched("--fib-examples", "40", "--fib-max-bytes", "24K")
+    assert max(sizes) == 1024
+
+
+@pytest.fixture
+def watched(project, scale_yaml):
+    """Runs an implementation that notes how many elements it is called with."""
+    project.define(scale_yaml.replace("max: 256", "max: 65536"))
+    project.implement(
+        "watch",
+        """\
+        x, factor
+        with open("sizes.txt", "a") as file:
+            file.write(f"{len(x)} ")
+        return x * factor
+        """,
+    )
+
+    def run(*arguments):
+        project.write("sizes.txt", "")
+        project.run(*arguments).assert_outcomes(passed=1)
+        return [int(n) for n in (project.path / "sizes.txt").read_text().split()]
+
+    return run
+
+
+def test_a_budget_that_nothing_fits_in_is_a_skip_that_says_so(scale):
+    result = scale.run("--fib-max-bytes", "16", "--fib-bench", "-rs")
+    result.assert_outcomes(skipped=3)
+    result.stdout.fnmatch_lines(
+        ["SKIPPED * needs 24 B; the budget is 16 B (--fib-max-bytes)", "SKIPPED * needs 192 B; *"]
+    )
+
+
+def test_help_shows_the_options_in_a_group_of_their_own(pytester):
+    result = pytester.runpytest_inprocess("--help")
+    result.stdout.fnmatch_lines(["kernel tests (pytest-fib):", "*--fib-definition=GLOB*"])
+
+
+def test_the_plugin_imports_nothing_heavy():
+    heavy = {"torch", "triton", "hypothesis", "pydantic", "yaml", "numpy"}
+    code = f"import sys, pytest_fib.plugin; print(*sys.modules.keys() & {heavy})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_project_without_kernels_loads_only_the_entry_point(pytester):
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_modules():
+            loaded = {name for name in sys.modules if name.startswith("pytest_fib.")}
+            assert loaded == {"pytest_fib.plugin", "pytest_fib.plugin._options"}
+            assert not sys.modules.keys() & {"torch", "triton", "pydantic", "yaml"}
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:hypothesispytest", "-p", "no:xdist")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("fib:*")
+    assert not (pytester.path / "fib-traces.jsonl").exists()
+
+
+def test_collecting_imports_neither_torch_nor_an_implementation(scale):
+    scale.write(
+        "kernel_impls/toy/loud.py",
+        """\
+        print("imported")
+        raise RuntimeError("imported")
+
+        @implements("scale")
+        def run(x, factor):
+            return x
+        """,
+    )
+    scale.write(
+        "conftest.py",
+        """\
+        import sys
+
+        def pytest_collection_finish():
+            print("heavy:", sorted(sys.modules.keys() & {"torch", "triton", "loud"}))
+        """,
+    )
+    result = scale.run_apart("--collect-only", "-q", "--fib-bench", "-s")
+    result.stdout.fnmatch_lines(
+        ["kernel_defs/toy/scale.yaml::scale[[]loud-correctness]", "heavy: [[]]"]
+    )
+    result.stdout.no_fnmatch_line("imported")

@@ -1,0 +1,340 @@
+"""Whatever an implementation does to its process costs that one evaluation, and is named."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from pytest_fib.build import program_of
+from pytest_fib.sandbox._foreign_errors import LOG_LIMIT
+
+GOOD = """\
+def run(x, factor):
+    return x * factor
+"""
+
+#: What a run does, and the first line of what is said of it.
+ENDINGS = {
+    "raise": ("raise ValueError('boom\\nmore')", "ValueError: boom"),
+    "raise nothing": ("raise KeyError", "KeyError"),
+    "sys.exit": ("sys.exit(3)", "SystemExit: 3"),
+    "exit(0)": ("exit(0)", "SystemExit: 0"),
+    "os._exit": ("os._exit(3)", "the process exited with code 3"),
+    "os._exit(0)": ("os._exit(0)", "the process exited with code 0"),
+    "segv": ("ctypes.string_at(0)", "the process was killed by SIGSEGV"),
+    "abort": ("os.abort()", "the process was killed by SIGABRT"),
+    "bus": ("os.kill(os.getpid(), signal.SIGBUS)", "the process was killed by SIGBUS"),
+    "unnamed signal": ("os.kill(os.getpid(), 40)", "the process was killed by signal 40"),
+    "kill itself": ("os.kill(os.getpid(), signal.SIGKILL)", "the process was killed by SIGKILL"),
+    "keyboard interrupt": ("raise KeyboardInterrupt", "the process exited with code 1"),
+    "memory": ("bytearray(1 << 40)", "MemoryError"),
+    "recursion": ("run(x, factor)", "RecursionError: maximum recursion depth exceeded"),
+    "surrogate": ("raise ValueError('a\\udcffb')", "ValueError: a\\udcffb"),
+    "unreadable": ("raise Unreadable", "Unreadable: its message can't be read"),
+    "long": ("raise ValueError('x' * 10_000_000)", "ValueError: xxx"),
+    "close": ("os.closerange(3, 100); time.sleep(60)", "the process closed its channel"),
+    "kill the parent": (
+        "os.kill(os.getppid(), signal.SIGKILL)",
+        "it killed or disturbed the process that sandboxes come from",
+    ),
+}
+
+HEADING = """\
+import ctypes, os, signal, sys, time
+
+class Unreadable(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+"""
+
+
+def body(line):
+    return f"{HEADING}def run(x, factor):\n    {line}\n    return x * factor\n"
+
+
+@pytest.mark.parametrize(("line", "summary"), ENDINGS.values(), ids=ENDINGS)
+def test_how_it_ended_is_named_and_the_next_evaluation_is_right(evaluate, line, summary):
+    evaluation = evaluate(body(line))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.log.splitlines()[0].startswith(summary)
+    assert evaluate(GOOD).status == "PASSED"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "while True: pass",
+        "time.sleep(1000)",
+        "os.kill(os.getpid(), signal.SIGSTOP)",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)",
+        # The channel stays open in the child, and nobody answers.
+        "os.fork() and os._exit(0); time.sleep(1000)",
+    ],
+    ids=["loop", "sleep", "stops itself", "ignores SIGTERM", "leaves a child behind"],
+)
+def test_a_hang_is_a_timeout_and_leaves_no_process(evaluate, processes, eventually, line):
+    before = processes()
+    evaluation = evaluate(body(line), timeout=0.5)
+    assert evaluation.status == "TIMEOUT"
+    assert evaluation.log.splitlines()[0] == "no answer within 0.5 s"
+    assert evaluate(GOOD).status == "PASSED"
+    assert eventually(lambda: len(processes()) <= max(len(before), 3))
+
+
+def test_a_hang_while_it_loads_is_a_timeout(evaluate):
+    evaluation = evaluate("import time\ntime.sleep(1000)\ndef run(x, factor): ...\n", timeout=0.5)
+    assert evaluation.status == "TIMEOUT"
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("def run(x, factor)\n    return x\n", "SyntaxError: expected ':' (module.py, line 1)"),
+        ("import nonesuch\n", "ModuleNotFoundError: No module named 'nonesuch'"),
+        ("def other(x): ...\n", "module.py has no function 'run'"),
+        ("run = 5\n", "module.py has no function 'run'"),
+        ("import os\nos._exit(4)\n", "the process exited with code 4"),
+    ],
+)
+def test_what_cannot_be_loaded_says_why(evaluate, text, summary):
+    evaluation = evaluate(text)
+    assert evaluation.status in ("COMPILE_ERROR", "RUNTIME_ERROR")
+    assert evaluation.log.splitlines()[0] == summary
+
+
+def test_the_traceback_is_the_implementations_own(evaluate):
+    log = evaluate("def run(x, factor):\n    helper(x)\n\ndef helper(x):\n    x.nonesuch\n").log
+    lines = [line.strip() for line in log.splitlines()]
+    assert "Traceback (most recent call last):" in lines
+    assert "helper(x)" in lines
+    assert "x.nonesuch" in lines
+    assert "/pytest_fib/" not in log
+
+
+def test_what_was_printed_before_a_crash_is_in_the_log(evaluate):
+    line = "print('out', end=''); sys.stderr.write('err'); ctypes.CDLL(None).puts(b'c'); "
+    log = evaluate(body(line + "ctypes.CDLL(None).fflush(None); ctypes.string_at(0)")).log
+    assert log == "the process was killed by SIGSEGV\nouterrc"
+
+
+def test_what_was_printed_by_a_call_that_passed_is_in_the_log(evaluate):
+    evaluation = evaluate(body("print('from python'); ctypes.CDLL(None).puts(b'from C')"))
+    assert evaluation.status == "PASSED"
+    assert evaluation.log == "--- printed ---\nfrom python\nfrom C"
+
+
+@pytest.mark.parametrize("end", ["pass", "os._exit(1)"])
+def test_of_much_that_is_printed_the_end_is_kept(evaluate, end):
+    log = evaluate(body(f"print('x' * (64 << 20)); print('the end'); {end}")).log
+    assert LOG_LIMIT <= len(log) <= LOG_LIMIT + 100
+    assert log.endswith("the end")
+
+
+def test_printing_without_end_ends(evaluate):
+    """What is printed lies in memory, so there is a limit to it."""
+    evaluation = evaluate(body("\n    while True:\n        print('x' * (64 << 20))"))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.log.splitlines()[0] == "OSError: [Errno 27] File too large"
+
+
+CHANNEL = """\
+import os, socket, stat, struct, time
+
+def channel():
+    kinds = {fd: os.fstat(int(fd)) for fd in os.listdir("/proc/self/fd") if int(fd) > 2
+             and os.path.exists(f"/proc/self/fd/{fd}")}
+    [fd] = [int(fd) for fd, facts in kinds.items() if stat.S_ISSOCK(facts.st_mode)]
+    return socket.socket(fileno=os.dup(fd))
+
+def frame(serial, payload):
+    return struct.pack("!QI", serial, len(payload)) + payload
+
+DONE = b'{"log": "", "samples_ns": [], "kind": "done"}'
+
+def run(x, factor):
+    """
+
+#: What is sent on the channel, and what is said of it.
+FORGERIES = {
+    "garbage": ("channel().send(frame(3, b'{]'))", "the process forged a message: "),
+    "not a reply": (
+        'channel().send(frame(3, b\'{"kind": "call"}\'))',
+        "the process forged a message: ",
+    ),
+    "a verdict": (
+        'channel().send(frame(3, b\'{"kind": "failed", "status": "PASSED", "summary": ""}\'))',
+        "the process forged a message: ",
+    ),
+    "of another turn": (
+        "channel().send(frame(99, DONE))",
+        "the process forged a message: a reply out of turn",
+    ),
+    "too long": (
+        "channel().send(struct.pack('!QI', 3, 1 << 31)); time.sleep(60)",
+        "the process forged a message: a message of 2147483648 bytes",
+    ),
+    # The answer is taken, and nothing was computed; its own answer is then one too many.
+    "ahead of time": ("channel().send(frame(3, DONE)); time.sleep(60)", "out: never written"),
+    "two at once": (
+        "channel().send(frame(3, DONE) + frame(4, DONE)); time.sleep(60)",
+        "out: never written",
+    ),
+}
+
+
+@pytest.mark.parametrize(("line", "said"), FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_message_decides_nothing(own_judge, request_for, line, said):
+    forger = f"{CHANNEL}{line}\n    return x + 1\n"
+    evaluation = own_judge.evaluate(request_for(forger))
+    assert evaluation.status in ("RUNTIME_ERROR", "INCORRECT_NUMERICAL")
+    assert evaluation.log.startswith(said)
+    assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
+
+
+def test_a_reply_too_many_is_noticed_before_the_next_question(own_judge, request_for):
+    forger = f"{CHANNEL}channel().send(frame(3, DONE) + frame(4, DONE))\n    return x * factor\n"
+    statuses = [own_judge.evaluate(request_for(forger, seed=seed)).status for seed in range(2)]
+    assert "PASSED" not in statuses
+
+
+def test_a_sandbox_answers_nothing_when_it_only_dribbles(evaluate):
+    line = "c = channel()\n    while True: c.send(b'\\0'); time.sleep(0.05)"
+    evaluation = evaluate(f"{CHANNEL}{line}\n", timeout=0.5)
+    assert evaluation.status in ("TIMEOUT", "RUNTIME_ERROR")
+    assert evaluate(GOOD).status == "PASSED"
+
+
+def test_a_sandbox_has_nothing_open_but_what_it_needs(evaluate):
+    """Its channel, the arena it maps, and what it prints to: no other process' files."""
+    text = """\
+import os
+
+def run(x, factor):
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{fd}").partition("[")[0])
+        except FileNotFoundError:
+            pass  # the listing itself
+    print(sorted(links))
+    return x * factor
+"""
+    log = evaluate(text).log
+    assert log.removeprefix("--- printed ---\n") == str(
+        [
+            "/dev/null",
+            "/memfd:pytest-fib arena (deleted)",
+            "/memfd:pytest-fib output (deleted)",
+            "/memfd:pytest-fib output (deleted)",
+            "socket:",
+        ]
+    )
+
+
+def test_children_that_outlive_a_sandbox_are_ended(evaluate, tmp_path, lives, eventually):
+    pids = tmp_path / "pids"
+    text = f"""\
+import os, subprocess, time
+
+def run(x, factor):
+    with open({str(pids)!r}, "a") as file:
+        file.write(f"{{subprocess.Popen(['sleep', '1000']).pid}}\\n")
+        file.write(f"{{subprocess.Popen(['sleep', '1000'], start_new_session=True).pid}}\\n")
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:  # a daemon: its parent is gone, and its session its own
+            with open({str(pids)!r}, "a") as file:
+                file.write(f"{{os.getpid()}}\\n")
+            time.sleep(1000)
+        os._exit(0)
+    os.wait3(0)
+    time.sleep(0.2)
+    return x * factor
+"""
+    assert evaluate(text).status == "PASSED"
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) == 9, "each of three calls started three"
+    assert evaluate(GOOD).status == "PASSED"  # in another sandbox
+    assert eventually(lambda: not any(map(lives, started)))
+
+
+def test_between_requests_a_sandbox_and_its_children_are_stopped(
+    own_judge, request_for, eventually
+):
+    text = f"import os\nif os.fork() == 0:\n    while True: pass\n{GOOD}"
+    assert own_judge.evaluate(request_for(text)).status == "PASSED"
+    child = own_judge._candidate.sandbox._child
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    group = [pid for pid in numbers if of_group(pid, child.pid)]
+    assert len(group) == 2
+    assert eventually(lambda: all(state(pid) == "T" for pid in group))
+
+
+def of_group(pid, group):
+    try:
+        return os.getpgid(pid) == group
+    except ProcessLookupError:
+        return False
+
+
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("when", ["between evaluations", "before it has mapped its memory"])
+@pytest.mark.parametrize("side", ["candidate", "reference"])
+def test_a_sandbox_killed_from_outside_is_not_blamed(
+    own_judge, request_for, monkeypatch, side, when
+):
+    assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
+    sandbox = getattr(own_judge, f"_{side}").sandbox
+    if when == "between evaluations":
+        os.kill(sandbox._child.pid, signal.SIGKILL)
+    else:
+        kill_the_next(own_judge._fork_server, monkeypatch)
+        sandbox.close()
+    assert own_judge.evaluate(request_for(GOOD, seed=1)).status == "PASSED"
+
+
+def kill_the_next(fork_server, monkeypatch):
+    start = fork_server.start
+
+    def killed():
+        monkeypatch.undo()
+        child = start()
+        os.kill(child.pid, signal.SIGKILL)
+        return child
+
+    monkeypatch.setattr(fork_server, "start", killed)
+
+
+def test_the_process_that_sandboxes_come_from_may_be_killed_from_outside(own_judge, request_for):
+    assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
+    os.kill(own_judge._fork_server.pid, signal.SIGKILL)
+    assert own_judge.evaluate(request_for(GOOD, seed=1)).status == "PASSED"
+
+
+def test_a_program_that_could_not_be_loaded_is_not_held(judge, evaluate, solution, definition):
+    text = "raise ValueError\n"
+    evaluate(text)
+    assert not judge._candidate.sandbox.holds(program_of(solution(text), definition, None))
+
+
+PAGES = """\
+import resource, torch
+
+def run(x, factor):
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(16_000_000)
+    print("pages:", resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults)
+    return x * factor
+"""
+
+
+def test_pages_of_freed_tensors_are_used_again(evaluate):
+    evaluate(PAGES)
+    log = evaluate(PAGES).log
+    # Fresh ones would be 15,625, of 4 KiB each.
+    assert int(log.partition("pages: ")[2].split()[0]) < 1000

@@ -1,0 +1,166 @@
+"""The reference in float64, whatever it was written for."""
+
+import pytest
+import torch
+
+from pytest_fib.sandbox import YARDSTICKS, OracleUnavailable, run_widened, widened_dtype
+from pytest_fib.sandbox._widen import NUDGE
+
+BF16 = torch.tensor([1.0, 1 / 3, -2.5]).bfloat16()
+
+WIDENED = {
+    "an input": lambda x: x,
+    "float": lambda x: x.float(),
+    "half": lambda x: x.half(),
+    "bfloat16": lambda x: x.bfloat16(),
+    "to": lambda x: x.to(torch.float32),
+    "to by keyword": lambda x: x.to(dtype=torch.float16),
+    "to a device": lambda x: x.to("cpu", torch.float32),
+    "type": lambda x: x.type(torch.float32),
+    "type by name": lambda x: x.type("torch.HalfTensor"),
+    "type by class": lambda x: x.type(torch.FloatTensor),
+    "zeros": lambda x: torch.zeros(3, dtype=torch.float16),
+    "empty_like": lambda x: torch.empty_like(x, dtype=torch.float32).zero_(),
+    "full": lambda x: torch.full((3,), 2.0, dtype=torch.bfloat16),
+    "full without a dtype": lambda x: torch.full((3,), 2.0),
+    "new_zeros": lambda x: x.new_zeros(3),
+    "ones": lambda x: torch.ones(3),
+    "arange": lambda x: torch.arange(3, dtype=torch.float32),
+    "linspace": lambda x: torch.linspace(0, 1, 3, dtype=torch.float16),
+    "tensor": lambda x: torch.tensor([0.1]),
+    "tensor of a dtype": lambda x: torch.tensor([0.1], dtype=torch.float32),
+    "sum": lambda x: x.sum(dtype=torch.float32),
+    "softmax": lambda x: torch.nn.functional.softmax(x, dim=-1, dtype=torch.float32),
+    "an integer": lambda x: x.to(torch.int32).float(),
+    "float8": lambda x: x.to(torch.float8_e4m3fn).to(torch.float32),
+    "bits": lambda x: torch.tensor([16256], dtype=torch.int16).view(torch.bfloat16),
+    "its own dtype": lambda x: x.float().to(x.dtype),
+    "an output argument": lambda x: torch.add(x, x, out=torch.empty(3, dtype=torch.float32)),
+    "a copy into": lambda x: torch.empty(3, dtype=torch.bfloat16).copy_(x),
+}
+
+
+@pytest.mark.parametrize("way", WIDENED)
+def test_every_way_to_a_floating_dtype_leads_to_float64(way):
+    result = run_widened(WIDENED[way], [BF16])
+    assert result.dtype is torch.float64
+
+
+def test_values_are_those_of_the_narrow_inputs_and_nothing_is_rounded_on_the_way():
+    result = run_widened(lambda x: (x.half() / 3).bfloat16() * 3, [BF16])
+    assert torch.allclose(result, BF16.double(), rtol=1e-15, atol=0)
+
+
+def test_every_output_is_widened():
+    assert [r.dtype for r in run_widened(lambda x: (x, [x.half()][0]), [BF16])] == [
+        torch.float64
+    ] * 2
+    assert run_widened(lambda x: {"y": x.half()}, [BF16])["y"].dtype is torch.float64
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.bool])
+def test_conversions_that_are_part_of_the_meaning_stay(dtype):
+    assert run_widened(lambda x: x.to(dtype), [BF16]).dtype is dtype
+    assert widened_dtype(dtype) is dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int32, torch.uint8, torch.bool])
+def test_packed_and_integer_inputs_are_passed_as_they_are(dtype):
+    given = torch.ones(3).to(dtype)
+    assert run_widened(lambda x, n: x, [given, 0.1]) is given
+
+
+@pytest.mark.parametrize("result", [None, 3.0, (None, 2)])
+def test_results_without_tensors_are_passed_on(result):
+    assert run_widened(lambda x: result, [BF16]) == result
+
+
+def test_scalars_are_passed_as_they_are():
+    assert run_widened(lambda x, factor: x * factor, [BF16, 0.1])[0] == 0.1
+
+
+def test_the_inputs_are_not_changed():
+    given = BF16.clone()
+    run_widened(lambda x: x.zero_(), [given])
+    assert given.equal(BF16)
+
+
+def test_the_default_dtype_is_float64_inside_and_as_before_outside():
+    def run(x):
+        torch.set_default_dtype(torch.float16)
+        return torch.zeros(3)
+
+    assert run_widened(run, [BF16]).dtype is torch.float64
+    assert torch.get_default_dtype() is torch.float32
+
+
+def refuses(x):
+    assert x.dtype == torch.bfloat16, f"wants bfloat16\nnot {x.dtype}"
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (refuses, "AssertionError: wants bfloat16"),
+        (lambda x: x.view(torch.int16), "it looks at the bits of a floating tensor"),
+        (lambda x: torch.FloatTensor([1.0]), "an output is still torch.float32"),
+        (lambda x: 1 / 0, "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_cannot_be_computed_in_float64_says_why_in_a_line(run, reason):
+    with pytest.raises(OracleUnavailable) as caught:
+        run_widened(run, [BF16])
+    assert str(caught.value).startswith(reason)
+    assert "\n" not in str(caught.value)
+    assert torch.get_default_dtype() is torch.float32
+    assert torch.zeros(1, dtype=torch.float16).dtype is torch.float16
+
+
+def test_what_replaces_torchs_functions_later_changes_nothing(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "double", lambda self: self.fill_(3))
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *_: self.fill_(3))
+    assert run_widened(lambda x: x * 2, [BF16])[0] == 2
+
+
+def test_a_nudge_moves_inputs_by_a_little_and_one_seed_always_alike():
+    x = torch.ones(10_000, dtype=torch.float16)
+    once, again = (run_widened(lambda x: x, [x], nudge=3) for _ in range(2))
+    moved = (once - 1).std().item() / NUDGE
+    assert 0.9 < moved < 1.1
+    assert once.equal(again)
+    assert not once.equal(run_widened(lambda x: x, [x], nudge=4))
+
+
+def test_narrow_operands_move_products_by_what_rounding_their_operands_may():
+    weights = torch.full((1, 64), 1 / 3)
+    values = torch.ones(64, 2).bfloat16()
+    inputs = [values, weights]
+
+    def run(values, weights):
+        return torch.matmul(weights.float(), values.float())
+
+    exact, moved = run_widened(run, inputs), run_widened(run, inputs, narrow_operands=True)
+    assert torch.allclose(moved - exact, torch.tensor(2**-8 * 64**0.5 / 3).double())
+
+
+def test_operands_that_need_no_rounding_are_not_moved():
+    run = lambda x: torch.einsum("i,i->", x, x)  # noqa: E731
+    assert run_widened(run, [BF16], narrow_operands=True) == run_widened(run, [BF16])
+
+
+@pytest.mark.parametrize("how", YARDSTICKS)
+def test_every_yardstick_runs(how):
+    assert run_widened(lambda x: x @ x, [BF16], **how).dtype is torch.float64
+
+
+def test_rounded_operands_are_rounded_and_what_the_dtype_holds_is_not():
+    def run(a, b):
+        return (a * 3) @ b.T
+
+    a, b = (torch.randn(4, 8, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
+    a, b = a.bfloat16(), b.bfloat16()
+    expected = (a.double() * 3).bfloat16().double() @ b.double().T
+    assert torch.equal(run_widened(run, [a, b], round_operands=True), expected)
+    assert not torch.equal(run_widened(run, [a, b]), expected)
+    right = run_widened(lambda a, b: a @ b.T, [a, b])
+    assert torch.equal(run_widened(lambda a, b: a @ b.T, [a, b], round_operands=True), right)

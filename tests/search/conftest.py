@@ -1,0 +1,3 @@
+"""Definitions built in memory."""
+
+from tests.workloads.conftest import *  # noqa: F403

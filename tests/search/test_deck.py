@@ -1,0 +1,73 @@
+"""Numbers are dealt from decks: a few dozen draws have each boundary, and each choice, once."""
+
+from collections import Counter
+
+import pytest
+
+from pytest_fib.search._deck import BOUNDARIES, FEW, TILES, Deck
+
+
+def dealt(count, low, high, sort="size", seed=0, name="n"):
+    """Numbers of one name, as a search draws them."""
+    deck = Deck(seed)
+    return [deck.deal(name, sort, low, high) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_forty_sizes_have_every_boundary(seed):
+    assert {*BOUNDARIES, 70_000} <= {*dealt(40, 1, 70_000, seed=seed)}
+
+
+@pytest.mark.parametrize("high", [1000, 70_000])
+def test_thirty_sizes_have_one_less_than_a_tile_and_the_larger_half_of_powers(high):
+    for seed in range(5):
+        sizes = {*dealt(30, 1, high, seed=seed)}
+        assert max(tile for tile in TILES if tile <= high) - 1 in sizes
+        assert sizes & {n for n in (512, *(1 << e for e in range(11, 17))) if n <= high}
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 1000), (300, 400), (0, 20), (7, 7), (1, 2)])
+def test_sizes_are_between_their_bounds(low, high):
+    assert {low, high} <= {*dealt(100, low, high)} <= {*range(low, high + 1)}
+
+
+def test_a_boundary_that_does_not_fit_is_dealt_once_it_does():
+    deck = Deck(0)
+    first = [deck.deal("n", "size", 1, 100) for _ in range(10)]
+    later = [deck.deal("n", "size", 1, 70_000) for _ in range(40)]
+    assert max(first) <= 100
+    assert {n for n in BOUNDARIES if n > 100} <= {*later}
+
+
+@pytest.mark.parametrize("low", [0, 1, 7])
+def test_few_sizes_are_dealt_equally_often_but_for_zero(low):
+    sizes = [*range(low, low + 10)]
+    count = Counter(dealt(2 * (2 * len(sizes) - (low == 0)), low, sizes[-1]))
+    assert count == {n: 2 if n == 0 else 4 for n in sizes}
+
+
+@pytest.mark.parametrize("choices", [2, 3, 7, 12])
+def test_the_plainest_choice_comes_first_and_each_in_its_turn(choices):
+    drawn = dealt(choices + choices // 3, 0, choices - 1, "choice")
+    count = Counter(drawn)
+    assert drawn[0] == 0
+    assert len(count) == choices
+    assert count[0] == max(count.values()) == 1 + choices // 3
+
+
+def test_each_name_has_a_deck_of_its_own():
+    deck = Deck(0)
+    both = [deck.deal(name, "size", 1, FEW) for name in ["m", "n"] * FEW]
+    assert {*both} <= {*range(1, FEW + 1)}
+    assert both[::2] != both[1::2]
+
+
+def test_numbers_that_are_neither_sizes_nor_choices_are_anywhere():
+    drawn = dealt(200, 0, 65_535, "any")
+    assert len({*drawn}) > 190
+    assert 0.4 < sum(drawn) / len(drawn) / 65_535 < 0.6
+
+
+def test_a_seed_decides_all_draws():
+    assert dealt(50, 1, 9999, seed=3) == dealt(50, 1, 9999, seed=3)
+    assert dealt(50, 1, 9999, seed=3) != dealt(50, 1, 9999, seed=4)

@@ -1,0 +1,226 @@
+"""Drawing, shrinking, and doing both the same in every process."""
+
+import pytest
+
+from pytest_fib.data import VALUE_PATTERNS
+from pytest_fib.search import search
+from pytest_fib.workloads import make_workload, workload_bytes
+
+
+@pytest.fixture
+def look():
+    """Search with a predicate on workloads; returns the outcome and all that was tried."""
+
+    def look(definition, fails=lambda workload: False, **options):
+        tried = []
+
+        def check(workload):
+            tried.append(workload)
+            return fails(workload)
+
+        found = search(definition, check, failed=bool, closeness=lambda outcome: 0.0, **options)
+        return found, tried
+
+    return look
+
+
+@pytest.mark.parametrize("threshold", [2, 65, 129, 1000, 4097])
+def test_shrinking_ends_at_the_smallest_axis(define, look, threshold):
+    found, _ = look(define(), lambda w: w.axes["n"] >= threshold)
+    assert (found.workload.axes, found.workload.seed) == ({"n": threshold}, 0)
+    assert (found.workload.regime, found.origin) == ({}, "shrunk")
+
+
+def test_each_axis_is_shrunk(define, look):
+    definition = define({"m": "var", "n": "var"})
+    found, _ = look(definition, lambda w: w.axes["m"] >= 17 and w.axes["n"] >= 5, examples=60)
+    assert found.workload.axes == {"m": 17, "n": 5}
+
+
+def test_a_failure_of_one_regime_keeps_it(define, look):
+    found, _ = look(define(), lambda w: w.regime.get("values") == "zeros", examples=60)
+    assert (found.workload.axes, found.workload.regime) == ({"n": 1}, {"values": "zeros"})
+
+
+def test_a_failure_that_depends_on_the_seed_keeps_a_failing_seed(define, look):
+    found, _ = look(define(), lambda w: w.seed % 2 == 1)
+    assert found.workload.seed == 1
+
+
+def test_the_same_workload_is_checked_once(define, look):
+    _, tried = look(define(), lambda w: w.axes["n"] >= 65)
+    assert len({w.uuid for w in tried}) == len(tried)
+
+
+def test_boundaries_are_drawn_more_than_other_sizes(define, look):
+    _, tried = look(define(), examples=200)
+    sizes = [w.axes["n"] for w in tried]
+    near = {(1 << k) + d for k in range(17) for d in (-1, 0, 1)}
+    assert sum(n in near for n in sizes) > len(sizes) / 4
+    assert {1, 65536} <= set(sizes)
+
+
+def test_every_regime_is_drawn(define, look):
+    _, tried = look(define(), examples=100)
+    assert {w.regime.get("values", "normal") for w in tried} == set(VALUE_PATTERNS) - {"nan", "inf"}
+
+
+@pytest.mark.parametrize("budget", [24, 1 << 12, 1 << 20])
+def test_every_workload_stays_within_the_budget(define, look, budget):
+    definition = define({"m": "var", "n": "var"})
+    _, tried = look(definition, examples=100, max_bytes=budget)
+    assert max(workload_bytes(definition, w.axes) for w in tried) <= budget
+
+
+@pytest.mark.parametrize(
+    ("domain", "allowed"),
+    [
+        ({"min": 3, "max": 20}, set(range(3, 21))),
+        ({"min": 10, "max": 100, "multiple_of": 16}, {16, 32, 48, 64, 80, 96}),
+        ({"values": [7, 64, 3]}, {3, 7, 64}),
+    ],
+)
+def test_axes_stay_in_their_domain(define, look, domain, allowed):
+    _, tried = look(define(domains={"n": domain}), examples=60)
+    assert {w.axes["n"] for w in tried} <= allowed
+    assert {min(allowed), max(allowed)} <= {w.axes["n"] for w in tried}
+
+
+def test_the_same_seed_tries_the_same_workloads(define, look):
+    first, second, other = (look(define(), seed=seed)[1] for seed in (3, 3, 4))
+    assert first == second
+    assert first != other
+
+
+def test_a_kept_failure_ends_the_search(define, look):
+    definition = define()
+    kept = make_workload(definition, {"n": 300})
+    found, tried = look(definition, lambda w: w.axes["n"] >= 65, kept=[kept])
+    assert (found.workload, found.origin, tried) == (kept, "kept", [kept])
+
+
+def test_a_listed_failure_is_shrunk(define, look):
+    definition = define()
+    listed = [make_workload(definition, {"n": 2}), make_workload(definition, {"n": 300})]
+    found, tried = look(definition, lambda w: w.axes["n"] >= 65, listed=listed)
+    assert (found.workload.axes, found.origin) == ({"n": 65}, "shrunk")
+    assert tried[:2] == listed
+
+
+def test_a_listed_failure_is_the_answer_where_no_other_is_found(define, look):
+    definition = define()
+    listed = [make_workload(definition, {"n": 4099})]
+    found, _ = look(definition, lambda w: w.axes["n"] == 4099, listed=listed)
+    assert (found.workload.axes, found.origin) == ({"n": 4099}, "listed")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that it is, as a search sees them."""
+    now = [0.0]
+    monkeypatch.setattr("pytest_fib.search._search.monotonic", lambda: now[0])
+    return now
+
+
+def test_a_search_that_was_not_finished_says_so(define, look, clock):
+    def fails(workload):
+        clock[0] += 1.0
+        return workload.axes["n"] >= 300
+
+    found, tried = look(define(), fails, shrink_seconds=10.0)
+    assert found.origin == "unfinished"
+    assert found.workload.axes["n"] >= 300
+    first = next(i for i, w in enumerate(tried) if w.axes["n"] >= 300)
+    assert len(tried) - first - 1 <= 10
+
+
+def test_no_check_is_begun_that_is_expected_to_outlast_the_time_for_shrinking(define, look, clock):
+    """A second takes what has 1,000 elements."""
+
+    def fails(workload):
+        clock[0] += workload.axes["n"] / 1000
+        spent.append(clock[0])
+        failed = workload.axes["n"] >= 60_000
+        begun.extend([clock[0]] if failed and not begun else [])
+        return failed
+
+    spent, begun = [], []
+    found, _ = look(define(), fails, shrink_seconds=20.0)
+    assert found.workload.axes["n"] >= 60_000
+    assert spent[-1] <= begun[0] + 20
+
+
+def test_a_slow_check_of_a_workload_without_elements_can_be_shrunk_from(define, look, clock):
+    """Its bytes are 0, by which nothing can be divided."""
+
+    def fails(workload):
+        clock[0] += 1.0
+        return workload.axes["n"] >= 65
+
+    found, tried = look(define(domains={"n": {"min": 0}}), fails, shrink_seconds=600.0)
+    assert 0 in [w.axes["n"] for w in tried]
+    assert (found.workload.axes, found.origin) == ({"n": 65}, "shrunk")
+
+
+def test_the_smallest_of_what_is_drawn_is_checked_first(define, look):
+    _, tried = look(define(), examples=40)
+    sizes = [w.axes["n"] for w in tried]
+    assert sizes == sorted(sizes)
+    found, tried = look(define(), lambda w: w.axes["n"] >= 300)
+    first = next(w for w in tried if w.axes["n"] >= 300)
+    assert first.axes["n"] < 5000
+    assert found.origin == "shrunk"
+
+
+def test_nothing_smaller_is_looked_for_than_the_smallest(define, look):
+    definition = define()
+    listed = [make_workload(definition, {"n": 1})]
+    found, tried = look(definition, lambda w: True, listed=listed)
+    assert (found.origin, tried) == ("shrunk", listed)
+
+
+def test_a_pass_gives_the_workload_that_came_closest(define):
+    found = search(
+        define(),
+        lambda w: w.axes["n"],
+        failed=lambda outcome: False,
+        closeness=lambda n: -abs(n - 64),
+    )
+    assert found.origin is None
+    assert abs(found.workload.axes["n"] - 64) <= 2
+
+
+def test_without_var_axes_seeds_and_regimes_are_drawn(define, look):
+    definition = define({"n": 8}, {"x": {"shape": ["n"], "dtype": "float32"}})
+    _, tried = look(definition, examples=20)
+    assert len(tried) > 5
+    assert {len(w.axes) for w in tried} == {0}
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, ".")
+{more}
+from pytest_fib.data import VALUE_PATTERNS, Definition
+from pytest_fib.data import VALUE_PATTERNS
+from pytest_fib.search import search
+
+definition = Definition.model_validate(dict(
+    name="op", op_type="op", axes={{"n": "var"}}, reference="def run(x): ...",
+    inputs={{"x": {{"shape": ["n"], "dtype": "float32"}}}},
+    outputs={{"y": {{"shape": ["n"], "dtype": "float32"}}}},
+))
+tried = []
+search(definition, tried.append, failed=bool, closeness=lambda outcome: 0.0, seed=5)
+print(*(workload.uuid for workload in tried))
+"""
+
+
+def test_other_modules_with_constants_do_not_change_what_is_drawn(pytester):
+    pytester.makepyfile(constants="SIZE, NAME = 48611, 'a peculiar name'\n")
+    printed = [
+        pytester.runpython(pytester.makepyfile(program=PROGRAM.format(more=more))).outlines
+        for more in ("", "import constants")
+    ]
+    assert len(printed[0][0].split()) > 10
+    assert printed[0] == printed[1]

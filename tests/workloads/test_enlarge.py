@@ -1,0 +1,31 @@
+"""A larger workload is valid, of the kind that was asked for, and no larger than asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from pytest_fib.data import load_definition_file
+from pytest_fib.workloads import enlarge, in_domain, make_workload, smallest_axes, workload_bytes
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "kernel_defs").glob("*/*.yaml"))
+BYTES = 4 << 20
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_workload_grows_within_its_domain_and_the_memory(path):
+    definition = load_definition_file(path)[0].definition
+    small = make_workload(definition, smallest_axes(definition), seed=7)
+    large = enlarge(definition, small, {"values": "ones"}, BYTES)
+    assert (large.seed, large.regime) == (7, {"values": "ones"})
+    assert in_domain(definition, large.axes)
+    room = max(BYTES, 1.125 * workload_bytes(definition, small.axes))
+    assert workload_bytes(definition, small.axes) <= workload_bytes(definition, large.axes) <= room
+
+
+def test_every_axis_grows_and_is_odd():
+    [loaded] = load_definition_file(ROOT / "kernel_defs/rope/rope_h6_kv1_d80_rd36.yaml")
+    small = make_workload(loaded.definition, smallest_axes(loaded.definition))
+    large = enlarge(loaded.definition, small, {}, BYTES)
+    assert min(large.axes.values()) > 10
+    assert all(n % 2 for n in large.axes.values())

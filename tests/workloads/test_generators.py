@@ -1,0 +1,274 @@
+"""Every generator, in every dtype that it can make, and what makes its values valid."""
+
+from collections import Counter
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pytest_fib.data import DTYPE_CLASSES, GENERATOR_KINDS, LENGTHS, VALUE_PATTERNS, Definition
+from pytest_fib.workloads import bits, make_workload, plan
+from pytest_fib.workloads._structure_generators import FILLS, SPLITS
+from pytest_fib.workloads._value_generators import PATTERN_FILLS
+from tests.definitions.harness import filled
+from tests.definitions.validators import are_distinct
+
+#: For each kind: the shape of its input, its parameters, and what other inputs it refers to.
+MADE = {
+    "values": (["n", "k"], {}, {}),
+    "normal": (["n", "k"], {"mean": 2.0, "std": 0.5}, {}),
+    "uniform": (["n", "k"], {"min": 1.0, "max": 2.0}, {}),
+    "integers": (["n", "k"], {"min": 0, "max": 1}, {}),
+    "boolean": (["n", "k"], {"p": 0.25}, {}),
+    "l2_normalized": (["n", "k"], {}, {}),
+    "probabilities": (["n", "k"], {"sharpness": 1.0}, {}),
+    "router_logits": (["n", "k"], {}, {}),
+    "scales": (["n", "k"], {"min": 0.25, "max": 4.0}, {}),
+    "quantized": (["n", "k"], {"block": 8}, {}),
+    "fp4": (["n", "k"], {}, {}),
+    "fp8_pages": (["n", "size", "width"], {}, {}),
+    "cos_sin_cache": (["n", "k"], {"base": 100.0}, {}),
+    "cos": (["size", "n", "k"], {"base": 100.0}, {}),
+    "sin": (["size", "n", "k"], {"base": 100.0, "twice": True}, {}),
+    "indptr": (["len"], {"total": "n", "allow_empty": False}, {}),
+    "last_page_len": (["n"], {"page_size": "size"}, {}),
+    "indices": (["n", "few"], {"below": "k * 2", "pad": 99}, {}),
+    "permutation": (["n"], {}, {}),
+    "seq_lens": (["n"], {"max": "3 * size", "pages": "n + 9", "page_size": "size"}, {}),
+    "block_table": (
+        ["n", "few"],
+        {"pages": 120, "page_size": "size", "lengths": "lengths"},
+        {"lengths": (["n"], {"kind": "seq_lens", "max": "few * size", "page_size": "size"})},
+    ),
+    "positions": (["n", "k"], {"below": 64}, {}),
+    "topk_ids": (["n", "few"], {"experts": 16}, {}),
+    "routing": (["n", "few"], {"experts": 16}, {}),
+}
+AXES = {"n": "var", "len": "var", "k": 16, "size": 4, "width": 20, "few": 3}
+SIZES = {"n": 40, "len": 9}
+
+
+def define(kind, dtype, **axes):
+    shape, params, others = MADE[kind]
+    inputs = {name: {"shape": axes, "dtype": "int32"} for name, (axes, _) in others.items()}
+    rules = {name: rule for name, (_, rule) in others.items()}
+    return Definition.model_validate(
+        {
+            "name": "op",
+            "op_type": "op",
+            "axes": {**AXES, **axes},
+            "inputs": {**inputs, "x": {"shape": shape, "dtype": dtype}},
+            "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+            "reference": "def run(*inputs): ...",
+            "workloads": {"inputs": {**rules, "x": {"kind": kind, **params}}},
+        }
+    )
+
+
+def made(kind, dtype, seed=0, n=SIZES["n"], const=None, **regime):
+    definition = define(kind, dtype, **(const or {}))
+    assert plan(definition).problem is None
+    return filled(definition, make_workload(definition, {**SIZES, "n": n}, seed, regime))
+
+
+def fitting(kind):
+    return sorted(DTYPE_CLASSES[GENERATOR_KINDS[kind].dtypes])
+
+
+CASES = [(kind, dtype) for kind in MADE for dtype in fitting(kind)]
+
+
+def test_every_kind_is_tried():
+    assert set(GENERATOR_KINDS) - set(MADE) == {"safetensors"}  # which is tried below
+
+
+def test_every_kind_is_filled_and_every_value_pattern():
+    assert set(FILLS) == set(GENERATOR_KINDS)
+    assert tuple(PATTERN_FILLS) == VALUE_PATTERNS
+    assert tuple(SPLITS) == LENGTHS
+
+
+STORED = "x: {kind: safetensors, path: factors.safetensors, tensor_key: x}"
+
+
+def test_a_stored_tensor_is_what_the_file_beside_the_definition_holds(scale, scale_yaml):
+    scale.define(scale_yaml.replace("{factor: {value", f"{{{STORED}, factor: {{value"))
+    file = scale.path / "kernel_defs/toy/factors.safetensors"
+    scale.implement("wrong", "x, factor\nreturn x * factor if x.sum() != 60 else x")
+    result = scale.run("-rs", "--fib-bench")
+    result.assert_outcomes(skipped=6)
+    told = "SKIPPED * input 'x': kernel_defs/toy/factors.safetensors does not exist"
+    result.stdout.fnmatch_lines([told])
+    save_file({"x": torch.tensor([10.0, 20.0, 30.0])}, file)
+    result = scale.run("--fib-workload", '{"axes": {"n": 3}}')
+    result.assert_outcomes(passed=1, failed=1)
+    result = scale.run("--fib-workload", '{"axes": {"n": 2}}')
+    result.stdout.fnmatch_lines(["*'x' has shape torch.Size([[]3[]]), not torch.Size([[]2[]])*"])
+
+
+@pytest.mark.parametrize(("kind", "dtype"), CASES)
+def test_a_seed_decides_the_bits_in_every_dtype_that_a_kind_can_make(kind, dtype):
+    first, again = (made(kind, dtype, seed=3)["x"] for _ in range(2))
+    assert torch.equal(bits(first), bits(again))
+    differs = not torch.equal(bits(first), bits(made(kind, dtype, seed=4)["x"]))
+    assert differs is (kind not in ("cos_sin_cache", "cos", "sin"))
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [c for c in CASES if c[1] in DTYPE_CLASSES["floating"]])
+def test_floating_values_are_finite(kind, dtype):
+    assert made(kind, dtype)["x"].float().isfinite().all()
+
+
+def wide(kind, dtype="float32", **regime):
+    return made(kind, dtype, **regime)["x"].double()
+
+
+def test_normal_values_have_their_mean_and_deviation():
+    x = wide("normal")
+    assert abs(x.mean() - 2) < 0.1
+    assert abs(x.std() - 0.5) < 0.1
+
+
+def test_uniform_values_lie_between_their_bounds():
+    x = wide("uniform")
+    assert 1 <= x.min() < 1.1
+    assert 1.9 < x.max() <= 2
+
+
+def test_a_quarter_is_true():
+    assert abs(wide("boolean", "bool").mean() - 0.25) < 0.06
+
+
+def test_rows_have_length_one():
+    assert torch.allclose(wide("l2_normalized").norm(dim=-1), torch.ones(40).double(), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", fitting("scales"))
+def test_scales_are_positive_and_in_range(dtype):
+    x = wide("scales", dtype)
+    assert ((x >= 0.25) & (x <= 4)).all()
+    assert x.max() > 4 * x.min()
+
+
+@pytest.mark.parametrize("values", ["normal", "ones", "zeros", "one_hot", "large", "subnormal"])
+@pytest.mark.parametrize(("dtype", "largest"), [("float8_e4m3fn", 448), ("float8_e5m2", 57344)])
+def test_each_block_uses_the_whole_range_of_its_dtype(dtype, largest, values):
+    blocks = wide("quantized", dtype, values=values).unflatten(-1, (2, 8)).abs().amax(dim=-1)
+    assert ((blocks == largest) | (blocks == 0)).all()
+    assert (blocks == 0).all() == (values == "zeros")
+
+
+def test_bytes_hold_every_pair_of_numbers():
+    x = made("fp4", "uint8")["x"]
+    assert len((x & 15).unique()) == len((x >> 4).unique()) == 16
+
+
+def test_pages_hold_values_and_then_a_positive_scale_for_each_token():
+    pages = made("fp8_pages", "int8")["x"].reshape(40, -1).view(torch.uint8)
+    values = pages[:, : 4 * 16].contiguous().view(torch.float8_e4m3fn).float()
+    scales = pages[:, 4 * 16 :].contiguous().view(torch.float32)
+    assert values.isfinite().all()
+    assert values.std() > 10
+    assert scales.shape == (40, 4)
+    assert ((scales > 0) & (scales < 1)).all()
+
+
+def test_cosines_and_sines_are_those_of_one_angle():
+    cos, sin = wide("cos_sin_cache").chunk(2, dim=-1)
+    assert torch.allclose(cos**2 + sin**2, torch.ones_like(cos), atol=1e-6)
+    angles = torch.arange(40.0).double()[:, None] * 100.0 ** -(torch.arange(0, 16, 2) / 16).double()
+    assert torch.allclose(cos, angles.cos(), atol=1e-6)
+
+
+def test_cosines_and_sines_of_their_own_are_those_of_the_same_positions():
+    cos, sin = wide("cos"), wide("sin")
+    angles = torch.arange(40.0).double()[:, None] * 100.0 ** -(torch.arange(16) / 16).double()
+    assert torch.allclose(cos, angles.cos().expand_as(cos), atol=1e-6)
+    first, second = sin.chunk(2, dim=-1)
+    assert torch.equal(first, second)
+    assert torch.allclose(first, angles[:, ::2].sin().expand_as(first), atol=1e-6)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_offsets_rise_from_zero_to_their_total(lengths):
+    for seed in range(5):
+        x = made("indptr", "int64", seed, lengths=lengths)["x"]
+        assert (x[0], x[-1]) == (0, 40)
+        assert (x.diff() >= 1).all()  # since none may be empty
+
+
+def test_last_pages_are_often_full_or_hold_one_or_as_many_as_a_tile():
+    x = made("last_page_len", "int32", n=400, const={"size": 64})["x"]
+    assert ((x >= 1) & (x <= 64)).all()
+    count = Counter(x.tolist())
+    assert min(count[1], count[64]) > 60
+    assert min(count[n] for n in (16, 17, 32, 33, 63)) > 3
+    assert len(count) > 30
+
+
+def test_indices_are_distinct_and_padded_at_the_end():
+    padded = 0
+    for row in made("indices", "int32")["x"]:
+        kept = row[row != 99]
+        are_distinct(kept, 32)
+        assert (row[len(kept) :] == 99).all()
+        padded += len(kept) < 3
+    assert 5 < padded < 35
+
+
+def test_indices_now_and_then_are_the_first_or_the_last_in_order():
+    rows = made("indices", "int32", n=400)["x"].tolist()
+    assert 10 < rows.count([0, 1, 2]) < 100
+    assert 10 < rows.count([29, 30, 31]) < 100
+
+
+def test_a_permutation_has_every_number_once_and_sometimes_in_order():
+    found = [made("permutation", "int64", seed)["x"].tolist() for seed in range(20)]
+    assert all(sorted(x) == list(range(40)) for x in found)
+    assert 0 < found.count(list(range(40))) < 15
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_lengths_need_no_more_pages_than_there_are(lengths):
+    for seed in range(5):
+        x = made("seq_lens", "int32", seed, lengths=lengths)["x"]
+        assert ((x >= 1) & (x <= 12)).all()
+        assert (-(-x // 4)).sum() <= 49
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_sequences_share_no_page(lengths):
+    inputs = made("block_table", "int32", lengths=lengths)
+    counts = -(-inputs["lengths"] // 4)
+    used = [row[:n] for row, n in zip(inputs["x"], counts.tolist(), strict=True)]
+    are_distinct(torch.cat(used), 120)
+
+
+def test_the_first_and_the_last_position_are_among_them():
+    x = made("positions", "int64")["x"]
+    assert (x.min(), x.max()) == (0, 63)
+
+
+def test_a_single_position_is_the_last_the_first_or_another():
+    count = Counter(
+        int(made("positions", "int64", seed, n=1, const={"k": 1})["x"]) for seed in range(60)
+    )
+    assert min(count[0], count[63]) > 5
+    assert len(count) > 5
+
+
+def test_experts_are_distinct_in_a_row_and_some_are_favoured():
+    x = made("topk_ids", "int32")["x"]
+    for row in x:
+        are_distinct(row, 16)
+    counts = x.flatten().bincount(minlength=16)
+    assert counts.max() > 3 * counts.min()
+
+
+def test_routing_holds_experts_and_weights():
+    x = made("routing", "int32")["x"]
+    for row in x >> 16:
+        are_distinct(row, 16)
+    weights = (x & 0xFFFF).to(torch.int16).view(torch.bfloat16).float()
+    assert (weights > 0).all()
+    assert torch.allclose(weights.sum(dim=-1), torch.ones(40), atol=0.02)

@@ -1,0 +1,109 @@
+"""Generators that make whole page tables and routings valid by construction."""
+
+import pytest
+import torch
+
+from pytest_fib.workloads import fill_inputs, make_workload, plan
+
+
+def made(definition, axes, seed=0, regime=None):
+    """The inputs of one workload, by name."""
+    sizes = definition.axis_values(axes)
+    tensors = {
+        name: torch.empty(spec.shape_at(sizes), dtype=getattr(torch, spec.dtype.value))
+        for name, spec in definition.inputs.items()
+    }
+    fill_inputs(tensors, definition, make_workload(definition, axes, seed, regime))
+    return tensors
+
+
+@pytest.fixture
+def prefill(define):
+    """Query tokens of some sequences, and their pages of 4 tokens each."""
+    return define(
+        axes={"len": "var", "total_q": "var", "pages": "var", "batch": "var"},
+        inputs={
+            "qo_indptr": {"shape": ["len"], "dtype": "int32"},
+            "kv_indptr": {"shape": ["len"], "dtype": "int32"},
+            "last": {"shape": ["batch"], "dtype": "int32"},
+        },
+        rules={
+            "qo_indptr": {"kind": "indptr", "total": "total_q"},
+            "kv_indptr": {
+                "kind": "indptr",
+                "total": "pages",
+                "at_least": "qo_indptr",
+                "page_size": 4,
+            },
+            "last": {
+                "kind": "last_page_len",
+                "page_size": 4,
+                "indptr": "kv_indptr",
+                "at_least": "qo_indptr",
+            },
+        },
+    )
+
+
+@pytest.mark.parametrize(("tokens", "pages", "fits"), [(4, 1, True), (5, 1, False), (8, 2, True)])
+def test_one_sequence_may_fill_its_pages(prefill, tokens, pages, fits):
+    axes = {"len": 2, "total_q": tokens, "pages": pages, "batch": 1}
+    assert (plan(prefill).broken(axes) is None) == fits
+    if fits:
+        assert made(prefill, axes)["last"].tolist() == [4]
+
+
+@pytest.mark.parametrize("regime", ["random", "equal", "one_long", "empties", "ones", "tiles"])
+def test_the_fewest_pages_are_enough_however_tokens_are_split(prefill, regime):
+    for tokens in range(1, 24):
+        axes = {"len": 4, "total_q": tokens, "pages": (tokens + 3 * 3) // 4, "batch": 3}
+        assert plan(prefill).broken(axes) is None
+        assert plan(prefill).broken({**axes, "pages": axes["pages"] - 1}) is not None
+        for seed in range(5):
+            inputs = made(prefill, axes, seed, {"lengths": regime})
+            pages, queries = inputs["kv_indptr"].diff(), inputs["qo_indptr"].diff()
+            held = torch.where(pages > 0, (pages - 1) * 4 + inputs["last"], 0)
+            assert (held >= queries).all()
+
+
+@pytest.mark.parametrize(("experts", "units"), [(8, 8), (256, 256), (384, 512)])
+def test_no_rounding_decides_which_experts_are_chosen(define, experts, units):
+    definition = define(
+        axes={"tokens": "var", "experts": experts},
+        inputs={
+            "logits": {"shape": ["tokens", "experts"], "dtype": "float32"},
+            "bias": {"shape": ["experts"], "dtype": "bfloat16"},
+        },
+        rules={
+            "logits": {"kind": "router_logits"},
+            "bias": {"kind": "integers", "min": -9, "max": 9, "step": f"1 / {units}"},
+        },
+    )
+    drawn = [made(definition, {"tokens": 200}, seed) for seed in range(4)]
+    # Now and then all tokens have the same best expert.
+    assert any(len(inputs["logits"].argmax(dim=-1).unique()) > 1 for inputs in drawn)
+    inputs = drawn[0]
+    scores = inputs["logits"].sigmoid() + inputs["bias"].float()
+    assert scores.sort(dim=-1).values.diff().min() > 0.4 / (experts * units)
+    assert (inputs["bias"].float() * units).unique().tolist() == sorted(
+        set((inputs["bias"].float() * units).round().tolist())
+    )
+
+
+@pytest.mark.parametrize("experts", [16, 128, 384])
+def test_logits_of_16_bits_keep_those_apart_that_may_be_chosen(define, experts):
+    definition = define(
+        axes={"tokens": "var", "experts": experts},
+        inputs={"logits": {"shape": ["tokens", "experts"], "dtype": "bfloat16"}},
+        rules={"logits": {"kind": "router_logits"}},
+    )
+    logits = made(definition, {"tokens": 500}, seed=2)["logits"]
+    assert len(logits.argmax(dim=-1).unique()) > 1
+    assert (logits.float().topk(11, dim=-1).values.diff() <= -1 / 32).all()
+
+
+def test_what_generators_need_is_not_asked_of_inputs_that_are_there(prefill):
+    """Three sequences can't be promised enough room in one page, but one token fits."""
+    axes = {"len": 4, "total_q": 1, "pages": 1, "batch": 3}
+    assert plan(prefill).broken(axes) is not None
+    assert plan(prefill).broken(axes, {"kv_indptr": torch.tensor([0, 0, 1, 1])}) is None

@@ -1,0 +1,170 @@
+"""What floating inputs hold, in each regime of values, and which regimes there are to draw."""
+
+import pytest
+import torch
+
+from pytest_fib.data import INPUTS, LAYOUTS, ON_REQUEST, VALUE_PATTERNS, Definition
+from pytest_fib.workloads import fill_inputs, make_workload, regime_choices, without_plainest
+
+USUAL = [name for name in VALUE_PATTERNS if name not in ON_REQUEST]
+DTYPES = ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+
+
+def made(define, dtype, seed=0, names="x", shape=(64, 128), **regime):
+    """Inputs of one workload, as float64, by name."""
+    inputs = {name: {"shape": ["m", "n"], "dtype": dtype} for name in names}
+    definition = define({"m": "var", "n": "var"}, inputs)
+    tensors = {name: torch.empty(shape, dtype=getattr(torch, dtype)) for name in names}
+    axes = dict(zip("mn", shape, strict=True))
+    fill_inputs(tensors, definition, make_workload(definition, axes, seed, regime))
+    return {name: tensor.double() for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("values", USUAL)
+def test_values_are_finite_in_every_dtype(define, dtype, values):
+    assert made(define, dtype, values=values)["x"].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_subnormal_values_are_subnormal_in_their_own_dtype(define, dtype):
+    x = made(define, dtype, values="subnormal")["x"]
+    assert (x.abs() <= torch.finfo(getattr(torch, dtype)).tiny).all()
+    assert (x != 0).double().mean() > 0.5
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "float16"])
+def test_the_square_of_a_product_of_large_values_is_a_number_still(define, dtype):
+    x, limits = made(define, dtype, values="large")["x"], torch.finfo(getattr(torch, dtype))
+    typical = float(x.abs().median())
+    assert limits.max**0.25 / 3 < typical < limits.max**0.25
+
+
+def test_the_square_of_a_large_value_is_none_in_float16(define):
+    """In the first row and half of the others; of the rest, the square of a product still is."""
+    x, limits = made(define, "float16", values="large")["x"], torch.finfo(torch.float16)
+    x = x.double().abs()
+    beyond = (x**2 > float(limits.max)).double().mean(-1)
+    assert beyond[0] > 0.2
+    assert 0 < (beyond == 0).double().mean() < 1
+    assert x.max() < limits.max / 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_small_values_are_not_all_lost(define, dtype):
+    x = made(define, dtype, values="small")["x"]
+    assert (x != 0).double().mean() > 0.8
+    assert x.abs().max() < 0.1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_negative_values_are(define, dtype):
+    x = made(define, dtype, values="negative")["x"]
+    assert (x <= 0).all()
+    assert x.mean() < -0.5
+
+
+@pytest.mark.parametrize("values", ["one_hot", "outlier"])
+def test_each_row_has_its_own_column(define, values):
+    x = made(define, "float32", values=values)["x"]
+    columns = x.abs().argmax(-1)
+    assert len(columns.unique()) > 20
+    others = x.abs().scatter(-1, columns[:, None], 0.0).amax(-1)
+    assert (x.abs().amax(-1) > 10 * others).all()
+
+
+def test_mixed_rows_are_each_of_a_regime(define):
+    x = made(define, "bfloat16", values="mixed", shape=(200, 64))["x"]
+    largest = x.abs().amax(-1)
+    for some in (
+        (x == 0).all(-1),
+        (x == 1).all(-1),
+        (largest > 0) & (largest < 0.1),
+        largest > 1e8,
+        (largest > 1) & (largest < 10) & (x > 0).any(-1),
+        (x < 0).all(-1),
+        (largest >= 99) & (largest < 1000),
+    ):
+        assert 10 < int(some.sum()) < 100
+
+
+@pytest.mark.parametrize("values", ["nan", "inf"])
+def test_special_values_are_sprinkled(define, values):
+    x = made(define, "float32", values=values)["x"]
+    found = {"nan": x.isnan(), "inf": x == torch.inf}[values]
+    assert 0.002 < float(found.double().mean()) < 0.05
+
+
+def test_some_inputs_are_normal_and_some_are_not(define):
+    zero = []
+    for seed in range(200):
+        inputs = made(define, "float32", seed, "abc", values="zeros", inputs="some")
+        zero.append(tuple(bool((x == 0).all()) for x in inputs.values()))
+    assert {(False, False, False), (True, True, True)}.isdisjoint(zero)
+    assert len({*zero}) == 6
+    all_inputs = made(define, "float32", 0, "abc", values="zeros")
+    assert all((x == 0).all() for x in all_inputs.values())
+
+
+def declared(inputs, section):
+    return Definition.model_validate(
+        {
+            "name": "op",
+            "op_type": "op",
+            "axes": {"n": "var", "t": "var"},
+            "inputs": inputs,
+            "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+            "reference": f"def run({', '.join(inputs)}): ...",
+            "workloads": section,
+        }
+    )
+
+
+FLOATING = {"shape": ["n"], "dtype": "float32"}
+OFFSETS = {"shape": ["n"], "dtype": "int32"}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "section", "expected"),
+    [
+        ({"x": FLOATING}, {}, {"values": USUAL}),
+        ({"x": FLOATING, "z": FLOATING}, {}, {"values": USUAL, "inputs": [*INPUTS]}),
+        ({"x": FLOATING}, {"values": ["normal", "nan"]}, {"values": ["normal", "nan"]}),
+        ({"i": OFFSETS}, {"inputs": {"i": {"kind": "permutation"}}}, {}),
+        (
+            {"x": FLOATING},
+            {"inputs": {"x": {"kind": "normal"}}, "layouts": ["offset"]},
+            {"layout": [LAYOUTS[0], "offset"]},
+        ),
+    ],
+)
+def test_only_regimes_that_change_something_are_drawn(inputs, section, expected):
+    assert regime_choices(declared(inputs, section)) == expected
+
+
+@pytest.mark.parametrize(
+    ("regime", "expected"),
+    [
+        ({"values": "normal", "inputs": "some", "lengths": "random"}, {}),
+        ({"values": "zeros", "inputs": "all"}, {"values": "zeros"}),
+        ({"values": "zeros", "inputs": "some"}, {"values": "zeros", "inputs": "some"}),
+        ({"lengths": "ones", "layout": "contiguous"}, {"lengths": "ones"}),
+    ],
+)
+def test_a_regime_says_what_is_not_plain(regime, expected):
+    assert without_plainest(regime) == expected
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float16", 2.5), ("bfloat16", 15), ("float32", 15)])
+def test_shifted_values_are_far_from_zero_and_close_together(define, dtype, least):
+    x = made(define, dtype, values="shifted", shape=(64, 64))["x"].double()
+    assert least < float(x.mean()) < 17
+    assert x.mean() / 17 < x.std() < x.mean() / 15
+
+
+def test_usual_values_and_others_may_be_asked_for(define):
+    definition = define({"n": "var"})
+    usual = regime_choices(definition)["values"]
+    section = definition.workloads.model_copy(update={"values": ["usual", "nan", "zeros"]})
+    asking = definition.model_copy(update={"workloads": section})
+    assert regime_choices(asking)["values"] == [*usual, "nan"]
