@@ -179,10 +179,17 @@ def test_all(workload):
 
 @pytest.fixture
 def by_hand(project, scale_yaml):
-    """A project with a definition and tests written by hand; no kernel items are run."""
+    """A project with a definition and tests written by hand; no kernel items are run.
+
+    Hypothesis' own profile for CI keeps no failures and ignores the seed: these tests are of the
+    profile that users have at their desk.
+    """
     project.define(scale_yaml)
     project.write("test_hand.py", FAILING)
-    return project
+    profile = settings.get_current_profile_name()
+    settings.load_profile("default")
+    yield project
+    settings.load_profile(profile)
 
 
 def test_a_failure_shows_the_smallest_workload(by_hand):
