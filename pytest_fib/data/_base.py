@@ -67,7 +67,7 @@ class Record(BaseModel):
         return exported
 
 
-class Finding(NamedTuple):
+class Violation(NamedTuple):
     """Something wrong with a record: where, what, and on which line of a text value (from 1)."""
 
     loc: Loc
@@ -82,13 +82,13 @@ class CheckedRecord(Record):
     """
 
     @classmethod
-    def _findings(cls, data: Mapping[str, Any]) -> Iterator[Finding]:
+    def _violations(cls, data: Mapping[str, Any]) -> Iterator[Violation]:
         yield from ()
 
     @model_validator(mode="wrap")
     @classmethod
     def _check(cls, data: Raw, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        details = _details(cls._findings(data)) if isinstance(data, Mapping) else []
+        details = _details(cls._violations(data)) if isinstance(data, Mapping) else []
         try:
             record = handler(data)
         except ValidationError as error:
@@ -98,14 +98,14 @@ class CheckedRecord(Record):
         return record
 
 
-def _details(findings: Iterable[Finding]) -> list[InitErrorDetails]:
+def _details(violations: Iterable[Violation]) -> list[InitErrorDetails]:
     return [
         InitErrorDetails(
             type=PydanticCustomError("fib", "{message}", {"message": message, "line": line}),
             loc=loc,
             input=None,
         )
-        for loc, message, line in findings
+        for loc, message, line in violations
     ]
 
 

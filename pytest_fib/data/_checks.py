@@ -4,12 +4,12 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ._base import Finding, Loc, Raw, Record, part, unknown
+from ._base import Loc, Raw, Record, Violation, part, unknown
 from ._dtypes import DTYPE_CLASSES
 from ._generator_kinds import GENERATOR_KINDS, GeneratorKind, Refers, flat_rule
 
 
-def definition_findings(data: Mapping[str, Any]) -> Iterator[Finding]:
+def definition_violations(data: Mapping[str, Any]) -> Iterator[Violation]:
     """Everything wrong between a definition's fields; types are left to the model."""
     yield from _unknown_axes(data)
     yield from _names_used_twice(data)
@@ -31,7 +31,7 @@ def _items(data: Raw, key: str) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-def _unknown_axes(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _unknown_axes(data: Mapping[str, Any]) -> Iterator[Violation]:
     axes = part(data, "axes")
     if not isinstance(axes, Mapping):
         return
@@ -39,26 +39,26 @@ def _unknown_axes(data: Mapping[str, Any]) -> Iterator[Finding]:
         for name, spec in _mapping(data, section).items():
             for i, axis in enumerate(_items(spec, "shape")):
                 if isinstance(axis, str) and axis not in axes:
-                    yield Finding((section, name, "shape", i), unknown("axis", axis, axes))
+                    yield Violation((section, name, "shape", i), unknown("axis", axis, axes))
 
 
-def _names_used_twice(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _names_used_twice(data: Mapping[str, Any]) -> Iterator[Violation]:
     for name in _mapping(data, "outputs"):
         if name in _mapping(data, "inputs"):
-            yield Finding(("outputs", name), f"{name!r} is an input already")
+            yield Violation(("outputs", name), f"{name!r} is an input already")
 
 
-def _bad_constraints(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _bad_constraints(data: Mapping[str, Any]) -> Iterator[Violation]:
     for i, text in enumerate(_items(data, "constraints")):
         if isinstance(text, str):
             try:
                 ast.parse(text.strip(), mode="eval")
             except (SyntaxError, ValueError) as error:
                 message = error.msg if isinstance(error, SyntaxError) else str(error)
-                yield Finding(("constraints", i), f"not a Python expression: {message}")
+                yield Violation(("constraints", i), f"not a Python expression: {message}")
 
 
-def _bad_reference(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _bad_reference(data: Mapping[str, Any]) -> Iterator[Violation]:
     text, inputs = part(data, "reference"), part(data, "inputs")
     if not isinstance(text, str) or not text:
         return
@@ -66,16 +66,16 @@ def _bad_reference(data: Mapping[str, Any]) -> Iterator[Finding]:
         body = ast.parse(text).body
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", 0) or 0
-        yield Finding(("reference",), f"not Python: {getattr(error, 'msg', error)}", line)
+        yield Violation(("reference",), f"not Python: {getattr(error, 'msg', error)}", line)
         return
     runs = [item for item in body if isinstance(item, ast.FunctionDef) and item.name == "run"]
     if not runs:
-        yield Finding(("reference",), "no function 'run' at its top level")
+        yield Violation(("reference",), "no function 'run' at its top level")
     elif isinstance(inputs, Mapping):
         yield from _bad_signature(runs[-1], list(inputs))
 
 
-def _bad_signature(run: ast.FunctionDef, inputs: list[str]) -> Iterator[Finding]:
+def _bad_signature(run: ast.FunctionDef, inputs: list[str]) -> Iterator[Violation]:
     names = [arg.arg for arg in run.args.posonlyargs + run.args.args]
     required = len(names) - len(run.args.defaults)
     too_many = len(inputs) > len(names) and run.args.vararg is None
@@ -83,14 +83,14 @@ def _bad_signature(run: ast.FunctionDef, inputs: list[str]) -> Iterator[Finding]
         message = (
             f"run takes ({', '.join(names)}), but the inputs are ({', '.join(map(str, inputs))})"
         )
-        yield Finding(("reference",), message, run.lineno)
+        yield Violation(("reference",), message, run.lineno)
     needed = zip(run.args.kwonlyargs, run.args.kw_defaults, strict=True)
     for arg in (arg.arg for arg, default in needed if default is None):
         message = f"run needs {arg!r} by keyword, but inputs are passed by position"
-        yield Finding(("reference",), message, run.lineno)
+        yield Violation(("reference",), message, run.lineno)
 
 
-def _bad_workloads(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _bad_workloads(data: Mapping[str, Any]) -> Iterator[Violation]:
     workloads = part(data, "workloads")
     axes = part(data, "axes")
     if isinstance(axes, Mapping):
@@ -103,10 +103,10 @@ def _bad_workloads(data: Mapping[str, Any]) -> Iterator[Finding]:
     bench = _items(workloads, "bench")
     for i, entry in enumerate(bench):
         if entry in bench[:i]:
-            yield Finding(("workloads", "bench", i), f"the same as bench[{bench.index(entry)}]")
+            yield Violation(("workloads", "bench", i), f"the same as bench[{bench.index(entry)}]")
 
 
-def _bad_rules(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _bad_rules(data: Mapping[str, Any]) -> Iterator[Violation]:
     """What does not fit the definition around a rule; its own form is left to its model."""
     for name, raw in _mapping(part(data, "workloads"), "inputs").items():
         rule = flat_rule(raw.model_dump(exclude_unset=True) if isinstance(raw, Record) else raw)
@@ -115,9 +115,9 @@ def _bad_rules(data: Mapping[str, Any]) -> Iterator[Finding]:
         if model is not None and spec is not None:
             loc = ("workloads", "inputs", name)
             for message in _unfit(kind, model, spec):
-                yield Finding((*loc, "kind"), message)
+                yield Violation((*loc, "kind"), message)
             for parameter, message in _unknown_references(model, rule, spec, data):
-                yield Finding((*loc, parameter), message)
+                yield Violation((*loc, parameter), message)
 
 
 def _unfit(kind: str, model: type[GeneratorKind], spec: Raw) -> Iterator[str]:
@@ -171,23 +171,25 @@ def _names_in(expression: Raw) -> Iterator[str]:
             yield node.id
 
 
-def _bad_tolerances(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _bad_tolerances(data: Mapping[str, Any]) -> Iterator[Violation]:
     tensors = {**_mapping(data, "inputs"), **_mapping(data, "outputs")}
     for output, tolerance in _mapping(data, "tolerances").items():
         source = part(tolerance, "from") or part(tolerance, "from_")
         if isinstance(source, str) and source not in tensors:
             message = unknown("input or output", source, tensors)
-            yield Finding(("tolerances", output, "from"), message)
+            yield Violation(("tolerances", output, "from"), message)
         elif source == output:
-            yield Finding(("tolerances", output, "from"), f"{output!r} are the indices themselves")
+            yield Violation(
+                ("tolerances", output, "from"), f"{output!r} are the indices themselves"
+            )
 
 
-def _not_var(loc: Loc, names: Iterable[str], axes: Mapping[str, Any]) -> Iterator[Finding]:
+def _not_var(loc: Loc, names: Iterable[str], axes: Mapping[str, Any]) -> Iterator[Violation]:
     for name in names:
         if name not in axes:
-            yield Finding((*loc, name), unknown("axis", name, axes))
+            yield Violation((*loc, name), unknown("axis", name, axes))
         elif _is_const(axes[name]):
-            yield Finding((*loc, name), f"{name!r} is a const axis; only var axes can be set")
+            yield Violation((*loc, name), f"{name!r} is a const axis; only var axes can be set")
 
 
 def _is_const(axis: Raw) -> bool:
@@ -196,7 +198,7 @@ def _is_const(axis: Raw) -> bool:
 
 def _unknown_keys(
     data: Mapping[str, Any], loc: tuple[str, ...], what: str, known: object
-) -> Iterator[Finding]:
+) -> Iterator[Violation]:
     if not isinstance(known, Mapping):
         return
     section: Any = data
@@ -204,4 +206,4 @@ def _unknown_keys(
         section = _mapping(section, key)
     for name in section:
         if name not in known:
-            yield Finding((*loc, name), unknown(what, name, known))
+            yield Violation((*loc, name), unknown(what, name, known))

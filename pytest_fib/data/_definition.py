@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from ._base import CheckedRecord, Finding, OptionalList, OptionalText, Raw, Record, Size, Text
-from ._checks import definition_findings
+from ._base import CheckedRecord, OptionalList, OptionalText, Raw, Record, Size, Text, Violation
+from ._checks import definition_violations
 from ._dtypes import DType
 from ._workloads_section import Tolerance, WorkloadsSection
 
@@ -100,8 +100,8 @@ class Definition(CheckedRecord):
         raise ValueError(f"{name!r} should be {allowed}, not starting with '-'")
 
     @classmethod
-    def _findings(cls, data: Mapping[str, Any]) -> Iterator[Finding]:
-        return definition_findings(data)
+    def _violations(cls, data: Mapping[str, Any]) -> Iterator[Violation]:
+        return definition_violations(data)
 
     @property
     def const_axes(self) -> dict[str, int]:

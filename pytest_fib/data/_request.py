@@ -17,7 +17,7 @@ from ._trace import Evaluation
 from ._workload import Workload
 
 #: Where a failing workload comes from.
-Origin: TypeAlias = Literal["kept", "listed", "shrunk", "unfinished", "recorded"]
+Origin: TypeAlias = Literal["failed before", "listed", "shrunk", "unfinished", "recorded"]
 
 
 class DefinitionFault(Record):
@@ -94,11 +94,11 @@ class EvaluationRequest(_Request):
 class SearchRequest(_Request):
     """One implementation on the workloads of a search.
 
-    The `kept` and the `listed` workloads come first, then `examples` drawn from `seed`, none of
-    more than `max_bytes`.
+    Workloads that `failed_before` and those `listed` come first, then `examples` drawn from `seed`,
+    none of more than `max_bytes`.
     """
 
-    kept: list[Workload] = Field(default_factory=list)
+    failed_before: list[Workload] = Field(default_factory=list)
     listed: list[Workload] = Field(default_factory=list)
     examples: Annotated[int, Field(ge=1)] = 25
     seed: int = 0
@@ -125,7 +125,7 @@ class SearchResult(_SeamRecord):
 
     `tried` counts workloads. `origin` says where the failing workload comes from, None where
     nothing failed: ``shrunk`` is the smallest of its kind, ``unfinished`` the smallest that was
-    found in time; ``kept`` and ``listed`` ones are as they were given.
+    found in time; ``failed before`` and ``listed`` ones are as they were given.
     """
 
     tried: int

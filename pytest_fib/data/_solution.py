@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from ._base import CheckedRecord, Finding, OptionalText, Raw, Record, Text, hint, is_none, part
+from ._base import CheckedRecord, OptionalText, Raw, Record, Text, Violation, hint, is_none, part
 
 Calling: TypeAlias = Literal["value", "destination", "tuple"]
 
@@ -149,7 +149,7 @@ class Solution(CheckedRecord):
         return self.spec.entry_point.split("::")[1]
 
     @classmethod
-    def _findings(cls, data: Mapping[str, Any]) -> Iterator[Finding]:
+    def _violations(cls, data: Mapping[str, Any]) -> Iterator[Violation]:
         sources = part(data, "sources")
         if not isinstance(sources, (list, tuple)):
             return
@@ -157,9 +157,9 @@ class Solution(CheckedRecord):
         files = [_same_file(path) if isinstance(path, str) else None for path in paths]
         for i, file in enumerate(files):
             if file is not None and file in files[:i]:
-                yield Finding(("sources", i), f"{paths[i]!r} is given twice")
+                yield Violation(("sources", i), f"{paths[i]!r} is given twice")
         entry = part(part(data, "spec"), "entry_point")
         named = entry.partition("::")[0] if isinstance(entry, str) and "::" in entry else ""
         if named and _same_file(named) not in files:
             near = hint(named, [name for name in files if name])
-            yield Finding(("spec", "entry_point"), f"no file {named!r} among the sources{near}")
+            yield Violation(("spec", "entry_point"), f"no file {named!r} among the sources{near}")

@@ -103,7 +103,7 @@ class Judge:
         return search_and_diagnose(
             request.definition,
             check,
-            kept=request.kept,
+            failed_before=request.failed_before,
             listed=request.listed,
             examples=request.examples,
             seed=request.seed,

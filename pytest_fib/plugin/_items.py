@@ -283,7 +283,7 @@ class CorrectnessItem(KernelItem):
 
         request = SearchRequest(
             **self._kernel_and_tensors(self.path.parent),
-            kept=self._failed_before(),
+            failed_before=self._failed_before(),
             listed=example_workloads(self.definition),
             examples=self.settings.examples,
             seed=self.settings.seed,

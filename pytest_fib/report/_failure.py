@@ -34,7 +34,7 @@ _INDENT = 18
 _ORIGINS = {
     "shrunk": "  (the smallest that fails)",
     "unfinished": "  (smaller ones may fail)",
-    "kept": "  (failed before)",
+    "failed before": "  (failed before)",
     "listed": "  (listed in the definition)",
     "recorded": "  (recorded)",
 }

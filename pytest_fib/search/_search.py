@@ -27,8 +27,8 @@ class Search(Generic[Outcome]):
     """What a search saw: a failing case or, of those that passed, the closest call.
 
     ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
-    smallest of its kind, ``unfinished`` what it was when time was over; ``kept`` and ``listed``
-    ones are as they were given.
+    smallest of its kind, ``unfinished`` what it was when time was over; ``failed before`` and
+    ``listed`` ones are as they were given.
     """
 
     tried: int
@@ -87,24 +87,24 @@ def search(
     *,
     failed: Callable[[Outcome], bool],
     closeness: Callable[[Outcome], float],
-    kept: Iterable[Workload] = (),
+    failed_before: Iterable[Workload] = (),
     listed: Iterable[Workload] = (),
     examples: int = 25,
     seed: int = 0,
     max_bytes: int = 1 << 28,
     shrink_seconds: float = 20.0,
 ) -> Search[Outcome]:
-    """Check the ``kept`` and the ``listed`` workloads, then ``examples`` drawn ones.
+    """Check workloads that ``failed_before``, those ``listed``, then ``examples`` drawn ones.
 
-    A kept one that fails is the answer, since it was shrunk when it failed first. Any other failure
+    One that fails again is the answer, since it was shrunk when it failed first. Any other failure
     ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
     to take longer than what is left of them. The same ``seed`` draws the same
     workloads in every process. ``closeness`` ranks outcomes that passed: the highest came closest
     to failing.
     """
     checked = _Checked(definition, check, failed, shrink_seconds)
-    origin: Origin = "kept"
-    failing = next(filter(checked.fails, kept), None)
+    origin: Origin = "failed before"
+    failing = next(filter(checked.fails, failed_before), None)
     if failing is None:
         given = next(filter(checked.fails, listed), None)
         first = given or _drawn(definition, checked, examples, seed, max_bytes)

@@ -193,7 +193,7 @@ def test_sizes_that_nobody_showed_are_tried(cheat, definition, name):
         lambda workload: cheat(name, workload.axes["n"]),
         failed=lambda evaluation: evaluation.status != "PASSED",
         closeness=lambda evaluation: 0.0,
-        kept=[],
+        failed_before=[],
         listed=[],
         examples=10,
         seed=0,

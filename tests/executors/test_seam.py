@@ -145,8 +145,8 @@ def requests(recorded):
     every += [recorded.model_copy(update={"solution": solution("wrong")})]
     every += [SearchRequest(solution=solution(name), **search) for name in ("right", "tail")]
     every += [SearchRequest(solution=solution("right"), **{**search, "definition": broken})]
-    kept = [make_workload(definition(), {"n": 200}, seed=3)]
-    return [*every, SearchRequest(solution=solution("tail"), kept=kept, **search)]
+    failed_before = [make_workload(definition(), {"n": 200}, seed=3)]
+    return [*every, SearchRequest(solution=solution("tail"), failed_before=failed_before, **search)]
 
 
 def answers_far_away(asked, file):
@@ -192,7 +192,7 @@ def test_a_hundred_answers_from_another_process_are_those_given_here(recorded):
     assert statuses == {"PASSED", "INCORRECT_NUMERICAL", "INCORRECT_SHAPE", "RUNTIME_ERROR"}
     assert sum(isinstance(each, DefinitionFault) for each in far) == 2
     searches = [each for each in far if isinstance(each, SearchResult)]
-    assert [each.origin for each in searches] == [None, "shrunk", "shrunk", "kept"]
+    assert [each.origin for each in searches] == [None, "shrunk", "shrunk", "failed before"]
     assert searches[1].workload.axes == {"n": 101}
     assert isinstance(searches[2].outcome, DefinitionFault)
 

@@ -93,15 +93,15 @@ def test_a_replay_that_does_not_fit_the_definition_says_why(toys):
     )
 
 
-def test_a_kept_failure_is_tried_first_the_next_time(toys):
+def test_an_earlier_failure_is_tried_first(toys):
     toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
-    # One workload more than the kept one would pass: n=1, which the smallest budget allows.
+    # One workload more than the earlier one would pass: n=1, which the smallest budget allows.
     result = toys.run("-k", "tail", "--fib-examples=1", "--fib-seed=1")
     text = failure(result, "scale[tail-correctness]")
     assert "n=65; normal values, seed 0  (failed before)\n" in text
 
 
-def test_a_kept_failure_is_forgotten_once_it_passes(toys):
+def test_an_earlier_failure_is_forgotten_once_it_passes(toys):
     toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
     toys.implement("tail", "x, factor\nreturn x * factor")
     toys.run("-k", "tail").assert_outcomes(passed=1)
@@ -110,20 +110,20 @@ def test_a_kept_failure_is_forgotten_once_it_passes(toys):
     assert "(the smallest that fails)" in failure(result, "scale[tail-correctness]")
 
 
-def test_a_kept_failure_is_not_tried_where_the_definition_rules_it_out(toys, scale_yaml):
+def test_an_earlier_failure_is_not_tried_where_the_definition_rules_it_out(toys, scale_yaml):
     toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
     toys.define(scale_yaml.replace("max: 256", "max: 32"))
     toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(passed=1)
 
 
-def test_a_kept_failure_does_not_outlive_its_axis(toys, scale_yaml):
+def test_an_earlier_failure_does_not_outlive_its_axis(toys, scale_yaml):
     toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
     toys.define(scale_yaml.replace("n: var", "m: var").replace("[n]", "[m]").replace("{n:", "{m:"))
     text = failure(toys.run("-k", "tail", "--fib-examples=20"), "scale[tail-correctness]")
     assert "  workload        m=65; normal values, seed 0  (the smallest that fails)\n" in text
 
 
-def test_without_the_cache_nothing_is_kept_and_nothing_breaks(toys):
+def test_without_the_cache_no_failure_is_stored_and_nothing_breaks(toys):
     for _ in range(2):
         result = toys.run("-p", "no:cacheprovider", "-k", "tail", "--fib-examples=20")
         assert "(the smallest that fails)" in failure(result, "scale[tail-correctness]")

@@ -89,7 +89,7 @@ def test_a_workload_of_many_axes_is_wrapped_to_the_width_of_a_terminal():
         (None, ""),
         ("shrunk", "  (the smallest that fails)"),
         ("unfinished", "  (smaller ones may fail)"),
-        ("kept", "  (failed before)"),
+        ("failed before", "  (failed before)"),
         ("listed", "  (listed in the definition)"),
     ],
 )

@@ -94,9 +94,9 @@ def test_the_same_seed_tries_the_same_workloads(define, look):
 
 def test_a_kept_failure_ends_the_search(define, look):
     definition = define()
-    kept = make_workload(definition, {"n": 300})
-    found, tried = look(definition, lambda w: w.axes["n"] >= 65, kept=[kept])
-    assert (found.workload, found.origin, tried) == (kept, "kept", [kept])
+    earlier = make_workload(definition, {"n": 300})
+    found, tried = look(definition, lambda w: w.axes["n"] >= 65, failed_before=[earlier])
+    assert (found.workload, found.origin, tried) == (earlier, "failed before", [earlier])
 
 
 def test_a_listed_failure_is_shrunk(define, look):
