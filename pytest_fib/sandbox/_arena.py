@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import secrets
 import weakref
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -38,24 +39,18 @@ class Arena:
         self.size = size
         #: The CUDA IPC handle in hex; empty on the CPU, where a descriptor serves.
         self.handle = ""
-        self._descriptor: int | None = None
+        #: The file descriptors to send along.
+        self.descriptors: tuple[int, ...] = ()
         if device == "cpu":
             # A memfd rather than /dev/shm, which containers limit to 64 MiB.
-            self._descriptor = _memory_file(size)
-            weakref.finalize(self, os.close, self._descriptor)
-            self.base = torch.frombuffer(mmap.mmap(self._descriptor, size), dtype=torch.uint8)
+            descriptor = _memory_file(size)
+            weakref.finalize(self, os.close, descriptor)
+            self.descriptors = (descriptor,)
+            self.base = torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
         else:
             # Cleared, since the memory may have been another arena's.
             self.base = _cuda_ipc.allocate(size).zero_()
             self.handle = _cuda_ipc.handle(self.base).hex()
-
-    def descriptors(self) -> tuple[int, ...]:
-        """The file descriptors to send along."""
-        return () if self._descriptor is None else (self._descriptor,)
-
-    def tensor(self, ref: TensorRef) -> torch.Tensor:
-        """The tensor that ``ref`` describes, in the arena's memory."""
-        return view(self.base, ref)
 
 
 def _memory_file(size: int) -> int:
@@ -75,12 +70,6 @@ def view(base: torch.Tensor, ref: TensorRef) -> torch.Tensor:
     return base.view(dtype).as_strided(ref.shape, ref.stride, ref.offset // dtype.itemsize)
 
 
-def moved(tensor: torch.Tensor, by: int) -> torch.Tensor:
-    """The same tensor, ``by`` bytes further on in its memory."""
-    start = tensor.storage_offset() + by // tensor.itemsize
-    return tensor.as_strided(tensor.shape, tensor.stride(), start)
-
-
 class ArenaAllocator:
     """Places tensors in an arena one behind the other, from a random start.
 
@@ -92,8 +81,7 @@ class ArenaAllocator:
         self.device = device
         self.slack = slack
         self.arena = Arena(GRANULE, device)
-        self._next = 0
-        self._used = 0
+        self._next = self._used = 0
 
     def begin(self, size: int) -> int:
         """Free all tensors, make room for ``size`` bytes, and return the offset of the first."""
@@ -101,8 +89,7 @@ class ArenaAllocator:
             self.arena = Arena(_rounded_up(size + self.slack), self.device)
             self._used = 0
         self._used = max(self._used, size + self.slack)
-        start = int.from_bytes(os.urandom(4)) % (self.slack // ALIGNMENT)
-        self._next = start * ALIGNMENT
+        self._next = secrets.randbelow(self.slack // ALIGNMENT) * ALIGNMENT
         return self._next
 
     def skip(self, size: int) -> None:
@@ -121,12 +108,12 @@ class ArenaAllocator:
         return TensorRef(start, tensor.shape, tensor.stride, tensor.dtype)
 
     def tensors(self, refs: Mapping[str, TensorRef]) -> dict[str, torch.Tensor]:
-        """The tensors at places given since the last ``begin``."""
-        return {name: view(self.arena.base, ref) for name, ref in refs.items()}
+        """Tensors placed since the last ``begin``, by name."""
+        return {name: self.tensor(ref) for name, ref in refs.items()}
 
     def tensor(self, ref: TensorRef) -> torch.Tensor:
         """A tensor placed since the last ``begin``."""
-        return self.arena.tensor(ref)
+        return view(self.arena.base, ref)
 
 
 def fill_with_poison(tensor: torch.Tensor, pattern: int) -> torch.Tensor:

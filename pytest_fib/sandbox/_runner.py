@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.build import BuildError, Program, load
-from pytest_fib.sandbox._arena import moved
 from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, store
 from pytest_fib.sandbox._foreign_errors import one_line, own_traceback
 from pytest_fib.sandbox._messages import (
@@ -25,7 +24,7 @@ from pytest_fib.sandbox._widen import OracleUnavailable, run_widened
 from pytest_fib.timing import EmptyCaptureError, Graph, count_operations, flush_ns, series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pytest_fib.sandbox._messages import Argument, FailedStatus, Reply, Request
     from pytest_fib.timing import Series
@@ -41,7 +40,7 @@ class Runner:
         self._device = device
         self._tensor = tensor
         self.program: Program | None = None
-        self._function: Callable[..., Any] | None = None
+        self._function: Callable[..., Any]
         self._series: Series | None = None
         self._prepared: Prepare | None = None
         #: Whether calls of the program can be captured in a graph; None until that was tried.
@@ -56,12 +55,10 @@ class Runner:
             return self._answer(request)
         except InvalidOutput as error:
             return Failed(error.status, str(error))
-        except EmptyCaptureError as error:
+        except (BuildError, EmptyCaptureError) as error:
             return Failed(status, str(error))
         except OracleUnavailable as error:
             return Failed(status, str(error), no_oracle=True)
-        except BuildError as error:
-            return Failed("COMPILE_ERROR", str(error))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         # Foreign code may raise anything, SystemExit and pytest's own outcomes included.
@@ -89,54 +86,43 @@ class Runner:
             case Blocks():
                 return self._time(request)
             case CountOperations():
-                arguments = [self._value(value) for value in request.inputs]
-                return Done(counts=count_operations(self._loaded[1], arguments))
+                return Done(counts=count_operations(self._function, self._values(request.inputs)))
             case Collect():
                 return self._collect(request)
         raise AssertionError(f"{request} is not for a program")
 
     def _load(self, program: Program) -> Reply:
         if program != self.program:
-            self.program = self._function = self._capturable = None
+            self.program = self._capturable = None
             self.release()
             self._function = load(program)
             self.program = program
         return Done()
 
     @property
-    def _loaded(self) -> tuple[Program, Callable[..., Any]]:
+    def _loaded(self) -> Program:
         assert self.program is not None, "a program is loaded before it is called"
-        assert self._function is not None
-        return self.program, self._function
+        return self.program
 
     def release(self) -> None:
         """Drop prepared calls: graphs hold memory."""
         self._series = self._prepared = None
 
     def _call(self, request: Call) -> Reply:
-        program, function = self._loaded
         for refs in filter(None, (request.outputs, request.second_outputs)):
             # New objects for each call: the program may have changed those of the first.
-            inputs = [self._value(value) for value in request.inputs]
-            outputs = [self._tensor(ref) for ref in refs]
+            inputs, outputs = self._values(request.inputs), self._values(refs)
             if request.widened is None:
-                result = bind(function, program.calling, inputs, outputs)()
+                result = self._bound(inputs, outputs)()
             else:
-                result = run_widened(function, inputs, **vars(request.widened))
-            store(result, program.calling, program.outputs, outputs)
-        if self._device != "cpu":
-            _synchronize()  # all streams of the device, not only the current one
-        return Done()
+                result = run_widened(self._function, inputs, **vars(request.widened))
+            self._store(result, outputs)
+        return self._finished()
 
     def _prepare(self, request: Prepare) -> Reply:
         self.release()
-        inputs = [self._value(value) for value in request.inputs]
-        outputs = [self._tensor(ref) for ref in request.outputs]
         groups = [
-            [
-                self._moved_call(inputs, outputs, (start + i) * request.stride)
-                for i in range(request.size)
-            ]
+            [self._moved_call(request, start + i) for i in range(request.size)]
             for start in request.groups
         ]
         self._series = series(
@@ -152,12 +138,9 @@ class Runner:
         flush = 0.0 if self._device == "cpu" else flush_ns()
         return Done(method=self._series.method, flush_ns=flush)
 
-    def _moved_call(self, inputs: list[Any], outputs: list[torch.Tensor], by: int) -> Invoke:
-        """The call on tensors that lie ``by`` bytes further on."""
-        program, function = self._loaded
-        moved_inputs = [moved(v, by) if isinstance(v, torch.Tensor) else v for v in inputs]
-        moved_outputs = [moved(output, by) for output in outputs]
-        return bind(function, program.calling, moved_inputs, moved_outputs)
+    def _moved_call(self, request: Prepare, number: int) -> Invoke:
+        by = number * request.stride
+        return self._bound(self._values(request.inputs, by), self._values(request.outputs, by))
 
     def _time(self, request: Blocks) -> Reply:
         assert self._series is not None, "calls are prepared before they are timed"
@@ -167,15 +150,24 @@ class Runner:
     def _collect(self, request: Collect) -> Reply:
         assert self._series is not None, "calls are timed before their outputs are collected"
         assert self._prepared is not None
-        (program, _), prepared = self._loaded, self._prepared
+        prepared = self._prepared
         for group in request.groups:
-            for i, result in enumerate(self._series.results[group]):
-                by = (prepared.groups[group] + i) * prepared.stride
-                outputs = [self._tensor(ref.moved(by)) for ref in prepared.outputs]
-                store(result, program.calling, program.outputs, outputs)
+            for i, result in enumerate(self._series.results[group], prepared.groups[group]):
+                self._store(result, self._values(prepared.outputs, i * prepared.stride))
+        return self._finished()
+
+    def _values(self, arguments: Sequence[Argument], by: int = 0) -> list[Any]:
+        """Scalars as they are, and the tensors that lie ``by`` bytes behind the references."""
+        return [self._tensor(a.moved(by)) if isinstance(a, TensorRef) else a for a in arguments]
+
+    def _bound(self, inputs: list[Any], outputs: list[torch.Tensor]) -> Invoke:
+        return bind(self._function, self._loaded.calling, inputs, outputs)
+
+    def _store(self, result: Any, outputs: list[torch.Tensor]) -> None:
+        store(result, self._loaded.calling, self._loaded.outputs, outputs)
+
+    def _finished(self) -> Done:
+        """Once all streams of the device are done, not only the current one."""
         if self._device != "cpu":
             _synchronize()
         return Done()
-
-    def _value(self, value: Argument) -> Any:
-        return self._tensor(value) if isinstance(value, TensorRef) else value

@@ -33,6 +33,7 @@ START_TIMEOUT = 120.0
 FORK_TIMEOUT = 10.0
 #: How long the fork server may take to end its sandboxes and itself.
 CLOSE_TIMEOUT = 5.0
+GONE = "the process that starts sandboxes is gone"
 #: A reply holds little more than a log and the durations of a block.
 REPLY_LIMIT = 4 << 20
 
@@ -129,8 +130,8 @@ class ForkServer:
         self.warm()
         judge_end, sandbox_end = socket.socketpair()
         output = os.memfd_create("pytest-fib output")
+        fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
         try:
-            fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
             with sandbox_end:
                 pid = int(self._ask(b"start", sandbox_end.fileno(), output))
         except BaseException:  # an interrupt included
@@ -191,7 +192,7 @@ class ForkServer:
 
     def _exchange(self, request: bytes, descriptors: Sequence[int]) -> bytes:
         if self._control is None:
-            raise ConnectionResetError("the process that starts sandboxes is gone")
+            raise ConnectionResetError(GONE)
         if not self._ready:
             self._control.settimeout(START_TIMEOUT)
             _receive(self._control)
@@ -221,7 +222,7 @@ class ForkServer:
 def _receive(control: socket.socket) -> bytes:
     reply = control.recv(64)
     if not reply:
-        raise ConnectionResetError("the process that starts sandboxes is gone")
+        raise ConnectionResetError(GONE)
     return reply
 
 
@@ -260,7 +261,6 @@ class ProcessSandbox:
             raise
 
     def _ask(self, request: Request, timeout: float) -> Reply:
-        assert self._child is not None, "a sandbox is opened before it is asked"
         reply = self._map() or self._exchange(request, timeout)
         if isinstance(request, Load) and isinstance(reply, Done):
             self._program = request.program
@@ -294,7 +294,7 @@ class ProcessSandbox:
         arena = self._allocator.arena
         if arena is self._arena:
             return None
-        reply = self._exchange(Map(arena.size, arena.handle), MAP_TIMEOUT, arena.descriptors())
+        reply = self._exchange(Map(arena.size, arena.handle), MAP_TIMEOUT, arena.descriptors)
         if isinstance(reply, Failed):
             return reply
         self._arena = arena
@@ -303,8 +303,8 @@ class ProcessSandbox:
     def _exchange(
         self, request: Request, timeout: float, descriptors: tuple[int, ...] = ()
     ) -> Reply:
-        assert self._child is not None
         child = self._child
+        assert child is not None, "a sandbox is opened before it is asked"
         self._serial += 1
         try:
             if child.channel.pending():
@@ -382,7 +382,7 @@ def _trimmed(reply: Reply, printed: str) -> Reply:
     if printed:
         log = f"{log}\n--- printed ---\n{printed}".lstrip()
     if isinstance(reply, Failed):
-        return replace(reply, log=log, summary=reply.summary[:LINE_LIMIT])
+        reply = replace(reply, summary=reply.summary[:LINE_LIMIT])
     return replace(reply, log=log)
 
 

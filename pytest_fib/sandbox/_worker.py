@@ -20,16 +20,14 @@ from pytest_fib.sandbox._messages import Done, Map, replies, requests
 from pytest_fib.sandbox._runner import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_fib.sandbox._messages import Reply, TensorRef
+    from pytest_fib.sandbox._messages import Reply
 
 #: Memory of its own that a sandbox may take on the host, in bytes.
 HOST_MEMORY = 16 << 30
 #: The largest file it may write; what it prints is a file in memory.
 FILE_SIZE = 1 << 30
-#: Freed memory of its own that a sandbox keeps for its next tensors, in bytes.
-KEPT_MEMORY = 512 << 20
+#: Freed memory of its own that a sandbox reuses for its next tensors, in bytes.
+REUSED_MEMORY = 512 << 20
 _LIBC = ctypes.CDLL(None)
 # glibc's mallopt: how much free memory the heap keeps, and how many allocations are mapped instead.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
@@ -45,7 +43,7 @@ def serve(channel: int, output: int, device: str) -> None:
     _limit(resource.RLIMIT_DATA, HOST_MEMORY)
     _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
     _limit(resource.RLIMIT_CORE, 0)  # to write out all of torch takes seconds
-    _keep_freed_memory()
+    _reuse_freed_memory()
     _Worker(Channel(socket.socket(fileno=channel)), device).serve()
 
 
@@ -61,10 +59,10 @@ def _limit(kind: int, most: int) -> None:
     resource.setrlimit(kind, (limit, hard))
 
 
-def _keep_freed_memory() -> None:
+def _reuse_freed_memory() -> None:
     """Reuse freed pages for the next tensors: clearing new ones took most of a call's time."""
     if hasattr(_LIBC, "mallopt"):
-        _LIBC.mallopt(_M_TRIM_THRESHOLD, KEPT_MEMORY)
+        _LIBC.mallopt(_M_TRIM_THRESHOLD, REUSED_MEMORY)
         _LIBC.mallopt(_M_MMAP_MAX, 0)
 
 
@@ -73,8 +71,8 @@ class _Worker:
         self._channel = channel
         self._device = device
         self._arena = torch.empty(0, dtype=torch.uint8)
-        self._close_arena: Callable[[], None] = _do_nothing
-        self._runner = Runner(device, self._tensor)
+        self._mapped: _cuda_ipc.Mapped | None = None
+        self._runner = Runner(device, lambda ref: view(self._arena, ref))
 
     def serve(self) -> None:
         while True:
@@ -92,20 +90,15 @@ class _Worker:
 
     def _map(self, request: Map, descriptors: list[int]) -> Done:
         self._runner.release()
-        self._arena = self._arena.new_empty(0)
-        self._close_arena()
+        if self._mapped is not None:
+            self._arena = self._arena.new_empty(0)
+            self._mapped.close()
         if self._device == "cpu":
+            # The mapping ends with its last tensor.
             memory = mmap.mmap(descriptors[0], request.size)
             os.close(descriptors[0])
             self._arena = torch.frombuffer(memory, dtype=torch.uint8)
         else:
-            mapped = _cuda_ipc.Mapped(bytes.fromhex(request.handle), request.size)
-            self._arena, self._close_arena = mapped.tensor, mapped.close
+            self._mapped = _cuda_ipc.Mapped(bytes.fromhex(request.handle), request.size)
+            self._arena = self._mapped.tensor
         return Done()
-
-    def _tensor(self, ref: TensorRef) -> torch.Tensor:
-        return view(self._arena, ref)
-
-
-def _do_nothing() -> None:
-    """On the CPU a mapping ends with its last tensor."""

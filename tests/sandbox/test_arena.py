@@ -64,7 +64,7 @@ def test_a_strided_place_is_seen_as_torch_sees_it():
 
 def test_memory_is_shared_with_whoever_maps_the_descriptor():
     arena = Arena(1 << 20, "cpu")
-    [descriptor] = arena.descriptors()
+    [descriptor] = arena.descriptors
     with mmap.mmap(descriptor, arena.size) as theirs:
         arena.base[5] = 77
         assert theirs[5] == 77
@@ -73,7 +73,7 @@ def test_memory_is_shared_with_whoever_maps_the_descriptor():
 def test_who_maps_an_arena_cannot_take_its_memory_away():
     """A shorter file would end the judge with SIGBUS at its next look."""
     arena = Arena(1 << 20, "cpu")
-    [descriptor] = arena.descriptors()
+    [descriptor] = arena.descriptors
     with pytest.raises(PermissionError):
         os.ftruncate(descriptor, 0)
     assert arena.base.sum() == 0
