@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from pytest_fib.build import load, reference_program
 from pytest_fib.data import load_definition_file
 from pytest_fib.plugin._options import size
-from pytest_fib.timing._count import count_operations
+from pytest_fib.timing import count_operations
 from pytest_fib.workloads import bytes_needed, enlarge, make_inputs, make_workload, smallest_axes
 
 if TYPE_CHECKING:

@@ -8,17 +8,13 @@ from unittest import mock
 
 import pytest
 
-import pytest_fib.engine
-
 # pytester forgets the modules that a run inside this process imported. torch can't be imported a
 # second time, so all that such a run needs is here before it.
-import pytest_fib.plugin._collection
-import pytest_fib.search._search
 
 # Counting operations imports triton where torch is built for CUDA; kernels that tests call in this
 # process are interpreted, and so must be what triton itself is written in.
 with mock.patch.dict(os.environ, {"TRITON_INTERPRET": "1"}):
-    import pytest_fib.timing._count  # noqa: F401
+    import torch.utils.flop_counter  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[1]
 # Processes that tests start import the package beside these tests, whatever else is installed.

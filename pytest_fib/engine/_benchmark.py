@@ -28,11 +28,11 @@ from pytest_fib.timing import (
     compute_dtype,
     flush_ns,
     l2_bytes,
-    measure,
+    least_traffic,
     placements,
     roofline,
-    traffic,
-    turn,
+    time_both_sides,
+    time_rounds,
 )
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ if TYPE_CHECKING:
     from pytest_fib.timing import (
         Ceilings,
         Estimate,
-        Measured,
         OperationCounts,
         Samples,
-        Traffic,
+        Timings,
         Turn,
     )
     from pytest_fib.verdict import Verdict
@@ -118,7 +117,7 @@ class Benchmark:
             return verdict.qualified("while it was timed"), None
         return verdict, self._performance(measured, facts)
 
-    def _measured(self, clocks: Clocks) -> Measured:
+    def _measured(self, clocks: Clocks) -> Timings:
         """What rounds say that hold by the judge's clock.
 
         Where others use the device as well, whoever launches on it waits, and the reference does
@@ -127,9 +126,8 @@ class Benchmark:
         sides = self._candidate, self._reference
         pauses = iter(PAUSES)
         while True:
-            measured = measure(
-                sides,
-                (sides[0].shape, sides[1].shape),
+            measured = time_both_sides(
+                *sides,
                 device=self._device,
                 precision=self._context.request.precision,
                 steady=clocks.steady,
@@ -195,7 +193,7 @@ class Benchmark:
         """
         rounds, refused = ROUGH, 0
         while True:
-            samples, taken = turn(side, side.shape, rounds)
+            samples, taken = time_rounds(side, rounds)
             if self._device != "cpu" or taken.claimed_ns >= ROUGH_NS:
                 return float(samples.min())
             if taken.wall_ns < LONGEST_ROUGH_NS:
@@ -234,7 +232,7 @@ class Benchmark:
             claimed, hidden = self._hidden(side, turns)
             if hidden <= self._unclaimed(side, claimed):
                 return None
-            turns = tuple(turn(side, side.shape, n)[1] for n in {each.rounds for each in turns})
+            turns = tuple(time_rounds(side, n)[1] for n in {each.rounds for each in turns})
         return claimed, claimed + hidden
 
     def _unclaimed(self, side: TimedSide, claimed: float) -> float:
@@ -381,23 +379,25 @@ class Benchmark:
             self._counts[key] = reply.counts if isinstance(reply, Done) else None
         return self._counts[key]
 
-    def _least_traffic(self, counts: OperationCounts | None) -> Traffic:
+    def _least_traffic(self, counts: OperationCounts | None) -> int:
         """What has to be moved for these inputs, whatever computes it."""
         context, definition = self._context, self._context.definition
         names = zip(definition.inputs, counts.read_bytes, strict=True) if counts else ()
         read_bytes = {name: size for name, size in names if size is not None}
         inputs = context.reference.read(self._reference.buffers.first.input_tensors)
-        return traffic(definition, context.request.workload.axes, inputs, read_bytes)
+        outputs = context.reference.read(self._reference.buffers.first.outputs)
+        axes = context.request.workload.axes
+        return least_traffic(definition, axes, inputs, outputs, read_bytes)
 
     def _roofline_metrics(
-        self, moved: Traffic, counts: OperationCounts | None, ceilings: Ceilings, seconds: float
+        self, least_bytes: int, counts: OperationCounts | None, ceilings: Ceilings, seconds: float
     ) -> dict[str, Any]:
         """Rates, and shares of the device's ceilings; what isn't known is left out."""
         flops, dtype = counts.flops if counts else 0, compute_dtype(self._context.definition)
         cold = self._device != "cpu"
-        roof = roofline(moved.least_bytes, flops, dtype, ceilings, seconds, cold=cold)
+        roof = roofline(least_bytes, flops, dtype, ceilings, seconds, cold=cold)
         metrics = {
-            "least_bytes": moved.least_bytes,
+            "least_bytes": least_bytes,
             "separate_bytes": counts.moved_bytes if counts else None,
             "flops": counts.flops if counts else None,
             "gigabytes_per_second": roof.gigabytes_per_second,
@@ -407,13 +407,13 @@ class Benchmark:
         }
         return {key: value for key, value in metrics.items() if value is not None}
 
-    def _performance(self, measured: Measured, facts: dict[str, Any]) -> Performance:
+    def _performance(self, measured: Timings, facts: dict[str, Any]) -> Performance:
         side, reference = self._candidate, self._reference
         counts = self._count_operations()
-        moved = self._least_traffic(counts)
+        least_bytes = self._least_traffic(counts)
         ceilings, seconds = self._ceilings(), measured.latency.value / 1e9
-        self._refuse_impossible(seconds, moved.least_bytes, ceilings)
-        metrics = self._roofline_metrics(moved, counts, ceilings, seconds)
+        self._refuse_impossible(seconds, least_bytes, ceilings)
+        metrics = self._roofline_metrics(least_bytes, counts, ceilings, seconds)
         return Performance.model_validate(
             {
                 "latency_ms": measured.latency.value / 1e6,
@@ -422,7 +422,7 @@ class Benchmark:
                 **_interval("ci_ms", measured.latency, 1e6),
                 **_interval("reference_ci_ms", measured.reference_latency, 1e6),
                 **_interval("speedup_ci", measured.speedup),
-                "comparison": measured.compared,
+                "comparison": measured.comparison,
                 "noise_floor": measured.floor,
                 "noisy": measured.noisy,
                 "method": side.method,
@@ -430,7 +430,7 @@ class Benchmark:
                 **_spread(measured.candidate),
                 "samples": measured.candidate.size,
                 "placements": len(side.groups),
-                "calls_per_block": side.shape.calls,
+                "calls_per_block": side.calls_per_block,
                 "device_time_ms": measured.spent_ns / 1e6,
                 **metrics,
                 **facts,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.sandbox import ALIGNMENT, Blocks
-from pytest_fib.timing import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,7 +119,8 @@ class TimedSide:
         self.groups: tuple[int, ...] = ()
         self.size = 0
         self.repeat = 1
-        self.shape = Shape(0)
+        self.calls_per_block = 0
+        self.flush_ns = 0.0
 
     def prepare(
         self, groups: Sequence[int], size: int, repeat: int = 1, *, check: bool = False
@@ -139,7 +139,7 @@ class TimedSide:
         self.method = done.method + ("" if device == "cpu" else ", cold L2")
         if not 0 <= done.flush_ns < inf:
             self._refuse(f"its times are false: flushing the cache took {done.flush_ns} ns")
-        self.shape = Shape(self.size * self.repeat, done.flush_ns)
+        self.calls_per_block, self.flush_ns = self.size * self.repeat, done.flush_ns
 
     def _repeating(self, repeat: int, *, check: bool = False) -> Reply:
         request = self.buffers.first.prepare(self.buffers.stride, self.groups, self.size, repeat)

@@ -1,33 +1,40 @@
 """Times two sides in turn until the confidence intervals are narrow. Runs in the judge.
 
 A *group* is some calls on tensors at one placement in memory; a *block* is one timed run of a
-group; a *round* times a block of each group of one side.
+group; a *round* times a block of each group of one side. Samples of one side are an array of
+nanoseconds per call, shape (rounds, groups). Rounds differ by noise over time. Groups differ
+because the same kernel takes up to 2 % longer at other addresses, however often it is timed. So a
+confidence interval has to cover both.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import log2
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, log, log2, sqrt
 from random import Random
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import numpy as np
-
-from pytest_fib.timing._statistics import (
-    FEWER_RESAMPLES,
-    Compared,
-    Estimate,
-    Samples,
-    compared,
-    latency_of,
-    noise_floor,
-    speedup_of,
-)
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+Samples: TypeAlias = NDArray[np.float64]
+_Average: TypeAlias = Callable[..., Samples]  # np.median or np.mean
+Comparison: TypeAlias = Literal["FASTER", "SLOWER", "SAME", "UNCLEAR"]
+
+#: Resamples of a bootstrap: for a result, and to see whether there are enough samples.
+RESAMPLES, FEWER_RESAMPLES = 400, 60
+#: Two-sided 95 % quantiles of Student's t by degrees of freedom, and of the normal distribution.
+STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
+NORMAL = 1.960
+#: Smaller differences are never reported, as natural logarithms. Clocks vary by that much; on the
+#: CPU two processes of the same code do, since their memory lies at other addresses.
+LEAST_FLOOR = {"cpu": 0.03, "cuda": 0.005}
 #: Relative half widths of the confidence intervals at which measuring stops.
 PRECISIONS = {"quick": 0.02, "default": 0.005, "strict": 0.0025}
 #: How long measuring may take where the intervals stay wider, in nanoseconds of the device's time.
@@ -51,19 +58,15 @@ LITTLE = 0.1
 WARM, MOST_WARM = 0.01, 8
 
 
-class TimedSide(Protocol):
+class BlockTimer(Protocol):
     """Calls of one side, the candidate or the reference, that are ready to be timed."""
+
+    calls_per_block: int
+    #: What flushing the cache before a block takes.
+    flush_ns: float
 
     def run(self, rounds: int) -> Sequence[float]:
         """Time a block of each group, round after round: nanoseconds of one call in each."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Calls in a block of one side, and what flushing the cache before it takes, in nanoseconds."""
-
-    calls: int
-    flush_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,8 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Samples of both sides, (rounds, groups), in nanoseconds per call; latencies and speed-up.
+class Timings:
+    """Samples of both sides, (rounds, groups), in nanoseconds per call, and what they say.
 
     ``turns`` are the requests to the candidate, ``reference_turns`` those to the reference.
     """
@@ -87,33 +90,38 @@ class Measured:
     reference: Samples
     precision: float
     spent_ns: float
-    turns: tuple[Turn, ...]
-    reference_turns: tuple[Turn, ...]
-    latency: Estimate = field(init=False)
-    reference_latency: Estimate = field(init=False)
-    speedup: Estimate = field(init=False)
-    floor: float = field(init=False)
+    turns: Sequence[Turn]
+    reference_turns: Sequence[Turn]
 
-    def __post_init__(self) -> None:
-        estimates = {
-            "latency": latency_of(self.candidate),
-            "reference_latency": latency_of(self.reference),
-            "speedup": speedup_of(self.candidate, self.reference),
-            "floor": noise_floor(self.candidate, self.reference, device=self.device),
-        }
-        for name, value in estimates.items():
-            object.__setattr__(self, name, value)
+    @cached_property
+    def latency(self) -> Estimate:
+        """Nanoseconds of a call of the candidate."""
+        return latency_of(self.candidate)
+
+    @cached_property
+    def reference_latency(self) -> Estimate:
+        """Nanoseconds of a call of the reference."""
+        return latency_of(self.reference)
+
+    @cached_property
+    def speedup(self) -> Estimate:
+        """The reference's time over the candidate's."""
+        return speedup_of(self.candidate, self.reference)
+
+    @cached_property
+    def floor(self) -> float:
+        """The noise floor of both."""
+        return noise_floor(self.candidate, self.reference, device=self.device)
 
     @property
     def noisy(self) -> bool:
         """Whether an interval is wider than the precision that was asked for."""
-        widest = max(self.latency.half_width, self.speedup.half_width)
-        return widest > self.precision
+        return max(self.latency.half_width, self.speedup.half_width) > self.precision
 
     @property
-    def compared(self) -> Compared:
-        """FASTER, SLOWER, SAME or UNCLEAR: the candidate against the reference."""
-        return compared(self.speedup, self.floor)
+    def comparison(self) -> Comparison:
+        """The candidate against the reference."""
+        return compare(self.speedup, self.floor)
 
 
 def calls_per_block(
@@ -139,21 +147,21 @@ def placements(blocks_ns: Sequence[float], device: str, most: int) -> int:
     return max(LEAST_GROUPS, min(GROUPS, most, int(affordable)))
 
 
-def measure(
-    sides: tuple[TimedSide, TimedSide],
-    shapes: tuple[Shape, Shape],
+def time_both_sides(
+    candidate: BlockTimer,
+    reference: BlockTimer,
     *,
     device: str,
     precision: str = "default",
     steady: Callable[[], bool] = lambda: True,
     seed: int | None = None,
-) -> Measured:
-    """Time two sides, the candidate and the reference, until the intervals are narrow.
+) -> Timings:
+    """Time rounds of both sides until the intervals are narrow.
 
     The sides take turns in random order. ``steady`` says whether the device's clock is steady:
     warming up goes on until it is and two rounds agree.
     """
-    rounds, budget = _Rounds(sides, shapes, Random(seed)), BUDGETS[device]
+    rounds, budget = _Rounds(candidate, reference, Random(seed)), BUDGETS[device]
     rounds.warm_up(steady, budget / 4)
     turns = TURNS if rounds.longest_ns * sum(TURNS) <= budget else SHORT_TURNS
     while True:
@@ -161,23 +169,20 @@ def measure(
             rounds.run(number)
         after_another = rounds.spent_ns + sum(turns) * rounds.longest_ns
         if after_another > budget or rounds.settled(PRECISIONS[precision]):
-            return rounds.measured(device, PRECISIONS[precision])
+            return rounds.timings(device, PRECISIONS[precision])
 
 
-def turn(side: TimedSide, shape: Shape, rounds: int) -> tuple[Samples, Turn]:
+def time_rounds(side: BlockTimer, rounds: int) -> tuple[Samples, Turn]:
     """Time rounds of a side: samples of shape (rounds, groups), and how long they took."""
     start = perf_counter_ns()
     samples = np.array(side.run(rounds)).reshape(rounds, -1)
     wall = perf_counter_ns() - start
-    return samples, Turn(rounds, wall, float(samples.sum()) * shape.calls)
+    return samples, Turn(rounds, wall, float(samples.sum()) * side.calls_per_block)
 
 
 class _Rounds:
-    def __init__(
-        self, sides: tuple[TimedSide, TimedSide], shapes: tuple[Shape, Shape], source: Random
-    ) -> None:
-        self._sides = sides
-        self._shapes = shapes
+    def __init__(self, candidate: BlockTimer, reference: BlockTimer, source: Random) -> None:
+        self._sides = candidate, reference
         self._random = source
         self._rounds: tuple[list[Samples], list[Samples]] = ([], [])
         self._turns: tuple[list[Turn], list[Turn]] = ([], [])
@@ -199,26 +204,23 @@ class _Rounds:
     def run(self, number: int) -> None:
         """Time ``number`` rounds of each side."""
         spent = 0.0
-        for side in self._random.sample((0, 1), 2):
-            samples, taken = turn(self._sides[side], self._shapes[side], number)
-            claimed = taken.claimed_ns + samples.size * self._shapes[side].flush_ns
+        for index in self._random.sample((0, 1), 2):
+            side = self._sides[index]
+            samples, turn = time_rounds(side, number)
+            claimed = turn.claimed_ns + samples.size * side.flush_ns
             # Else a side that claims to take no time would be timed for ever.
-            spent += max(claimed, taken.wall_ns / UNSPENT)
-            self._rounds[side].append(samples)
-            self._turns[side].append(taken)
+            spent += max(claimed, turn.wall_ns / UNSPENT)
+            self._rounds[index].append(samples)
+            self._turns[index].append(turn)
         self.spent_ns += spent
         self.longest_ns = max(self.longest_ns, spent / number)
-
-    def _samples(self) -> tuple[Samples, Samples]:
-        candidate, reference = (np.concatenate(rounds) for rounds in self._rounds)
-        return candidate, reference
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
 
         The differences between placements stay, however well the time of each is known.
         """
-        candidate, reference = self._samples()
+        candidate, reference = map(np.concatenate, self._rounds)
         latency = latency_of(candidate, FEWER_RESAMPLES)
         speedup = speedup_of(candidate, reference, FEWER_RESAMPLES)
         return all(
@@ -226,7 +228,122 @@ class _Rounds:
             for estimate in (latency, speedup)
         )
 
-    def measured(self, device: str, precision: float) -> Measured:
+    def timings(self, device: str, precision: float) -> Timings:
         """The result of all rounds."""
-        samples = self._samples()
-        return Measured(device, *samples, precision, self.spent_ns, *map(tuple, self._turns))
+        candidate, reference = map(np.concatenate, self._rounds)
+        return Timings(device, candidate, reference, precision, self.spent_ns, *self._turns)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its 95 % confidence interval.
+
+    ``noise_share`` is the share of the variance between groups that is noise of their rounds, which
+    more rounds would reduce; the rest is the effect of placement.
+    """
+
+    value: float
+    low: float
+    high: float
+    noise_share: float = 1.0
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval, relative to the value."""
+        return (self.high - self.low) / 2 / self.value
+
+
+def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
+    """The median over groups of each group's middle over rounds, in the samples' unit."""
+    return _estimate(np.log(samples), np.median, resamples)
+
+
+def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLES) -> Estimate:
+    """The reference's time over the candidate's, paired by round and group.
+
+    The mean over groups of the middle over rounds of the logarithm of the ratio.
+    """
+    return _estimate(np.log(reference) - np.log(candidate), np.mean, resamples)
+
+
+def _estimate(logs: Samples, over_groups: _Average, resamples: int) -> Estimate:
+    """Bootstraps over groups, each with all of its blocks, and over rounds, likewise.
+
+    On either side the interval is the wider of the two. One covers the effect of placement, the
+    other that of time, and both the noise of blocks, so blocks are not resampled one by one
+    (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8).
+    """
+    by_group = _middle(logs)
+    value = float(over_groups(by_group, axis=-1))
+    source = np.random.default_rng(0)  # the same samples give the same interval
+    rounds, groups = logs.shape
+    drawn_groups = by_group[source.integers(groups, size=(resamples, groups))]
+    drawn_rounds = logs[source.integers(rounds, size=(resamples, rounds))]
+    of_groups = _interval(value, over_groups(drawn_groups, axis=-1), groups)
+    of_rounds = _interval(value, over_groups(_middle(drawn_rounds), axis=-1), rounds)
+    low, high = min(of_groups[0], of_rounds[0]), max(of_groups[1], of_rounds[1])
+    return Estimate(exp(value), exp(low), exp(high), _noise_share(logs, by_group))
+
+
+def _noise_share(logs: Samples, by_group: Samples) -> float:
+    rounds, groups = logs.shape
+    if rounds < 2 or groups < 2:
+        return 1.0
+    between = float(by_group.var(ddof=1))
+    noise = float(logs.var(axis=0, ddof=1).mean()) / rounds
+    return min(1.0, noise / between) if between > 0 else 1.0
+
+
+def _middle(logs: Samples) -> Samples:
+    """The mean over rounds of the middle half: (..., rounds, groups) to (..., groups).
+
+    It is robust against outliers, and less noisy than the median of few rounds.
+    """
+    rounds = logs.shape[-2]
+    cut = rounds // 4
+    middle: Samples = np.sort(logs, axis=-2)[..., cut : rounds - cut, :].mean(axis=-2)
+    return middle
+
+
+def _interval(value: float, resampled: Samples, number: int) -> tuple[float, float]:
+    """Around the value, percentiles of the resamples widened for how few were drawn from.
+
+    A bootstrap over n things has a spread too small by sqrt((n-1)/n), and the quantiles of a normal
+    distribution where a t distribution is due (Hesterberg, "What Teachers Should Know About the
+    Bootstrap", 2015, section 5.3).
+    """
+    if number == 1:
+        return value, value
+    quantile = STUDENT[min(number - 1, len(STUDENT)) - 1]
+    widening = quantile / NORMAL * sqrt(number / (number - 1))
+    low, high = (float(np.quantile(resampled, q)) - value for q in (0.025, 0.975))
+    return value + widening * low, value + widening * high
+
+
+def noise_floor(*sides: Samples, device: str) -> float:
+    """How far a side differs from itself, even rounds from odd ones, as a natural logarithm.
+
+    The largest of the sides, and at least the ``LEAST_FLOOR`` of ``device``.
+    """
+    return max([LEAST_FLOOR[device], *(_from_itself(samples) for samples in sides)])
+
+
+def _from_itself(samples: Samples) -> float:
+    if len(samples) < 2:
+        return 0.0
+    halves = [_middle(np.log(samples[start::2])) for start in (0, 1)]
+    return abs(float((halves[0] - halves[1]).mean()))
+
+
+def compare(speedup: Estimate, floor: float) -> Comparison:
+    """Whether a speed-up is a difference, given the noise floor.
+
+    FASTER and SLOWER where the whole interval is beyond the floor, SAME where it is within twice
+    the floor, else UNCLEAR.
+    """
+    low, high = log(speedup.low), log(speedup.high)
+    if low > floor:
+        return "FASTER"
+    if high < -floor:
+        return "SLOWER"
+    return "SAME" if -2 * floor <= low and high <= 2 * floor else "UNCLEAR"

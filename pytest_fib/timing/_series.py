@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from pytest_fib.timing import _cupti
-from pytest_fib.timing._driver import cuda_driver
+from pytest_fib.timing._device import cuda_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

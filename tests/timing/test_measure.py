@@ -9,12 +9,11 @@ import pytest
 from pytest_fib.timing import (
     GROUPS,
     PRECISIONS,
-    Shape,
     Turn,
     calls_per_block,
-    measure,
     placements,
-    turn,
+    time_both_sides,
+    time_rounds,
 )
 from pytest_fib.timing._measure import (
     BLOCK_NS,
@@ -47,6 +46,8 @@ class Side:
     asked: list[tuple[str, int]]
     groups: int = 4
     noise: float = 1e-4
+    calls_per_block: int = 1
+    flush_ns: float = 0.0
 
     def __post_init__(self):
         self._next, self.placed = cycle(self.ns), np.zeros(self.groups)
@@ -75,12 +76,9 @@ def rounds_of(asked, name="candidate"):
     return [rounds for side, rounds in asked if side == name]
 
 
-CALLS = (Shape(100), Shape(100))
-
-
 def test_steady_times_end_after_one_turn(pair):
-    sides = pair([1000.0], [2000.0])
-    found = measure(sides, CALLS, device="cpu", seed=0)
+    sides = pair([1000.0], [2000.0], calls_per_block=100)
+    found = time_both_sides(*sides, device="cpu", seed=0)
     assert rounds_of(sides[0].asked)[-2:] == list(TURNS)
     assert len(found.candidate) == len(found.reference) == sum(TURNS)
     assert found.candidate.shape == (sum(TURNS), 4)
@@ -88,13 +86,13 @@ def test_steady_times_end_after_one_turn(pair):
     assert found.speedup.value == pytest.approx(2, rel=1e-3)
     assert found.latency.value == pytest.approx(1000, rel=1e-3)
     assert found.reference_latency.value == pytest.approx(2000, rel=1e-3)
-    assert found.compared == "FASTER"
+    assert found.comparison == "FASTER"
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_what_does_not_settle_ends_with_the_budget_and_is_noisy(pair, precision):
-    sides = pair([1000.0], [1000.0], groups=2, noise=0.5)
-    found = measure(sides, (Shape(1000), Shape(1000)), device="cpu", precision=precision, seed=0)
+    sides = pair([1000.0], [1000.0], groups=2, noise=0.5, calls_per_block=1000)
+    found = time_both_sides(*sides, device="cpu", precision=precision, seed=0)
     assert found.noisy
     assert 0.7 * BUDGETS["cpu"] < found.spent_ns < 1.1 * BUDGETS["cpu"]  # a turn takes a tenth
     assert max(found.latency.half_width, found.speedup.half_width) > PRECISIONS[precision]
@@ -104,7 +102,7 @@ def test_a_looser_precision_is_reached_sooner(pair):
     counts = {}
     for precision in ("quick", "strict"):
         sides = pair([1000.0], [1000.0], groups=8, noise=0.008)
-        found = measure(sides, (Shape(1), Shape(1)), device="cpu", precision=precision, seed=0)
+        found = time_both_sides(*sides, device="cpu", precision=precision, seed=0)
         assert not found.noisy
         counts[precision] = len(found.candidate)
     assert counts["quick"] < counts["strict"]
@@ -115,14 +113,14 @@ def test_what_placements_differ_by_is_not_waited_for(pair):
     sides = pair([1000.0], [1000.0], groups=8)
     for side, seed in zip(sides, (1, 2), strict=True):
         side.placed = np.random.default_rng(seed).normal(0, 0.03, 8)
-    found = measure(sides, (Shape(1), Shape(1)), device="cpu", seed=0)
+    found = time_both_sides(*sides, device="cpu", seed=0)
     assert found.noisy
     assert len(found.candidate) == sum(TURNS)
 
 
 def test_warming_up_goes_on_until_two_rounds_agree_and_counts_for_nothing(pair):
-    sides = pair([5000.0, 3000.0, 1000.0, 1001.0, *[1000.0] * 500], [1000.0])
-    found = measure(sides, CALLS, device="cpu", seed=0)
+    sides = pair([5000.0, 3000.0, 1000.0, 1001.0, *[1000.0] * 500], [1000.0], calls_per_block=100)
+    found = time_both_sides(*sides, device="cpu", seed=0)
     asked = rounds_of(sides[0].asked)
     assert asked == [1, 1, 1, 1, *TURNS]
     assert found.candidate.max() < 1002
@@ -130,8 +128,9 @@ def test_warming_up_goes_on_until_two_rounds_agree_and_counts_for_nothing(pair):
 
 
 def test_warming_up_goes_on_until_the_clock_is_steady(pair):
-    sides, readings = pair([1000.0], [1000.0]), iter([False, False, True])
-    measure(sides, CALLS, device="cpu", steady=lambda: next(readings), seed=0)
+    sides = pair([1000.0], [1000.0], calls_per_block=100)
+    readings = iter([False, False, True])
+    time_both_sides(*sides, device="cpu", steady=lambda: next(readings), seed=0)
     # The first round has none before it to agree with, so the clock isn't looked at.
     assert rounds_of(sides[0].asked) == [1, 1, 1, 1, *TURNS]
 
@@ -139,22 +138,22 @@ def test_warming_up_goes_on_until_the_clock_is_steady(pair):
 @pytest.mark.parametrize("steady", [False, True])
 def test_warming_up_ends_at_last(pair, steady):
     times = [1000.0] if not steady else [1000.0, 2000.0]
-    sides = pair(times, [1000.0])
-    measure(sides, CALLS, device="cpu", steady=lambda: steady, seed=0)
+    sides = pair(times, [1000.0], calls_per_block=100)
+    time_both_sides(*sides, device="cpu", steady=lambda: steady, seed=0)
     assert rounds_of(sides[0].asked)[: MOST_WARM + 1] == [*[1] * MOST_WARM, TURNS[0]]
 
 
 def test_long_calls_are_warmed_up_once_and_timed_in_short_turns(pair):
     long = BUDGETS["cpu"] / 4
     sides = pair([long], [long], groups=2)
-    found = measure(sides, (Shape(1), Shape(1)), device="cpu", seed=0)
+    found = time_both_sides(*sides, device="cpu", seed=0)
     assert rounds_of(sides[0].asked) == [1, *SHORT_TURNS]
     assert found.spent_ns == pytest.approx(sum((1, *SHORT_TURNS)) * 4 * long, rel=1e-3)
 
 
 def test_which_side_goes_first_is_random_and_both_do_as_much(pair):
-    sides = pair([1000.0, 1300.0, 700.0], [1000.0])
-    measure(sides, (Shape(200), Shape(200)), device="cpu", precision="strict", seed=0)
+    sides = pair([1000.0, 1300.0, 700.0], [1000.0], calls_per_block=200)
+    time_both_sides(*sides, device="cpu", precision="strict", seed=0)
     asked = sides[0].asked
     firsts = [name for name, _ in asked[::2]]
     assert {"candidate", "reference"} == set(firsts)
@@ -165,15 +164,16 @@ def test_which_side_goes_first_is_random_and_both_do_as_much(pair):
 def test_another_seed_is_another_order(pair):
     orders = set()
     for seed in range(8):
-        sides = pair([1000.0, 1300.0, 700.0], [1000.0])
-        measure(sides, (Shape(200), Shape(200)), device="cpu", seed=seed)
+        sides = pair([1000.0, 1300.0, 700.0], [1000.0], calls_per_block=200)
+        time_both_sides(*sides, device="cpu", seed=seed)
         orders.add(tuple(name for name, _ in sides[0].asked))
     assert len(orders) > 1
 
 
 def test_flushing_the_cache_counts_towards_the_budget(pair):
     sides = pair([1000.0], [1000.0], groups=2)
-    found = measure(sides, (Shape(1), Shape(1, flush_ns=5000.0)), device="cuda", seed=0)
+    sides[1].flush_ns = 5000.0
+    found = time_both_sides(*sides, device="cuda", seed=0)
     rounds = sum(rounds_of(sides[0].asked))
     assert found.spent_ns == pytest.approx(rounds * 2 * (1000 + 6000), rel=1e-3)
 
@@ -183,7 +183,7 @@ def test_who_claims_that_no_time_passes_does_not_go_on_for_ever(pair, monkeypatc
     now = iter(range(0, 1 << 62, 10**7))  # each look at the judge's clock is 10 ms later
     monkeypatch.setattr(CLOCK, lambda: next(now))
     sides = pair([1.0], [1000.0], groups=2, noise=2.0)
-    found = measure(sides, (Shape(1), Shape(1)), device="cpu", seed=0)
+    found = time_both_sides(*sides, device="cpu", seed=0)
     assert found.noisy
     assert found.spent_ns > 0.5 * BUDGETS["cpu"]
 
@@ -191,8 +191,8 @@ def test_who_claims_that_no_time_passes_does_not_go_on_for_ever(pair, monkeypatc
 def test_turns_have_the_judges_clock_beside_the_claim(pair, monkeypatch):
     now = iter([5_000, 9_000])
     monkeypatch.setattr(CLOCK, lambda: next(now))
-    side, _ = pair([10.0, 20.0], [1.0], groups=1, noise=0)
-    samples, taken = turn(side, Shape(calls=7), 2)
+    side, _ = pair([10.0, 20.0], [1.0], groups=1, noise=0, calls_per_block=7)
+    samples, taken = time_rounds(side, 2)
     assert samples.tolist() == [[10.0], [20.0]]
     assert taken == Turn(rounds=2, wall_ns=4_000, claimed_ns=7 * 30.0)
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from pytest_fib.data import Definition
-from pytest_fib.timing import Ceilings, DeviceCeilings, _ceilings, compute_dtype, roofline
-from pytest_fib.timing._ceilings import cache_directory
-from pytest_fib.timing._hardware import last_cache_bytes
+from pytest_fib.timing import Ceilings, DeviceCeilings, _roofline, compute_dtype, roofline
+from pytest_fib.timing._device import last_cache_bytes
+from pytest_fib.timing._roofline import cache_directory
 
 DEVICE = Ceilings(4e12, {"bfloat16": 8e14, "float8_e4m3fn": 16e14, "float32": 4e14}, 60 << 20)
 
@@ -83,7 +83,7 @@ def measured(monkeypatch, tmp_path):
         calls.append(1)
         return Ceilings(4e10, {"float32": 1e11}, last_cache_bytes())
 
-    monkeypatch.setattr(_ceilings, "_cpu_ceilings", measure)
+    monkeypatch.setattr(_roofline, "_cpu_ceilings", measure)
     return calls
 
 
@@ -166,7 +166,7 @@ def test_measuring_leaves_the_number_of_threads_as_it_was(measured):
 
 
 def test_this_machine_copies_and_multiplies():
-    found = _ceilings._cpu_ceilings()
+    found = _roofline._cpu_ceilings()
     assert 1e8 < found.bytes_per_second < 1e13
     assert 1e8 < found.flops_per_second["float32"] < 1e14
     assert found.cache_bytes > 1 << 18

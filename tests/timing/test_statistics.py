@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from pytest_fib.timing import Estimate
-from pytest_fib.timing._statistics import (
+from pytest_fib.timing._measure import (
     LEAST_FLOOR,
-    compared,
+    compare,
     latency_of,
     noise_floor,
     speedup_of,
@@ -32,7 +32,7 @@ def draw():
 
 
 def conclusion(candidate, reference):
-    return compared(
+    return compare(
         speedup_of(candidate, reference), noise_floor(candidate, reference, device="cuda")
     )
 
@@ -116,7 +116,7 @@ def test_the_floor_is_what_even_and_odd_rounds_differ_by():
     ],
 )
 def test_a_speedup_is_called_by_its_interval_and_the_floor(low, high, said):
-    assert compared(Estimate((low + high) / 2, low, high), floor=0.01) == said
+    assert compare(Estimate((low + high) / 2, low, high), floor=0.01) == said
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_fib.timing import Clocks, _clocks
+from pytest_fib.timing import Clocks, _device
 
-NAMES = list(_clocks._REASONS)
+NAMES = list(_device._REASONS)
 
 
 class Refused(Exception):
@@ -36,8 +36,8 @@ def nvml(monkeypatch):
 
     fake.nvmlDeviceGetClockInfo = clock
     fake.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: fake.reasons
-    monkeypatch.setattr(_clocks, "_nvml", lambda: (fake, "the device"))
-    monkeypatch.setattr(_clocks, "nvidia_driver", lambda: "580.1")
+    monkeypatch.setattr(_device, "_nvml", lambda: (fake, "the device"))
+    monkeypatch.setattr(_device, "nvidia_driver", lambda: "580.1")
     return fake
 
 
@@ -63,7 +63,7 @@ def test_the_facts_are_clocks_and_driver(nvml):
 def test_each_reason_that_holds_clocks_back_is_named(nvml):
     for name in NAMES:
         nvml.reasons = getattr(nvml, name)
-        assert Clocks("cuda").facts()["throttle_reasons"] == [_clocks._REASONS[name]]
+        assert Clocks("cuda").facts()["throttle_reasons"] == [_device._REASONS[name]]
     nvml.reasons = getattr(nvml, NAMES[0]) | getattr(nvml, NAMES[2])
     assert Clocks("cuda").facts()["throttle_reasons"] == ["power cap", "thermal slowdown"]
 
@@ -81,7 +81,7 @@ def test_the_cpu_has_no_clocks_to_read(nvml):
 
 
 def test_without_the_library_clocks_count_as_steady_and_the_driver_is_told(nvml, monkeypatch):
-    monkeypatch.setattr(_clocks, "_nvml", lambda: (None, None))
+    monkeypatch.setattr(_device, "_nvml", lambda: (None, None))
     clocks = Clocks("cuda")
     assert clocks.steady()
     assert clocks.facts() == {"driver": "580.1"}

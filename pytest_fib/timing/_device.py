@@ -1,15 +1,16 @@
-"""The GPU's clocks and why they are throttled, by NVML; an optional dependency."""
+"""The hardware that something is measured on: its names, caches and driver, and a GPU's clocks."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib.util
+import platform
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
-
-from pytest_fib.timing._hardware import nvidia_driver
 
 #: Two readings of a steady SM clock differ by no more than this share.
 STEADY = 0.01
@@ -21,6 +22,38 @@ _REASONS = {
     "nvmlClocksThrottleReasonHwThermalSlowdown": "hardware thermal slowdown",
     "nvmlClocksThrottleReasonHwPowerBrakeSlowdown": "power brake",
 }
+
+
+def processor() -> str:
+    """The CPU's model."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def last_cache_bytes() -> int:
+    """The size of the CPU's last-level cache; 32 MiB where the kernel doesn't tell."""
+    found = []
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int(file.read_text(encoding="ascii").strip().removesuffix("K")) << 10)
+    return max(found, default=32 << 20)
+
+
+def nvidia_driver() -> str:
+    """The version of NVIDIA's kernel driver."""
+    with contextlib.suppress(OSError):
+        return Path("/sys/module/nvidia/version").read_text(encoding="ascii").strip()
+    return "unknown"
+
+
+@cache
+def cuda_driver() -> ctypes.CDLL:
+    """The driver's functions; each acts on the calling thread's context, which torch makes."""
+    return ctypes.CDLL("libcuda.so.1")
 
 
 class Clocks:
