@@ -53,7 +53,7 @@ def _bad_constraints(data: Mapping[str, Any]) -> Iterator[Violation]:
         if isinstance(text, str):
             try:
                 ast.parse(text.strip(), mode="eval")
-            except (SyntaxError, ValueError) as error:
+            except (SyntaxError, ValueError, RecursionError) as error:
                 message = error.msg if isinstance(error, SyntaxError) else str(error)
                 yield Violation(("constraints", i), f"not a Python expression: {message}")
 

@@ -10,6 +10,7 @@ from pytest_fib.sandbox._arena import (
     room_for,
 )
 from pytest_fib.sandbox._calling import InvalidOutput, bind, dtype_name, store
+from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._messages import (
     Argument,
     Blocks,
@@ -41,6 +42,10 @@ __all__ = [
     "Argument",
     "Blocks",
     "Call",
+    "Channel",
+    "ChannelBroken",
+    "ChannelClosed",
+    "ChannelLate",
     "Collect",
     "CountOperations",
     "Done",

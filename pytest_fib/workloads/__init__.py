@@ -5,6 +5,7 @@ Nothing here imports torch before tensors are made: collecting tests does not ne
 
 from pytest_fib.workloads._axes import Domain
 from pytest_fib.workloads._bytes_needed import bytes_needed
+from pytest_fib.workloads._inference import RULES as INFERENCE_RULES
 from pytest_fib.workloads._make import (
     bench_workloads,
     enlarge,
@@ -49,6 +50,7 @@ from pytest_fib.workloads._workload_files import (
 
 __all__ = [
     "DEFAULT_BUDGETS",
+    "INFERENCE_RULES",
     "TILE_SIZES",
     "BrokenConstraintError",
     "Choice",

@@ -8,7 +8,10 @@ from time import sleep
 
 import pytest
 
-from pytest_fib.sandbox._channel import LIMIT, Channel, ChannelBroken, ChannelClosed, ChannelLate
+from pytest_fib.sandbox import Channel, ChannelBroken, ChannelClosed, ChannelLate
+
+#: The most bytes that a message may have, unless the receiver says otherwise.
+LIMIT = 64 << 20
 
 
 @pytest.fixture

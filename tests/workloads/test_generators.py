@@ -6,10 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pytest_fib.data import DTYPE_CLASSES, GENERATOR_KINDS, LENGTHS, VALUE_PATTERNS, Definition
+from pytest_fib.data import DTYPE_CLASSES, GENERATOR_KINDS, LENGTHS, Definition
 from pytest_fib.workloads import bits, make_workload, plan
-from pytest_fib.workloads._structure_generators import FILLS, SPLITS
-from pytest_fib.workloads._value_generators import PATTERN_FILLS
 from tests.definitions.harness import filled
 from tests.definitions.validators import are_distinct
 
@@ -80,12 +78,6 @@ CASES = [(kind, dtype) for kind in MADE for dtype in fitting(kind)]
 
 def test_every_kind_is_tried():
     assert set(GENERATOR_KINDS) - set(MADE) == {"safetensors"}  # which is tried below
-
-
-def test_every_kind_is_filled_and_every_value_pattern():
-    assert set(FILLS) == set(GENERATOR_KINDS)
-    assert tuple(PATTERN_FILLS) == VALUE_PATTERNS
-    assert tuple(SPLITS) == LENGTHS
 
 
 STORED = "x: {kind: safetensors, path: factors.safetensors, tensor_key: x}"

@@ -3,8 +3,9 @@
 import pytest
 
 from pytest_fib.workloads import TensorLayout, layouts, make_workload
-from pytest_fib.workloads._tensors import ROW_GAP, contiguous
 
+#: Elements between the rows of a tensor that is not contiguous.
+GAP = 17
 CUBE = {"x": {"shape": ["a", "b", "c"], "dtype": "float16"}}
 AXES = {"a": 2, "b": 3, "c": 5}
 
@@ -19,7 +20,7 @@ def laid(define, rule=None, layout="contiguous", inputs=CUBE, axes=AXES):
     ("shape", "strides"), [((), ()), ((4,), (1,)), ((2, 3, 5), (15, 5, 1)), ((2, 0, 5), (5, 5, 1))]
 )
 def test_a_contiguous_tensor_is_row_major(shape, strides):
-    assert contiguous(shape) == strides
+    assert TensorLayout.contiguous(shape, "int8").stride == strides
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_a_contiguous_tensor_is_row_major(shape, strides):
     [
         ("contiguous", (15, 5, 1), 0),
         ("offset", (15, 5, 1), 1),
-        ("row_strided", (3 * (5 + ROW_GAP), 5 + ROW_GAP, 1), 0),
+        ("row_strided", (3 * (5 + GAP), 5 + GAP, 1), 0),
     ],
 )
 def test_a_regime_decides_where_inputs_lie_and_never_outputs(define, layout, stride, offset):

@@ -12,6 +12,7 @@ from pytest_fib.workloads import (
     bench_workloads,
     fill_inputs,
     in_domain,
+    layouts,
     make_workload,
     parse_workload,
     read_workload,
@@ -20,7 +21,6 @@ from pytest_fib.workloads import (
     why_not_generated,
     workload_bytes,
 )
-from pytest_fib.workloads._tensors import torch_dtype
 
 MATRIX = {"m": "var", "n": 4}
 
@@ -220,7 +220,7 @@ def test_inputs_that_can_not_be_made_are_told_beforehand(define, arguments, reas
 )
 def test_a_schema_dtype_has_a_name_in_torch(define, dtype, expected):
     definition = define(inputs={"x": {"shape": ["n"], "dtype": dtype}})
-    assert torch_dtype(definition.inputs["x"].dtype) == expected
+    assert layouts(definition, make_workload(definition, {"n": 2}))["x"].dtype == expected
 
 
 def test_a_workload_is_read_from_json(define):
