@@ -27,6 +27,7 @@ from pytest_fib.sandbox import (
 from pytest_fib.verdict import (
     SamplingTest,
     Verdict,
+    check_support,
     compare_outputs,
     detail_lines,
     is_seeded,
@@ -155,16 +156,9 @@ class OutputChecker:
         for name in self.definition.outputs:
             if not self.definition.is_sampled(name):
                 continue
-            violations = SamplingTest.of(self.inputs).support_violations(outputs[name])
-            if violations:
-                first, *more = map(str, violations)
-                return verdict.failed(
-                    Diagnosis(
-                        sentence=f"{name}: {first}",
-                        pattern="outside the support",
-                        details=detail_lines(*more),
-                    )
-                )
+            verdict = check_support(verdict, name, outputs[name], SamplingTest.of(self.inputs))
+            if not verdict.passed:
+                break
         return verdict
 
 

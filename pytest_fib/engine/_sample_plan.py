@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import Diagnosis
 from pytest_fib.engine._correctness import POISONS
 from pytest_fib.sandbox import fill_with_poison, nbytes, room_for
 from pytest_fib.verdict import (
     CALL_BYTES,
     SamplingTest,
-    detail_lines,
     is_seeded,
     judge_samples,
     plan_sampling,
@@ -85,19 +83,7 @@ class SamplePlan:
         """What the samples of an even number of calls say of a call that was right by itself."""
         test = SamplingTest.of(inputs).select(self.plan.rows)
         draws = self.plan.arrange(outputs)
-        found = judge_samples(draws, test, rows=self.plan.rows)
-        facts = {"draws": draws[0].numel(), "smallest_p": found.smallest_p, "tests": found.tests}
-        verdict = passed.with_facts(**facts)
-        if found.passed:
-            return verdict
-        more = (f"each row was drawn {draws[0].numel()} times", *found.details[:4])
-        return verdict.failed(
-            Diagnosis(
-                sentence=f"{self.name}: {found.summary}",
-                pattern=found.kind,
-                details=detail_lines(*more),
-            )
-        )
+        return judge_samples(passed, self.name, draws, test, rows=self.plan.rows)
 
 
 def check_samples(

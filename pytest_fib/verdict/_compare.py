@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -13,7 +13,6 @@ from pytest_fib.verdict._bounds import (
     BIAS_ELEMENTS,
     BIAS_LEAST,
     BIAS_SIGMAS,
-    PRECISION,
     YARDSTICK,
     smallest,
 )
@@ -51,10 +50,10 @@ def measure(comparison: OutputComparison) -> None:
         return
     comparison.row = row_length(comparison.got.shape)
     flat = _flat(comparison)
-    for part in _parts(flat, comparison.row, bound):
-        _add(comparison, part)
-    comparison.bias = _fit_bias(flat[0], flat[1], bound, comparison.row, flat[2:])
-    comparison.bias_used = comparison.bias.used if comparison.bias else 0.0
+    # Nothing of a chunk outlives its turn, so that the next one's values are in the cache too.
+    for start, sides in _chunks(flat, comparison.row):
+        _add(comparison, start, *_measured(bound, *sides))
+    comparison.bias = _fit_bias(flat, bound, comparison.row)
 
 
 def _flat(comparison: OutputComparison) -> list[torch.Tensor]:
@@ -79,57 +78,45 @@ def marked(comparison: OutputComparison) -> tuple[torch.Tensor, torch.Tensor]:
     allowed = torch.zeros(got.numel(), dtype=_wide(got.dtype), device=got.device)
     wrong = torch.zeros(got.numel(), dtype=torch.bool, device=got.device)
     in_rows, together = torch.zeros_like(wrong), False
-    for part in _parts(flat, row_length(got.shape), bound):
-        at = slice(part.start, part.start + part.used.numel())
-        alone, whole = part.used > 1, part.rows_used > 1
+    for start, sides in _chunks(flat, row_length(got.shape)):
+        rows, _ = _measured(bound, *sides)
+        at = slice(start, start + rows.used.numel())
+        alone, whole = rows.used > 1, rows.rows_used > 1
         together = together or bool((whole & ~alone.any(1)).any())
         wrong[at], in_rows[at] = alone.view(-1), (alone | whole[:, None]).view(-1)
-        reach = _allowed(part.size, part.scale, bound)
-        allowed[at] = (reach if part.width is None else reach * part.width[:, None]).view(-1)
+        allowed[at] = _allowed(rows.size, rows.scale, bound).mul_(rows.width).view(-1)
     if comparison.by_index:  # indices are equal or not
         allowed = allowed.new_zeros(got.numel())
     return (in_rows if together else wrong).view(got.shape), allowed.view(got.shape)
 
 
 @dataclass(frozen=True)
-class _Chunk:
-    """Some rows of an output. Errors and fractions of the bound, element by element."""
+class _Rows:
+    """Some rows of an output.
 
-    error: torch.Tensor
-    used: torch.Tensor
-    size: torch.Tensor
-    scale: torch.Tensor
-
-
-@dataclass(frozen=True)
-class _Part(_Chunk):
-    """The rows from the flat index ``start`` on, by bounds as wide as the yardsticks make them.
-
-    ``rows_used`` is each row's root mean square over its bound; ``width`` [rows] is how many times
-    as wide the elements' bounds are, None where there are no yardsticks.
+    [rows, elements]: absolute ``error``, ``size`` of what is expected, fraction ``used`` of the
+    bound. [rows]: ``scale``, and the fraction ``rows_used`` of the bound of a row. Yardsticks make
+    the elements' bounds ``width`` [rows, 1] times as wide.
     """
 
-    start: int
-    figures: list[float]
+    error: torch.Tensor
+    size: torch.Tensor
+    used: torch.Tensor
+    scale: torch.Tensor
     rows_used: torch.Tensor
-    width: torch.Tensor | None
+    width: torch.Tensor | float = 1.0
 
 
-def _parts(flat: Sequence[torch.Tensor], row: int, bound: Bound) -> Iterator[_Part]:
-    """Compare chunk by chunk; asks the device for numbers once each, unless something is wrong."""
-    for start, shape in _chunks(len(flat[0]), row, CHUNK[flat[0].device.type]):
-        got, expected, *yardsticks = (t[start : start + shape.numel()].view(shape) for t in flat)
-        chunk = _measured(got, expected, bound)
-        figures = _figures(chunk, got.dtype)
-        if not all(map(math.isfinite, figures)):  # NaN, an infinity: rare, so looked at closely
-            chunk = _with_specials(got, expected, bound, yardsticks)
-            figures = _figures(chunk, got.dtype)
-        width, rows_width = _widths(chunk, expected, bound, yardsticks)
-        used = chunk.used if width is None else chunk.used / width[:, None]
-        rows_used = _root_mean_square(chunk.used)
-        rows_used = rows_used / (bound.rows or math.inf)
-        rows_used = rows_used if rows_width is None else rows_used / rows_width
-        yield _Part(chunk.error, used, chunk.size, chunk.scale, start, figures, rows_used, width)
+class _Figures(NamedTuple):
+    """The largest of each, and the root of the sum of all squared errors."""
+
+    error: float
+    relative: float
+    ulp: float
+    norm: float
+    used: float
+    rows_used: float
+    scale: float
 
 
 def row_length(shape: Sequence[int]) -> int:
@@ -149,35 +136,32 @@ def row_length(shape: Sequence[int]) -> int:
     return max(1, min(length, LONG_ROW))
 
 
-def _chunks(total: int, row: int, most: int) -> Iterator[tuple[int, torch.Size]]:
-    """Where each chunk starts and its shape, rows by elements; the last may be part of a row."""
-    rows = max(1, most // row)
+def _chunks(flat: Sequence[torch.Tensor], row: int) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    """Where each chunk starts, and its sides as rows; the last may be part of a row."""
+    total, step = len(flat[0]), max(1, CHUNK[flat[0].device.type] // row) * row
     whole = total // row * row
-    starts = [*range(0, whole, rows * row), whole]
-    for start, end in pairwise(starts):
-        yield start, torch.Size(((end - start) // row, row))
+    for start, end in pairwise([*range(0, whole, step), whole]):
+        yield start, [side[start:end].view(-1, row) for side in flat]
     if total > whole:
-        yield whole, torch.Size((1, total - whole))
+        yield whole, [side[whole:].view(1, -1) for side in flat]
 
 
-def _add(result: OutputComparison, part: _Part) -> None:
-    """Count in some rows."""
-    absolute, relative, ulp, squares, *_ = part.figures
-    result.max_absolute = max(result.max_absolute, absolute)
-    result.max_relative = max(result.max_relative, relative)
-    result.max_ulp = max(result.max_ulp, ulp)
-    result.square_sum += squares
-    maxima = torch.stack([part.used.max().double(), part.rows_used.max().double()])
-    top, top_row = maxima.tolist()
-    if top > result.used:
-        at = int(part.used.argmax())
-        result.used, result.at = top, part.start + at
-        result.width = 1.0 if part.width is None else float(part.width[at // part.used.shape[1]])
-    if top > 1:
-        result.wrong += int((part.used > 1).sum())
-    if result.bound.rows is not None and top_row > result.rows_used:
-        result.rows_used = top_row
-        result.row_at = part.start + int(part.rows_used.argmax()) * result.row
+def _add(result: OutputComparison, start: int, rows: _Rows, most: _Figures) -> None:
+    """Count in the rows from the flat index ``start`` on."""
+    result.max_absolute = max(result.max_absolute, most.error)
+    result.max_relative = max(result.max_relative, most.relative)
+    result.max_ulp = max(result.max_ulp, most.ulp)
+    result.square_sum += most.norm * most.norm
+    if most.used > result.used:
+        at = int(rows.used.argmax())
+        result.used, result.at = most.used, start + at
+        if isinstance(rows.width, torch.Tensor):
+            result.width = float(rows.width[at // rows.used.shape[1]])
+    if most.used > 1:
+        result.wrong += int((rows.used > 1).sum())
+    if most.rows_used > result.rows_used:
+        result.rows_used = most.rows_used
+        result.row_at = start + int(rows.rows_used.argmax()) * result.row
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -185,20 +169,35 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype.itemsize <= 2 else torch.float64
 
 
-def _measured(got: torch.Tensor, expected: torch.Tensor, bound: Bound) -> _Chunk:
+def _measured(
+    bound: Bound, got: torch.Tensor, expected: torch.Tensor, *yardsticks: torch.Tensor
+) -> tuple[_Rows, _Figures]:
+    """Compare some rows; asks the device for numbers once, unless something is wrong."""
     wide = _wide(got.dtype)
     value = expected.to(wide)
     size = value.abs()
     scale = _scale(size)
     error = (got.to(wide) - value).abs_()
-    return _Chunk(error, error / _allowed(size, scale, bound), size, scale)
+    used = error / _allowed(size, scale, bound)
+    rows = _Rows(error, size, used, scale, _rows_used(used, bound))
+    figures = _figures(rows, got.dtype)
+    if not all(map(math.isfinite, figures)):  # NaN, an infinity: rare, so looked at closely
+        rows = _with_specials(got, expected, bound, yardsticks)
+        figures = _figures(rows, got.dtype)
+    if yardsticks:
+        rows = _widened(rows, value, bound, yardsticks)
+        used, rows_used = torch.stack([rows.used.max(), rows.rows_used.max()]).tolist()
+        figures = figures._replace(used=used, rows_used=rows_used)
+    return rows, figures
 
 
 def _scale(size: torch.Tensor, count: torch.Tensor | None = None) -> torch.Tensor:
     """The root mean square of each row, of which ``count`` elements say how large it is."""
-    norm: torch.Tensor = torch.linalg.vector_norm(size, dim=1)
     # Squares of what float32 holds may be beyond it; asking costs a copy, or on CUDA a wait.
-    if size.is_cuda or not bool(((norm > 1e-15) & norm.isfinite()).all()):
+    norm: torch.Tensor = torch.linalg.vector_norm(
+        size, dim=1, dtype=torch.float64 if size.is_cuda else None
+    )
+    if not size.is_cuda and not bool(((norm > 1e-15) & norm.isfinite()).all()):
         norm = torch.linalg.vector_norm(size, dim=1, dtype=torch.float64)
     return norm.div_(math.sqrt(size.shape[1]) if count is None else count.clamp_min(1).sqrt())
 
@@ -213,7 +212,7 @@ def _with_specials(
     expected: torch.Tensor,
     bound: Bound,
     yardsticks: Sequence[torch.Tensor],
-) -> _Chunk:
+) -> _Rows:
     """The same where NaN, infinities or overflow are about; these are right or wrong, no more."""
     value, seen = expected.double(), got.double()
     rounded = expected.to(got.dtype).double()
@@ -232,54 +231,55 @@ def _with_specials(
     used = error / _allowed(counted, scale, bound)
     settled = same & ~finite
     used = torch.where(settled, 0.0, torch.where(finite, used, math.inf))
-    return _Chunk(torch.where(settled, 0.0, error), used, counted, scale)
+    error = torch.where(settled, 0.0, error)
+    return _Rows(error, counted, used, scale, _rows_used(used, bound))
 
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return (left == right) | (left.isnan() & right.isnan())
 
 
-def _figures(chunk: _Chunk, dtype: torch.dtype) -> list[float]:
-    """Largest absolute error, relative error and error in ulps, squared errors; then sentinels."""
-    least = smallest(dtype)
-    integer, mask = _EXPONENT[chunk.size.dtype]
-    power = chunk.size.view(integer).bitwise_and(mask).view(chunk.size.dtype)
-    ulp = power.mul_(2 * PRECISION[dtype].roundoff).clamp_min_(least)
-    figures = [
-        chunk.error.max(),
-        (chunk.error / chunk.size.clamp_min(least)).max(),
-        (chunk.error / ulp).max(),
-        torch.linalg.vector_norm(chunk.error).double().square(),
-        chunk.used.max(),
-        chunk.scale.max(),
-    ]
-    return torch.stack([figure.double() for figure in figures]).tolist()
+def _figures(rows: _Rows, dtype: torch.dtype) -> _Figures:
+    """What is to be known of all elements of some rows."""
+    info, (integer, mask) = torch.finfo(dtype), _EXPONENT[rows.size.dtype]
+    power = rows.size.view(integer).bitwise_and(mask).view(rows.size.dtype)
+    figures = torch.stack(
+        [
+            rows.error.max(),
+            (rows.error / rows.size.clamp_min(smallest(dtype))).max(),
+            (rows.error / power.clamp_min_(info.smallest_normal)).max(),
+            torch.linalg.vector_norm(rows.error),
+            rows.used.max(),
+            rows.rows_used.max(),
+            rows.scale.max(),
+        ]
+    )
+    error, relative, ulp, *others = figures.tolist()
+    return _Figures(error, relative, ulp / info.eps, *others)
 
 
-def _widths(
-    chunk: _Chunk, expected: torch.Tensor, bound: Bound, yardsticks: Sequence[torch.Tensor]
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """By how much the yardsticks widen the bounds of elements and rows; None, not at all."""
-    elements: torch.Tensor | None = None
-    rows: torch.Tensor | None = None
-    wide = chunk.size.dtype
-    value = expected.to(wide)
+def _rows_used(used: torch.Tensor, bound: Bound) -> torch.Tensor:
+    """The root mean square of each row, over what it may be."""
+    if bound.rows is None:
+        return used.new_zeros(len(used))
+    norm: torch.Tensor = torch.linalg.vector_norm(used, dim=1)
+    return norm.div_(math.sqrt(used.shape[1]) * bound.rows)
+
+
+def _widened(
+    rows: _Rows, value: torch.Tensor, bound: Bound, yardsticks: Sequence[torch.Tensor]
+) -> _Rows:
+    """The same by bounds that are as wide as the yardsticks make them."""
+    allowed = _allowed(rows.size, rows.scale, bound)
+    elements = together = torch.ones_like(rows.rows_used)
     for yardstick in yardsticks:
-        error = (yardstick.to(wide) - value).abs_()
-        used = error / _allowed(chunk.size, chunk.scale, bound)
+        used = (yardstick.to(value.dtype) - value).abs_().div_(allowed)
         # Where it is NaN or infinite it says nothing of how far off finite numbers may be.
-        used = torch.where(used.isfinite(), used, 0.0)
-        wider = used.amax(dim=1).mul_(YARDSTICK).clamp_min_(1.0)
-        share = YARDSTICK / (bound.rows or math.inf)
-        wider_row = _root_mean_square(used).mul_(share).clamp_min_(1.0)
-        elements = wider if elements is None else torch.maximum(elements, wider)
-        rows = wider_row if rows is None else torch.maximum(rows, wider_row)
-    return elements, rows
-
-
-def _root_mean_square(rows: torch.Tensor) -> torch.Tensor:
-    norm: torch.Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return norm.div_(math.sqrt(rows.shape[1]))
+        used.nan_to_num_(0.0, 0.0, 0.0)
+        elements = torch.maximum(elements, YARDSTICK * used.amax(dim=1))
+        together = torch.maximum(together, YARDSTICK * _rows_used(used, bound))
+    width = elements[:, None]
+    return replace(rows, used=rows.used / width, rows_used=rows.rows_used / together, width=width)
 
 
 # ---- one factor and one offset, which no element shows ----
@@ -321,20 +321,15 @@ class _Line:
     errors: tuple[float, float]
 
 
-def _fit_bias(
-    got: torch.Tensor,
-    expected: torch.Tensor,
-    bound: Bound,
-    row: int,
-    yardsticks: Sequence[torch.Tensor] = (),
-) -> Bias | None:
-    """Fit a sample of a flat output; None where nothing is bounded or there are too few elements.
+def _fit_bias(flat: Sequence[torch.Tensor], bound: Bound, row: int) -> Bias | None:
+    """Fit a sample of got, expected and yardsticks; None where nothing is bounded, or for few.
 
     The weight of an element is one over its bound, so large ones decide no more than others.
     """
+    got = flat[0]
     if bound.bias is None or got.numel() < BIAS_LEAST:
         return None
-    sides = [_sample(tensor, row).double() for tensor in (got, expected, *yardsticks)]
+    sides = [_sample(side, row).double() for side in flat]
     line, *others = _lines(sides, bound, torch.finfo(got.dtype))
     if line is None:
         return None

@@ -1,4 +1,4 @@
-"""How likely a count is by chance: p-values, and what to conclude from many of them."""
+"""Statistical tests: how likely a count is by chance, and what to conclude from many p-values."""
 
 from __future__ import annotations
 
@@ -71,18 +71,18 @@ def _divergence(share: float, chance: float) -> float:
 
 
 def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
-    """Which hypotheses fall, so that none falls wrongly with a probability above ``alpha``.
+    """Which null hypotheses to reject; one is wrongly with a probability of at most ``alpha``.
 
     Holm, "A simple sequentially rejective multiple test procedure", 1979: the smallest p-value is
-    compared with alpha / m, the next with alpha / (m - 1), and so on up to the first that stands.
+    compared with alpha / m, the next with alpha / (m - 1), and so on up to the first above.
     """
-    fallen = [False] * len(p_values)
+    rejected = [False] * len(p_values)
     ascending = sorted(range(len(p_values)), key=p_values.__getitem__)
     for rank, index in enumerate(ascending):
         if p_values[index] > alpha / (len(p_values) - rank):
             break
-        fallen[index] = True
-    return fallen
+        rejected[index] = True
+    return rejected
 
 
 def bins_of(expected: torch.Tensor, least: float) -> torch.Tensor:

@@ -21,11 +21,12 @@ others that may be chosen are *certain*.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_fib.data import Diagnosis
 from pytest_fib.verdict._hypothesis_tests import (
     LEAST_EXPECTED,
     at_least,
@@ -35,11 +36,13 @@ from pytest_fib.verdict._hypothesis_tests import (
     g_test,
     holm,
 )
+from pytest_fib.verdict._verdict import detail_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_fib.data import Definition
+    from pytest_fib.verdict._verdict import Verdict
 
 #: How far a float32 sum of a whole vocabulary may be from the true one. Added one by one, 2**17
 #: numbers are off by about sqrt(2**17) * 2**-25; twice that, and the rounding of ``top_p``.
@@ -57,8 +60,10 @@ FINE, COARSE = 1024, 32
 #: How often each tested row is drawn. A token that should have a share of 1e-4 and is never chosen
 #: shows in 200,000 draws: 20 are expected, and exp(-20) is chance enough.
 DRAWS = 200_000
-#: The kind of finding that a seed used twice leads to.
-REPEATED = "repeated draws"
+#: What is wrong with a sampler, as the pattern of a diagnosis.
+OUTSIDE, WRONG, REPEATED = "outside the support", "wrong distribution", "repeated draws"
+#: Samples that are shown, or tests that failed.
+SHOWN = 5
 #: Bytes of copied rows in one call.
 CALL_BYTES = 1 << 30
 #: Inputs with one of these in their names make random choices repeatable.
@@ -127,23 +132,8 @@ def _spread(batch: int, rows: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Violation:
-    """A sample that may not be chosen. ``probability`` is nan where there is no such token."""
-
-    row: int
-    token: int
-    probability: float
-
-    def __str__(self) -> str:
-        if math.isnan(self.probability):
-            return f"row {self.row} chose {self.token}, which is no token"
-        chance = f"whose probability is {self.probability:.3g}"
-        return f"row {self.row} chose token {self.token}, {chance}: it should have been left out"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the limits leave of each row; float64 [rows], in the units of ``probs``.
+class Support:
+    """What may be chosen from each row; float64 [rows], in the units of ``probs``.
 
     Tokens of ``lowest`` or more may be chosen, those of ``certain`` or more are certain, and sum to
     ``mass``. The open ones among the rest have a sum between ``least`` and ``most``.
@@ -170,14 +160,14 @@ class SamplingTest:
         min_p: torch.Tensor | float | None = None,
     ) -> None:
         self.probs = probs
-        given = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
-        self._given = {n: _per_row(v, probs) for n, v in given.items() if v is not None}
+        limits = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
+        self._limits = {n: _per_row(v, probs) for n, v in limits.items() if v is not None}
         step = max(1, CHUNK // max(probs.shape[1], 1))
         parts = [
-            _limits(probs[at : at + step], {n: v[at : at + step] for n, v in self._given.items()})
+            _support(probs[at : at + step], {n: v[at : at + step] for n, v in self._limits.items()})
             for at in range(0, len(probs), step)
         ]
-        self.limits = Limits(*(torch.cat(fact) for fact in zip(*parts, strict=True)))
+        self.support = Support(*(torch.cat(fact) for fact in zip(*parts, strict=True)))
 
     @classmethod
     def of(cls, inputs: Mapping[str, torch.Tensor | float]) -> SamplingTest:
@@ -190,7 +180,7 @@ class SamplingTest:
     def select(self, rows: Sequence[int]) -> SamplingTest:
         """The test of these rows alone."""
         chosen = torch.tensor(rows, device=self.probs.device)
-        return SamplingTest(self.probs[chosen], **{n: v[chosen] for n, v in self._given.items()})
+        return SamplingTest(self.probs[chosen], **{n: v[chosen] for n, v in self._limits.items()})
 
     def most_informative_rows(self, count: int) -> tuple[int, ...]:
         """Up to ``count`` rows to draw from: half of them those in which most hangs on the limit.
@@ -198,28 +188,30 @@ class SamplingTest:
         That is where the least probable token that must stay has the largest share, so that it is
         missed soon where it is left out. The others are spread over the batch.
         """
-        share = self.limits.certain / self.limits.mass
+        share = self.support.certain / self.support.mass
         share = torch.where(share < 1, share, -1.0)  # there are several; NaN where there is none
         best = share.argsort(descending=True, stable=True).tolist()
         wanted = dict.fromkeys([*best[: count // 2], *_spread(len(best), count), *best])
         return tuple(sorted(list(wanted)[:count]))
 
-    def support(self) -> torch.Tensor:
+    def allowed(self) -> torch.Tensor:
         """Which tokens may be chosen: bool [rows, vocabulary]."""
-        lowest = self.limits.lowest[:, None]
+        lowest = self.support.lowest[:, None]
         return (self.probs.double() >= lowest) | lowest.isnan()
 
-    def support_violations(self, samples: torch.Tensor, most: int = 5) -> list[Violation]:
-        """Up to ``most`` of the samples [rows, ...] that may not be chosen."""
+    def violations(self, samples: torch.Tensor, rows: Sequence[int] | None = None) -> list[str]:
+        """The first of the samples [rows, ...] that may not be chosen; ``rows`` names the rows."""
         flat = samples.reshape(len(samples), -1).long().to(self.probs.device)
-        known = (flat >= 0) & (flat < self.probs.shape[1])
-        chance = self.probs.gather(1, torch.where(known, flat, 0)).double()
-        bad = ~known | (chance < self.limits.lowest[:, None])
-        places = bad.nonzero()[:most].tolist()
-        return [
-            Violation(i, int(flat[i, j]), float(chance[i, j]) if known[i, j] else math.nan)
-            for i, j in places
-        ]
+        is_token = (flat >= 0) & (flat < self.probs.shape[1])
+        chance = self.probs.gather(1, torch.where(is_token, flat, 0)).double()
+        wrong = ~is_token | (chance < self.support.lowest[:, None])
+        lines = []
+        for i, j in wrong.nonzero()[:SHOWN].tolist():
+            chosen, row = int(flat[i, j]), i if rows is None else rows[i]
+            why = f"whose probability is {float(chance[i, j]):.3g}: it should have been left out"
+            what = f"token {chosen}, {why}" if is_token[i, j] else f"{chosen}, which is no token"
+            lines.append(f"row {row} chose {what}")
+        return lines
 
 
 def _per_row(limit: torch.Tensor | float, probs: torch.Tensor) -> torch.Tensor:
@@ -227,10 +219,10 @@ def _per_row(limit: torch.Tensor | float, probs: torch.Tensor) -> torch.Tensor:
     return wide.reshape(-1).expand(len(probs))
 
 
-def _limits(probs: torch.Tensor, given: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The facts of ``Limits`` for some rows; NaN for a row with nothing to choose from."""
+def _support(probs: torch.Tensor, limits: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The facts of ``Support`` for some rows; NaN for a row with nothing to choose from."""
     values = probs.double().sort(dim=1, descending=True).values
-    least, most = _kept(values, given)
+    least, most = _numbers_left(values, limits)
     # Of tokens that are equally probable either all are certain or none is.
     border = values.gather(1, least[:, None] - 1)
     after = values.gather(1, least[:, None].clamp(max=values.shape[1] - 1))
@@ -244,32 +236,29 @@ def _limits(probs: torch.Tensor, given: Mapping[str, torch.Tensor]) -> tuple[tor
     return tuple(torch.where(empty, math.nan, fact) for fact in facts)
 
 
-def _kept(
-    values: torch.Tensor, given: Mapping[str, torch.Tensor]
+def _numbers_left(
+    values: torch.Tensor, limits: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """How many of the descending values [rows, n] stay, at least and at most; int64 [rows]."""
     rank = torch.arange(values.shape[1], device=values.device)
     low, high = values > 0, values > 0
-    if (k := given.get("top_k")) is not None:
+    if (k := limits.get("top_k")) is not None:
         k = torch.where((k > 0) & (k < values.shape[1]), k, values.shape[1])
         low = low & (rank < k[:, None])
         high = high & (values >= _at(values, k.long() - 1)[:, None])
-    if (p := given.get("top_p")) is not None:
+    if (p := limits.get("top_p")) is not None:
         before = values.cumsum(1) - values
         need = p[:, None]
         low = low & (before < (need - SUM_ERROR) * (values * low).sum(1, keepdim=True))
         reach = (before < (need + SUM_ERROR) * (values * high).sum(1, keepdim=True)) & (need > 0)
         high = high & (reach | (need >= 1))
-    if (m := given.get("min_p")) is not None:
+    if (m := limits.get("min_p")) is not None:
         floor = m[:, None] * values[:, :1]
         low = low & (values >= floor * (1 + PRODUCT_ERROR))
         high = high & (values >= floor * (1 - PRODUCT_ERROR))
     least, most = low.sum(1).clamp(min=1), high.sum(1).clamp(min=1)
-    return least, _with_equals(values, most)
-
-
-def _with_equals(values: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
-    return (values >= _at(values, count - 1)[:, None]).sum(1).clamp(min=1)
+    with_equals = (values >= _at(values, most - 1)[:, None]).sum(1)
+    return least, with_equals.clamp(min=1)
 
 
 def _at(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
@@ -277,65 +266,77 @@ def _at(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One hypothesis about a row: how likely what was seen would be, and what was seen."""
+class TestResult:
+    """One statistical test of a row: how likely what was seen would be, and what was seen."""
 
     row: int
     p_value: float
-    what: str
-    kind: str = "wrong distribution"
+    seen: str
+    pattern: str = WRONG
 
     def __str__(self) -> str:
         chance = f"p = {self.p_value:.1g}" if self.p_value > 0 else "p < 1e-300"
-        return f"row {self.row}: {self.what} ({chance})"
+        return f"row {self.row}: {self.seen} ({chance})"
+
+    @property
+    def rank(self) -> tuple[float, bool]:
+        """The least likely first; what repeats has wrong frequencies too, so it precedes these."""
+        return self.p_value, self.pattern != REPEATED
 
 
-@dataclass(frozen=True)
-class SamplingVerdict:
-    """Whether the samples are right, in one line, then what else was found.
-
-    ``smallest_p`` and ``tests`` say how close it was, ``kind`` in one word or two what is wrong.
-    """
-
-    passed: bool
-    summary: str
-    details: list[str]
-    smallest_p: float = 1.0
-    tests: int = 0
-    kind: str = "wrong distribution"
+def check_support(
+    passed: Verdict, name: str, samples: torch.Tensor, distribution: SamplingTest
+) -> Verdict:
+    """A failure of the output ``name`` where one of its samples [rows, ...] may not be chosen."""
+    violations = distribution.violations(samples)
+    return _failed(passed, name, OUTSIDE, violations) if violations else passed
 
 
 def judge_samples(
+    passed: Verdict,
+    name: str,
     draws: torch.Tensor,
     distribution: SamplingTest,
+    *,
     alpha: float = ALPHA,
     workloads: int = 1,
     rows: Sequence[int] | None = None,
-) -> SamplingVerdict:
-    """Compare draws [rows, calls, copies] with the rows of ``distribution``.
+) -> Verdict:
+    """Compare draws [rows, calls, copies] of an output with the rows of ``distribution``.
 
     One sample that may not be chosen fails. Otherwise every row is tested for frequencies and for
     independence, and a perfect sampler fails with a probability of at most ``alpha``, shared by
     this many ``workloads`` in equal parts (Bonferroni) and in each by all tests (Holm). ``rows``
     are what the rows are called, if not by their number.
+
+    Returns ``passed`` with the smallest p-value and the number of tests, or a failure.
     """
-    names = range(len(draws)) if rows is None else rows
-    if violations := distribution.support_violations(draws):
-        lines = [str(replace(each, row=names[each.row])) for each in violations]
-        return SamplingVerdict(False, lines[0], lines[1:], 0.0, kind="outside the support")
+    number = draws[0].numel()
+    times = f"each row was drawn {number} times"
+    if violations := distribution.violations(draws, rows):
+        impossible = passed.with_facts(draws=number, smallest_p=0.0, tests=0)
+        return _failed(impossible, name, OUTSIDE, violations, times)
     draws = draws.to(distribution.probs.device).long()
-    found = [f for i in range(len(draws)) for f in _row_findings(draws[i], distribution, i)]
-    fallen = holm([finding.p_value for finding in found], alpha / workloads)
-    wrong = sorted((f for f, fell in zip(found, fallen, strict=True) if fell), key=_by_p)
-    smallest = min((finding.p_value for finding in found), default=1.0)
-    lines = [str(replace(each, row=names[each.row])) for each in wrong] or [""]
-    kind = wrong[0].kind if wrong else ""
-    return SamplingVerdict(not wrong, lines[0], lines[1:], smallest, len(found), kind)
+    names = range(len(draws)) if rows is None else rows
+    results = [
+        result for i in range(len(draws)) for result in _tests(draws[i], distribution, i, names[i])
+    ]
+    smallest = min((result.p_value for result in results), default=1.0)
+    passed = passed.with_facts(draws=number, smallest_p=smallest, tests=len(results))
+    rejected = holm([result.p_value for result in results], alpha / workloads)
+    wrong = [result for result, is_rejected in zip(results, rejected, strict=True) if is_rejected]
+    if not wrong:
+        return passed
+    wrong.sort(key=lambda result: result.rank)
+    return _failed(passed, name, wrong[0].pattern, list(map(str, wrong)), times)
 
 
-def _by_p(finding: Finding) -> tuple[float, bool]:
-    """What repeats has wrong frequencies too, so of equals it is named first."""
-    return finding.p_value, finding.kind != REPEATED
+def _failed(verdict: Verdict, name: str, pattern: str, lines: list[str], *more: str) -> Verdict:
+    """The first line as the sentence, others below it."""
+    details = detail_lines(*more, *lines[1:SHOWN])
+    return verdict.failed(
+        Diagnosis(sentence=f"{name}: {lines[0]}", pattern=pattern, details=details)
+    )
 
 
 @dataclass(frozen=True)
@@ -362,21 +363,23 @@ class _Row:
         return self.draws.numel()
 
 
-def _row_findings(draws: torch.Tensor, test: SamplingTest, index: int) -> Iterator[Finding]:
+def _tests(
+    draws: torch.Tensor, distribution: SamplingTest, index: int, name: int
+) -> Iterator[TestResult]:
     """What every test says of one row; nothing where it has nothing to choose from."""
-    limits = [float(fact[index]) for fact in vars(test.limits).values()]
-    if math.isnan(limits[0]):
+    support = [float(fact[index]) for fact in vars(distribution.support).values()]
+    if math.isnan(support[0]):
         return
-    row = _row(draws, test.probs[index].double(), limits)
-    for tested in (_frequencies, _open_tokens, _runs):
-        for p_value, what in tested(row):
-            yield Finding(index, p_value, what)
-    for p_value, what, all_ in _repeats(row):
-        yield Finding(index, p_value, what, REPEATED if all_ else Finding.kind)
+    row = _row(draws, distribution.probs[index].double(), support)
+    for test in (_frequencies, _open_tokens, _runs):
+        for p_value, seen in test(row):
+            yield TestResult(name, p_value, seen)
+    for p_value, seen, nearly_all in _repeats(row):
+        yield TestResult(name, p_value, seen, REPEATED if nearly_all else WRONG)
 
 
-def _row(draws: torch.Tensor, probs: torch.Tensor, limits: list[float]) -> _Row:
-    lowest, bottom, mass, least, most = limits
+def _row(draws: torch.Tensor, probs: torch.Tensor, support: list[float]) -> _Row:
+    lowest, bottom, mass, least, most = support
     counts = torch.bincount(draws.flatten(), minlength=len(probs))
     certain = probs.argsort(descending=True)[: int((probs >= bottom).sum())]
     open_ = ((probs >= lowest) & (probs < bottom)).nonzero()[:, 0]

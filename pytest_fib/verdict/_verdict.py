@@ -33,8 +33,7 @@ class OutputComparison:
 
     ``used`` is the largest error of an element over its bound, at the flat index ``at``, where
     yardsticks made the bound ``width`` times as wide; ``rows_used`` is the same of a row, the one
-    from ``row_at`` on, and ``bias_used`` of the factor or offset. Of an output of indices,
-    ``by_index`` has what is compared.
+    from ``row_at`` on. Of an output of indices, ``by_index`` has what is compared.
     """
 
     name: str
@@ -55,7 +54,6 @@ class OutputComparison:
     rows_used: float = 0.0
     row_at: int = 0
     bias: Bias | None = None
-    bias_used: float = 0.0
 
     @property
     def total(self) -> int:
@@ -76,6 +74,11 @@ class OutputComparison:
     def rmse(self) -> float:
         """The root mean square error."""
         return math.sqrt(self.square_sum / self.total) if self.total else 0.0
+
+    @property
+    def bias_used(self) -> float:
+        """How much the factor or the offset uses of its bound."""
+        return self.bias.used if self.bias else 0.0
 
     @property
     def elements_used(self) -> float:

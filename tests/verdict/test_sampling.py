@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pytest_fib.verdict import SamplingTest, judge_samples, plan_sampling
+from pytest_fib.verdict import SamplingTest, judge_samples, plan_sampling, verdict_of
 from pytest_fib.verdict._hypothesis_tests import (
     LEAST_EXPECTED,
     at_least,
@@ -29,8 +29,13 @@ def rows(*probs, dtype=torch.float32):
     return torch.tensor(probs, dtype=dtype)
 
 
+def judged(draws, distribution, **more):
+    """The verdict on the draws of an output that is right by all else."""
+    return judge_samples(verdict_of([]), "samples", draws, distribution, **more)
+
+
 def allowed(probs, **limits):
-    return [row.nonzero()[:, 0].tolist() for row in SamplingTest(probs, **limits).support()]
+    return [row.nonzero()[:, 0].tolist() for row in SamplingTest(probs, **limits).allowed()]
 
 
 # ---- the support ----
@@ -102,26 +107,25 @@ def test_the_support_is_that_of_a_plain_reference():
     probs = (torch.randn(64, 300, generator=seeded(1)) * 3).softmax(-1)
     top_k = torch.randint(1, 300, (64,), generator=seeded(2))
     top_p = torch.rand(64, generator=seeded(3))
-    support = SamplingTest(probs, top_k, top_p).support()
+    allowed = SamplingTest(probs, top_k, top_p).allowed()
     for i in range(64):
         values, order = probs[i].double().sort(descending=True)
-        kept = values[: top_k[i]] / values[: top_k[i]].sum()
-        kept = kept[kept.cumsum(0) - kept < top_p[i]]
-        assert support[i].sum() == len(kept)
-        assert support[i][order[: len(kept)]].all()
+        left = values[: top_k[i]] / values[: top_k[i]].sum()
+        left = left[left.cumsum(0) - left < top_p[i]]
+        assert allowed[i].sum() == len(left)
+        assert allowed[i][order[: len(left)]].all()
 
 
 def test_limits_that_cut_between_equals_leave_them_open():
-    limits = SamplingTest(rows([0.4, 0.2, 0.2, 0.1, 0.1]), top_k=2).limits
-    facts = [round(float(fact), 6) for fact in vars(limits).values()]
+    support = SamplingTest(rows([0.4, 0.2, 0.2, 0.1, 0.1]), top_k=2).support
+    facts = [round(float(fact), 6) for fact in vars(support).values()]
     assert facts == [0.2, 0.4, 0.4, 0.2, 0.4]
 
 
 def test_samples_outside_the_support_are_named():
     test = SamplingTest(rows([0.5, 0.3, 0.2], [0.5, 0.3, 0.2]), top_k=2)
-    assert test.support_violations(torch.tensor([0, 1])) == []
-    found = test.support_violations(torch.tensor([[0, 2], [3, -1]], dtype=torch.int32))
-    assert [str(violation) for violation in found] == [
+    assert test.violations(torch.tensor([0, 1])) == []
+    assert test.violations(torch.tensor([[0, 2], [3, -1]], dtype=torch.int32)) == [
         "row 0 chose token 2, whose probability is 0.2: it should have been left out",
         "row 1 chose 3, which is no token",
         "row 1 chose -1, which is no token",
@@ -131,7 +135,7 @@ def test_samples_outside_the_support_are_named():
 def test_inputs_are_known_by_their_names():
     probs = rows([0.5, 0.3, 0.2])
     test = SamplingTest.of({"probs": probs, "top_p": torch.tensor([0.4]), "other": 3})
-    assert test.support().tolist() == [[True, False, False]]
+    assert test.allowed().tolist() == [[True, False, False]]
 
 
 # ---- statistics ----
@@ -193,7 +197,7 @@ def test_too_little_is_one_bin():
 # ---- samplers ----
 
 
-def kept(probs, top_k, top_p, renormalise=True):
+def distribution(probs, top_k, top_p, renormalise=True):
     values, order = probs.sort(descending=True)
     values = values.double()
     values[top_k:] = 0
@@ -214,45 +218,45 @@ def drawn(weights, generator, uniform=None):
 
 
 def never_its_top_token(probs, k, p, generator):
-    weights = kept(probs, k, p)
+    weights = distribution(probs, k, p)
     weights[weights.argmax()] = 0
     return drawn(weights, generator)
 
 
 def ignores_top_p(probs, k, p, generator):
-    return drawn(kept(probs, k, 1.0), generator)
+    return drawn(distribution(probs, k, 1.0), generator)
 
 
 def renormalises_wrongly(probs, k, p, generator):
     """What the limits took away goes to the last token that is left."""
-    weights = torch.where(kept(probs, k, p) > 0, probs.double(), 0.0)
+    weights = torch.where(distribution(probs, k, p) > 0, probs.double(), 0.0)
     weights[weights.nonzero()[-1]] += 1 - weights.sum()
     return drawn(weights, generator)
 
 
-def every_kept_token_alike(probs, k, p, generator):
-    return drawn((kept(probs, k, p) > 0).double(), generator)
+def every_allowed_token_alike(probs, k, p, generator):
+    return drawn((distribution(probs, k, p) > 0).double(), generator)
 
 
 def a_tenth_too_warm(probs, k, p, generator):
-    return drawn(kept(probs, k, p) ** 0.9, generator)
+    return drawn(distribution(probs, k, p) ** 0.9, generator)
 
 
 def one_seed_for_all_calls(probs, k, p, generator):
-    return drawn(kept(probs, k, p), generator)[:1].expand(CALLS, COPIES)
+    return drawn(distribution(probs, k, p), generator)[:1].expand(CALLS, COPIES)
 
 
 def one_seed_for_all_rows(probs, k, p, generator):
-    return drawn(kept(probs, k, p), generator)[:, :1].expand(CALLS, COPIES)
+    return drawn(distribution(probs, k, p), generator)[:, :1].expand(CALLS, COPIES)
 
 
 def one_seed_for_two_rows(probs, k, p, generator):
-    return drawn(kept(probs, k, p), generator)[:, ::2].repeat_interleave(2, dim=1)
+    return drawn(distribution(probs, k, p), generator)[:, ::2].repeat_interleave(2, dim=1)
 
 
 def a_sequence_too_even(probs, k, p, generator):
     steps = torch.arange(CALLS * COPIES, dtype=torch.float64).view(CALLS, COPIES)
-    return drawn(kept(probs, k, p), generator, steps * 0.6180339887498949 % 1)
+    return drawn(distribution(probs, k, p), generator, steps * 0.6180339887498949 % 1)
 
 
 @pytest.mark.parametrize("limits", [(1000, 0.95), (50, 0.9), (VOCABULARY, 0.8)])
@@ -262,7 +266,7 @@ def a_sequence_too_even(probs, k, p, generator):
         never_its_top_token,
         ignores_top_p,
         renormalises_wrongly,
-        every_kept_token_alike,
+        every_allowed_token_alike,
         a_tenth_too_warm,
         one_seed_for_all_calls,
         one_seed_for_all_rows,
@@ -272,29 +276,29 @@ def a_sequence_too_even(probs, k, p, generator):
 )
 def test_a_wrong_sampler_is_found_within_200_000_draws(sampler, limits):
     probs = (torch.randn(VOCABULARY, generator=seeded(11)) * 3).softmax(0)
-    verdict = judge_samples(
+    verdict = judged(
         sampler(probs, *limits, seeded(5))[None],
         SamplingTest(probs[None], *limits),
         workloads=1000,
     )
     assert not verdict.passed
-    assert verdict.summary.startswith("row 0")
+    assert verdict.diagnosis.sentence.startswith("samples: row 0")
 
 
 @pytest.mark.parametrize("limits", [(1000, 0.95), (50, 0.9), (VOCABULARY, 0.8), (VOCABULARY, 1.0)])
 def test_a_right_sampler_passes_at_a_large_vocabulary(limits):
     probs = (torch.randn(VOCABULARY, generator=seeded(12)) * 3).softmax(0)
-    draws = drawn(kept(probs, *limits), seeded(6))[None]
-    verdict = judge_samples(draws, SamplingTest(probs[None], *limits), alpha=1e-3)
-    assert verdict.passed, verdict.summary
-    assert verdict.tests >= 8
+    draws = drawn(distribution(probs, *limits), seeded(6))[None]
+    verdict = judged(draws, SamplingTest(probs[None], *limits), alpha=1e-3)
+    assert verdict.passed, verdict.diagnosis
+    assert verdict.correctness.extra["tests"] >= 8
 
 
 def test_right_samplers_fail_no_more_often_than_alpha():
     probs = (torch.randn(1, 500, generator=seeded(1)) * 2).softmax(-1)
     test, generator = SamplingTest(probs), seeded(9)
     failed = sum(
-        not judge_samples(
+        not judged(
             torch.multinomial(probs[0], 4000, replacement=True, generator=generator).view(1, 4, -1),
             test,
             alpha=0.05,
@@ -311,7 +315,7 @@ def test_of_equals_at_the_limit_as_many_may_stay_as_are_needed_or_more(chosen):
     weights[2 + chosen :] = 0
     draws = torch.multinomial(weights, 40_000, replacement=True, generator=seeded(3))
     test = SamplingTest(probs, top_k=4)
-    assert judge_samples(draws.view(1, 4, -1), test).passed
+    assert judged(draws.view(1, 4, -1), test).passed
 
 
 @pytest.mark.parametrize(
@@ -320,23 +324,23 @@ def test_of_equals_at_the_limit_as_many_may_stay_as_are_needed_or_more(chosen):
 def test_of_equals_at_the_limit_fewer_than_are_needed_are_wrong(weights):
     probs = rows([0.3, 0.2] + [0.1] * 5)
     draws = torch.multinomial(torch.tensor(weights).float(), 40_000, True, generator=seeded(3))
-    verdict = judge_samples(draws.view(1, 4, -1), SamplingTest(probs, top_k=4))
+    verdict = judged(draws.view(1, 4, -1), SamplingTest(probs, top_k=4))
     assert not verdict.passed
-    assert "at the limit" in verdict.summary
+    assert "at the limit" in verdict.diagnosis.sentence
 
 
 def test_one_row_that_may_choose_one_token_passes():
     draws = torch.ones(1, 4, 100, dtype=torch.int32)
-    assert judge_samples(draws, SamplingTest(rows([0.1, 0.9]), top_k=1)).passed
+    assert judged(draws, SamplingTest(rows([0.1, 0.9]), top_k=1)).passed
 
 
 def test_a_verdict_is_the_same_each_time():
     probs = torch.rand(2, 100, generator=seeded(1)).softmax(-1)
     draws = torch.randint(0, 100, (2, 4, 5000), generator=seeded(2))
-    first, second = (judge_samples(draws, SamplingTest(probs)) for _ in range(2))
+    first, second = (judged(draws, SamplingTest(probs)) for _ in range(2))
     assert first == second
     assert not first.passed
-    assert len(first.details) >= 1
+    assert len(first.diagnosis.details) > 1
 
 
 # ---- the plan ----
@@ -371,8 +375,8 @@ def test_draws_of_selected_rows_are_judged_by_these():
         for call in range(plan.calls)
     ]
     test = SamplingTest(probs)
-    assert judge_samples(plan.arrange(calls), test.select(plan.rows)).passed
-    assert not judge_samples(plan.arrange(calls), test.select((1, 2))).passed
+    assert judged(plan.arrange(calls), test.select(plan.rows)).passed
+    assert not judged(plan.arrange(calls), test.select((1, 2))).passed
 
 
 def test_rows_in_which_most_hangs_on_the_limit_are_drawn_from():
