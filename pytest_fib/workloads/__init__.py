@@ -19,15 +19,16 @@ from pytest_fib.workloads._make import (
 )
 from pytest_fib.workloads._plan import (
     Choice,
-    InfeasibleError,
     Plan,
     in_domain,
     plan,
     smallest_axes,
     why_not_generated,
+    workload_bytes,
 )
 from pytest_fib.workloads._recorded import RecordedError, missing, stored_inputs
-from pytest_fib.workloads._sizes import DEFAULT_BUDGETS, TILE_SIZES, tensor_bytes, workload_bytes
+from pytest_fib.workloads._sizes import DEFAULT_BUDGETS, TILE_SIZES, tensor_bytes
+from pytest_fib.workloads._solver import InfeasibleError
 from pytest_fib.workloads._tensors import (
     BrokenConstraintError,
     TensorLayout,

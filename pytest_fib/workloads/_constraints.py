@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_fib.data import Definition
+
+    #: Computes an expression from the values of axes and inputs, by name.
+    Compute = Callable[[Mapping[str, Any]], Any]
 
 #: Of the bits in any size there can be.
 _MOST_BITS = 63
@@ -76,11 +79,15 @@ class Constraint:
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it is met; ``values`` holds axes and inputs by name. Raises ConstraintError."""
         try:
-            return _true(evaluate(self.tree, values))
+            return _is_true(self._compute(values))
         except ArithmeticError:  # a division by zero, a power without end
             return False
         except (TypeError, ValueError, LookupError, RuntimeError) as error:
             raise ConstraintError(f"constraint {self.text!r}: {error}") from None
+
+    @cached_property
+    def _compute(self) -> Compute:
+        return _compiled(self.tree)
 
     def equals(self, axis: str) -> bool:
         """Whether it says what the axis is: ``axis == ...``."""
@@ -135,53 +142,57 @@ def parse_expression(text: str, definition: Definition) -> Callable[[Mapping[str
     parsed = parse(text, definition)
     if parsed.tensors:
         raise ConstraintError(f"{text!r}: {sorted(parsed.tensors)[0]!r} is not an axis")
-    return lambda values: float(evaluate(parsed.tree, values))
+    compute = _compiled(parsed.tree)
+    return lambda values: float(compute(values))
 
 
-def evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
-    """The value of a supported expression."""
-    return _EVALUATE[type(node)](node, values)
+def _compiled(node: ast.expr) -> Compute:
+    """What computes a supported expression from the values of its names."""
+    return _COMPILE[type(node)](node)
 
 
-def _binary(node: ast.BinOp, values: Mapping[str, Any]) -> Any:
-    return _BINARY[type(node.op)](evaluate(node.left, values), evaluate(node.right, values))
+def _applied(function: Callable[..., Any], *arguments: ast.expr) -> Compute:
+    computes = [_compiled(argument) for argument in arguments]
+    if len(computes) == 2:  # the usual number, without a list
+        first, second = computes
+        return lambda values: function(first(values), second(values))
+    return lambda values: function(*[compute(values) for compute in computes])
 
 
-def _true(value: Any) -> bool:
+def _comparison(node: ast.Compare) -> Compute:
+    if len(node.ops) > 1:
+        return _boolean(ast.BoolOp(ast.And(), _conjuncts(node)))
+    return _applied(_COMPARE[type(node.ops[0])], node.left, node.comparators[0])
+
+
+def _boolean(node: ast.BoolOp) -> Compute:
+    decide = all if isinstance(node.op, ast.And) else any
+    parts = [_compiled(part) for part in node.values]
+    return lambda values: decide(_is_true(part(values)) for part in parts)
+
+
+def _call(node: ast.Call) -> Compute:
+    if isinstance(node.func, ast.Name):
+        return _applied(_FUNCTIONS[node.func.id], *node.args)
+    return _applied(operator.call, node.func, *node.args)
+
+
+_COMPILE: dict[type[ast.expr], Callable[[Any], Compute]] = {
+    ast.Constant: lambda node: lambda values: node.value,
+    ast.Name: lambda node: operator.itemgetter(node.id),
+    ast.BinOp: lambda node: _applied(_BINARY[type(node.op)], node.left, node.right),
+    ast.UnaryOp: lambda node: _applied(_UNARY[type(node.op)], node.operand),
+    ast.BoolOp: _boolean,
+    ast.Compare: _comparison,
+    ast.Subscript: lambda node: _applied(operator.getitem, node.value, node.slice),
+    ast.Attribute: lambda node: _applied(operator.attrgetter(node.attr), node.value),
+    ast.Call: _call,
+}
+
+
+def _is_true(value: Any) -> bool:
     """Whether a comparison holds: of tensors, that of every element."""
     return bool(value.all()) if hasattr(value, "all") else bool(value)
-
-
-def _boolean(node: ast.BoolOp, values: Mapping[str, Any]) -> bool:
-    parts = (_true(evaluate(part, values)) for part in node.values)
-    return all(parts) if isinstance(node.op, ast.And) else any(parts)
-
-
-def _compared(node: ast.Compare, values: Mapping[str, Any]) -> Any:
-    sides = [evaluate(side, values) for side in (node.left, *node.comparators)]
-    pairs = zip(node.ops, pairwise(sides), strict=True)
-    results = [_COMPARE[type(op)](*pair) for op, pair in pairs]
-    return results[0] if len(results) == 1 else all(map(_true, results))
-
-
-def _called(node: ast.Call, values: Mapping[str, Any]) -> Any:
-    arguments = [evaluate(argument, values) for argument in node.args]
-    if isinstance(node.func, ast.Name):
-        return _FUNCTIONS[node.func.id](*arguments)
-    return evaluate(node.func, values)(*arguments)
-
-
-_EVALUATE: dict[type[ast.expr], Callable[[Any, Mapping[str, Any]], Any]] = {
-    ast.Constant: lambda node, values: node.value,
-    ast.Name: lambda node, values: values[node.id],
-    ast.BinOp: _binary,
-    ast.UnaryOp: lambda node, values: _UNARY[type(node.op)](evaluate(node.operand, values)),
-    ast.BoolOp: _boolean,
-    ast.Compare: _compared,
-    ast.Subscript: lambda n, values: evaluate(n.value, values)[evaluate(n.slice, values)],
-    ast.Attribute: lambda node, values: getattr(evaluate(node.value, values), node.attr),
-    ast.Call: _called,
-}
 
 
 def _unsupported(tree: ast.expr) -> str | None:
@@ -264,7 +275,6 @@ def _conjuncts(tree: ast.expr) -> list[ast.expr]:
     return [tree]
 
 
-@lru_cache(maxsize=4096)  # a search asks for those of the same few expressions all the time
 def _names(tree: ast.expr) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 

@@ -3,27 +3,31 @@
 Ranges of values go up the tree, from axes to the comparison; what the comparison allows goes down
 again, and narrows the domains. (The HC4-revise algorithm: Benhamou et al., "Revising Hull and Box
 Consistency", ICLP 1999.) No value that may meet the constraint is lost; some that don't may stay.
+
+A search narrows by the same constraints thousands of times, so each is compiled once.
 """
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, floor, inf, isinf
+from math import ceil, floor, gcd, inf, isinf, isqrt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_fib.workloads._axes import Domain
 
     #: The least and the largest value; both may be.
     Interval = tuple[float, float]
-    Combine = Callable[[Interval, Interval], Interval]
     Domains = dict[str, Domain]
-    Undo = Callable[[ast.BinOp, Interval, Domains], None]
+    #: Narrows the domains in place. Raises ContradictionError where nothing is left of one.
+    Narrow = Callable[[Domains], None]
 
 ANY: Interval = (-inf, inf)
+ZERO: Interval = (0, 0)
 #: Of higher powers nothing is said.
 HIGHEST_POWER = 8
 
@@ -32,162 +36,308 @@ class ContradictionError(Exception):
     """No values in the domains meet the constraint."""
 
 
-def narrow(condition: ast.expr, domains: Domains) -> None:
-    """Narrow the domains of axes in place to what a condition leaves. Raises ContradictionError."""
+def compile_narrow(condition: ast.expr, const: Mapping[str, int]) -> Narrow:
+    """What narrows domains to what a condition leaves of them, where some axes are const."""
     match condition:
-        case ast.Compare(left, [comparison], [right]):
-            _narrow_comparison(left, type(comparison), right, domains)
-        case ast.BoolOp(ast.And(), parts):
-            for part in parts:
-                narrow(part, domains)
-        case ast.BoolOp(ast.Or(), parts):
-            _narrow_alternatives(parts, domains)
+        case ast.Compare(left, [ast.Gt() | ast.GtE() as kind], [right]):
+            mirrored = ast.Lt() if isinstance(kind, ast.Gt) else ast.LtE()
+            return compile_narrow(ast.Compare(right, [mirrored], [left]), const)
+        case ast.Compare(left, [kind], [right]):
+            gap = int(isinstance(kind, ast.Lt) and _is_whole(condition))
+            return _comparison(kind, _term(left, const), _term(right, const), gap)
+        case ast.BoolOp(kind, parts):
+            narrows = [compile_narrow(part, const) for part in parts]
+            return _any_of(narrows) if isinstance(kind, ast.Or) else _all_of(narrows)
+    return lambda domains: None
 
 
-def _narrow_comparison(
-    left: ast.expr, kind: type[ast.cmpop], right: ast.expr, domains: Domains
-) -> None:
-    if kind in (ast.Gt, ast.GtE):
-        left, kind, right = right, {ast.Gt: ast.Lt, ast.GtE: ast.LtE}[kind], left
-    (low, _), (_, high) = of_left, of_right = _range(left, domains), _range(right, domains)
-    if kind is ast.Eq:
-        _require(left, of_right, domains)
-        _require(right, _range(left, domains), domains)
-    elif kind in (ast.Lt, ast.LtE):
-        least = 1 if kind is ast.Lt and _is_whole(left) and _is_whole(right) else 0
-        _require(left, (-inf, high - least), domains)
-        _require(right, (low + least, inf), domains)
-    elif kind is ast.NotEq and of_left == of_right and of_left[0] == of_left[1]:
-        raise ContradictionError
+def _comparison(kind: ast.cmpop, left: Term, right: Term, gap: int) -> Narrow:
+    """``gap``: by how much the larger side exceeds the other at least, where one has to be."""
 
+    def equal(domains: Domains) -> None:
+        left.require(right.range(domains), domains)
+        right.require(left.range(domains), domains)
 
-def _narrow_alternatives(conditions: Iterable[ast.expr], domains: Domains) -> None:
-    """Where any of some conditions is enough: from the least to the largest value for any."""
-    possible = []
-    for condition in conditions:
-        alternative = dict(domains)
-        try:
-            narrow(condition, alternative)
-        except ContradictionError:
-            continue
-        possible.append(alternative)
-    if not possible:
-        raise ContradictionError
-    for axis in domains:
-        low = min(alternative[axis].low for alternative in possible)
-        high = max(alternative[axis].high for alternative in possible)
-        domains[axis] = domains[axis].narrowed(low, high)
+    def ordered(domains: Domains) -> None:
+        low, high = left.range(domains)[0], right.range(domains)[1]
+        left.require((-inf, high - gap), domains)
+        right.require((low + gap, inf), domains)
 
-
-def _range(node: ast.expr, domains: Domains) -> Interval:
-    """Between which values an expression lies."""
-    match node:
-        case ast.Name(axis) if axis in domains:
-            return domains[axis].low, domains[axis].high
-        case ast.Constant(int() | float() as value):
-            return value, value
-        case ast.BinOp(left, operation, right):
-            return _RANGES[type(operation)](_range(left, domains), _range(right, domains))
-        case ast.UnaryOp(ast.USub(), operand):
-            return _minus((0, 0), _range(operand, domains))
-        case ast.Call(ast.Name(name), arguments):
-            return _range_of_call(name, [_range(each, domains) for each in arguments])
-    return ANY
-
-
-def _range_of_call(name: str, ranges: list[Interval]) -> Interval:
-    match name, ranges:
-        case "min" | "max", [_, _, *_]:
-            pick = min if name == "min" else max
-            return pick(low for low, _ in ranges), pick(high for _, high in ranges)
-        case "abs", [(low, high)]:
-            return max(low, -high, 0), max(-low, high)
-    return ANY
-
-
-def _require(node: ast.expr, wanted: Interval, domains: Domains) -> None:
-    """Narrow domains to where an expression lies between two values."""
-    low, high = _range(node, domains)
-    if wanted[0] <= low and high <= wanted[1]:
-        return
-    if wanted[0] > high or wanted[1] < low:
-        raise ContradictionError
-    match node:
-        case ast.Name(axis) if axis in domains:
-            domain = domains[axis].narrowed(_up(wanted[0]), _down(wanted[1]))
-            if len(domain) == 0:
-                raise ContradictionError
-            domains[axis] = domain
-        case ast.BinOp():
-            _UNDO[type(node.op)](node, wanted, domains)
-        case ast.UnaryOp(ast.USub(), operand):
-            _require(operand, _minus((0, 0), wanted), domains)
-        case ast.Call():
-            _require_of_call(node, wanted, domains)
-
-
-def _undone_by(left_from: Combine, right_from: Combine) -> Undo:
-    """What finds each side of an operation from its result and the other side."""
-
-    def undo(node: ast.BinOp, wanted: Interval, domains: Domains) -> None:
-        _require(node.left, left_from(wanted, _range(node.right, domains)), domains)
-        _require(node.right, right_from(wanted, _range(node.left, domains)), domains)
-
-    return undo
-
-
-def _undo_floordiv(node: ast.BinOp, wanted: Interval, domains: Domains) -> None:
-    """``x // y`` is the whole number from ``x / y - 1``, and not that, to ``x / y``."""
-    divisor = _range(node.right, domains)
-    if divisor[0] > 0:
-        low, high = _up(wanted[0]), _down(wanted[1])
-        least = _times((low, low), divisor)[0]
-        _require(node.left, (least, _times((high + 1, high + 1), divisor)[1] - 1), domains)
-        if low > 0:
-            _require(node.right, (-inf, _range(node.left, domains)[1] / low), domains)
-
-
-def _undo_mod(node: ast.BinOp, wanted: Interval, domains: Domains) -> None:
-    dividend, divisor = _range(node.left, domains), _range(node.right, domains)
-    if divisor[0] <= 0:
-        return
-    if dividend[0] >= 0 and dividend[1] < divisor[0]:  # so it is the remainder
-        _require(node.left, wanted, domains)
-    elif wanted == (0, 0) and divisor[0] == divisor[1] and isinstance(node.left, ast.Name):
-        multiples = domains[node.left.id].narrowed(0, floor(dividend[1]), int(divisor[0]))
-        if len(multiples) == 0:
+    def different(domains: Domains) -> None:
+        of_left = left.range(domains)
+        if of_left == right.range(domains) and of_left[0] == of_left[1]:
             raise ContradictionError
-        domains[node.left.id] = multiples
-    else:
-        _require(node.right, (wanted[0] + 1, inf), domains)
+
+    return {ast.Eq: equal, ast.NotEq: different}.get(type(kind), ordered)
 
 
-def _undo_pow(node: ast.BinOp, wanted: Interval, domains: Domains) -> None:
-    (low, _), (exponent, most) = _range(node.left, domains), _range(node.right, domains)
-    if low >= 0 and exponent == most >= 1:
-        roots = (max(bound, 0) ** (1 / exponent) for bound in wanted)
-        _require(node.left, (floor(next(roots)), next(roots) + 1), domains)
+def _is_whole(condition: ast.expr) -> bool:
+    """Whether all of a condition is about whole numbers, whatever the axes are."""
+    return not any(
+        isinstance(part, ast.Div)
+        or (isinstance(part, ast.Constant) and isinstance(part.value, float))
+        for part in ast.walk(condition)
+    )
 
 
-def _require_of_call(node: ast.Call, wanted: Interval, domains: Domains) -> None:
-    name, arguments = ast.unparse(node.func), node.args
-    if name == "abs":
-        _require(arguments[0], (-wanted[1], wanted[1]), domains)
-    if name not in ("min", "max") or len(arguments) < 2:
-        return
-    least = name == "min"
-    every: Interval = (wanted[0], inf) if least else (-inf, wanted[1])
-    for argument in arguments:
-        _require(argument, every, domains)
-    # One of them is the result: where only one can be, that is.
-    ranges = [_range(argument, domains) for argument in arguments]
-    able = [low <= wanted[1] if least else high >= wanted[0] for low, high in ranges]
-    if sum(able) == 1:
-        _require(arguments[able.index(True)], wanted, domains)
+def _all_of(narrows: Sequence[Narrow]) -> Narrow:
+    def narrow_to_all(domains: Domains) -> None:
+        for narrow in narrows:
+            narrow(domains)
+
+    return narrow_to_all
 
 
-def _plus(a: Interval, b: Interval) -> Interval:
-    return a[0] + b[0], a[1] + b[1]
+def _any_of(narrows: Sequence[Narrow]) -> Narrow:
+    """Where any of some conditions is enough: from the least to the largest value for any."""
+
+    def narrow_to_any(domains: Domains) -> None:
+        possible = []
+        for narrow in narrows:
+            alternative = dict(domains)
+            try:
+                narrow(alternative)
+            except ContradictionError:
+                continue
+            possible.append(alternative)
+        if not possible:
+            raise ContradictionError
+        for axis in domains:
+            low = min(alternative[axis].low for alternative in possible)
+            high = max(alternative[axis].high for alternative in possible)
+            domains[axis] = domains[axis].narrowed(low, high)
+
+    return narrow_to_any
+
+
+class Term:
+    """An expression of axes; itself, one of which nothing is known."""
+
+    def range(self, domains: Domains) -> Interval:
+        """Between which values it lies."""
+        return ANY
+
+    def require(self, wanted: Interval, domains: Domains) -> None:
+        """Narrow domains to where it lies between two values. Raises ContradictionError."""
+        low, high = self.range(domains)
+        if wanted[0] > high or wanted[1] < low:
+            raise ContradictionError
+        if wanted[0] > low or high > wanted[1]:
+            self.undo(wanted, domains)
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        """The same, where that is known to be possible and not so by itself."""
+
+    def require_multiple(self, step: int, domains: Domains) -> None:
+        """Narrow domains to where it is a multiple of a number. Raises ContradictionError."""
+
+
+@dataclass(frozen=True)
+class Number(Term):
+    value: float
+
+    def range(self, domains: Domains) -> Interval:
+        return self.value, self.value
+
+
+@dataclass(frozen=True)
+class Axis(Term):
+    name: str
+
+    def range(self, domains: Domains) -> Interval:
+        domain = domains[self.name]
+        return domain.low, domain.high
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        self._replace(domains[self.name].narrowed(_up(wanted[0]), _down(wanted[1])), domains)
+
+    def require_multiple(self, step: int, domains: Domains) -> None:
+        self._replace(domains[self.name].narrowed(-inf, inf, step), domains)
+
+    def _replace(self, domain: Domain, domains: Domains) -> None:
+        if len(domain) == 0:
+            raise ContradictionError
+        domains[self.name] = domain
+
+
+@dataclass(frozen=True)
+class Operation(Term):
+    left: Term
+    right: Term
+
+    def range(self, domains: Domains) -> Interval:
+        return self.combined(self.left.range(domains), self.right.range(domains))
+
+    def combined(self, left: Interval, right: Interval) -> Interval:
+        return ANY
+
+
+class Sum(Operation):
+    def combined(self, left: Interval, right: Interval) -> Interval:
+        return left[0] + right[0], left[1] + right[1]
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        self.left.require(_minus(wanted, self.right.range(domains)), domains)
+        self.right.require(_minus(wanted, self.left.range(domains)), domains)
+
+
+class Difference(Operation):
+    def combined(self, left: Interval, right: Interval) -> Interval:
+        return _minus(left, right)
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        low, high = self.right.range(domains)
+        self.left.require((wanted[0] + low, wanted[1] + high), domains)
+        self.right.require(_minus(self.left.range(domains), wanted), domains)
+
+
+class Product(Operation):
+    def combined(self, left: Interval, right: Interval) -> Interval:
+        return _times(left, right)
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        self.left.require(_divided(wanted, self.right.range(domains)), domains)
+        self.right.require(_divided(wanted, self.left.range(domains)), domains)
+
+    def require_multiple(self, step: int, domains: Domains) -> None:
+        for factor, other in ((self.left, self.right), (self.right, self.left)):
+            low, high = factor.range(domains)
+            if low == high and isinstance(low, int):
+                other.require_multiple(step // gcd(step, low), domains)
+            elif low > 0 and high // step == (low - 1) // step and _is_prime(step):
+                other.require_multiple(step, domains)  # as no value of this factor is one
+
+
+class Quotient(Operation):
+    def combined(self, left: Interval, right: Interval) -> Interval:
+        return _divided(left, right)
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        self.left.require(_times(wanted, self.right.range(domains)), domains)
+        self.right.require(_divided(self.left.range(domains), wanted), domains)
+
+
+class FloorQuotient(Operation):
+    def combined(self, left: Interval, right: Interval) -> Interval:
+        low, high = _divided(left, right)
+        return _down(low), _down(high)
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        """It is the whole number from the quotient less 1, and not that, to the quotient."""
+        divisor = self.right.range(domains)
+        if divisor[0] > 0:
+            low, high = _up(wanted[0]), _down(wanted[1])
+            least = _times((low, low), divisor)[0]
+            most = _times((high + 1, high + 1), divisor)[1] - 1
+            self.left.require((least, most), domains)
+            if low > 0:
+                self.right.require((-inf, self.left.range(domains)[1] / low), domains)
+
+
+class Remainder(Operation):
+    def combined(self, left: Interval, right: Interval) -> Interval:
+        if right[0] <= 0:
+            return ANY
+        return left if left[0] >= 0 and left[1] < right[0] else (0, right[1])
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        dividend, (low, high) = self.left.range(domains), self.right.range(domains)
+        if low <= 0:
+            return
+        if dividend[0] >= 0 and dividend[1] < low:  # so it is the remainder
+            self.left.require(wanted, domains)
+        elif wanted == ZERO and low == high and isinstance(low, int):
+            self.left.require_multiple(low, domains)
+        else:
+            self.right.require((wanted[0] + 1, inf), domains)
+
+
+class Power(Operation):
+    def combined(self, left: Interval, right: Interval) -> Interval:
+        if left[0] < 0 or right[0] < 0 or right[1] > HIGHEST_POWER:
+            return ANY
+        powers = [x**y for x in left for y in right]
+        return min(powers), max(powers)
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        exponent, most = self.right.range(domains)
+        if self.left.range(domains)[0] >= 0 and exponent == most >= 1:
+            low, high = (max(bound, 0) ** (1 / exponent) for bound in wanted)
+            self.left.require((floor(low), high + 1), domains)
+
+
+@dataclass(frozen=True)
+class Absolute(Term):
+    of: Term
+
+    def range(self, domains: Domains) -> Interval:
+        low, high = self.of.range(domains)
+        return max(low, -high, 0), max(-low, high)
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        self.of.require((-wanted[1], wanted[1]), domains)
+
+
+@dataclass(frozen=True)
+class Extreme(Term):
+    """The least or the largest of some terms."""
+
+    of: Sequence[Term]
+    pick: Callable[..., float]
+
+    def range(self, domains: Domains) -> Interval:
+        lows, highs = zip(*(term.range(domains) for term in self.of), strict=True)
+        return self.pick(lows), self.pick(highs)
+
+    def undo(self, wanted: Interval, domains: Domains) -> None:
+        least = self.pick is min
+        for term in self.of:
+            term.require((wanted[0], inf) if least else (-inf, wanted[1]), domains)
+        # One of them is the result: where only one can be, that is.
+        ranges = [(term, *term.range(domains)) for term in self.of]
+        able = [t for t, low, high in ranges if (low <= wanted[1] if least else high >= wanted[0])]
+        if len(able) == 1:
+            able[0].require(wanted, domains)
+
+
+_OPERATIONS: dict[type[ast.operator], type[Operation]] = {
+    ast.Add: Sum,
+    ast.Sub: Difference,
+    ast.Mult: Product,
+    ast.Div: Quotient,
+    ast.FloorDiv: FloorQuotient,
+    ast.Mod: Remainder,
+    ast.Pow: Power,
+}
+
+
+def _term(node: ast.expr, const: Mapping[str, int]) -> Term:
+    match node:
+        case ast.Name(axis):
+            return Number(const[axis]) if axis in const else Axis(axis)
+        case ast.Constant(int() | float() as value):
+            return Number(value)
+        case ast.BinOp(left, operation, right):
+            return _OPERATIONS[type(operation)](_term(left, const), _term(right, const))
+        case ast.UnaryOp(ast.USub(), operand):
+            return Difference(Number(0), _term(operand, const))
+        case ast.Call(ast.Name(function), operands):
+            return _term_of_call(function, [_term(operand, const) for operand in operands])
+    return Term()
+
+
+def _term_of_call(function: str, operands: list[Term]) -> Term:
+    match function, operands:
+        case "abs", [operand]:
+            return Absolute(operand)
+        case "min" | "max", [_, _, *_]:
+            return Extreme(operands, min if function == "min" else max)
+    return Term()
+
+
+@lru_cache
+def _is_prime(n: int) -> bool:
+    return n > 1 and all(n % divisor for divisor in range(2, isqrt(n) + 1))
 
 
 def _minus(a: Interval, b: Interval) -> Interval:
@@ -195,6 +345,8 @@ def _minus(a: Interval, b: Interval) -> Interval:
 
 
 def _times(a: Interval, b: Interval) -> Interval:
+    if a[0] >= 0 and b[0] >= 0 and a[1] < inf and b[1] < inf:  # sizes are: four times as fast
+        return a[0] * b[0], a[1] * b[1]
     products = [x * y if x and y else 0 for x in a for y in b]  # 0 * inf is 0 here
     return min(products), max(products)
 
@@ -206,57 +358,9 @@ def _divided(a: Interval, b: Interval) -> Interval:
     return min(quotients), max(quotients)
 
 
-def _floor_divided(a: Interval, b: Interval) -> Interval:
-    low, high = _divided(a, b)
-    return _down(low), _down(high)
-
-
-def _remainder(a: Interval, b: Interval) -> Interval:
-    if b[0] <= 0:
-        return ANY
-    return a if a[0] >= 0 and a[1] < b[0] else (0, b[1])
-
-
-def _power(a: Interval, b: Interval) -> Interval:
-    if a[0] < 0 or b[0] < 0 or b[1] > HIGHEST_POWER:
-        return ANY
-    powers = [x**y for x in a for y in b]
-    return min(powers), max(powers)
-
-
 def _up(bound: float) -> float:
     return bound if isinf(bound) else ceil(bound)
 
 
 def _down(bound: float) -> float:
     return bound if isinf(bound) else floor(bound)
-
-
-@lru_cache(maxsize=4096)  # a search asks for those of the same few expressions all the time
-def _is_whole(node: ast.expr) -> bool:
-    """Whether an expression of axes is a whole number, whatever they are."""
-    return not any(
-        isinstance(part, ast.Div)
-        or (isinstance(part, ast.Constant) and isinstance(part.value, float))
-        for part in ast.walk(node)
-    )
-
-
-_RANGES: dict[type[ast.operator], Combine] = {
-    ast.Add: _plus,
-    ast.Sub: _minus,
-    ast.Mult: _times,
-    ast.Div: _divided,
-    ast.FloorDiv: _floor_divided,
-    ast.Mod: _remainder,
-    ast.Pow: _power,
-}
-_UNDO: dict[type[ast.operator], Undo] = {
-    ast.Add: _undone_by(_minus, _minus),
-    ast.Sub: _undone_by(_plus, lambda result, left: _minus(left, result)),
-    ast.Mult: _undone_by(_divided, _divided),
-    ast.Div: _undone_by(_times, lambda result, left: _divided(left, result)),
-    ast.FloorDiv: _undo_floordiv,
-    ast.Mod: _undo_mod,
-    ast.Pow: _undo_pow,
-}

@@ -23,7 +23,6 @@ from pytest_fib.data import (
     Workload,
 )
 from pytest_fib.workloads._plan import plan
-from pytest_fib.workloads._sizes import workload_bytes
 from pytest_fib.workloads._tensors import scalar_inputs
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ def enlarge(
     Or an eighth more than the definition's smallest workload takes.
     """
     planned = plan(definition)
-    budget = float(workload_bytes(definition, planned.smallest))
+    budget = float(planned.bytes_at(planned.smallest))
     free = _free(planned)
     share = max(ROOM, max_bytes / max(budget, 1)) ** (1 / max(len(free), 1))
     budgets = {}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
-from math import inf
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import FixedValue, kinds
 from pytest_fib.workloads._axes import Domain, listed_domain
-from pytest_fib.workloads._axis_search import Sizes, Tries
 from pytest_fib.workloads._constraints import (
     Constraint,
     ConstraintError,
@@ -20,24 +20,21 @@ from pytest_fib.workloads._constraints import (
     parse_expression,
 )
 from pytest_fib.workloads._inference import Subject, infer
-from pytest_fib.workloads._sizes import workload_bytes
+from pytest_fib.workloads._sizes import element_bits
+from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from pytest_fib.data import Definition, InputRule, Workload
 
-#: How many plans are kept; making one takes about a millisecond.
-KEPT = 256
+#: How many plans are cached; making one takes about a millisecond.
+CACHED_PLANS = 256
 #: How many sequences are drawn at most where the definition bounds no axis: references go through
 #: them one by one.
-SEQUENCES = 4096
+MAX_SEQUENCES = 4096
 #: How much is tried for a value of an axis near the one that is wanted.
 QUICK_TRIES = 1000
-
-
-class InfeasibleError(ValueError):
-    """No value of an axis meets the constraints; the message names them."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class Choice:
 class Plan:
     """What workloads are made by.
 
-    ``sizes`` finds axes that meet the constraints; ``independent`` are the axes that do not follow
+    ``solver`` finds axes that meet the constraints; ``independent`` are the axes that do not follow
     from others; ``rules`` say how each input is made; ``fill`` has the inputs so that each comes
     after those it refers to.
     ``stated`` are the definition's own constraints, ``needs`` what the generator of each input
@@ -75,7 +72,7 @@ class Plan:
     constraints: tuple[Constraint, ...] = ()
     stated: tuple[Constraint, ...] = ()
     needs: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
-    sizes: Sizes = field(default_factory=lambda: Sizes((), {}, {}, ()))
+    solver: AxisSolver = field(default_factory=AxisSolver)
     independent: tuple[str, ...] = ()
     rules: Mapping[str, InputRule] = field(default_factory=dict)
     fill: tuple[str, ...] = ()
@@ -88,7 +85,7 @@ class Plan:
     @property
     def order(self) -> tuple[str, ...]:
         """The var axes, so that those that follow from others come after them."""
-        return self.sizes.order
+        return self.solver.order
 
     def following(self, part: str) -> list[str]:
         """The inputs that a part of the regime changes: "values" or "lengths"."""
@@ -104,16 +101,16 @@ class Plan:
         return self._domains(known)[axis]
 
     def _domains(self, known: Mapping[str, int]) -> dict[str, Domain]:
-        domains = self.sizes.domains(known)
+        domains = self.solver.domains(known)
         if domains is None:
-            raise InfeasibleError(self._why_none(known))
+            raise InfeasibleError(self.solver.why_none(known))
         return domains
 
     def completed(self, known: Mapping[str, int]) -> dict[str, int]:
         """All var axes: those not known get their least value. Raises InfeasibleError."""
-        axes = self.sizes.complete(known)
+        axes = self.solver.complete(known)
         if axes is None:
-            raise InfeasibleError(self._why_none(known))
+            raise InfeasibleError(self.solver.why_none(known))
         return axes
 
     def lowered(
@@ -123,33 +120,24 @@ class Plan:
 
         The others are as near as may be to what is wanted.
         """
-        return self.sizes.complete(known, wanted, at_most=axes, tries=Tries(QUICK_TRIES))
+        return self.solver.complete(known, wanted, at_most=axes, tries=Tries(QUICK_TRIES))
 
-    def _why_none(self, known: Mapping[str, int]) -> str:
-        """Which constraints are not met by any axes, where these are known."""
-        conflict, proven = self.sizes.conflict(known)
-        met = " and ".join(dict.fromkeys(repr(constraint.text) for constraint in conflict))
-        concerned = [a for a in self.order if any(a in constraint.axes for constraint in conflict)]
-        free = [f"{axis!r} ({self.sizes.listed[axis]})" for axis in concerned if axis not in known]
-        given = ", ".join(f"{axis} = {known[axis]}" for axis in concerned if axis in known)
-        if not free:
-            return f"{given}: this does not meet {met}"
-        which = f"axis {free[0]}" if len(free) == 1 else f"axes {' and '.join(free)}"
-        where = f"{which}, with {given}" if given else which
-        if proven:
-            return f"{where}: no value{'s' if free[1:] else ''} meet{'' if free[1:] else 's'} {met}"
-        return (
-            f"{where}: none of the values tried meet {met}; "
-            "if some do, narrow the domains under workloads.axes to where they lie"
-        )
+    @cached_property
+    def _element_bits(self) -> list[tuple[tuple[str, ...], int]]:
+        return element_bits(self.definition)
+
+    def bytes_at(self, axes: Mapping[str, int]) -> int:
+        """Bytes of all inputs and outputs, and of a float64 copy of those that are floating."""
+        bits = sum(bits * prod(axes[axis] for axis in of) for of, bits in self._element_bits)
+        return -(-bits // 8)
 
     def fits(self, axes: Mapping[str, int], max_bytes: int) -> bool:
         """Whether a workload of these axes fits, and takes no minutes."""
-        values = {**self.sizes.fixed, **axes}
-        if any(values[length] > SEQUENCES + 1 for length in self.lengths):
+        values = {**self.solver.const, **axes}
+        if any(values[length] > MAX_SEQUENCES + 1 for length in self.lengths):
             return False
-        scores = sum(each(values) for each in self.scores)
-        return workload_bytes(self.definition, axes) + 8 * int(scores) <= max_bytes
+        scores = sum(compute(values) for compute in self.scores)
+        return self.bytes_at(values) + 8 * int(scores) <= max_bytes
 
     def affordable(self, axis: str, known: Mapping[str, int], max_bytes: int) -> tuple[Domain, int]:
         """The domain of an axis, and how many of its values, from the smallest, can be afforded.
@@ -159,17 +147,14 @@ class Plan:
         """
         domains = self._domains(known)
         values = domains[axis]
-        low, high = 1, len(values)
-        while low < high:
-            middle = (low + high + 1) // 2
+
+        def is_too_large(index: int) -> bool:
             # Or more: not every value of the axis may meet the constraints.
-            limited = {**domains, axis: values.narrowed(values[middle - 1], inf)}
-            left = self.sizes.narrowed(limited, (axis,))
-            if left and self.fits({each: left[each].low for each in self.order}, max_bytes):
-                low = middle
-            else:
-                high = middle - 1
-        return values, low
+            limited = {**domains, axis: values.narrowed(values[index], inf)}
+            left = self.solver.narrowed(limited, (axis,))
+            return left is None or not self.fits({a: left[a].low for a in self.order}, max_bytes)
+
+        return values, 1 + bisect_left(range(1, len(values)), True, key=is_too_large)
 
     def choose(self, budgets: Mapping[str, int], pick: Callable[[Choice], int]) -> dict[str, int]:
         """Sizes of all var axes that meet the constraints, decided one after the other.
@@ -182,7 +167,8 @@ class Plan:
         whole = self.smallest
         for axis, budget in budgets.items():
             choice = Choice(axis, *self.affordable(axis, axes, budget))
-            whole = self._whole_near(choice, pick(choice), axes, budget) or whole
+            if len(choice.domain) > 1:
+                whole = self._whole_near(choice, pick(choice), axes, budget) or whole
             axes[axis] = whole[axis]
         return axes
 
@@ -191,8 +177,8 @@ class Plan:
     ) -> dict[str, int] | None:
         """All axes, with the value of one that is nearest to the wanted one, of those tried."""
         tries = Tries(QUICK_TRIES)
-        for n in choice.domain.around(wanted):
-            axes = self.sizes.complete({**known, choice.axis: n}, tries=tries)
+        for n in choice.domain.narrowed(0, choice.largest).around(wanted):
+            axes = self.solver.complete({**known, choice.axis: n}, tries=tries)
             if axes is not None and self.fits(axes, max_bytes):
                 return axes
             if not tries.take():
@@ -206,7 +192,7 @@ class Plan:
 
         Inputs that are there, maybe recorded ones, have to meet what the definition states only.
         """
-        values = {**self.sizes.fixed, **axes, **(inputs or {})}
+        values = {**self.solver.const, **axes, **(inputs or {})}
         for constraint in self.constraints if inputs is None else self.stated:
             if constraint.tensors <= values.keys() and not constraint.holds(values):
                 return constraint.text
@@ -217,7 +203,7 @@ class Plan:
 
         ``recorded`` names those: no generator makes them.
         """
-        values = {**self.sizes.fixed, **axes}
+        values = {**self.solver.const, **axes}
         needed = [c for name, needs in self.needs.items() if name not in recorded for c in needs]
         for constraint in (*self.stated, *needed):
             if not constraint.tensors and not constraint.holds(values):
@@ -233,9 +219,14 @@ def plan(definition: Definition) -> Plan:
     kept = _plans.get(id(definition))
     if kept is None or kept.definition is not definition:
         kept = _plans[id(definition)] = _made(definition)
-        if len(_plans) > KEPT:
+        if len(_plans) > CACHED_PLANS:
             _plans.popitem(last=False)
     return kept
+
+
+def workload_bytes(definition: Definition, axes: Mapping[str, int]) -> int:
+    """Bytes of all inputs and outputs, and of a float64 copy of those that are floating."""
+    return plan(definition).bytes_at(axes)
 
 
 def smallest_axes(definition: Definition) -> dict[str, int]:
@@ -308,7 +299,7 @@ def _planned(definition: Definition) -> Plan:
         constraints=constraints,
         stated=tuple(stated),
         needs=needs,
-        sizes=Sizes(
+        solver=AxisSolver(
             order,
             {axis: listed_domain(definition, axis) for axis in order},
             definition.const_axes,

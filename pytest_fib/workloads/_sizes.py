@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,20 @@ TILE_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 DEFAULT_BUDGETS = {"cuda": 4 << 30, "cpu": 256 << 20, "interpreter": 4 << 20}
 
 
-def workload_bytes(definition: Definition, axes: Mapping[str, int]) -> int:
-    """Bytes of all inputs and outputs, and of a float64 copy of those that are floating."""
-    values = definition.axis_values(dict(axes))
-    total = 0
+def element_bits(definition: Definition) -> list[tuple[tuple[str, ...], int]]:
+    """Bits that a workload takes for each element along some var axes, in any order.
+
+    That is, of all inputs and outputs, and of a float64 copy of those that are floating.
+    """
+    const = definition.const_axes
+    bits: Counter[tuple[str, ...]] = Counter()
     for spec in (*definition.inputs.values(), *definition.outputs.values()):
-        size = tensor_bytes(spec, values)
-        total += size
-        if spec.dtype.is_floating:
-            total += size * 64 // spec.dtype.itemsize_bits
-    return total
+        if spec.shape is not None:
+            var_axes = sorted(axis for axis in spec.shape if axis not in const)
+            elements = prod(const.get(axis, 1) for axis in spec.shape)
+            copy = 64 if spec.dtype.is_floating else 0
+            bits[tuple(var_axes)] += elements * (spec.dtype.itemsize_bits + copy)
+    return list(bits.items())
 
 
 def tensor_bytes(spec: TensorSpec, axes: Mapping[str, int]) -> int:
