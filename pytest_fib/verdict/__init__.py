@@ -1,5 +1,6 @@
 """Is an output right? Bounds, comparison, and the statistics of random outputs."""
 
+from pytest_fib.verdict import _hypothesis_tests as hypothesis_tests
 from pytest_fib.verdict._bounds import PRECISION, dtype_bound, overridden
 from pytest_fib.verdict._compare import marked
 from pytest_fib.verdict._sampling import (
@@ -35,6 +36,7 @@ __all__ = [
     "compare_tensor",
     "detail_lines",
     "dtype_bound",
+    "hypothesis_tests",
     "is_seeded",
     "judge_samples",
     "marked",

@@ -9,7 +9,6 @@ from pytest_fib.data import Definition, Workload
 from pytest_fib.engine._correctness import POISONS, OutputChecker
 from pytest_fib.sandbox import fill_with_poison
 from pytest_fib.verdict import compare_tensor, dtype_bound, marked
-from pytest_fib.verdict._bounds import EXACT
 
 
 def define(dtype="float32", **more):
@@ -154,10 +153,10 @@ def test_marks_follow_yardsticks():
     got[2] += 0.5
     bound = dtype_bound(torch.float32)
     assert int(marked(compare_tensor("y", got, expected, bound, [got]))[0].sum()) == 0
-    whole = torch.arange(12).view(3, 4)
+    whole, exact = torch.arange(12).view(3, 4), dtype_bound(torch.int64)
     other = whole + 1
-    assert bool(marked(compare_tensor("y", other, whole, EXACT))[0].all())
-    assert not bool(marked(compare_tensor("y", other, whole, EXACT, [other]))[0].any())
+    assert bool(marked(compare_tensor("y", other, whole, exact))[0].all())
+    assert not bool(marked(compare_tensor("y", other, whole, exact, [other]))[0].any())
 
 
 def test_a_row_that_is_wrong_together_is_marked_whole():

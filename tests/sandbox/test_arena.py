@@ -57,9 +57,9 @@ def test_places_are_contiguous(shape):
 
 
 def test_a_strided_place_is_seen_as_torch_sees_it():
-    arena = ArenaAllocator("cpu").arena
-    numbers = arena.tensor(TensorRef(0, (24,), (1,), "float32")).copy_(torch.arange(24))
-    strided = arena.tensor(TensorRef(4 * 2, (2, 3), (8, 2), "float32"))
+    layout = ArenaAllocator("cpu")
+    numbers = layout.tensor(TensorRef(0, (24,), (1,), "float32")).copy_(torch.arange(24))
+    strided = layout.tensor(TensorRef(4 * 2, (2, 3), (8, 2), "float32"))
     assert strided.equal(numbers.as_strided((2, 3), (8, 2), 2))
     assert extent((2, 3), (8, 2)) == 13
 

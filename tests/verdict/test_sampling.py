@@ -6,16 +6,7 @@ import pytest
 import torch
 
 from pytest_fib.verdict import SamplingTest, judge_samples, plan_sampling, verdict_of
-from pytest_fib.verdict._hypothesis_tests import (
-    LEAST_EXPECTED,
-    at_least,
-    at_most,
-    bins_of,
-    chi_squared_tail,
-    either_side,
-    g_test,
-    holm,
-)
+from pytest_fib.verdict import hypothesis_tests as stats
 
 VOCABULARY = 128_256
 COPIES, CALLS = 50_000, 4
@@ -147,8 +138,8 @@ def test_inputs_are_known_by_their_names():
     [(3.841459, 1, 0.05), (18.307038, 10, 0.05), (29.588298, 10, 0.001), (124.342113, 100, 0.05)],
 )
 def test_chi_squared_tails_are_those_of_the_tables(statistic, freedom, tail):
-    assert chi_squared_tail(statistic, freedom) == pytest.approx(tail, rel=1e-5)
-    assert chi_squared_tail(2 * 30.0, 2) == pytest.approx(math.exp(-30), rel=1e-10)
+    assert stats.chi_squared_tail(statistic, freedom) == pytest.approx(tail, rel=1e-5)
+    assert stats.chi_squared_tail(2 * 30.0, 2) == pytest.approx(math.exp(-30), rel=1e-10)
 
 
 def test_the_g_test_of_mendels_peas():
@@ -159,39 +150,44 @@ def test_the_g_test_of_mendels_peas():
         c * math.log(c / e) for c, e in zip(counts.tolist(), expected.tolist(), strict=True)
     )
     assert g == pytest.approx(0.4754, abs=1e-4)
-    assert g_test(counts, expected) == pytest.approx(chi_squared_tail(g, 3), rel=1e-3)
+    assert stats.g_test(counts, expected) == pytest.approx(stats.chi_squared_tail(g, 3), rel=1e-3)
 
 
 def test_bounds_on_binomial_tails_are_above_them():
     exact = sum(math.comb(40, c) * 0.3**c * 0.7 ** (40 - c) for c in range(24, 41))
-    assert exact < at_least(24, 40, 0.3) < 12 * exact
-    assert at_least(12, 40, 0.3) == at_most(12, 40, 0.3) == either_side(12, 40, 0.3) == 1
-    assert at_most(0, 100, 0.1) == pytest.approx(0.9**100)
-    assert at_least(3, 3, 0.0) == 0
-    assert either_side(0, 0, 0.5) == 1
+    assert exact < stats.at_least(24, 40, 0.3) < 12 * exact
+    assert (
+        stats.at_least(12, 40, 0.3)
+        == stats.at_most(12, 40, 0.3)
+        == stats.either_side(12, 40, 0.3)
+        == 1
+    )
+    assert stats.at_most(0, 100, 0.1) == pytest.approx(0.9**100)
+    assert stats.at_least(3, 3, 0.0) == 0
+    assert stats.either_side(0, 0, 0.5) == 1
 
 
 def test_holm_rejects_in_order_until_one_stands():
-    assert holm([0.01, 0.04, 0.03, 0.005], 0.05) == [True, False, False, True]
-    assert holm([0.01, 0.02, 0.02], 0.05) == [True, True, True]
-    assert holm([0.02, 0.001], 0.002) == [False, True]
-    assert holm([], 0.05) == []
+    assert stats.holm([0.01, 0.04, 0.03, 0.005], 0.05) == [True, False, False, True]
+    assert stats.holm([0.01, 0.02, 0.02], 0.05) == [True, True, True]
+    assert stats.holm([0.02, 0.001], 0.002) == [False, True]
+    assert stats.holm([], 0.05) == []
 
 
 @pytest.mark.parametrize("descending", [True, False])
 def test_bins_are_neighbours_and_expect_enough(descending):
     expected = torch.randn(5000, generator=seeded(1)).mul(3).softmax(0).double() * 20_000
     expected = expected.sort(descending=True).values if descending else expected
-    bins = bins_of(expected, LEAST_EXPECTED)
+    bins = stats.bins_of(expected, stats.LEAST_EXPECTED)
     sums = torch.bincount(bins, weights=expected)
     assert (bins.diff() >= 0).all()
     assert bins.diff().max() == 1
-    assert sums.min() >= LEAST_EXPECTED
+    assert sums.min() >= stats.LEAST_EXPECTED
     assert len(sums) > 200
 
 
 def test_too_little_is_one_bin():
-    assert bins_of(torch.full((5,), 3.0, dtype=torch.float64), 10.0).tolist() == [0] * 5
+    assert stats.bins_of(torch.full((5,), 3.0, dtype=torch.float64), 10.0).tolist() == [0] * 5
 
 
 # ---- samplers ----

@@ -7,7 +7,6 @@ import torch
 
 from pytest_fib.data import Definition, DefinitionError, EvaluationStatus
 from pytest_fib.verdict import (
-    _compare,
     compare_outputs,
     compare_tensor,
     dtype_bound,
@@ -350,15 +349,19 @@ def test_outputs_judged_by_samples_are_left_alone():
     assert judge_outputs(define("int64", samples), {"y": got}, {"y": expected}).passed
 
 
-@pytest.mark.parametrize("chunk", [64, 100, 1 << 20])
-def test_chunks_change_nothing(monkeypatch, normal, chunk):
-    wrong = normal.clone()
-    wrong[40, 50] = 9
-    whole = compare_tensor("y", wrong.float(), normal, dtype_bound(torch.float32))
-    monkeypatch.setitem(_compare.CHUNK, "cpu", chunk)
-    parts = compare_tensor("y", wrong.float(), normal, dtype_bound(torch.float32))
-    assert (parts.at, parts.wrong, parts.used) == (whole.at, whole.wrong, whole.used)
-    assert parts.square_sum == pytest.approx(whole.square_sum)
+@pytest.mark.parametrize("width", [64, 100, 4096])
+def test_what_is_compared_in_pieces_is_compared_as_row_by_row(width):
+    """A large output is taken in pieces of 65,536 elements."""
+    expected = torch.randn(200_000 // width, width, dtype=torch.float64)
+    wrong = expected.clone()
+    wrong[-2, 50] += 9
+    bound = dtype_bound(torch.float32)
+    whole = compare_tensor("y", wrong.float(), expected, bound)
+    rows = zip(wrong.float(), expected, strict=True)
+    alone = [compare_tensor("y", row, right, bound) for row, right in rows]
+    assert (whole.at, whole.wrong) == (expected.numel() - 2 * width + 50, 1)
+    assert whole.used == max(row.used for row in alone)
+    assert whole.square_sum == pytest.approx(sum(row.square_sum for row in alone))
 
 
 # --- indices ------------------------------------------------------------------------------------
