@@ -10,8 +10,8 @@ A search narrows by the same constraints thousands of times, so each is compiled
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from math import ceil, floor, gcd, inf, isinf, isqrt
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     Domains = dict[str, Domain]
     #: Narrows the domains in place. Raises ContradictionError where nothing is left of one.
     Narrow = Callable[[Domains], None]
+    Combine = Callable[[Interval, Interval], Interval]
 
 ANY: Interval = (-inf, inf)
-ZERO: Interval = (0, 0)
 #: Of higher powers nothing is said.
 HIGHEST_POWER = 8
 
@@ -110,229 +110,186 @@ def _any_of(narrows: Sequence[Narrow]) -> Narrow:
     return narrow_to_any
 
 
+@dataclass(frozen=True)
 class Term:
-    """An expression of axes; itself, one of which nothing is known."""
+    """An expression of axes; if nothing is given, one of which nothing is known.
 
-    def range(self, domains: Domains) -> Interval:
-        """Between which values it lies."""
-        return ANY
+    ``range`` says between which values it lies. ``undo`` narrows domains to where it lies between
+    two values, where that can be and is not so by itself; ``require_multiple``, to where it is a
+    multiple of a number. Both raise ContradictionError.
+    """
+
+    range: Callable[[Domains], Interval] = lambda domains: ANY
+    undo: Callable[[Interval, Domains], None] = lambda wanted, domains: None
+    require_multiple: Callable[[int, Domains], None] = lambda step, domains: None
 
     def require(self, wanted: Interval, domains: Domains) -> None:
         """Narrow domains to where it lies between two values. Raises ContradictionError."""
         low, high = self.range(domains)
         if wanted[0] > high or wanted[1] < low:
             raise ContradictionError
-        if wanted[0] > low or high > wanted[1]:
+        if wanted[0] > low or wanted[1] < high:
             self.undo(wanted, domains)
 
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        """The same, where that is known to be possible and not so by itself."""
 
-    def require_multiple(self, step: int, domains: Domains) -> None:
-        """Narrow domains to where it is a multiple of a number. Raises ContradictionError."""
+def _term(node: ast.expr, const: Mapping[str, int]) -> Term:
+    match node:
+        case ast.Name(axis):
+            return _number(const[axis]) if axis in const else _axis(axis)
+        case ast.Constant(int() | float() as value):
+            return _number(value)
+        case ast.BinOp(left, operation, right):
+            return _OPERATIONS[type(operation)](_term(left, const), _term(right, const))
+        case ast.UnaryOp(ast.USub(), operand):
+            return _difference(_number(0), _term(operand, const))
+        case ast.Call(ast.Name("min" | "max" | "abs" as name), operands):
+            return _CALLS[name]([_term(operand, const) for operand in operands])
+    return Term()
 
 
-@dataclass(frozen=True)
-class Number(Term):
-    value: float
-
-    def range(self, domains: Domains) -> Interval:
-        return self.value, self.value
+def _number(value: float) -> Term:
+    return Term(lambda domains: (value, value))
 
 
-@dataclass(frozen=True)
-class Axis(Term):
-    name: str
-
-    def range(self, domains: Domains) -> Interval:
-        domain = domains[self.name]
+def _axis(axis: str) -> Term:
+    def range_of_axis(domains: Domains) -> Interval:
+        domain = domains[axis]
         return domain.low, domain.high
 
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        self._replace(domains[self.name].narrowed(_up(wanted[0]), _down(wanted[1])), domains)
-
-    def require_multiple(self, step: int, domains: Domains) -> None:
-        self._replace(domains[self.name].narrowed(-inf, inf, step), domains)
-
-    def _replace(self, domain: Domain, domains: Domains) -> None:
-        if len(domain) == 0:
+    def narrow(low: float, high: float, domains: Domains, step: int = 1) -> None:
+        domains[axis] = domains[axis].narrowed(low, high, step)
+        if len(domains[axis]) == 0:
             raise ContradictionError
-        domains[self.name] = domain
+
+    return Term(
+        range_of_axis,
+        lambda wanted, domains: narrow(_up(wanted[0]), _down(wanted[1]), domains),
+        lambda step, domains: narrow(-inf, inf, domains, step),
+    )
 
 
-@dataclass(frozen=True)
-class Operation(Term):
-    left: Term
-    right: Term
+def _invertible(
+    combine: Combine, left_from: Combine, right_from: Combine
+) -> Callable[[Term, Term], Term]:
+    """An operation by what it makes of two ranges, and each side from the result and the other."""
 
-    def range(self, domains: Domains) -> Interval:
-        return self.combined(self.left.range(domains), self.right.range(domains))
+    def operation(left: Term, right: Term) -> Term:
+        def undo(wanted: Interval, domains: Domains) -> None:
+            left.require(left_from(wanted, right.range(domains)), domains)
+            right.require(right_from(wanted, left.range(domains)), domains)
 
-    def combined(self, left: Interval, right: Interval) -> Interval:
-        return ANY
+        return Term(_combined(combine, left, right), undo)
 
-
-class Sum(Operation):
-    def combined(self, left: Interval, right: Interval) -> Interval:
-        return left[0] + right[0], left[1] + right[1]
-
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        self.left.require(_minus(wanted, self.right.range(domains)), domains)
-        self.right.require(_minus(wanted, self.left.range(domains)), domains)
+    return operation
 
 
-class Difference(Operation):
-    def combined(self, left: Interval, right: Interval) -> Interval:
-        return _minus(left, right)
-
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        low, high = self.right.range(domains)
-        self.left.require((wanted[0] + low, wanted[1] + high), domains)
-        self.right.require(_minus(self.left.range(domains), wanted), domains)
+def _combined(combine: Combine, left: Term, right: Term) -> Callable[[Domains], Interval]:
+    return lambda domains: combine(left.range(domains), right.range(domains))
 
 
-class Product(Operation):
-    def combined(self, left: Interval, right: Interval) -> Interval:
-        return _times(left, right)
-
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        self.left.require(_divided(wanted, self.right.range(domains)), domains)
-        self.right.require(_divided(wanted, self.left.range(domains)), domains)
-
-    def require_multiple(self, step: int, domains: Domains) -> None:
-        for factor, other in ((self.left, self.right), (self.right, self.left)):
+def _product(left: Term, right: Term) -> Term:
+    def require_multiple(step: int, domains: Domains) -> None:
+        for factor, other in ((left, right), (right, left)):
             low, high = factor.range(domains)
             if low == high and isinstance(low, int):
                 other.require_multiple(step // gcd(step, low), domains)
             elif low > 0 and high // step == (low - 1) // step and _is_prime(step):
                 other.require_multiple(step, domains)  # as no value of this factor is one
 
-
-class Quotient(Operation):
-    def combined(self, left: Interval, right: Interval) -> Interval:
-        return _divided(left, right)
-
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        self.left.require(_times(wanted, self.right.range(domains)), domains)
-        self.right.require(_divided(self.left.range(domains), wanted), domains)
+    return replace(_plain_product(left, right), require_multiple=require_multiple)
 
 
-class FloorQuotient(Operation):
-    def combined(self, left: Interval, right: Interval) -> Interval:
-        low, high = _divided(left, right)
+def _floor_quotient(left: Term, right: Term) -> Term:
+    def combine(dividend: Interval, divisor: Interval) -> Interval:
+        low, high = _divided(dividend, divisor)
         return _down(low), _down(high)
 
-    def undo(self, wanted: Interval, domains: Domains) -> None:
+    def undo(wanted: Interval, domains: Domains) -> None:
         """It is the whole number from the quotient less 1, and not that, to the quotient."""
-        divisor = self.right.range(domains)
+        divisor = right.range(domains)
         if divisor[0] > 0:
             low, high = _up(wanted[0]), _down(wanted[1])
             least = _times((low, low), divisor)[0]
-            most = _times((high + 1, high + 1), divisor)[1] - 1
-            self.left.require((least, most), domains)
+            left.require((least, _times((high + 1, high + 1), divisor)[1] - 1), domains)
             if low > 0:
-                self.right.require((-inf, self.left.range(domains)[1] / low), domains)
+                right.require((-inf, left.range(domains)[1] / low), domains)
+
+    return Term(_combined(combine, left, right), undo)
 
 
-class Remainder(Operation):
-    def combined(self, left: Interval, right: Interval) -> Interval:
-        if right[0] <= 0:
+def _remainder(left: Term, right: Term) -> Term:
+    def combine(dividend: Interval, divisor: Interval) -> Interval:
+        if divisor[0] <= 0:
             return ANY
-        return left if left[0] >= 0 and left[1] < right[0] else (0, right[1])
+        return dividend if dividend[0] >= 0 and dividend[1] < divisor[0] else (0, divisor[1])
 
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        dividend, (low, high) = self.left.range(domains), self.right.range(domains)
+    def undo(wanted: Interval, domains: Domains) -> None:
+        dividend, (low, high) = left.range(domains), right.range(domains)
         if low <= 0:
             return
         if dividend[0] >= 0 and dividend[1] < low:  # so it is the remainder
-            self.left.require(wanted, domains)
-        elif wanted == ZERO and low == high and isinstance(low, int):
-            self.left.require_multiple(low, domains)
+            left.require(wanted, domains)
+        elif wanted == (0, 0) and low == high and isinstance(low, int):
+            left.require_multiple(low, domains)
         else:
-            self.right.require((wanted[0] + 1, inf), domains)
+            right.require((wanted[0] + 1, inf), domains)
+
+    return Term(_combined(combine, left, right), undo)
 
 
-class Power(Operation):
-    def combined(self, left: Interval, right: Interval) -> Interval:
-        if left[0] < 0 or right[0] < 0 or right[1] > HIGHEST_POWER:
+def _power(base: Term, exponent: Term) -> Term:
+    def combine(a: Interval, b: Interval) -> Interval:
+        if a[0] < 0 or b[0] < 0 or b[1] > HIGHEST_POWER:
             return ANY
-        powers = [x**y for x in left for y in right]
+        powers = [x**y for x in a for y in b]
         return min(powers), max(powers)
 
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        exponent, most = self.right.range(domains)
-        if self.left.range(domains)[0] >= 0 and exponent == most >= 1:
-            low, high = (max(bound, 0) ** (1 / exponent) for bound in wanted)
-            self.left.require((floor(low), high + 1), domains)
+    def undo(wanted: Interval, domains: Domains) -> None:
+        low, high = exponent.range(domains)
+        if base.range(domains)[0] >= 0 and low == high >= 1:
+            least, most = (max(bound, 0) ** (1 / low) for bound in wanted)
+            base.require((floor(least), most + 1), domains)
+
+    return Term(_combined(combine, base, exponent), undo)
 
 
-@dataclass(frozen=True)
-class Absolute(Term):
-    of: Term
+def _absolute(operands: Sequence[Term]) -> Term:
+    (operand,) = operands
 
-    def range(self, domains: Domains) -> Interval:
-        low, high = self.of.range(domains)
+    def range_of_absolute(domains: Domains) -> Interval:
+        low, high = operand.range(domains)
         return max(low, -high, 0), max(-low, high)
 
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        self.of.require((-wanted[1], wanted[1]), domains)
+    return Term(
+        range_of_absolute,
+        lambda wanted, domains: operand.require((-wanted[1], wanted[1]), domains),
+    )
 
 
-@dataclass(frozen=True)
-class Extreme(Term):
-    """The least or the largest of some terms."""
+def _extreme(pick: Callable[[Sequence[float]], float], operands: Sequence[Term]) -> Term:
+    """The least or the largest of several numbers."""
+    if len(operands) < 2:
+        return Term()
 
-    of: Sequence[Term]
-    pick: Callable[..., float]
+    def range_of_extreme(domains: Domains) -> Interval:
+        lows, highs = zip(*(operand.range(domains) for operand in operands), strict=True)
+        return pick(lows), pick(highs)
 
-    def range(self, domains: Domains) -> Interval:
-        lows, highs = zip(*(term.range(domains) for term in self.of), strict=True)
-        return self.pick(lows), self.pick(highs)
-
-    def undo(self, wanted: Interval, domains: Domains) -> None:
-        least = self.pick is min
-        for term in self.of:
-            term.require((wanted[0], inf) if least else (-inf, wanted[1]), domains)
+    def undo(wanted: Interval, domains: Domains) -> None:
+        bound: Interval = (wanted[0], inf) if pick is min else (-inf, wanted[1])
+        for operand in operands:
+            operand.require(bound, domains)
         # One of them is the result: where only one can be, that is.
-        ranges = [(term, *term.range(domains)) for term in self.of]
-        able = [t for t, low, high in ranges if (low <= wanted[1] if least else high >= wanted[0])]
+        ranges = [(operand, *operand.range(domains)) for operand in operands]
+        able = [o for o, low, high in ranges if low <= wanted[1] and high >= wanted[0]]
         if len(able) == 1:
             able[0].require(wanted, domains)
 
-
-_OPERATIONS: dict[type[ast.operator], type[Operation]] = {
-    ast.Add: Sum,
-    ast.Sub: Difference,
-    ast.Mult: Product,
-    ast.Div: Quotient,
-    ast.FloorDiv: FloorQuotient,
-    ast.Mod: Remainder,
-    ast.Pow: Power,
-}
+    return Term(range_of_extreme, undo)
 
 
-def _term(node: ast.expr, const: Mapping[str, int]) -> Term:
-    match node:
-        case ast.Name(axis):
-            return Number(const[axis]) if axis in const else Axis(axis)
-        case ast.Constant(int() | float() as value):
-            return Number(value)
-        case ast.BinOp(left, operation, right):
-            return _OPERATIONS[type(operation)](_term(left, const), _term(right, const))
-        case ast.UnaryOp(ast.USub(), operand):
-            return Difference(Number(0), _term(operand, const))
-        case ast.Call(ast.Name(function), operands):
-            return _term_of_call(function, [_term(operand, const) for operand in operands])
-    return Term()
-
-
-def _term_of_call(function: str, operands: list[Term]) -> Term:
-    match function, operands:
-        case "abs", [operand]:
-            return Absolute(operand)
-        case "min" | "max", [_, _, *_]:
-            return Extreme(operands, min if function == "min" else max)
-    return Term()
+def _plus(a: Interval, b: Interval) -> Interval:
+    return a[0] + b[0], a[1] + b[1]
 
 
 @lru_cache
@@ -364,3 +321,21 @@ def _up(bound: float) -> float:
 
 def _down(bound: float) -> float:
     return bound if isinf(bound) else floor(bound)
+
+
+_difference = _invertible(_minus, _plus, lambda result, left: _minus(left, result))
+_plain_product = _invertible(_times, _divided, _divided)
+_OPERATIONS: dict[type[ast.operator], Callable[[Term, Term], Term]] = {
+    ast.Add: _invertible(_plus, _minus, _minus),
+    ast.Sub: _difference,
+    ast.Mult: _product,
+    ast.Div: _invertible(_divided, _times, lambda result, left: _divided(left, result)),
+    ast.FloorDiv: _floor_quotient,
+    ast.Mod: _remainder,
+    ast.Pow: _power,
+}
+_CALLS: dict[str, Callable[[Sequence[Term]], Term]] = {
+    "min": partial(_extreme, min),
+    "max": partial(_extreme, max),
+    "abs": _absolute,
+}

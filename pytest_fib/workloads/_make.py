@@ -93,7 +93,7 @@ def why_unfit(definition: Definition, workload: Workload) -> str | None:
             return f"input {name!r}: {given.type} was given for a {needed}"
     axes = {axis: n for axis, n in workload.axes.items() if axis in definition.var_axes}
     recorded = {name for name, given in workload.inputs.items() if given.type == "safetensors"}
-    broken = plan(definition).unmet(axes, recorded)
+    broken = plan(definition).broken(axes, recorded=recorded)
     return None if broken is None else f"axes: {axes} break the constraint {broken!r}"
 
 

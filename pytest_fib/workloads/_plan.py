@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
@@ -61,17 +62,16 @@ class Plan:
     ``solver`` finds axes that meet the constraints; ``independent`` are the axes that do not follow
     from others; ``rules`` say how each input is made; ``fill`` has the inputs so that each comes
     after those it refers to.
-    ``stated`` are the definition's own constraints, ``needs`` what the generator of each input
-    needs, ``constraints`` both. ``notes`` say what was
-    inferred; ``unmade``, of which inputs no rule speaks; ``problem``, why none can be made.
+    ``stated`` are the definition's own constraints, ``implied`` those without which the generator
+    of an input has no valid values. ``notes`` say what was inferred; ``unmade``, of which inputs no
+    rule speaks; ``problem``, why none can be made.
     Of what the definition leaves open, ``lengths`` are axes that count sequences, and ``scores``
     give from axes how many numbers a reference may hold besides: see ``_scores``.
     """
 
     definition: Definition
-    constraints: tuple[Constraint, ...] = ()
     stated: tuple[Constraint, ...] = ()
-    needs: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
+    implied: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
     solver: AxisSolver = field(default_factory=AxisSolver)
     independent: tuple[str, ...] = ()
     rules: Mapping[str, InputRule] = field(default_factory=dict)
@@ -186,27 +186,21 @@ class Plan:
         return None
 
     def broken(
-        self, axes: Mapping[str, int], inputs: Mapping[str, Any] | None = None
+        self,
+        axes: Mapping[str, int],
+        inputs: Mapping[str, Any] | None = None,
+        recorded: Collection[str] = (),
     ) -> str | None:
         """The first constraint that a workload breaks; those of inputs too, where given.
 
-        Inputs that are there, maybe recorded ones, have to meet what the definition states only.
+        Inputs that are there, or whose names are among the ``recorded``, have to meet what the
+        definition states only: no generator makes them.
         """
         values = {**self.solver.const, **axes, **(inputs or {})}
-        for constraint in self.constraints if inputs is None else self.stated:
-            if constraint.tensors <= values.keys() and not constraint.holds(values):
-                return constraint.text
-        return None
-
-    def unmet(self, axes: Mapping[str, int], recorded: Collection[str]) -> str | None:
-        """The first constraint that axes break, leaving out what only recorded inputs would need.
-
-        ``recorded`` names those: no generator makes them.
-        """
-        values = {**self.solver.const, **axes}
-        needed = [c for name, needs in self.needs.items() if name not in recorded for c in needs]
+        implied = self.implied.items() if inputs is None else ()
+        needed = (c for name, each in implied if name not in recorded for c in each)
         for constraint in (*self.stated, *needed):
-            if not constraint.tensors and not constraint.holds(values):
+            if constraint.tensors <= values.keys() and not constraint.holds(values):
                 return constraint.text
         return None
 
@@ -215,13 +209,13 @@ _plans: OrderedDict[int, Plan] = OrderedDict()
 
 
 def plan(definition: Definition) -> Plan:
-    """The plan of a definition; kept, since definitions don't change."""
-    kept = _plans.get(id(definition))
-    if kept is None or kept.definition is not definition:
-        kept = _plans[id(definition)] = _made(definition)
+    """The plan of a definition; cached, since definitions don't change."""
+    cached = _plans.get(id(definition))
+    if cached is None or cached.definition is not definition:
+        cached = _plans[id(definition)] = _planned_or_refused(definition)
         if len(_plans) > CACHED_PLANS:
             _plans.popitem(last=False)
-    return kept
+    return cached
 
 
 def workload_bytes(definition: Definition, axes: Mapping[str, int]) -> int:
@@ -248,35 +242,33 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
 
     Of one ``workload``, only what it does not bring along has to be made.
     """
-    made = plan(definition)
+    planned = plan(definition)
     brought = {n for n, v in workload.inputs.items() if v.type != "random"} if workload else set()
-    lacking = (name for name in made.unmade if name not in brought)
-    unmade = next((f"input {name!r}: {made.unmade[name]}" for name in lacking), None)
-    return made.problem or unmade
+    lacking = (name for name in planned.unmade if name not in brought)
+    unmade = next((f"input {name!r}: {planned.unmade[name]}" for name in lacking), None)
+    return planned.problem or unmade
 
 
-def _made(definition: Definition) -> Plan:
+def _planned_or_refused(definition: Definition) -> Plan:
     try:
-        made = _planned(definition)
-        _refuse_impossible(made)
+        planned = _planned(definition)
+        _refuse_impossible(planned)
     except (ConstraintError, InfeasibleError) as error:
         return Plan(definition, problem=str(error))
-    return made
+    return planned
 
 
-def _refuse_impossible(made: Plan) -> None:
+def _refuse_impossible(planned: Plan) -> None:
     """Raise InfeasibleError for constraints or a listed workload that can't be met."""
-    for constraint in made.constraints:
-        if not (constraint.axes or constraint.tensors) and not constraint.holds(
-            made.definition.const_axes
-        ):
+    for constraint in planned.solver.constraints:
+        if not constraint.axes and not constraint.holds(planned.solver.const):
             raise InfeasibleError(f"constraint {constraint.text!r} is false for the const axes")
-    made.smallest  # noqa: B018 - raises
-    section = made.definition.workloads
+    planned.smallest  # noqa: B018 - raises
+    section = planned.definition.workloads
     for what in ("examples", "bench") if section else ():
         for axes in getattr(section, what):
             try:
-                made.completed(axes)
+                planned.completed(axes)
             except InfeasibleError as error:
                 raise InfeasibleError(f"workloads.{what}: {error}") from None
 
@@ -286,25 +278,20 @@ def _planned(definition: Definition) -> Plan:
     totals = dict(total for c in stated if (total := c.total_of()) is not None)
     rules, notes, unmade = _rules(definition, totals)
     shapes = {name: spec.shape or ("1",) for name, spec in definition.inputs.items()}
-    needs = {
+    implied = {
         name: tuple(parse(text, definition) for text in rule.implies(name, shapes, rules))
         for name, rule in rules.items()
     }
-    constraints = (*stated, *(constraint for needed in needs.values() for constraint in needed))
-    on_axes = tuple(each for each in constraints if each.axes and not each.tensors)
-    order, independent = _axis_order(definition, constraints, rules)
+    constraints = (*stated, *chain.from_iterable(implied.values()))
+    on_axes = tuple(constraint for constraint in constraints if not constraint.tensors)
+    order, independent = _axis_order(definition, on_axes, rules)
+    domains = {axis: listed_domain(definition, axis) for axis in order}
     offsets = _open_offsets(definition, rules)
     return Plan(
         definition=definition,
-        constraints=constraints,
         stated=tuple(stated),
-        needs=needs,
-        solver=AxisSolver(
-            order,
-            {axis: listed_domain(definition, axis) for axis in order},
-            definition.const_axes,
-            on_axes,
-        ),
+        implied=implied,
+        solver=AxisSolver(order, domains, definition.const_axes, on_axes),
         independent=independent,
         rules=rules,
         fill=_fill_order(rules),
@@ -388,7 +375,7 @@ def _axis_order(
     needs: dict[str, set[str]] = {axis: set() for axis in waiting}
     for constraint in constraints:
         derived = next((axis for axis in reversed(waiting) if constraint.equals(axis)), None)
-        if derived is not None and not constraint.tensors and derived not in totals:
+        if derived is not None and derived not in totals:
             needs[derived] |= constraint.axes - {derived}
     order: list[str] = []
     while waiting:
