@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 #: Below this many sizes none is more of a boundary than another.
 FEW = 16
 #: Of what kernels are tiled by, from 16 on.
-TILES = TILE_SIZES[1:]
+DECK_TILES = TILE_SIZES[1:]
 PRIMES = (5, 7, 11, 13, 61, 251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 65521)
 #: Sizes at which kernels change what they do.
-BOUNDARIES = (1, 2, 3, *(tile + more for tile in TILES for more in (0, 1)))
+BOUNDARY_SIZES = (1, 2, 3, *(tile + more for tile in DECK_TILES for more in (0, 1)))
 
 
 class Deck:
@@ -59,7 +59,10 @@ class Deck:
         elif high - low < FEW:
             cards = [*range(low, high + 1), *range(max(low, 1), high + 1)]  # hardly ever nothing
         else:
-            cards = [*BOUNDARIES, *(card for card, n in RELATIVE.items() for _ in range(n))]
+            cards = [
+                *BOUNDARY_SIZES,
+                *(card for card, n in CARDS_BY_BOUNDS.items() for _ in range(n)),
+            ]
         self.random.shuffle(cards)
         if sort == "choice":  # the plainest first
             cards.insert(0, cards.pop(cards.index(low)))
@@ -85,13 +88,13 @@ def _anywhere(random: Random, low: int, high: int) -> int:
 
 
 def _near_tile(random: Random, low: int, high: int) -> int:
-    tile = random.choice(TILES)
+    tile = random.choice(DECK_TILES)
     return _anywhere(random, low, high) // tile * tile + random.choice((-1, 0, 0, 1)) + tile
 
 
 def _below_tiles(random: Random, low: int, high: int) -> int:
     """One less than the largest tile that fits, so one less than a multiple of the others too."""
-    return max(tile for tile in (low + 1, *TILES) if tile <= high) - 1
+    return max(tile for tile in (low + 1, *DECK_TILES) if tile <= high) - 1
 
 
 def _power(random: Random, low: int, high: int) -> int:
@@ -104,7 +107,7 @@ def _prime(random: Random, low: int, high: int) -> int:
 
 
 #: Cards that depend on the bounds, and how many of each are in a deck.
-RELATIVE: dict[Callable[[Random, int, int], int], int] = {
+CARDS_BY_BOUNDS: dict[Callable[[Random, int, int], int], int] = {
     _lowest: 2,
     _highest: 2,
     _near_tile: 2,

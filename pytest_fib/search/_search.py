@@ -106,13 +106,13 @@ def search(
     origin: Origin = "failed before"
     failing = next(filter(checked.fails, failed_before), None)
     if failing is None:
-        given = next(filter(checked.fails, listed), None)
-        first = given or _drawn(definition, checked, examples, seed, max_bytes)
+        failing_listed = next(filter(checked.fails, listed), None)
+        first = failing_listed or _drawn(definition, checked, examples, seed, max_bytes)
         if first is not None:
             checked.start_deadline()
             failing = shrunk(definition, first, checked.fails)
             small = failing.axes == smallest_axes(definition)
-            if failing is given and not small:
+            if failing is failing_listed and not small:
                 origin = "listed"
             else:
                 origin = "unfinished" if checked.out_of_time else "shrunk"

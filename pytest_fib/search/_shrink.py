@@ -12,7 +12,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from pytest_fib.data import INPUTS, ON_REQUEST
-from pytest_fib.search._deck import BOUNDARIES
+from pytest_fib.search._deck import BOUNDARY_SIZES
 from pytest_fib.workloads import (
     make_workload,
     plan,
@@ -29,16 +29,19 @@ if TYPE_CHECKING:
 
 #: How many seeds are tried of each size: of many sizes, few; more of few sizes; then, where seeds
 #: have turned out to matter, many; and of what is just below or beside the answer, most.
-ONE, SOME, MANY, MOST = 1, 6, 48, 128
+ONE_SEED, FEW_SEEDS, MANY_SEEDS, MOST_SEEDS = 1, 6, 48, 128
 #: How many of each plainer regime, where seeds matter: there are dozens.
-SEVERAL = 12
+REGIME_SEEDS = 12
 #: Sizes that are tried of all axes at once, from the least: those below this.
-SMALL = 20
+JOINT_SIZES = 20
 #: Steps down from a size: halving what is between it and the next that passes, or to a multiple of
 #: some small number.
-STEPS = (3, 5, 6, 7, *(1 << exponent for exponent in range(40)))
+STEPS_DOWN = (3, 5, 6, 7, *(1 << exponent for exponent in range(40)))
 #: Sizes that are tried of each axis.
-SIZES = (*BOUNDARIES, *((1 << exponent) + near for exponent in range(4, 40) for near in (-1, 0, 1)))
+TRIED_SIZES = (
+    *BOUNDARY_SIZES,
+    *((1 << exponent) + near for exponent in range(4, 40) for near in (-1, 0, 1)),
+)
 
 
 def shrunk(
@@ -48,20 +51,20 @@ def shrunk(
     shrink = _Shrink(definition, failing, fails)
     if shrink.is_least():
         return failing
-    shrink.lower_axes(ONE)
-    shrink.lower_axes(ONE, joint=True)
-    shrink.plain_regime(SOME)
-    shrink.lower_axes(SOME)
-    shrink.random_lengths(MOST)
+    shrink.lower_axes(ONE_SEED)
+    shrink.lower_axes(ONE_SEED, joint=True)
+    shrink.plain_regime(FEW_SEEDS)
+    shrink.lower_axes(FEW_SEEDS)
+    shrink.random_lengths(MOST_SEEDS)
     if shrink.seeds_matter():
         before = None
         while before != shrink.best:
             before = shrink.best
-            shrink.lower_axes(MANY)
-            shrink.plain_regime(SEVERAL)
-            shrink.random_lengths(MOST)
-            shrink.step_down(MOST)
-    shrink.small_seed(SOME)
+            shrink.lower_axes(MANY_SEEDS)
+            shrink.plain_regime(REGIME_SEEDS)
+            shrink.random_lengths(MOST_SEEDS)
+            shrink.step_down(MOST_SEEDS)
+    shrink.small_seed(FEW_SEEDS)
     return shrink.best
 
 
@@ -82,13 +85,13 @@ class _Shrink:
 
     def seeds_matter(self) -> bool:
         """Whether any workload has been seen to fail with one seed and to pass with another."""
-        for seed in range(SOME):
+        for seed in range(FEW_SEEDS):
             self._fails_as(self._made(seed, self.best.regime))
         return any(len(verdicts) > 1 for verdicts in self._verdicts.values())
 
     def lower_axes(self, seeds: int, *, joint: bool = False) -> None:
         """Take the cheapest of the smaller axes that fail, until none do."""
-        while any(self._take_axes(axes, seeds) for axes in self._smaller(seeds == ONE, joint)):
+        while any(self._take_axes(axes, seeds) for axes in self._smaller(seeds == ONE_SEED, joint)):
             pass
 
     def step_down(self, seeds: int) -> None:
@@ -111,20 +114,20 @@ class _Shrink:
         """
         independent, best = self._plan.independent, self.best.axes
         sizes = {axis: _sizes(self._plan.domain(axis, {}), best[axis], many=many) for axis in best}
-        wanted = [self._completed({}, most) for most in range(SMALL if many else 1)]
+        wanted = [self._completed({}, most) for most in range(JOINT_SIZES if many else 1)]
         for n in (1, 2):  # one or two as they are, and all others at their least
-            for kept in combinations(independent, n):
-                wanted.append(self._completed({axis: best[axis] for axis in kept}, 0))
+            for unchanged in combinations(independent, n):
+                wanted.append(self._completed({axis: best[axis] for axis in unchanged}, 0))
         for axis in independent:
             wanted += [self._completed({axis: size}) for size in sizes[axis]]
             if joint:
-                for size in {*BOUNDARIES} & {*sizes[axis]}:
+                for size in {*BOUNDARY_SIZES} & {*sizes[axis]}:
                     wanted += [self._completed({axis: size}, most) for most in (0, size + 1)]
         for one, other in combinations(independent, 2):  # one may be needed for the other's sake
             both = product(*({*sizes[axis][:1], *sizes[axis][-1:]} for axis in (one, other)))
             wanted += [self._completed({one: n, other: m}) for n, m in both]
-        found = {tuple(axes.values()): axes for axes in wanted if axes not in (None, best)}
-        return sorted(found.values(), key=partial(workload_bytes, self._definition))
+        distinct = {tuple(axes.values()): axes for axes in wanted if axes not in (None, best)}
+        return sorted(distinct.values(), key=partial(workload_bytes, self._definition))
 
     def plain_regime(self, seeds: int) -> None:
         """Take the plainest name of each regime that still fails."""
@@ -176,17 +179,17 @@ class _Shrink:
 
         With more than one seed, all kinds of lengths; with many, of values as well: what is rare in
         the regime now, and so takes larger axes, may be common in another. Not among NaN and
-        infinities: what fails without them is told with numbers.
+        infinities: what fails without them is reported with numbers.
         """
         now, lengths = self.best.regime, self._regimes.get("lengths", ())
-        values = self._regimes.get("values", ()) if seeds == MANY else ()
+        values = self._regimes.get("values", ()) if seeds == MANY_SEEDS else ()
         values = [name for name in values if name not in ON_REQUEST]
         yield self.best.seed, now
         for seed in range(seeds):
             yield seed, now
             if now:
                 yield seed, {}
-            if seeds > ONE and lengths:
+            if seeds > ONE_SEED and lengths:
                 yield seed, {**now, "lengths": lengths[seed % len(lengths)]}
             if seed < len(values):
                 yield seed, without_plainest({**now, "values": values[seed]})
@@ -211,6 +214,10 @@ class _Shrink:
 def _sizes(domain: Domain, size: int, *, many: bool) -> list[int]:
     """Members of a domain below a size: the smallest and some steps down; with ``many``, more."""
     smallest = [domain[i] for i in range(min(9 if many else 3, len(domain)))]
-    wanted = [*SIZES, *(size - step for step in STEPS)] if many else [size // 2, size - 1, size - 2]
+    wanted = (
+        [*TRIED_SIZES, *(size - step for step in STEPS_DOWN)]
+        if many
+        else [size // 2, size - 1, size - 2]
+    )
     members = {*smallest, *(domain.nearest(n) for n in wanted if n >= domain[0])}
     return [member for member in sorted(members) if member < size]

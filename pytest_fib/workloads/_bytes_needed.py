@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_fib.workloads._plan import plan
-from pytest_fib.workloads._tensors import Context, once
+from pytest_fib.workloads._tensors import InputTensors, once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,11 +32,11 @@ def bytes_needed(
     from pytest_fib.workloads._structure_generators import MASKS  # these import torch
 
     rules = plan(definition).rules
-    context = Context(definition, rules, definition.axis_values(dict(axes)), tensors)
+    inputs = InputTensors(definition, rules, definition.axis_values(dict(axes)), tensors)
     masks: list[Mask] = []
     for name, rule in rules.items():
         if name in tensors and rule.kind in MASKS:
-            masks += MASKS[rule.kind](name, rule, context)
+            masks += MASKS[rule.kind](name, rule, inputs)
     return {
         name: _elements_needed(spec.shape or (), tensors[name], masks) * tensors[name].itemsize
         for name, spec in definition.inputs.items()

@@ -38,10 +38,10 @@ class Subject:
 
     def axis(self, *names: str) -> str | None:
         """The first of these axes that the definition has; another of them is a doubt."""
-        found = [name for name in names if name in self.definition.axes]
-        if len(found) > 1:
-            self.doubts.append(f"{found[0]} rather than {' or '.join(found[1:])}")
-        return next(iter(found), None)
+        present = [name for name in names if name in self.definition.axes]
+        if len(present) > 1:
+            self.doubts.append(f"{present[0]} rather than {' or '.join(present[1:])}")
+        return next(iter(present), None)
 
     def const(self, *names: str) -> int | None:
         """The value of the first of these axes that is const."""

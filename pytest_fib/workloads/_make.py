@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 #: Sizes of every var axis where a definition names no bench workloads.
 LADDER = (1, 8, 64, 512, 4096, 32768)
 #: No workload of the ladder takes more.
-LADDER_BYTES = 4 << 30
+MAX_LADDER_BYTES = 4 << 30
 #: How much larger than the smallest workload an enlarged one is, at least.
-ROOM = 1.125
+LEAST_ENLARGEMENT = 1.125
 
 
 def make_workload(
@@ -45,7 +45,7 @@ def make_workload(
     seed: int = 0,
     regime: Mapping[str, str] | None = None,
 ) -> Workload:
-    """The Workload of these axes: scalars get their values, tensors are made from the seed."""
+    """The Workload of these axes: scalars get their values, tensors are planned from the seed."""
     bare = Workload(axes=dict(axes), inputs={}, seed=seed, regime=dict(regime or {}))
     scalars = scalar_inputs(definition, bare)
     inputs: dict[str, InputSpec] = {
@@ -158,15 +158,15 @@ def bench_workloads(definition: Definition) -> dict[str, Workload]:
 
     Independent of device and budget, since the labels are part of node ids.
     """
-    made = plan(definition)
-    if made.problem is not None:
+    planned = plan(definition)
+    if planned.problem is not None:
         return {}
     listed = definition.workloads.bench if definition.workloads else []
     return {
         ",".join(f"{axis}={n}" for axis, n in axes.items()) or "fixed": make_workload(
-            definition, made.completed(axes)
+            definition, planned.completed(axes)
         )
-        for axes in listed or _ladder(made)
+        for axes in listed or _ladder(planned)
     }
 
 
@@ -176,13 +176,13 @@ def example_workloads(definition: Definition) -> list[Workload]:
     return [make_workload(definition, plan(definition).completed(axes)) for axes in listed]
 
 
-def _ladder(made: Plan) -> list[dict[str, int]]:
+def _ladder(planned: Plan) -> list[dict[str, int]]:
     """All axes as large as a rung, or as near as their domains and memory allow."""
     rungs: list[dict[str, int]] = []
     for i in range(len(LADDER)):
         pick = partial(_largest_affordable, LADDER[: i + 1])
-        axes = made.choose(dict.fromkeys(made.order, LADDER_BYTES), pick)
-        if made.fits(axes, LADDER_BYTES) and axes not in rungs:
+        axes = planned.choose(dict.fromkeys(planned.order, MAX_LADDER_BYTES), pick)
+        if planned.fits(axes, MAX_LADDER_BYTES) and axes not in rungs:
             rungs.append(axes)
     return rungs
 
@@ -203,7 +203,7 @@ def enlarge(
     planned = plan(definition)
     budget = float(planned.bytes_at(planned.smallest))
     free = _free(planned)
-    share = max(ROOM, max_bytes / max(budget, 1)) ** (1 / max(len(free), 1))
+    share = max(LEAST_ENLARGEMENT, max_bytes / max(budget, 1)) ** (1 / max(len(free), 1))
     budgets = {}
     for axis in planned.order:
         budget *= share if axis in free else 1.0

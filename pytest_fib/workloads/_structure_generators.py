@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pytest_fib.data import Definition
-    from pytest_fib.workloads._tensors import Context, Fill, Making
+    from pytest_fib.workloads._tensors import Fill, FillContext, InputTensors
 
 #: Tiles of attention kernels; lengths at their multiples are boundaries.
-TILES = TILE_SIZES[1:6]
+ATTENTION_TILES = TILE_SIZES[1:6]
 #: Lengths at which such kernels change what they do.
-BOUNDARIES = (0, 1, 2, *(tile + near for tile in TILES for near in (-1, 0, 1)))
+BOUNDARY_LENGTHS = (0, 1, 2, *(tile + near for tile in ATTENTION_TILES for near in (-1, 0, 1)))
 
 
 @dataclass(frozen=True)
@@ -43,28 +43,28 @@ class Mask:
     limit: bool = False
 
 
-def _indptr(tensor: torch.Tensor, rule: kinds.Indptr, making: Making) -> None:
-    parts, total = tensor.numel() - 1, making.whole(rule.total)
+def _indptr(tensor: torch.Tensor, rule: kinds.Indptr, context: FillContext) -> None:
+    parts, total = tensor.numel() - 1, context.whole(rule.total)
     least = torch.full((parts,), 0 if rule.allow_empty else 1)
-    if (others := making.lengths_of(rule.at_least)) is not None:
-        least = torch.maximum(least, -(-others // making.whole(rule.page_size)))
-    lengths = _split(total, least, making)
+    if (others := context.lengths_of(rule.at_least)) is not None:
+        least = torch.maximum(least, -(-others // context.whole(rule.page_size)))
+    lengths = _split(total, least, context)
     tensor[0] = 0
     tensor[1:] = lengths.cumsum(0)
 
 
-def _split(total: int, least: torch.Tensor, making: Making) -> torch.Tensor:
+def _split(total: int, least: torch.Tensor, context: FillContext) -> torch.Tensor:
     """Lengths that sum to a total, split as the workload's regime says."""
-    return partition(total, least, making.regime.get("lengths", "random"), making.host_random)
+    return partition(total, least, context.regime.get("lengths", "random"), context.host_random)
 
 
-def _indptr_masks(name: str, rule: kinds.Indptr, context: Context) -> Iterator[Mask]:
+def _indptr_masks(name: str, rule: kinds.Indptr, inputs: InputTensors) -> Iterator[Mask]:
     """What lies between the first offset and the last, and the sequences that are not empty."""
-    offsets, total = context.on_host(name), context.factors(rule.total)
+    offsets, total = inputs.on_host(name), inputs.factors(rule.total)
     if len(total) == 1:
-        at = torch.arange(context.sizes[total[0]])
+        at = torch.arange(inputs.sizes[total[0]])
         yield Mask(total, (at >= offsets[0]) & (at < offsets[-1]), limit=True)
-    for axis in _one_less(context.axes(name)[0], context.definition):
+    for axis in _one_less(inputs.axes(name)[0], inputs.definition):
         yield Mask((axis,), offsets.diff() > 0, limit=True)
 
 
@@ -78,10 +78,10 @@ def _one_less(length: str, definition: Definition) -> Iterator[str]:
                 yield axis
 
 
-def _last_page_len(tensor: torch.Tensor, rule: kinds.LastPageLen, making: Making) -> None:
-    size = making.whole(rule.page_size)
-    drawn = _fullness(tensor.shape, size, making.host_random)
-    pages, tokens = making.lengths_of(rule.indptr), making.lengths_of(rule.at_least)
+def _last_page_len(tensor: torch.Tensor, rule: kinds.LastPageLen, context: FillContext) -> None:
+    size = context.whole(rule.page_size)
+    drawn = _fullness(tensor.shape, size, context.host_random)
+    pages, tokens = context.lengths_of(rule.indptr), context.lengths_of(rule.at_least)
     if pages is not None and tokens is not None:
         needed = (tokens - (pages - 1).clamp_min(0) * size).clamp(1, size)
         drawn[: len(needed)] = torch.maximum(drawn[: len(needed)], needed)
@@ -90,7 +90,7 @@ def _last_page_len(tensor: torch.Tensor, rule: kinds.LastPageLen, making: Making
 
 def _fullness(shape: torch.Size, size: int, host: torch.Generator) -> torch.Tensor:
     """Tokens in last pages: often 1, all, all but one, or as many as are beside a tile."""
-    tiles = torch.tensor([n for n in BOUNDARIES if 1 <= n <= size])
+    tiles = torch.tensor([n for n in BOUNDARY_LENGTHS if 1 <= n <= size])
     ends = (torch.tensor([n]) for n in (1, max(1, size - 1), size))
     often = (*ends, tiles, tiles)
     drawn = torch.randint(1, size + 1, shape, generator=host)
@@ -101,47 +101,49 @@ def _fullness(shape: torch.Size, size: int, host: torch.Generator) -> torch.Tens
     return drawn
 
 
-def _last_page_masks(name: str, rule: kinds.LastPageLen, context: Context) -> Iterator[Mask]:
+def _last_page_masks(name: str, rule: kinds.LastPageLen, inputs: InputTensors) -> Iterator[Mask]:
     """Of the last page of each sequence, as many tokens as it holds."""
-    slot_axes = context.factors(rule.page_size)
-    pages = None if rule.indptr is None else _pages_of(rule.indptr, context)
+    slot_axes = inputs.factors(rule.page_size)
+    pages = None if rule.indptr is None else _pages_of(rule.indptr, inputs)
     if not slot_axes or rule.indptr is None or pages is None:
         return
     numbers, page_axes = pages
-    offsets, size = context.on_host(rule.indptr), context.whole(rule.page_size)
+    offsets, size = inputs.on_host(rule.indptr), inputs.whole(rule.page_size)
     not_empty = (offsets.diff() > 0).nonzero().flatten()
     held = torch.full_like(numbers, size)
-    held[offsets[not_empty + 1] - 1] = context.on_host(name)[not_empty]
-    filled = torch.full((context.sizes[page_axes[0]],), size)
+    held[offsets[not_empty + 1] - 1] = inputs.on_host(name)[not_empty]
+    filled = torch.full((inputs.sizes[page_axes[0]],), size)
     real = numbers >= 0  # the others are padding
     filled.scatter_reduce_(0, numbers[real], held[real], "amax", include_self=False)
     slots = torch.arange(size) < filled[:, None]
     axes = (*page_axes, *slot_axes)
-    yield Mask(axes, slots.view([context.sizes[axis] for axis in axes]), limit=True)
+    yield Mask(axes, slots.view([inputs.sizes[axis] for axis in axes]), limit=True)
 
 
-def _pages_of(indptr: str, context: Context) -> tuple[torch.Tensor, tuple[str, ...]] | None:
+def _pages_of(indptr: str, inputs: InputTensors) -> tuple[torch.Tensor, tuple[str, ...]] | None:
     """The numbers of the pages that an indptr splits over sequences, and the axis of all pages."""
-    total = (kinds.total_of(indptr, context.rules),)
-    for name, rule in context.rules.items():
-        if isinstance(rule, kinds.Indices) and name in context.tensors:
-            axes = context.factors(rule.below)
-            if len(axes) == 1 and context.axes(name) == total:
-                return context.on_host(name), axes
+    total = (kinds.total_of(indptr, inputs.rules),)
+    for name, rule in inputs.rules.items():
+        if isinstance(rule, kinds.Indices) and name in inputs.tensors:
+            axes = inputs.factors(rule.below)
+            if len(axes) == 1 and inputs.axes(name) == total:
+                return inputs.on_host(name), axes
     return None
 
 
-def _indices(tensor: torch.Tensor, rule: kinds.Indices, making: Making) -> None:
+def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) -> None:
     """A vector is one row."""
-    below, host = making.whole(rule.below), making.host_random
+    below, host = context.whole(rule.below), context.host_random
     rows, n = tensor.shape[:-1].numel(), tensor.shape[-1]
     drawn = torch.zeros((rows, n), dtype=torch.long)
     for row in drawn:
         row[:] = _row(n, below, host, unique=rule.unique)
     if rule.pad is not None:
-        kept = torch.randint(0, n + 1, (rows, 1), generator=host)
-        kept[torch.rand((rows, 1), generator=host) < 0.5] = n
-        drawn = torch.where(torch.arange(n) < kept.clamp_max(below), drawn, making.whole(rule.pad))
+        lengths = torch.randint(0, n + 1, (rows, 1), generator=host)
+        lengths[torch.rand((rows, 1), generator=host) < 0.5] = n
+        drawn = torch.where(
+            torch.arange(n) < lengths.clamp_max(below), drawn, context.whole(rule.pad)
+        )
     tensor.copy_(drawn.reshape(tensor.shape))
 
 
@@ -170,103 +172,103 @@ def _distinct(n: int, below: int, host: torch.Generator) -> torch.Tensor:
     return torch.tensor(sorted(drawn), dtype=torch.long)[torch.randperm(n, generator=host)]
 
 
-def _referred(indices: torch.Tensor, below: float | str, context: Context) -> Iterator[Mask]:
+def _referred(indices: torch.Tensor, below: float | str, inputs: InputTensors) -> Iterator[Mask]:
     """The elements that indices refer to; what is below 0 is padding."""
-    if axes := context.factors(below):
-        shape = [context.sizes[axis] for axis in axes]
+    if axes := inputs.factors(below):
+        shape = [inputs.sizes[axis] for axis in axes]
         needed = torch.zeros(prod(shape), dtype=torch.bool)
         needed[indices[(indices >= 0) & (indices < needed.numel())]] = True
         yield Mask(axes, needed.view(shape))
 
 
-def _permutation(tensor: torch.Tensor, rule: kinds.Permutation, making: Making) -> None:
-    tensor.copy_(_distinct(tensor.numel(), tensor.numel(), making.host_random))
+def _permutation(tensor: torch.Tensor, rule: kinds.Permutation, context: FillContext) -> None:
+    tensor.copy_(_distinct(tensor.numel(), tensor.numel(), context.host_random))
 
 
-def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, making: Making) -> None:
-    longest, size, n = making.whole(rule.max), making.whole(rule.page_size), tensor.numel()
+def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, context: FillContext) -> None:
+    longest, size, n = context.whole(rule.max), context.whole(rule.page_size), tensor.numel()
     most = -(-longest // size)
-    pages = n * most if rule.pages is None else min(making.whole(rule.pages), n * most)
-    total = int(torch.randint(n, pages + 1, (), generator=making.host_random)) if n else 0
-    counts = _split(total, torch.ones(n, dtype=torch.long), making)
+    pages = n * most if rule.pages is None else min(context.whole(rule.pages), n * most)
+    total = int(torch.randint(n, pages + 1, (), generator=context.host_random)) if n else 0
+    counts = _split(total, torch.ones(n, dtype=torch.long), context)
     lengths = (counts.clamp_max(most) - 1) * size + _fullness(
-        counts.shape, size, making.host_random
+        counts.shape, size, context.host_random
     )
     tensor.copy_(lengths.clamp(1, longest))
 
 
-def _seq_lens_masks(name: str, rule: kinds.SeqLens, context: Context) -> Iterator[Mask]:
+def _seq_lens_masks(name: str, rule: kinds.SeqLens, inputs: InputTensors) -> Iterator[Mask]:
     """Of a padded batch, as much of each sequence as there is."""
-    longest, batch = context.factors(rule.max), context.axes(name)
+    longest, batch = inputs.factors(rule.max), inputs.axes(name)
     if len(longest) == len(batch) == 1:
-        at = torch.arange(context.sizes[longest[0]])
-        yield Mask((*batch, *longest), at < context.on_host(name)[:, None], limit=True)
+        at = torch.arange(inputs.sizes[longest[0]])
+        yield Mask((*batch, *longest), at < inputs.on_host(name)[:, None], limit=True)
 
 
-def _block_table(tensor: torch.Tensor, rule: kinds.BlockTable, making: Making) -> None:
-    lengths = making.on_host(rule.lengths)
-    counts = -(-lengths // making.whole(rule.page_size))
+def _block_table(tensor: torch.Tensor, rule: kinds.BlockTable, context: FillContext) -> None:
+    lengths = context.on_host(rule.lengths)
+    counts = -(-lengths // context.whole(rule.page_size))
     table = torch.zeros(tensor.shape, dtype=torch.long)
     table[torch.arange(tensor.shape[1]) < counts[:, None]] = _distinct(
-        int(counts.sum()), making.whole(rule.pages), making.host_random
+        int(counts.sum()), context.whole(rule.pages), context.host_random
     )
     tensor.copy_(table)
 
 
-def _block_table_masks(name: str, rule: kinds.BlockTable, context: Context) -> Iterator[Mask]:
+def _block_table_masks(name: str, rule: kinds.BlockTable, inputs: InputTensors) -> Iterator[Mask]:
     """The tokens of each page, and the entries of the table itself, that lengths reach."""
-    lengths, size = context.on_host(rule.lengths), context.whole(rule.page_size)
-    table = context.on_host(name)
+    lengths, size = inputs.on_host(rule.lengths), inputs.whole(rule.page_size)
+    table = inputs.on_host(name)
     held = (lengths[:, None] - torch.arange(table.shape[1]) * size).clamp(0, size)
-    yield Mask(context.axes(name), held > 0, limit=True)
-    page_axes, slot_axes = context.factors(rule.pages), context.factors(rule.page_size)
+    yield Mask(inputs.axes(name), held > 0, limit=True)
+    page_axes, slot_axes = inputs.factors(rule.pages), inputs.factors(rule.page_size)
     if len(page_axes) == 1:
-        filled = torch.zeros(context.sizes[page_axes[0]], dtype=torch.long)
+        filled = torch.zeros(inputs.sizes[page_axes[0]], dtype=torch.long)
         filled.scatter_reduce_(0, table.flatten().clamp_min(0), held.flatten(), "amax")
         slots, axes = torch.arange(size) < filled[:, None], (*page_axes, *slot_axes)
         slots = slots if slot_axes else slots.any(dim=-1)
-        yield Mask(axes, slots.view([context.sizes[axis] for axis in axes]))
+        yield Mask(axes, slots.view([inputs.sizes[axis] for axis in axes]))
 
 
-def _positions(tensor: torch.Tensor, rule: kinds.Positions, making: Making) -> None:
+def _positions(tensor: torch.Tensor, rule: kinds.Positions, context: FillContext) -> None:
     """Of a single position, any."""
-    below = making.whole(rule.below)
-    drawn = torch.randint(0, below, (tensor.numel(),), generator=making.host_random)
+    below = context.whole(rule.below)
+    drawn = torch.randint(0, below, (tensor.numel(),), generator=context.host_random)
     ends = torch.tensor([below - 1, 0])
     if len(drawn) > 1:
         drawn[:2] = ends
-    elif (choice := int(torch.randint(0, 3, (), generator=making.host_random))) < 2:
+    elif (choice := int(torch.randint(0, 3, (), generator=context.host_random))) < 2:
         drawn[:] = ends[choice]
-    drawn = drawn[torch.randperm(len(drawn), generator=making.host_random)]
+    drawn = drawn[torch.randperm(len(drawn), generator=context.host_random)]
     tensor.copy_(drawn.reshape(tensor.shape))
 
 
-def _topk_ids(tensor: torch.Tensor, rule: kinds.TopkIds, making: Making) -> None:
-    tensor.copy_(_experts(tensor.shape, rule, making))
+def _topk_ids(tensor: torch.Tensor, rule: kinds.TopkIds, context: FillContext) -> None:
+    tensor.copy_(_experts(tensor.shape, rule, context))
 
 
-def _routing(tensor: torch.Tensor, rule: kinds.Routing, making: Making) -> None:
-    weights = torch.rand(tensor.shape, generator=making.host_random).softmax(dim=-1)
+def _routing(tensor: torch.Tensor, rule: kinds.Routing, context: FillContext) -> None:
+    weights = torch.rand(tensor.shape, generator=context.host_random).softmax(dim=-1)
     bits = weights.bfloat16().view(torch.int16).long() & 0xFFFF
-    tensor.copy_((_experts(tensor.shape, rule, making) << 16) | bits)
+    tensor.copy_((_experts(tensor.shape, rule, context) << 16) | bits)
 
 
 def _experts(
-    shape: torch.Size, rule: kinds.TopkIds | kinds.Routing, making: Making
+    shape: torch.Size, rule: kinds.TopkIds | kinds.Routing, context: FillContext
 ) -> torch.Tensor:
-    experts = making.whole(rule.experts)
-    favour = torch.rand(experts, generator=making.host_random).mul_(2)
-    scores = torch.rand((*shape[:-1], experts), generator=making.host_random) + favour
+    experts = context.whole(rule.experts)
+    favour = torch.rand(experts, generator=context.host_random).mul_(2)
+    scores = torch.rand((*shape[:-1], experts), generator=context.host_random) + favour
     return scores.topk(shape[-1], dim=-1).indices
 
 
-def _routing_masks(name: str, rule: kinds.Routing, context: Context) -> Iterator[Mask]:
-    yield from _referred(context.on_host(name) >> 16, rule.experts, context)
+def _routing_masks(name: str, rule: kinds.Routing, inputs: InputTensors) -> Iterator[Mask]:
+    yield from _referred(inputs.on_host(name) >> 16, rule.experts, inputs)
 
 
-def _safetensors(tensor: torch.Tensor, rule: kinds.Safetensors, making: Making) -> None:
-    given = SafetensorsInput(path=rule.path, tensor_key=rule.tensor_key)
-    tensor.copy_(read_tensor(given, making.files, tensor))
+def _safetensors(tensor: torch.Tensor, rule: kinds.Safetensors, context: FillContext) -> None:
+    stored = SafetensorsInput(path=rule.path, tensor_key=rule.tensor_key)
+    tensor.copy_(read_tensor(stored, context.files, tensor))
 
 
 def partition(
@@ -324,7 +326,7 @@ def _ones(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.
 
 def _tiles(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Whole tiles of some size for each, and the rest for the last."""
-    tile = TILES[int(torch.randint(0, len(TILES), (), generator=generator))]
+    tile = ATTENTION_TILES[int(torch.randint(0, len(ATTENTION_TILES), (), generator=generator))]
     lengths = _random(spare, least, generator) // tile * tile
     lengths[-1] += spare - int(lengths.sum())
     return lengths
@@ -332,7 +334,7 @@ def _tiles(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch
 
 def _boundaries(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """At and beside multiples of tiles, each sequence's own, and the rest for a random one."""
-    fitting = torch.tensor([n for n in BOUNDARIES if n <= spare])
+    fitting = torch.tensor([n for n in BOUNDARY_LENGTHS if n <= spare])
     drawn = fitting[torch.randint(0, len(fitting), (len(least),), generator=generator)]
     # What is there already counts: the whole length is to lie at a boundary.
     drawn = torch.where(drawn >= least, drawn - least, drawn)
@@ -369,13 +371,13 @@ FILLS: dict[str, Fill] = {
     "safetensors": _safetensors,
 }
 #: By kind: the elements of all inputs that the values of one refer to.
-MASKS: dict[str, Callable[[str, Any, Context], Iterable[Mask]]] = {
+MASKS: dict[str, Callable[[str, Any, InputTensors], Iterable[Mask]]] = {
     "indptr": _indptr_masks,
     "last_page_len": _last_page_masks,
-    "indices": lambda name, rule, context: _referred(context.on_host(name), rule.below, context),
+    "indices": lambda name, rule, inputs: _referred(inputs.on_host(name), rule.below, inputs),
     "seq_lens": _seq_lens_masks,
     "block_table": _block_table_masks,
-    "positions": lambda name, rule, context: _referred(context.on_host(name), rule.below, context),
-    "topk_ids": lambda name, rule, context: _referred(context.on_host(name), rule.experts, context),
+    "positions": lambda name, rule, inputs: _referred(inputs.on_host(name), rule.below, inputs),
+    "topk_ids": lambda name, rule, inputs: _referred(inputs.on_host(name), rule.experts, inputs),
     "routing": _routing_masks,
 }

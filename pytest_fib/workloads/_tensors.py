@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Scalar = int | float | bool
     #: Fills a contiguous tensor in place, by its rule.
-    Fill = Callable[[torch.Tensor, Any, "Making"], None]
+    Fill = Callable[[torch.Tensor, Any, "FillContext"], None]
 
 #: How often a scalar is 0, 1 or the least or the most it may be.
 SPECIAL = 0.5
@@ -79,7 +79,7 @@ def fill_inputs(
     BrokenConstraintError where the result breaks a constraint.
     """
     planned, sizes = plan(definition), definition.axis_values(workload.axes)
-    context = Context(definition, planned.rules, sizes, tensors)
+    inputs = InputTensors(definition, planned.rules, sizes, tensors)
     any_bulk = any(rule.bulk for rule in planned.rules.values())
     for name in planned.fill:
         if name not in tensors:
@@ -91,12 +91,17 @@ def fill_inputs(
         is_bulk = planned.rules[name].bulk or not any_bulk
         seed = workload.seed if bulk_seed is None or not is_bulk else bulk_seed
         regime = _regime(name, planned, workload)
-        _fill(name, context, seed=_seed(seed, name), regime=regime, files=files or {})
+        _fill(name, inputs, seed=_seed(seed, name), regime=regime, files=files or {})
     _refuse_broken(planned, sizes, workload, tensors)
 
 
 def _fill(
-    name: str, context: Context, *, seed: int, regime: Mapping[str, str], files: Mapping[str, Path]
+    name: str,
+    inputs: InputTensors,
+    *,
+    seed: int,
+    regime: Mapping[str, str],
+    files: Mapping[str, Path],
 ) -> None:
     """Fill an input by its rule, as a contiguous tensor; then it lies as the input does.
 
@@ -107,9 +112,9 @@ def _fill(
 
     from pytest_fib.workloads._structure_generators import FILLS
 
-    tensor, rule = context.tensors[name], context.rules[name]
-    making = Making(
-        **vars(context),
+    tensor, rule = inputs.tensors[name], inputs.rules[name]
+    context = FillContext(
+        **vars(inputs),
         regime=regime,
         host_random=torch.Generator().manual_seed(seed),
         device_random=torch.Generator(tensor.device).manual_seed(seed),
@@ -120,7 +125,7 @@ def _fill(
     if isinstance(rule, FixedValue):
         compact.fill_(rule.value)
     else:
-        FILLS[rule.kind](compact, rule, making)
+        FILLS[rule.kind](compact, rule, context)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))
 
@@ -160,22 +165,22 @@ def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scala
     """The values of the inputs that are Python scalars."""
     scalars = [name for name, spec in definition.inputs.items() if spec.is_scalar]
     sizes = definition.axis_values(workload.axes) if scalars else {}
-    context = Context(definition, plan(definition).rules, sizes, {})
-    return {name: _scalar(name, context, workload) for name in scalars}
+    inputs = InputTensors(definition, plan(definition).rules, sizes, {})
+    return {name: _scalar(name, inputs, workload) for name in scalars}
 
 
-def _scalar(name: str, context: Context, workload: Workload) -> Scalar:
-    given, rule = workload.inputs.get(name), context.rules[name]
+def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
+    given, rule = workload.inputs.get(name), inputs.rules[name]
     if isinstance(given, ScalarInput):
         return given.value
     if isinstance(rule, FixedValue):
         return rule.value
     source = random.Random(_seed(workload.seed, name))
     if isinstance(rule, kinds.Boolean):
-        return source.random() < context.number(rule.p)
+        return source.random() < inputs.number(rule.p)
     assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
-    low, high = context.number(rule.min), context.number(rule.max)
-    floating = context.definition.inputs[name].dtype.is_floating
+    low, high = inputs.number(rule.min), inputs.number(rule.max)
+    floating = inputs.definition.inputs[name].dtype.is_floating
     if source.random() < SPECIAL:
         number = source.choice(sorted({n for n in (low, high, 0, 1) if low <= n <= high}))
     else:
@@ -184,7 +189,7 @@ def _scalar(name: str, context: Context, workload: Workload) -> Scalar:
 
 
 @dataclass(frozen=True)
-class Context:
+class InputTensors:
     """A workload: the rule of every input, the sizes of all axes, and tensors made so far."""
 
     definition: Definition
@@ -194,9 +199,10 @@ class Context:
 
     def number(self, value: float | str) -> float:
         """A parameter that is a number, or an expression of axes, computed."""
-        if isinstance(value, str):
-            return parse_expression(value, self.definition)(self.sizes)
-        return value
+        if not isinstance(value, str):
+            return value
+        size = self.sizes.get(value)  # most are an axis: no need to parse
+        return parse_expression(value, self.definition)(self.sizes) if size is None else size
 
     def whole(self, value: float | str) -> int:
         """The same of a whole number."""
@@ -217,7 +223,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Making(Context):
+class FillContext(InputTensors):
     """What a generator works with.
 
     ``host_random`` and ``device_random`` are random generators on the host and on the device that

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_fib.data import kinds
-    from pytest_fib.workloads._tensors import Fill, Making
+    from pytest_fib.workloads._tensors import Fill, FillContext
 
     #: Fills a tensor; it may be wider than the dtype that the values are for and the limits are of.
     PatternFill = Callable[[torch.Tensor, torch.Generator, torch.finfo], object]
@@ -35,126 +35,126 @@ def _fill_floating(tensor: torch.Tensor, fill: Callable[[torch.Tensor], object])
     tensor.copy_(wide.clamp_(-limit, limit))
 
 
-def _values(tensor: torch.Tensor, rule: kinds.Values, making: Making) -> None:
+def _values(tensor: torch.Tensor, rule: kinds.Values, context: FillContext) -> None:
     limits = torch.finfo(tensor.dtype)
-    _fill_floating(tensor, lambda t: _pattern(making)(t, making.device_random, limits))
+    _fill_floating(tensor, lambda t: _pattern(context)(t, context.device_random, limits))
 
 
-def _pattern(making: Making) -> PatternFill:
-    return PATTERN_FILLS[making.regime.get("values", "normal")]
+def _pattern(context: FillContext) -> PatternFill:
+    return PATTERN_FILLS[context.regime.get("values", "normal")]
 
 
-def _normal(tensor: torch.Tensor, rule: kinds.Normal, making: Making) -> None:
-    mean, std = making.number(rule.mean), making.number(rule.std)
-    _fill_floating(tensor, lambda t: t.normal_(mean, std, generator=making.device_random))
+def _normal(tensor: torch.Tensor, rule: kinds.Normal, context: FillContext) -> None:
+    mean, std = context.number(rule.mean), context.number(rule.std)
+    _fill_floating(tensor, lambda t: t.normal_(mean, std, generator=context.device_random))
 
 
-def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, making: Making) -> None:
-    low, high = making.number(rule.min), making.number(rule.max)
-    _fill_floating(tensor, lambda t: t.uniform_(low, high, generator=making.device_random))
+def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) -> None:
+    low, high = context.number(rule.min), context.number(rule.max)
+    _fill_floating(tensor, lambda t: t.uniform_(low, high, generator=context.device_random))
     if rule.ends:
-        _put_ends(tensor, making, low, high)
+        _put_ends(tensor, context, low, high)
 
 
-def _integers(tensor: torch.Tensor, rule: kinds.Integers, making: Making) -> None:
-    low, high = making.whole(rule.min), making.whole(rule.max)
-    tensor.random_(low, high + 1, generator=making.device_random)
+def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) -> None:
+    low, high = context.whole(rule.min), context.whole(rule.max)
+    tensor.random_(low, high + 1, generator=context.device_random)
     if rule.ends:
-        _put_ends(tensor, making, low, high)
-    if (step := making.number(rule.step)) != 1:
+        _put_ends(tensor, context, low, high)
+    if (step := context.number(rule.step)) != 1:
         tensor.mul_(step)
 
 
-def _put_ends(tensor: torch.Tensor, making: Making, low: float, high: float) -> None:
+def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
     """Make a quarter of the elements the least there may be, a quarter the most.
 
     Of three or more, and often of two, one is the least and one the most: random choices are tested
     by the few rows of one workload.
     """
-    choice = torch.randint(0, 4, tensor.shape, generator=making.host_random)
-    if (n := choice.numel()) > int(torch.randint(1, 3, (), generator=making.host_random)):
-        first = torch.randint(0, n, (), generator=making.host_random)
-        other = (first + torch.randint(1, n, (), generator=making.host_random)) % n
+    choice = torch.randint(0, 4, tensor.shape, generator=context.host_random)
+    if (n := choice.numel()) > int(torch.randint(1, 3, (), generator=context.host_random)):
+        first = torch.randint(0, n, (), generator=context.host_random)
+        other = (first + torch.randint(1, n, (), generator=context.host_random)) % n
         choice.view(-1)[torch.stack((first, other))] = torch.tensor([0, 1])
     choice = choice.to(tensor.device)
     tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
 
 
-def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, making: Making) -> None:
-    tensor.bernoulli_(making.number(rule.p), generator=making.device_random)
+def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) -> None:
+    tensor.bernoulli_(context.number(rule.p), generator=context.device_random)
 
 
-def _l2_normalized(tensor: torch.Tensor, rule: kinds.L2Normalized, making: Making) -> None:
+def _l2_normalized(tensor: torch.Tensor, rule: kinds.L2Normalized, context: FillContext) -> None:
     wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
-    wide.normal_(generator=making.device_random)
+    wide.normal_(generator=context.device_random)
     tensor.copy_(torch.nn.functional.normalize(wide, dim=-1))
 
 
-def _probabilities(tensor: torch.Tensor, rule: kinds.Probabilities, making: Making) -> None:
+def _probabilities(tensor: torch.Tensor, rule: kinds.Probabilities, context: FillContext) -> None:
     """Ones make them all equal; large values leave one token, and zeros for the others."""
-    logits = _wide_values(tensor, making)
-    tensor.copy_((logits * making.number(rule.sharpness)).softmax(dim=-1))
+    logits = _wide_values(tensor, context)
+    tensor.copy_((logits * context.number(rule.sharpness)).softmax(dim=-1))
 
 
-def _scales(tensor: torch.Tensor, rule: kinds.Scales, making: Making) -> None:
-    low, high = log2(making.number(rule.min)), log2(making.number(rule.max))
-    _fill_floating(tensor, lambda t: t.uniform_(low, high, generator=making.device_random).exp2_())
+def _scales(tensor: torch.Tensor, rule: kinds.Scales, context: FillContext) -> None:
+    low, high = log2(context.number(rule.min)), log2(context.number(rule.max))
+    _fill_floating(tensor, lambda t: t.uniform_(low, high, generator=context.device_random).exp2_())
 
 
-def _quantized(tensor: torch.Tensor, rule: kinds.Quantized, making: Making) -> None:
+def _quantized(tensor: torch.Tensor, rule: kinds.Quantized, context: FillContext) -> None:
     """Only a block of zeros stays as it is. The last one of a row may be shorter."""
     limit = torch.finfo(tensor.dtype).max
-    wide = _wide_values(tensor, making)
-    for block in torch.split(wide, making.whole(rule.block), dim=-1):
+    wide = _wide_values(tensor, context)
+    for block in torch.split(wide, context.whole(rule.block), dim=-1):
         largest = block.abs().amax(dim=-1, keepdim=True)
         block.div_(largest.where(largest > 0, 1)).mul_(limit)
     tensor.copy_(wide.clamp_(-limit, limit))
 
 
-def _wide_values(tensor: torch.Tensor, making: Making) -> torch.Tensor:
+def _wide_values(tensor: torch.Tensor, context: FillContext) -> torch.Tensor:
     """The value pattern's values in float32, for a tensor of this shape."""
     wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
-    _pattern(making)(wide, making.device_random, torch.finfo(torch.float32))
+    _pattern(context)(wide, context.device_random, torch.finfo(torch.float32))
     return wide
 
 
-def _fp4(tensor: torch.Tensor, rule: kinds.Fp4, making: Making) -> None:
+def _fp4(tensor: torch.Tensor, rule: kinds.Fp4, context: FillContext) -> None:
     """Every bit pattern is a number."""
-    tensor.view(torch.uint8).random_(0, 256, generator=making.device_random)
+    tensor.view(torch.uint8).random_(0, 256, generator=context.device_random)
 
 
-def _fp8_pages(tensor: torch.Tensor, rule: kinds.Fp8Pages, making: Making) -> None:
+def _fp8_pages(tensor: torch.Tensor, rule: kinds.Fp8Pages, context: FillContext) -> None:
     """Of a page's bytes the last 4 * page_size are one scale > 0 a token; the rest are values."""
     pages = tensor.view(torch.uint8).reshape(tensor.shape[0], -1)
     bytes_of_scales = 4 * tensor.shape[1]
     values = pages.new_empty((len(pages), pages.shape[1] - bytes_of_scales), dtype=torch.float32)
-    values.normal_(0.0, 64.0, generator=making.device_random).clamp_(-448, 448)
+    values.normal_(0.0, 64.0, generator=context.device_random).clamp_(-448, 448)
     scales = pages.new_empty((len(pages), tensor.shape[1]), dtype=torch.float32)
-    scales.uniform_(-10.0, -4.0, generator=making.device_random).exp2_()
+    scales.uniform_(-10.0, -4.0, generator=context.device_random).exp2_()
     encoded = values.to(torch.float8_e4m3fn).view(torch.uint8)
     tensor.copy_(
         torch.cat((encoded, scales.view(torch.uint8)), dim=1).view(tensor.dtype).view(tensor.shape)
     )
 
 
-def _cos_sin_cache(tensor: torch.Tensor, rule: kinds.CosSinCache, making: Making) -> None:
-    angles = _angles(tensor, tensor.shape[1], making.number(rule.base))
+def _cos_sin_cache(tensor: torch.Tensor, rule: kinds.CosSinCache, context: FillContext) -> None:
+    angles = _angles(tensor, tensor.shape[1], context.number(rule.base))
     tensor.copy_(torch.cat((angles.cos(), angles.sin()), dim=-1))
 
 
-def _cos(tensor: torch.Tensor, rule: kinds.Cos, making: Making) -> None:
-    tensor.copy_(_rows_of_angles(tensor, rule, making).cos())
+def _cos(tensor: torch.Tensor, rule: kinds.Cos, context: FillContext) -> None:
+    tensor.copy_(_rows_of_angles(tensor, rule, context).cos())
 
 
-def _sin(tensor: torch.Tensor, rule: kinds.Sin, making: Making) -> None:
-    tensor.copy_(_rows_of_angles(tensor, rule, making).sin())
+def _sin(tensor: torch.Tensor, rule: kinds.Sin, context: FillContext) -> None:
+    tensor.copy_(_rows_of_angles(tensor, rule, context).sin())
 
 
 def _rows_of_angles(
-    tensor: torch.Tensor, rule: kinds.Cos | kinds.Sin, making: Making
+    tensor: torch.Tensor, rule: kinds.Cos | kinds.Sin, context: FillContext
 ) -> torch.Tensor:
     width = tensor.shape[-1]
-    angles = _angles(tensor, width * (1 if rule.twice else 2), making.number(rule.base))
+    angles = _angles(tensor, width * (1 if rule.twice else 2), context.number(rule.base))
     return angles.repeat(1, 2)[:, :width] if rule.twice else angles
 
 
@@ -166,32 +166,32 @@ def _angles(tensor: torch.Tensor, dim: int, base: float) -> torch.Tensor:
     return torch.outer(positions, base**-exponents)
 
 
-def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, making: Making) -> None:
+def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, context: FillContext) -> None:
     """Now and then all rows rank the experts alike, so that a few experts get all tokens.
 
     In float32, the n sigmoids of a row lie 1 / (2 n N) or more apart, where N is the least power of
     two from n on; also when multiples of 1 / N, which bfloat16 holds exactly, are added to them as
     a bias. In 16 bits, the logits of up to 512 experts lie 1 / 32 or more apart.
     """
-    ranked = torch.rand(tensor.shape, generator=making.host_random)
-    if torch.rand((), generator=making.host_random) < 0.25:
+    ranked = torch.rand(tensor.shape, generator=context.host_random)
+    if torch.rand((), generator=context.host_random) < 0.25:
         ranked[:] = ranked[:1].clone()
     few_bits = tensor.element_size() < 4
-    tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranked.argsort(dim=-1), making))
+    tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranked.argsort(dim=-1), context))
 
 
-def _scores_apart(ranks: torch.Tensor, making: Making) -> torch.Tensor:
+def _scores_apart(ranks: torch.Tensor, context: FillContext) -> torch.Tensor:
     """In units of 1 / N: a whole number, and a fraction that tells the experts apart."""
     n = ranks.shape[-1]
-    jitter = torch.rand(ranks.shape, dtype=torch.float64, generator=making.host_random)
+    jitter = torch.rand(ranks.shape, dtype=torch.float64, generator=context.host_random)
     return ((ranks + (torch.arange(n) + 0.25 + 0.5 * jitter) / n) / power_of_two(n)).logit()
 
 
-def _logits_apart(ranks: torch.Tensor, making: Making) -> torch.Tensor:
+def _logits_apart(ranks: torch.Tensor, context: FillContext) -> torch.Tensor:
     """Of equal steps from -8 to 8, the same ones in each row."""
     n = ranks.shape[-1]
     steps = max(512, power_of_two(n))
-    drawn = torch.randperm(steps, generator=making.host_random)[:n].sort().values
+    drawn = torch.randperm(steps, generator=context.host_random)[:n].sort().values
     return drawn[ranks] * (16 / steps) - 8
 
 
@@ -254,8 +254,8 @@ def _outlier(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fin
     tensor.normal_(generator=generator)
     if tensor.dim() and tensor.numel():
         at = _random_places(tensor, generator)
-        found = tensor.gather(-1, at)
-        tensor.scatter_(-1, at, 100 * (found + found.sign()))
+        outliers = tensor.gather(-1, at)
+        tensor.scatter_(-1, at, 100 * (outliers + outliers.sign()))
 
 
 def _random_places(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

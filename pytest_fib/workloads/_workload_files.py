@@ -48,9 +48,9 @@ def recorded_workloads(
         return {}
     traces = read_traces(path, broken)
     named = (t.workload for t in traces if t.definition == loaded.definition.name)
-    found = {workload.uuid: RecordedWorkload(workload, root) for workload in named}
-    length = _distinct_length(found)
-    return {uuid[:length]: recorded for uuid, recorded in found.items()}
+    recorded_by_uuid = {workload.uuid: RecordedWorkload(workload, root) for workload in named}
+    length = _distinct_length(recorded_by_uuid)
+    return {uuid[:length]: recorded for uuid, recorded in recorded_by_uuid.items()}
 
 
 def workloads_file(loaded: LoadedDefinition, datasets: Sequence[Path]) -> tuple[Path, Path]:

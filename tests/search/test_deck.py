@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from pytest_fib.search._deck import BOUNDARIES, FEW, TILES, Deck
+from pytest_fib.search._deck import BOUNDARY_SIZES, DECK_TILES, FEW, Deck
 
 
 def dealt(count, low, high, sort="size", seed=0, name="n"):
@@ -15,14 +15,14 @@ def dealt(count, low, high, sort="size", seed=0, name="n"):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_forty_sizes_have_every_boundary(seed):
-    assert {*BOUNDARIES, 70_000} <= {*dealt(40, 1, 70_000, seed=seed)}
+    assert {*BOUNDARY_SIZES, 70_000} <= {*dealt(40, 1, 70_000, seed=seed)}
 
 
 @pytest.mark.parametrize("high", [1000, 70_000])
 def test_thirty_sizes_have_one_less_than_a_tile_and_the_larger_half_of_powers(high):
     for seed in range(5):
         sizes = {*dealt(30, 1, high, seed=seed)}
-        assert max(tile for tile in TILES if tile <= high) - 1 in sizes
+        assert max(tile for tile in DECK_TILES if tile <= high) - 1 in sizes
         assert sizes & {n for n in (512, *(1 << e for e in range(11, 17))) if n <= high}
 
 
@@ -36,7 +36,7 @@ def test_a_boundary_that_does_not_fit_is_dealt_once_it_does():
     first = [deck.deal("n", "size", 1, 100) for _ in range(10)]
     later = [deck.deal("n", "size", 1, 70_000) for _ in range(40)]
     assert max(first) <= 100
-    assert {n for n in BOUNDARIES if n > 100} <= {*later}
+    assert {n for n in BOUNDARY_SIZES if n > 100} <= {*later}
 
 
 @pytest.mark.parametrize("low", [0, 1, 7])
