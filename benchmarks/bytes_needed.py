@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from pytest_fib.build import load, reference_program
 from pytest_fib.data import load_definition_file
-from pytest_fib.plugin._options import size
+from pytest_fib.plugin import options
 from pytest_fib.timing import count_operations
 from pytest_fib.workloads import bytes_needed, enlarge, make_inputs, make_workload, smallest_axes
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Bytes needed, by rules and by what was read.")
-    parser.add_argument("--max-bytes", type=size, default=size("4M"), help="default: 4M")
+    most = options.size("4M")
+    parser.add_argument("--max-bytes", type=options.size, default=most, help="default: 4M")
     max_bytes = parser.parse_args().max_bytes
     rows = []
     for path in sorted((ROOT / "kernel_defs").rglob("*.yaml")):

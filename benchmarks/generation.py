@@ -26,7 +26,7 @@ from _common import ROOT, print_machine, print_table
 sys.path.insert(0, str(ROOT))
 
 from pytest_fib.data import load_definition_file
-from pytest_fib.plugin._options import size
+from pytest_fib.plugin import options
 from pytest_fib.workloads import fill_inputs, layouts, make_workload
 from pytest_fib.workloads._structure_generators import FILLS
 from tests.definitions.harness import empty, found
@@ -52,7 +52,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What it costs to make workloads.")
     parser.add_argument("globs", nargs="*", default=["*"], help="names of definitions")
     parser.add_argument("--count", type=int, default=100, help="workloads of each (default: 100)")
-    parser.add_argument("--max-bytes", type=size, default=size("1M"), help="default: 1M")
+    most = options.size("1M")
+    parser.add_argument("--max-bytes", type=options.size, default=most, help="default: 1M")
     arguments = parser.parse_args()
     costs: dict[str, Cost] = defaultdict(Cost)
     decodes = []

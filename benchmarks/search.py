@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from _common import ROOT, print_machine, print_table
 
-from pytest_fib.plugin._options import size
+from pytest_fib.plugin import options
 from pytest_fib.search import search
 from pytest_fib.workloads import DEFAULT_BUDGETS, workload_bytes
 
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("bugs", nargs="*", help="names of bugs (default: all)")
     parser.add_argument("--examples", type=int, default=25)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--max-bytes", type=size, default=DEFAULT_BUDGETS["cpu"])
+    parser.add_argument("--max-bytes", type=options.size, default=DEFAULT_BUDGETS["cpu"])
     arguments = parser.parse_args()
     bugs = [bug for bug in BUGS if fits(bug, arguments.max_bytes)]
     bugs = [bug for bug in bugs if bug.name in (arguments.bugs or [bug.name])]

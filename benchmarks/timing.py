@@ -276,7 +276,7 @@ def methods(device: str, number: int) -> None:
     """Ours beside others'."""
     if device == "cpu":
         return
-    from pytest_fib.timing import _cupti
+    from pytest_fib.timing import cupti
 
     profiled = ncu()
     rows = []
@@ -287,13 +287,13 @@ def methods(device: str, number: int) -> None:
                 (
                     kernel.name,
                     micro(ours.latency_ms),
-                    micro(in_blocks(kernel, ours)) if _cupti.available() else "-",
-                    micro(cupti_durations(kernel)) if _cupti.available() else "-",
+                    micro(in_blocks(kernel, ours)) if cupti.available() else "-",
+                    micro(cupti_durations(kernel)) if cupti.available() else "-",
                     micro(profiled[kernel.name]) if kernel.name in profiled else "-",
                     hot(ours),
                     *(micro(t) for t in by_triton(kernel)),
                     micro(by_events(kernel)),
-                    micro(cupti_span(kernel)) if _cupti.available() else "-",
+                    micro(cupti_span(kernel)) if cupti.available() else "-",
                 )
             )
     others = ("do_bench", "do_bench_cudagraph", "events + flush", "CUPTI span")
@@ -303,8 +303,7 @@ def methods(device: str, number: int) -> None:
 
 def in_blocks(kernel: Kernel, ours: Performance) -> float:
     """Milliseconds: the mean duration of the kernels in blocks like ours, by CUPTI's records."""
-    from pytest_fib.timing import Graph, _cupti
-    from pytest_fib.timing._series import flush
+    from pytest_fib.timing import Graph, cupti, flush
 
     run, calls = kernel.function(), facts(ours)["calls_per_block"]
     groups = [
@@ -313,9 +312,9 @@ def in_blocks(kernel: Kernel, ours: Performance) -> float:
     ]
     run(*kernel.tensors())
     graph = Graph(groups)
-    with _cupti.recording() as flushes:
+    with cupti.recording() as flushes:
         flush()
-    with _cupti.recording() as records:
+    with cupti.recording() as records:
         graph.run()
     of_flushes = {record.name for record in flushes}
     durations = [r.end - r.start for r in records if r.name not in of_flushes]
@@ -336,15 +335,14 @@ def cupti_span(kernel: Kernel) -> float:
 @cache
 def recorded(kernel: Kernel, repeat: int = 20) -> list[list[Any]]:
     """What CUPTI recorded of calls on tensors of their own, each after a flush."""
-    from pytest_fib.timing import _cupti
-    from pytest_fib.timing._series import flush
+    from pytest_fib.timing import cupti, flush
 
     run, found = kernel.function(), []
     tensors = [kernel.tensors() for _ in range(min(repeat, 8))]
     run(*tensors[0])
     for number in range(repeat):
         flush()
-        with _cupti.recording() as records:
+        with cupti.recording() as records:
             run(*tensors[number % len(tensors)])
         found.append(records)
     return found
@@ -363,7 +361,7 @@ def by_triton(kernel: Kernel) -> tuple[float, float]:
 
 def by_events(kernel: Kernel, repeat: int = 100) -> float:
     """Milliseconds between two events around a call that follows a flush."""
-    from pytest_fib.timing._series import flush
+    from pytest_fib.timing import flush
 
     run, tensors = kernel.function(), kernel.tensors()
     pairs = []

@@ -23,7 +23,7 @@ from _common import ROOT, print_machine, print_table
 sys.path.insert(0, str(ROOT))
 
 from pytest_fib.data import load_definition_file
-from pytest_fib.plugin._options import size
+from pytest_fib.plugin import options
 from pytest_fib.workloads import example_workloads, why_not_generated
 from tests.definitions.harness import filled, found
 from tests.definitions.validators import VALIDATORS, validate
@@ -51,7 +51,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200, help="draws of each (default: 200)")
     parser.add_argument("--seed", type=int, default=0, help="which draws (default: 0)")
     parser.add_argument("--dataset", type=Path, action="append", help="in place of our own")
-    parser.add_argument("--max-bytes", type=size, default=size("8M"), help="default: 8M")
+    most = options.size("8M")
+    parser.add_argument("--max-bytes", type=options.size, default=most, help="default: 8M")
     arguments = parser.parse_args()
     tallies: dict[str, Tally] = defaultdict(Tally)
     for definition in definitions(arguments.dataset, arguments.globs):

@@ -10,6 +10,9 @@ import pytest
 
 # pytester forgets the modules that a run inside this process imported. torch can't be imported a
 # second time, so all that such a run needs is here before it.
+import pytest_fib.engine._judge
+import pytest_fib.plugin._collection
+import pytest_fib.search  # noqa: F401
 
 # Counting operations imports triton where torch is built for CUDA; kernels that tests call in this
 # process are interpreted, and so must be what triton itself is written in.

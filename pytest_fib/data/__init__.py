@@ -58,6 +58,7 @@ from pytest_fib.data._workload import (
     Workload,
 )
 from pytest_fib.data._workloads_section import AxisDomain, Tolerance, WorkloadsSection
+from pytest_fib.data._yaml import compose, compose_family
 
 __all__ = [
     "DTYPE_CLASSES",
@@ -109,6 +110,8 @@ __all__ = [
     "Workload",
     "WorkloadsSection",
     "bad_requirement",
+    "compose",
+    "compose_family",
     "kinds",
     "load_definition_file",
     "load_solution_file",

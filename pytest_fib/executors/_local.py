@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from pytest_fib.data import EvaluationRequest, Outcome, SearchRequest, SearchResult
+    from collections.abc import Callable
+
+    from pytest_fib.data import (
+        EvaluationRequest,
+        Outcome,
+        SearchRequest,
+        SearchResult,
+        TensorFiles,
+    )
     from pytest_fib.engine import Judge
 
 
 class LocalExecutor:
     """Evaluates with a judge of its own, which is started on the first request.
 
-    The arguments are those of ``pytest_fib.engine.Judge``, which is not imported before.
+    The arguments are those of ``pytest_fib.engine.Judge``.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._arguments, self._options = arguments, options
+    def __init__(
+        self,
+        device: str = "cpu",
+        isolation: Literal["process", "none"] = "process",
+        announce: Callable[[str], None] | None = None,
+        files: TensorFiles | None = None,
+    ) -> None:
+        self._arguments = device, isolation, announce, files
 
     @cached_property
     def _judge(self) -> Judge:
         from pytest_fib.engine import Judge
 
-        return Judge(*self._arguments, **self._options)
+        return Judge(*self._arguments)
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """What comes of one implementation on one workload."""

@@ -14,18 +14,22 @@ from pytest_fib.report._failure import (
 from pytest_fib.report._rows import Row
 from pytest_fib.report._terminal import write_comparison, write_tables
 from pytest_fib.report._times import Baseline, TimeComparison, TimeRecord, read_times
+from pytest_fib.report._units import amount, duration, percent
 
 __all__ = [
     "Baseline",
     "Row",
     "TimeComparison",
     "TimeRecord",
+    "amount",
     "describe_definition_fault",
     "describe_evaluation",
     "describe_slower",
+    "duration",
     "has_recorded_tensors",
     "headline",
     "message_only",
+    "percent",
     "read_times",
     "replay_command",
     "shown_size",

@@ -1,5 +1,6 @@
 """How long a call takes, in GPU or CPU time of the call alone."""
 
+from pytest_fib.timing import _cupti as cupti
 from pytest_fib.timing._count import count_operations
 from pytest_fib.timing._device import Clocks, cuda_driver, processor
 from pytest_fib.timing._measure import (
@@ -23,7 +24,15 @@ from pytest_fib.timing._roofline import (
     least_traffic,
     roofline,
 )
-from pytest_fib.timing._series import EmptyCaptureError, Graph, Series, flush_ns, l2_bytes, series
+from pytest_fib.timing._series import (
+    EmptyCaptureError,
+    Graph,
+    Series,
+    flush,
+    flush_ns,
+    l2_bytes,
+    series,
+)
 
 __all__ = [
     "GROUPS",
@@ -44,6 +53,8 @@ __all__ = [
     "compute_dtype",
     "count_operations",
     "cuda_driver",
+    "cupti",
+    "flush",
     "flush_ns",
     "l2_bytes",
     "least_traffic",

@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from pytest_fib.data import DataError
-from pytest_fib.data._yaml import compose, compose_family
+from pytest_fib.data import DataError, compose, compose_family
 
 
 def load(text):

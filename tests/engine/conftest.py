@@ -41,9 +41,16 @@ def judge() -> Iterator[Judge]:
         yield judge
 
 
+@pytest.fixture(scope="session")
+def breakable_judge() -> Iterator[Judge]:
+    """One judge for all tests that break its processes: it has to work again for the next."""
+    with Judge("cpu") as judge:
+        yield judge
+
+
 @pytest.fixture
 def own_judge() -> Iterator[Judge]:
-    """A judge to break."""
+    """A judge of which nobody else asked anything. Its fork server imports torch: 2 s."""
     with Judge("cpu") as judge:
         yield judge
 

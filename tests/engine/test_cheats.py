@@ -99,7 +99,7 @@ BREAKING = ("kill_parent", "write_to_parent")
 
 
 @pytest.fixture
-def cheat(judge, own_judge_if_breaking, definition):
+def cheat(judge, breakable_judge, definition):
     """Evaluate a cheat by name."""
 
     def cheat(name: str, n: int = 1000, timing: bool = False):
@@ -112,19 +112,9 @@ def cheat(judge, own_judge_if_breaking, definition):
             timing=timing,
             timeout=60 if timing else 30,
         )
-        return (own_judge_if_breaking or judge).evaluate(request)
+        return (breakable_judge if name in BREAKING else judge).evaluate(request)
 
     return cheat
-
-
-@pytest.fixture
-def own_judge_if_breaking(request):
-    """A judge to break, for those that do."""
-    if request.node.callspec.params.get("name") not in BREAKING:
-        yield None
-        return
-    with Judge("cpu") as judge:
-        yield judge
 
 
 def test_every_cheat_is_expected_to_fail():

@@ -46,7 +46,7 @@ def statuses(path):
     return {trace["solution"]: trace["evaluation"]["status"] for trace in traces}
 
 
-def test_every_verdict_of_a_judge_is_right(own_judge, definition, tmp_path):
+def test_every_verdict_of_a_judge_is_right(breakable_judge, definition, tmp_path):
     written = _faults.write_implementations(tmp_path, 60, seed=39)
     implementations = {each.name: each for each in find_implementations([tmp_path])}
     workload = make_workload(definition, {"n": 1000})
@@ -60,7 +60,7 @@ def test_every_verdict_of_a_judge_is_right(own_judge, definition, tmp_path):
             directory=str(tmp_path),
             timeout=HANG,
         )
-        return own_judge.evaluate(request).status
+        return breakable_judge.evaluate(request).status
 
     assert {w.name: status(w.name) for w in written} == {w.name: w.status for w in written}
 

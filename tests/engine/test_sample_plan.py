@@ -14,11 +14,11 @@ from pytest_fib.data import (
     SupportedLanguages,
     load_definition_file,
 )
-from pytest_fib.engine import _sample_plan
-from pytest_fib.engine._sample_plan import SamplePlan
 from pytest_fib.workloads import make_workload
 
 ROOT = Path(__file__).parents[2]
+#: How long is drawn.
+SECONDS = "pytest_fib.engine._sample_plan.SECONDS"
 
 
 def sampling(limit, vocabulary=1000):
@@ -98,7 +98,7 @@ def sampler(definition, change="pass", more=""):
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_sampler_is_found_by_its_draws(judge, monkeypatch, name):
-    monkeypatch.setitem(_sample_plan.SECONDS, "cpu", 1.0)
+    monkeypatch.setattr(SECONDS, {"cpu": 1.0})
     limit, change, more, pattern = MUTANTS[name]
     definition = sampling(limit)
     evaluation = judge.evaluate(request_for(definition, sampler(definition, change, more)))
@@ -120,7 +120,7 @@ FEW_TELL = {
 
 @pytest.mark.parametrize("name", FEW_TELL)
 def test_of_many_rows_those_that_tell_are_drawn(judge, monkeypatch, name):
-    monkeypatch.setitem(_sample_plan.SECONDS, "cpu", 1.0)
+    monkeypatch.setattr(SECONDS, {"cpu": 1.0})
     limit, change = FEW_TELL[name]
     definition = sampling(limit)
     request = request_for(definition, sampler(definition, change), batch=400)
@@ -131,7 +131,7 @@ def test_of_many_rows_those_that_tell_are_drawn(judge, monkeypatch, name):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_right_sampler_passes_whatever_is_drawn(judge, monkeypatch, seed):
-    monkeypatch.setitem(_sample_plan.SECONDS, "cpu", 0.5)
+    monkeypatch.setattr(SECONDS, {"cpu": 0.5})
     definition = sampling("top_p")
     request = request_for(definition, sampler(definition), seed=seed)
     evaluation = judge.evaluate(request)
@@ -142,7 +142,7 @@ def test_a_right_sampler_passes_whatever_is_drawn(judge, monkeypatch, seed):
 
 
 def test_a_sampler_that_dies_while_it_draws_is_told(judge, monkeypatch):
-    monkeypatch.setitem(_sample_plan.SECONDS, "cpu", 0.2)
+    monkeypatch.setattr(SECONDS, {"cpu": 0.2})
     definition = sampling("top_p")
     text = sampler(definition, "assert len(probs) == 5, 'too large'")
     evaluation = judge.evaluate(request_for(definition, text))
@@ -152,9 +152,10 @@ def test_a_sampler_that_dies_while_it_draws_is_told(judge, monkeypatch):
     )
 
 
-def test_without_random_outputs_nothing_is_drawn(judge, definition):
-    workload = make_workload(definition, {"n": 8})
-    assert SamplePlan.of(definition, workload, "cpu") is None
+def test_without_random_outputs_nothing_is_drawn(evaluate):
+    evaluation = evaluate("def run(x, factor):\n    return x * factor\n", n=8, draws=True)
+    assert evaluation.status == "PASSED"
+    assert "draws" not in evaluation.correctness.extra
 
 
 def test_with_a_seed_among_the_inputs_calls_must_repeat(judge):
@@ -164,8 +165,9 @@ def test_with_a_seed_among_the_inputs_calls_must_repeat(judge):
     reference = given.reference.replace("run(probs, top_p)", "run(probs, top_p, seed)")
     changed = {"inputs": {**given.inputs, "seed": seed}, "reference": reference}
     seeded = given.model_copy(update={**changed, "workloads": None})
-    assert SamplePlan.of(seeded, make_workload(seeded, {"batch_size": 5}), "cpu") is None
     for more, status in ((FRESH, "PASSED"), ("", "INCORRECT_NUMERICAL")):
         text = sampler(given, more=more).replace("run(probs, limit)", "run(probs, limit, seed)")
         request = request_for(seeded, text, batch=64)
-        assert judge.evaluate(request).status == status
+        evaluation = judge.evaluate(request)
+        assert evaluation.status == status
+        assert not evaluation.correctness or "draws" not in (evaluation.correctness.extra or {})

@@ -6,8 +6,6 @@ from importlib.metadata import version
 
 import pytest
 
-from pytest_fib.engine import _sample_plan
-
 GOOD = "kernel_defs/toy/scale.yaml::scale[good-correctness]"
 
 
@@ -318,7 +316,7 @@ def test_an_oracle_that_is_not_float64_is_said_in_record_table_and_failure(scale
 
 
 def test_random_choices_are_drawn_many_times_at_the_end_of_a_search(project, monkeypatch):
-    monkeypatch.setitem(_sample_plan.SECONDS, "cpu", 0.2)
+    monkeypatch.setattr("pytest_fib.engine._sample_plan.SECONDS", {"cpu": 0.2})
     project.define(SAMPLING, "kernel_defs/toy/pick.yaml")
     draw = "return torch.multinomial(probs{}, 1).squeeze(-1).int()"
     for name, change in (("right", ""), ("uniform", ".gt(0).float()")):

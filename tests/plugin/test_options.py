@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from pytest_fib.plugin._options import size
+from pytest_fib.plugin import options
 
 USAGE = pytest.ExitCode.USAGE_ERROR
 
@@ -16,13 +16,13 @@ USAGE = pytest.ExitCode.USAGE_ERROR
     [("4096", 4096), ("512M", 512 << 20), ("4G", 4 << 30), ("1.5GiB", 3 << 29), ("2 kb", 2048)],
 )
 def test_a_size_is_bytes_with_a_binary_suffix(text, expected):
-    assert size(text) == expected
+    assert options.size(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "1..5G", "-1", "4X", ".", "1e3"])
 def test_what_is_no_size_is_refused_by_name(text):
     with pytest.raises(ArgumentTypeError) as caught:
-        size(text)
+        options.size(text)
     assert str(caught.value) == f"{text!r} is not a size such as 512M or 4G"
 
 

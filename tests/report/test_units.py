@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_fib.report._units import amount, duration, percent
+from pytest_fib.report import amount, duration, percent
 
 
 @pytest.mark.parametrize(

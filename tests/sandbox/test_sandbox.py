@@ -260,11 +260,11 @@ def run(x, factor):
 
 
 def test_between_requests_a_sandbox_and_its_children_are_stopped(
-    own_judge, request_for, eventually
+    breakable_judge, request_for, eventually
 ):
     text = f"import os\nif os.fork() == 0:\n    while True: pass\n{GOOD}"
-    assert own_judge.evaluate(request_for(text)).status == "PASSED"
-    child = own_judge._candidate.sandbox._child
+    assert breakable_judge.evaluate(request_for(text)).status == "PASSED"
+    child = breakable_judge._candidate.sandbox._child
     numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     group = [pid for pid in numbers if of_group(pid, child.pid)]
     assert len(group) == 2

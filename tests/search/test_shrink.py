@@ -1,15 +1,17 @@
 """From a failing workload to the smallest axes and the plainest regime that still fail."""
 
+import math
+
 import pytest
 
 from pytest_fib.data import Definition
-from pytest_fib.search._shrink import shrunk
+from pytest_fib.search import search
 from pytest_fib.workloads import make_workload, plan
 
 
 @pytest.fixture
 def shrink(define):
-    """Shrink one workload; gives the result and everything that was tried."""
+    """Have a search shrink a listed workload; gives the result and what was tried after it."""
 
     def shrink(definition, axes, fails, seed=0, **regime):
         tried = []
@@ -19,7 +21,16 @@ def shrink(define):
             return fails(workload)
 
         failing = make_workload(definition, plan(definition).completed(axes), seed, regime)
-        return shrunk(definition, failing, remember), tried
+        found = search(
+            definition,
+            remember,
+            failed=bool,
+            closeness=lambda outcome: 0.0,
+            listed=[failing],
+            shrink_seconds=math.inf,
+        )
+        assert found.outcome
+        return found.workload, tried[1:]
 
     return shrink
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pytest_fib.timing._cupti import Activity, busy_ns, missing
+from pytest_fib.timing import cupti
 
 
 def kernel(start, end, name="kernel"):
-    return Activity(name, start, end)
+    return cupti.Activity(name, start, end)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ def kernel(start, end, name="kernel"):
     ],
 )
 def test_the_device_is_busy_while_anything_runs(spans, busy):
-    assert busy_ns([kernel(*span) for span in spans]) == busy
+    assert cupti.busy_ns([kernel(*span) for span in spans]) == busy
 
 
 def test_times_since_the_epoch_lose_no_nanosecond():
     start = 1_700_000_000_000_000_000
-    assert busy_ns([kernel(start, start + 1), kernel(start + 3, start + 4)]) == 2
+    assert cupti.busy_ns([kernel(start, start + 1), kernel(start + 3, start + 4)]) == 2
 
 
 def names(*names):
@@ -51,8 +51,8 @@ def names(*names):
     ],
 )
 def test_what_a_graph_lacks_of_plain_calls_is_named(plain, captured, said):
-    assert missing(names(*plain), names(*captured)) == said
+    assert cupti.missing(names(*plain), names(*captured)) == said
 
 
 def test_long_names_of_kernels_are_cut():
-    assert missing(names("k" * 500), []) == "1 of " + "k" * 60
+    assert cupti.missing(names("k" * 500), []) == "1 of " + "k" * 60

@@ -4,9 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_fib.timing import Clocks, _device
+from pytest_fib.timing import Clocks
 
-NAMES = list(_device._REASONS)
+#: What holds clocks back: by its name in the library, how it is told.
+REASONS = {
+    "nvmlClocksThrottleReasonSwPowerCap": "power cap",
+    "nvmlClocksThrottleReasonHwSlowdown": "hardware slowdown",
+    "nvmlClocksThrottleReasonSwThermalSlowdown": "thermal slowdown",
+    "nvmlClocksThrottleReasonHwThermalSlowdown": "hardware thermal slowdown",
+    "nvmlClocksThrottleReasonHwPowerBrakeSlowdown": "power brake",
+}
+NAMES = list(REASONS)
 
 
 class Refused(Exception):
@@ -36,8 +44,8 @@ def nvml(monkeypatch):
 
     fake.nvmlDeviceGetClockInfo = clock
     fake.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: fake.reasons
-    monkeypatch.setattr(_device, "_nvml", lambda: (fake, "the device"))
-    monkeypatch.setattr(_device, "nvidia_driver", lambda: "580.1")
+    monkeypatch.setattr("pytest_fib.timing._device._nvml", lambda: (fake, "the device"))
+    monkeypatch.setattr("pytest_fib.timing._device.nvidia_driver", lambda: "580.1")
     return fake
 
 
@@ -63,7 +71,7 @@ def test_the_facts_are_clocks_and_driver(nvml):
 def test_each_reason_that_holds_clocks_back_is_named(nvml):
     for name in NAMES:
         nvml.reasons = getattr(nvml, name)
-        assert Clocks("cuda").facts()["throttle_reasons"] == [_device._REASONS[name]]
+        assert Clocks("cuda").facts()["throttle_reasons"] == [REASONS[name]]
     nvml.reasons = getattr(nvml, NAMES[0]) | getattr(nvml, NAMES[2])
     assert Clocks("cuda").facts()["throttle_reasons"] == ["power cap", "thermal slowdown"]
 
@@ -81,7 +89,7 @@ def test_the_cpu_has_no_clocks_to_read(nvml):
 
 
 def test_without_the_library_clocks_count_as_steady_and_the_driver_is_told(nvml, monkeypatch):
-    monkeypatch.setattr(_device, "_nvml", lambda: (None, None))
+    monkeypatch.setattr("pytest_fib.timing._device._nvml", lambda: (None, None))
     clocks = Clocks("cuda")
     assert clocks.steady()
     assert clocks.facts() == {"driver": "580.1"}

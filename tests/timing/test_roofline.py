@@ -1,14 +1,15 @@
 """Where times lie below a device's ceilings, and where those are kept."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from pytest_fib.data import Definition
-from pytest_fib.timing import Ceilings, DeviceCeilings, _roofline, compute_dtype, roofline
-from pytest_fib.timing._device import last_cache_bytes
-from pytest_fib.timing._roofline import cache_directory
+from pytest_fib.timing import Ceilings, DeviceCeilings, compute_dtype, roofline
 
+CACHE_BYTES = 32 << 20
 DEVICE = Ceilings(4e12, {"bfloat16": 8e14, "float8_e4m3fn": 16e14, "float32": 4e14}, 60 << 20)
 
 
@@ -81,9 +82,10 @@ def measured(monkeypatch, tmp_path):
 
     def measure():
         calls.append(1)
-        return Ceilings(4e10, {"float32": 1e11}, last_cache_bytes())
+        return Ceilings(4e10, {"float32": 1e11}, CACHE_BYTES)
 
-    monkeypatch.setattr(_roofline, "_cpu_ceilings", measure)
+    monkeypatch.setattr("pytest_fib.timing._roofline._cpu_ceilings", measure)
+    monkeypatch.setattr("pytest_fib.timing._roofline.last_cache_bytes", lambda: CACHE_BYTES)
     return calls
 
 
@@ -94,7 +96,7 @@ def ceilings(threads=1):
 
 def kept():
     """The only file that they are kept in."""
-    [file] = (cache_directory() / "ceilings").glob("cpu-*.json")
+    [file] = Path(os.environ["XDG_CACHE_HOME"], "pytest-fib/ceilings").glob("cpu-*.json")
     return file
 
 
@@ -147,7 +149,7 @@ def test_how_large_the_cache_is_is_not_taken_from_a_file(measured):
     content = json.loads(kept().read_text())
     content["ceilings"]["cache_bytes"] = 1 << 50
     kept().write_text(json.dumps(content))
-    assert ceilings().cache_bytes == last_cache_bytes()
+    assert ceilings().cache_bytes == CACHE_BYTES
     assert len(measured) == 1
 
 
@@ -165,8 +167,9 @@ def test_measuring_leaves_the_number_of_threads_as_it_was(measured):
     assert torch.get_num_threads() == before
 
 
-def test_this_machine_copies_and_multiplies():
-    found = _roofline._cpu_ceilings()
+def test_this_machine_copies_and_multiplies(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = ceilings()
     assert 1e8 < found.bytes_per_second < 1e13
     assert 1e8 < found.flops_per_second["float32"] < 1e14
     assert found.cache_bytes > 1 << 18

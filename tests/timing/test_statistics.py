@@ -6,14 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
-from pytest_fib.timing import Estimate
-from pytest_fib.timing._measure import (
-    LEAST_FLOOR,
-    compare,
-    latency_of,
-    noise_floor,
-    speedup_of,
-)
+from pytest_fib.timing import Estimate, Timings
 
 TRIALS = 300
 TRUE = 1000.0
@@ -31,10 +24,21 @@ def draw():
     return draw
 
 
-def conclusion(candidate, reference):
-    return compare(
-        speedup_of(candidate, reference), noise_floor(candidate, reference, device="cuda")
-    )
+def timings(candidate, reference, device="cuda"):
+    """What these samples say."""
+    return Timings(device, candidate, reference, 0.005, 0.0, (), ())
+
+
+def latency_of(samples):
+    return timings(samples, samples).latency
+
+
+def speedup_of(candidate, reference):
+    return timings(candidate, reference).speedup
+
+
+def floor_of(candidate, reference, device):
+    return timings(candidate, reference, device).floor
 
 
 @pytest.mark.parametrize(("groups", "rounds"), [(8, 10), (4, 30), (2, 10)])
@@ -59,13 +63,14 @@ def test_more_rounds_on_the_same_placements_make_nothing_certain(draw):
 
 
 def test_equal_kernels_are_rarely_called_different(draw):
-    found = Counter(conclusion(draw(), draw()) for _ in range(TRIALS))
+    found = Counter(timings(draw(), draw()).comparison for _ in range(TRIALS))
     assert found["FASTER"] + found["SLOWER"] <= 0.05 * TRIALS
 
 
 @pytest.mark.parametrize(("slower", "said"), [(0.02, "SLOWER"), (-0.02, "FASTER")])
 def test_two_percent_are_seen_where_placements_differ_by_half_a_percent(draw, slower, said):
-    found = Counter(conclusion(draw(slower, 0.005), draw(0.0, 0.005)) for _ in range(TRIALS))
+    pairs = ((draw(slower, 0.005), draw(0.0, 0.005)) for _ in range(TRIALS))
+    found = Counter(timings(*pair).comparison for pair in pairs)
     assert found[said] >= 0.95 * TRIALS
 
 
@@ -95,12 +100,12 @@ def test_the_floor_is_what_even_and_odd_rounds_differ_by():
     steady = np.full((10, 4), 100.0)
     restless = steady.copy()
     restless[1::2] *= 1.03
-    assert noise_floor(steady, steady, device="cuda") == LEAST_FLOOR["cuda"]
-    assert noise_floor(steady, steady, device="cpu") == LEAST_FLOOR["cpu"]
-    assert noise_floor(steady, restless, device="cuda") == pytest.approx(log(1.03))
-    assert noise_floor(restless, steady, device="cuda") == pytest.approx(log(1.03))
+    assert floor_of(steady, steady, "cuda") == 0.005
+    assert floor_of(steady, steady, "cpu") == 0.03
+    assert floor_of(steady, restless, "cuda") == pytest.approx(log(1.03))
+    assert floor_of(restless, steady, "cuda") == pytest.approx(log(1.03))
     # One round says nothing of it.
-    assert noise_floor(restless[:1], steady[:1], device="cuda") == LEAST_FLOOR["cuda"]
+    assert floor_of(restless[:1], steady[:1], "cuda") == 0.005
 
 
 @pytest.mark.parametrize(
@@ -116,7 +121,9 @@ def test_the_floor_is_what_even_and_odd_rounds_differ_by():
     ],
 )
 def test_a_speedup_is_called_by_its_interval_and_the_floor(low, high, said):
-    assert compare(Estimate((low + high) / 2, low, high), floor=0.01) == said
+    found = timings(np.ones((1, 1)), np.ones((1, 1)))
+    vars(found).update(speedup=Estimate((low + high) / 2, low, high), floor=0.01)
+    assert found.comparison == said
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
@@ -126,7 +133,7 @@ def test_few_samples_give_an_interval_around_the_value(draw, rounds, groups):
     for found in (latency_of(candidate), speedup_of(candidate, reference)):
         assert 0 < found.low <= found.value <= found.high < np.inf
         assert found.half_width >= 0
-    assert conclusion(candidate, reference) in {"FASTER", "SLOWER", "SAME", "UNCLEAR"}
+    assert timings(candidate, reference).comparison in {"FASTER", "SLOWER", "SAME", "UNCLEAR"}
 
 
 def test_two_placements_that_differ_leave_much_open():

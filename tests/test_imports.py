@@ -1,0 +1,64 @@
+"""The tests and benchmarks import what a room exports, as its other users do."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+#: What may import private modules. A run inside this process can't import torch a second time, so
+#: tests/conftest.py imports beforehand what such runs need; cheats attack what they can find; two
+#: benchmarks time what lies inside a room. The others are to go through public names yet.
+PRIVATE = (
+    "tests/conftest.py",
+    "tests/mutants/cheats/*/*.py",
+    "benchmarks/_split.py",
+    "benchmarks/generation.py",
+    "benchmarks/calibration.py",
+    "tests/diagnosis/*.py",
+    "tests/engine/*.py",
+    "tests/gpu/*.py",
+    "tests/plugin/test_gpus.py",
+    "tests/search/test_deck.py",
+)
+FILES = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/**/*.py")]
+
+
+def imported(file):
+    """The dotted names of all imports of this package, each name of a from-import its own."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def private_imports(file):
+    ours = (name for name in imported(file) if name.startswith("pytest_fib."))
+    return [name for name in ours if any(is_private(part) for part in name.split("."))]
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def may_be_private(file):
+    return any(file.relative_to(ROOT).match(pattern) for pattern in PRIVATE)
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_only_public_names_are_imported(folder):
+    files = [file for file in FILES if file.is_relative_to(ROOT / folder)]
+    assert len(files) > 10
+    found = {
+        str(file.relative_to(ROOT)): names
+        for file in files
+        if not may_be_private(file) and (names := private_imports(file))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("pattern", PRIVATE)
+def test_what_may_import_private_modules_does(pattern):
+    files = [file for file in FILES if file.relative_to(ROOT).match(pattern)]
+    assert any(private_imports(file) for file in files)
