@@ -114,11 +114,12 @@ class Case:
             store(result, way.calling, list(outputs), list(outputs.values()))
         except InvalidOutput:
             return None
-        verdict = self._checker.check_undiagnosed(outputs)
+        verdict = self._checker.conclude(self._checker.compare(outputs), outputs)
         # A verdict asks for yardsticks after a failure only, but what they allow counts here too.
         if verdict.passed and (way.wrong or bound_used(verdict) < ASKED):
             return verdict
-        return self._checker.check_undiagnosed(outputs, self._yardsticks)
+        compared = self._checker.compare(outputs, self._yardsticks)
+        return self._checker.conclude(compared, outputs)
 
 
 def _empty(layout: TensorLayout, device: str) -> torch.Tensor:

@@ -80,7 +80,7 @@ def main() -> None:
                 definition=definition, solution=solution, workload=workload, timing=timing
             )
             pages[name] = Pages()
-            rows.append([name, *pages[name].of(partial(pytest_fib.evaluate, request, judge))])
+            rows.append([name, *pages[name].of(partial(judge.evaluate, request))])
     print_table(["evaluation", "files", "changes", "calls"], rows)
     if "--files" in sys.argv:
         for name, seen in pages.items():

@@ -24,30 +24,27 @@ __all__ = [
 
 # Resolved on first use: these import torch.
 _HOMES = {
-    "Judge": "pytest_fib.engine._judge",
-    "FunctionChecker": "pytest_fib.engine._in_process",
-    "diagnose_failure": "pytest_fib.engine._search",
-    "search_and_diagnose": "pytest_fib.engine._search",
+    "FunctionChecker": "_in_process",
+    "Judge": "_judge",
+    "diagnose_failure": "_search",
+    "search_and_diagnose": "_search",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
-        raise AttributeError(f"module 'pytest_fib.engine' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
-def evaluate(request: EvaluationRequest, judge: Judge | None = None) -> Outcome:
+def evaluate(request: EvaluationRequest) -> Outcome:
     """What comes of one implementation on one workload.
 
-    ``judge`` keeps its sandboxes and memory from call to call; without one, a CPU or CUDA judge
-    (whichever there is) serves this call alone.
+    On CUDA where there is a device, else on the CPU, by a judge that serves this call alone.
     """
-    if judge is not None:
-        return judge.evaluate(request)
     import torch
 
     from pytest_fib.engine._judge import Judge
 
-    with Judge("cuda" if torch.cuda.is_available() else "cpu") as own:
-        return own.evaluate(request)
+    with Judge("cuda" if torch.cuda.is_available() else "cpu") as judge:
+        return judge.evaluate(request)

@@ -1,9 +1,9 @@
 """The second phase of an evaluation: timing the implementation beside the reference.
 
-Both sides get buffers of their own, many, and time blocks of calls in turn. Times that can't be
-true are refused. A last round
-on values and outputs that no call has seen decides whether the timed calls did the work: it must
-be right, and as fast as the rounds before it.
+Both sides get buffers of their own, many, and time blocks of calls in turn: a timed call finds none
+of its tensors in a cache. Times that can't be true are refused. A last round on values and outputs
+that no call has seen decides whether the timed calls did the work: it must be right, and as fast as
+the rounds before it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,29 @@ from functools import partial
 from random import SystemRandom
 from statistics import median
 from time import perf_counter_ns, sleep
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import torch
 
 from pytest_fib.data import Performance
+from pytest_fib.engine._cheat_checks import (
+    DISTINCT,
+    FALSE_TIMES,
+    by_both_clocks,
+    calls_that_differ,
+    check_collecting,
+    check_flush_ns,
+    check_judges_clock,
+    check_memory_rate,
+    check_method,
+    check_new_values,
+    check_samples_ns,
+    draw_contents,
+)
+from pytest_fib.engine._context import GAP
 from pytest_fib.engine._correctness import SandboxCalls
-from pytest_fib.engine._timed_side import DISTINCT, TimedSide, contents_of, most_buffers
-from pytest_fib.sandbox import Collect, Done, Failed
+from pytest_fib.sandbox import Blocks, Collect, CountOperations, Done, Failed, Prepare
 from pytest_fib.timing import (
     GROUPS,
     Clocks,
@@ -38,36 +53,17 @@ from pytest_fib.timing import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_fib.engine._context import Context
+    from pytest_fib.engine._context import BufferPool, EvaluationContext, Side
     from pytest_fib.sandbox import Reply
-    from pytest_fib.timing import (
-        Ceilings,
-        Estimate,
-        OperationCounts,
-        Samples,
-        Timings,
-        Turn,
-    )
+    from pytest_fib.timing import Ceilings, Estimate, OperationCounts, Timings, Turn
     from pytest_fib.verdict import Verdict
 
-#: How much longer calls may take on values they have not seen, and in nanoseconds. On the CPU their
-#: code may be in no cache then, nor are their tensors, which are read at least as fast as this.
-UNSEEN, UNSEEN_NS = 1.3, {"cpu": 50_000.0, "cuda": 2_000.0}
-BYTES_PER_NS = 1.0
-#: How long the outputs of a call may take to collect, beside what the call takes and copying them.
-COLLECTING_NS = 2e6
-#: How much longer than they claim rounds may take by the judge's clock, as a share of the claim
-#: and in nanoseconds; and how much a request may take besides, however many rounds it is for.
-UNCLAIMED, UNCLAIMED_NS, REQUEST_NS = 0.3, 300_000.0, 50e6
-#: The same where CUPTI tells how long the device was busy: the host's time between kernels is no
-#: part of that, nor is what recording a block takes.
-UNRECORDED, RECORDING_NS = 20.0, 3e6
-#: By how much memory may turn out faster than its ceiling was measured to be.
-ABOVE_THE_ROOF = 1.1
+#: What the buffers of one side may take in all, in bytes, and as a share of a device's memory; two
+#: are made however large they are.
+MOST_BYTES = {"cpu": 512 << 20, "cuda": 8 << 30}
+MOST_SHARE = 1 / 8
 #: Groups of timed calls whose outputs are checked, and calls in them; at least.
 CHECKED, CHECKED_CALLS = 2, 16
-#: How much of the sets is compared at once: that takes copies.
-COMPARED_BYTES = 128 << 20
 #: Launches of hot blocks.
 HOT_ROUNDS = 3
 #: What disagrees once may be the machine's doing; and how often all rounds are timed again.
@@ -83,22 +79,105 @@ ROUGH, ROUGH_NS, LONGEST_ROUGH_NS = 2, 1e6, 50e6
 Counts: TypeAlias = "dict[tuple[str, str, str], OperationCounts | None]"
 
 
+class TimedSide:
+    """One side's prepared calls, asked through its sandbox. A BlockTimer.
+
+    ``done`` ends the evaluation for replies that are failures.
+    """
+
+    buffers: BufferPool
+
+    def __init__(
+        self, context: EvaluationContext, side: Side, done: Callable[[Reply], Done]
+    ) -> None:
+        self._context = context
+        self._side = side
+        self._done = done
+        self._timeout = context.request.timeout
+        self.is_process = side.sandbox.is_process
+        self.method = ""
+        self.groups: tuple[int, ...] = ()
+        self.size = 0
+        self.repeat = 1
+        self.flush_ns = 0.0
+
+    @property
+    def calls_per_block(self) -> int:
+        """How many calls a block is."""
+        return self.size * self.repeat
+
+    @property
+    def called(self) -> list[int]:
+        """The buffers that a round's calls work on."""
+        return [group + i for group in self.groups for i in range(self.size)]
+
+    def allocate(self, count: int) -> None:
+        """Get memory for so many calls, in place of what there was."""
+        self.buffers = self._context.buffers(self._side, count)
+
+    def prepare(self, groups: list[int], size: int, repeat: int, *, check: bool) -> Reply:
+        """Have the sandbox get groups of ``size`` calls ready; its reply is for ``prepared``."""
+        self.groups, self.size, self.repeat = tuple(groups), size, repeat
+        return self._prepare(repeat, check=check)
+
+    def _prepare(self, repeat: int, *, check: bool = False) -> Reply:
+        tensors, stride = self.buffers.first, self.buffers.stride
+        arguments, outputs = tensors.arguments, tuple(tensors.outputs.values())
+        request = Prepare(arguments, outputs, stride, self.groups, self.size, repeat, check)
+        return self._side.sandbox.ask(request, self._timeout)
+
+    def prepared(self, reply: Reply) -> None:
+        """Take the answer to that; ends the evaluation where it is none."""
+        done, device = self._done(reply), self._context.device
+        # How its times are held against the judge's clock hangs on this word of the sandbox.
+        self._context.refuse_if(check_method(done.method, device))
+        self._context.refuse_if(check_flush_ns(done.flush_ns))
+        self.method = done.method + ("" if device == "cpu" else ", cold L2")
+        self.flush_ns = done.flush_ns
+
+    def call_once(self) -> None:
+        """Where blocks repeat calls, have them call once until ``repeat_calls``."""
+        if self.repeat > 1:
+            self._done(self._prepare(1))
+
+    def repeat_calls(self) -> None:
+        """Have blocks repeat calls as they did."""
+        if self.repeat > 1:
+            self._done(self._prepare(self.repeat))
+
+    def run(self, rounds: int) -> tuple[float, ...]:
+        """Time a block of each group: nanoseconds of one call in each."""
+        return self._samples(Blocks(rounds), rounds * len(self.groups))
+
+    def hot(self, rounds: int) -> tuple[float, ...]:
+        """Time blocks of one call again and again: nanoseconds of a call in each."""
+        return self._samples(Blocks(rounds, hot=True))
+
+    def _samples(self, request: Blocks, blocks: int | None = None) -> tuple[float, ...]:
+        samples = self.ask(request).samples_ns
+        self._context.refuse_if(check_samples_ns(samples, self._timeout * 1e9, blocks))
+        return samples
+
+    def ask(self, request: Blocks | Collect) -> Done:
+        """The sandbox's answer; ends the evaluation where there is none."""
+        return self._done(self._side.sandbox.ask(request, self._timeout))
+
+
 class Benchmark:
     """Times calls whose outputs were found right; used once, with the device to itself."""
 
-    def __init__(self, context: Context, ceilings: Callable[[], Ceilings], counts: Counts) -> None:
+    def __init__(
+        self, context: EvaluationContext, ceilings: Callable[[], Ceilings], counts: Counts
+    ) -> None:
         self._context = context
         self._ceilings = ceilings
         self._counts = counts
         self._device = context.device
         self._random = SystemRandom()
-        timed = partial(TimedSide, refuse=context.refuse, timeout=context.request.timeout)
-        self._candidate = timed(context.candidate, context.candidate_reply)
-        self._reference = timed(context.reference, self._reference_reply)
+        reference_reply = partial(context.reference_reply, when=" while it was timed")
+        self._candidate = TimedSide(context, context.candidate, context.candidate_reply)
+        self._reference = TimedSide(context, context.reference, reference_reply)
         self._contents: list[int] = []  # which of the distinct values each buffer has
-
-    def _reference_reply(self, reply: Reply) -> Done:
-        return self._context.reference_reply(reply, " while it was timed")
 
     def outcome(self) -> tuple[Verdict, Performance | None]:
         """The verdict on the timed calls, and their times where it is good."""
@@ -106,50 +185,28 @@ class Benchmark:
         self._prepare()
         clocks.steady()  # what later readings are compared with
         for _ in range(MEASUREMENTS):
-            measured = self._measured(clocks)
-            facts = {"hot_latency_ms": self._hot(), **clocks.facts()}
-            verdict, wrong = self._unseen(measured.latency.value)
+            timings = self._timings(clocks)
+            facts = {"hot_latency_ms": self._hot_latency_ms(), **clocks.facts()}
+            verdict, wrong = self._on_new_values(timings.latency.value)
             if not verdict.passed or not wrong:
                 break
         else:
             self._context.refuse(wrong)
         if not verdict.passed:
             return verdict.qualified("while it was timed"), None
-        return verdict, self._performance(measured, facts)
+        return verdict, self._performance(timings, facts)
 
-    def _measured(self, clocks: Clocks) -> Timings:
-        """What rounds say that hold by the judge's clock.
-
-        Where others use the device as well, whoever launches on it waits, and the reference does
-        too: that is not the implementation's doing. So it is done again, later.
-        """
-        sides = self._candidate, self._reference
-        pauses = iter(PAUSES)
-        while True:
-            measured = time_both_sides(
-                *sides,
-                device=self._device,
-                precision=self._context.request.precision,
-                steady=clocks.steady,
-            )
-            false = self._false_claim(sides[0], measured.turns)
-            if false is None:
-                return measured
-            if self._false_claim(sides[1], measured.reference_turns) is None:
-                self._refuse_times(*false)
-            if (pause := next(pauses, None)) is None:
-                self._context.refuse(f"{UNTIMED}: {_sides(*false)}")
-            sleep(pause)
+    # Getting ready.
 
     def _prepare(self) -> None:
         """Find out how many calls make a block, then get those ready."""
         sides = (self._candidate, self._reference)
         self._allocate(ROUGH)
         self._ready([0], (ROUGH, ROUGH), (1, 1))
-        rough = [self._rough(side) for side in sides]
-        most, many = most_buffers(sides[0].buffers.size, self._device), self._device != "cpu"
+        rough = [self._rough_ns(side) for side in sides]
+        most, many = _most_buffers(sides[0].buffers.size, self._device), self._device != "cpu"
         calls = calls_per_block(rough, self._device, max(most // GROUPS, 1) if many else None)
-        # On the CPU a block is one call again and again, so caches are warm and sets are few.
+        # On the CPU a block is one call again and again, so caches are warm and buffers are few.
         sizes, repeats = (calls, [1, 1]) if many else ([1, 1], calls)
         blocks = [duration * number for duration, number in zip(rough, calls, strict=True)]
         groups = placements(blocks, self._device, most // max(sizes))
@@ -174,39 +231,38 @@ class Benchmark:
         time than timing them, and nothing is timed then.
         """
         sides = self._candidate, self._reference
-        asked = [
+        prepare = [
             partial(side.prepare, groups, size, repeat, check=check)
             for side, size, repeat in zip(sides, sizes, repeats, strict=True)
         ]
         if self._device != "cpu" and all(side.is_process for side in sides):
             with ThreadPoolExecutor(len(sides)) as pool:
-                replies = list(pool.map(lambda ask: ask(), asked))
+                replies = list(pool.map(lambda ask: ask(), prepare))
         else:
-            replies = [ask() for ask in asked]
+            replies = [ask() for ask in prepare]
         for side, reply in zip(sides, replies, strict=True):
             side.prepared(reply)
 
-    def _rough(self, side: TimedSide) -> float:
-        """About how long a call takes, in nanoseconds.
+    def _rough_ns(self, side: TimedSide) -> float:
+        """About how long a call takes.
 
         On the CPU blocks get as long as this says, so it may not be far from the judge's clock.
         """
         rounds, refused = ROUGH, 0
         while True:
-            samples, taken = time_rounds(side, rounds)
-            if self._device != "cpu" or taken.claimed_ns >= ROUGH_NS:
+            samples, turn = time_rounds(side, rounds)
+            if self._device != "cpu" or turn.claimed_ns >= ROUGH_NS:
                 return float(samples.min())
-            if taken.wall_ns < LONGEST_ROUGH_NS:
+            if turn.wall_ns < LONGEST_ROUGH_NS:
                 rounds *= 8
             elif side is self._reference:
                 return float(samples.min())
             elif (refused := refused + 1) == ATTEMPTS:
-                self._refuse_times(taken.claimed_ns, taken.wall_ns)
+                self._context.refuse(FALSE_TIMES + by_both_clocks(turn.claimed_ns, turn.wall_ns))
 
     def _allocate(self, count: int) -> None:
-        context, count = self._context, max(count, DISTINCT)
-        self._candidate.buffers = context.buffers(context.candidate, count)
-        self._reference.buffers = context.buffers(context.reference, count)
+        self._candidate.allocate(max(count, DISTINCT))
+        self._reference.allocate(max(count, DISTINCT))
         self._fill()
 
     def _fill(self) -> None:
@@ -216,95 +272,98 @@ class Benchmark:
             # The same lengths, pages and routes each time: other ones are other work.
             seed = self._random.getrandbits(32)
             context.fill(buffers.at(number), context.request.workload, bulk_seed=seed)
-        self._contents = contents_of(buffers.count, self._candidate.called, self._random)
+        self._contents = draw_contents(buffers.count, self._candidate.called, self._random)
         buffers.repeat(self._contents)
         self._reference.buffers.inputs().copy_(buffers.inputs())
         buffers.outputs().fill_(-1)
         context.synchronize()
 
-    def _false_claim(self, side: TimedSide, turns: Sequence[Turn]) -> tuple[float, float] | None:
-        """What a round claims to take and what it takes by the judge's clock, where they disagree.
+    # Timing.
 
-        What a request takes besides is the same for many rounds and for few, so the rest of its
-        time must not grow with the rounds. What flushing takes is measured here, in the judge.
+    def _timings(self, clocks: Clocks) -> Timings:
+        """What rounds say that hold by the judge's clock.
+
+        Where others use the device as well, whoever launches on it waits, and the reference does
+        too: that is not the implementation's doing. So it is done again, later.
         """
+        candidate, reference = self._candidate, self._reference
+        pauses = iter(PAUSES)
+        while True:
+            timings = time_both_sides(
+                candidate,
+                reference,
+                device=self._device,
+                precision=self._context.request.precision,
+                steady=clocks.steady,
+            )
+            wrong = self._false_claim(candidate, timings.turns)
+            if not wrong:
+                return timings
+            if not self._false_claim(reference, timings.reference_turns):
+                self._context.refuse(FALSE_TIMES + wrong)
+            if (pause := next(pauses, None)) is None:
+                self._context.refuse(f"{UNTIMED}: {wrong}")
+            sleep(pause)
+
+    def _false_claim(self, side: TimedSide, turns: Sequence[Turn]) -> str:
+        """How rounds disagree with the judge's clock, time after time; empty, they don't."""
         for _ in range(ATTEMPTS):
-            claimed, hidden = self._hidden(side, turns)
-            if hidden <= self._unclaimed(side, claimed):
-                return None
-            turns = tuple(time_rounds(side, n)[1] for n in {each.rounds for each in turns})
-        return claimed, claimed + hidden
+            wrong = self._disagreement(side, turns)
+            if not wrong:
+                break
+            turns = [time_rounds(side, rounds)[1] for rounds in {turn.rounds for turn in turns}]
+        return wrong
 
-    def _unclaimed(self, side: TimedSide, claimed: float) -> float:
-        """How much longer than it claims a round may take."""
-        if side.method.startswith("cupti"):
-            return UNRECORDED * claimed + RECORDING_NS * len(side.groups)
-        return UNCLAIMED * claimed + UNCLAIMED_NS
+    def _disagreement(self, side: TimedSide, turns: Sequence[Turn]) -> str:
+        # What flushing takes is measured here, in the judge.
+        blocks = len(side.groups)
+        flushing_ns = 0.0 if self._device == "cpu" else blocks * flush_ns()
+        return check_judges_clock(turns, flushing_ns, blocks, side.method)
 
-    def _hidden(self, side: TimedSide, turns: Sequence[Turn]) -> tuple[float, float]:
-        """What a round claims to take, and how much longer it takes by the judge's clock."""
-        flushing = len(side.groups) * (0.0 if self._device == "cpu" else flush_ns())
-        rest: dict[int, list[float]] = {}
-        for each in turns:
-            unclaimed = each.wall_ns - each.claimed_ns - each.rounds * flushing
-            rest.setdefault(each.rounds, []).append(unclaimed)
-        few, many = sorted(rest)
-        least, most = median(rest[few]), median(rest[many])
-        claimed = median(each.claimed_ns / each.rounds for each in turns) + flushing
-        # Whoever takes his time over few rounds would have many look short.
-        return claimed, max((most - least) / (many - few), (least - REQUEST_NS) / few)
-
-    def _refuse_times(self, claimed_ns: float, wall_ns: float) -> NoReturn:
-        self._context.refuse(f"its times are false: {_sides(claimed_ns, wall_ns)}")
-
-    def _hot(self) -> float | None:
-        """Milliseconds of a call whose tensors are in the L2 cache; None where they don't fit."""
+    def _hot_latency_ms(self) -> float | None:
+        """Of a call whose tensors are in the L2 cache; None where they don't fit."""
         side = self._candidate
         if self._device == "cpu" or side.buffers.size > l2_bytes() // 2:
             return None
         return median(side.hot(HOT_ROUNDS)) / 1e6
 
-    def _unseen(self, latency_ns: float) -> tuple[Verdict, str]:
+    # What timed calls left.
+
+    def _on_new_values(self, latency_ns: float) -> tuple[Verdict, str]:
         """The verdict on calls with values and outputs that are new to them, and what is wrong.
 
         That is an implementation that is slower on those than when they come again, as they do
         where its latency is from, or that does its work when outputs are collected.
         """
         for _ in range(ATTEMPTS):
-            verdict, wrong = self._unseen_once(latency_ns)
+            verdict, wrong = self._on_new_values_once(latency_ns)
             if not verdict.passed or not wrong:
                 break
         return verdict, wrong
 
-    def _unseen_once(self, latency_ns: float) -> tuple[Verdict, str]:
+    def _on_new_values_once(self, latency_ns: float) -> tuple[Verdict, str]:
         """The verdict, and what is wrong with the times; may be the machine's doing."""
-        side = self._candidate
-        side.once()
+        side, size = self._candidate, self._candidate.buffers.size
+        side.call_once()
         self._fill()
         samples = side.run(1)
-        found = min(samples[group] for group in self._fresh())
-        verdict, collecting = self._collected()
-        side.again()
+        first_ns = min(samples[group] for group in self._groups_with_new_values())
+        verdict, collecting_ns = self._collected()
+        side.repeat_calls()
         # Neither alone: one may do its work once it knows that this is not what counts.
-        usual = min(side.run(1)[0], latency_ns)
+        usual_ns = min(side.run(1)[0], latency_ns)
         if verdict.passed and side.repeat > 1:
             verdict, _ = self._collected()
-        cold = 0.0 if self._device != "cpu" else side.buffers.size / BYTES_PER_NS
-        if found > UNSEEN * usual + UNSEEN_NS[self._device] + cold:
-            sides = f"{found / 1e3:.3g} µs a call, {usual / 1e3:.3g} µs when they come again"
-            return verdict, f"slower on new values: {sides}"
-        if collecting > usual + COLLECTING_NS + side.buffers.size / BYTES_PER_NS:
-            sides = f"{usual / 1e3:.3g} µs a call, and {collecting / 1e3:.3g} µs to get its outputs"
-            return verdict, f"works when its outputs are collected: {sides}"
-        return verdict, ""
+        wrong = check_new_values(first_ns, usual_ns, size, self._device)
+        return verdict, wrong or check_collecting(collecting_ns, usual_ns, size)
 
-    def _fresh(self) -> list[int]:
+    def _groups_with_new_values(self) -> list[int]:
         """The groups that are the first to see their values in a round."""
         side = self._candidate
         if side.size > 1:
             return [0]
-        seen = [self._contents[number] for number in side.groups]
-        return [group for group, content in enumerate(seen) if content not in seen[:group]]
+        contents = [self._contents[number] for number in side.groups]
+        return [group for group, content in enumerate(contents) if content not in contents[:group]]
 
     def _collected(self) -> tuple[Verdict, float]:
         """The verdict on what some of the groups left, drawn when the calls are over.
@@ -316,8 +375,8 @@ class Benchmark:
         groups = self._random.sample(range(len(side.groups)), min(most, len(side.groups)))
         start = perf_counter_ns()
         side.ask(Collect(tuple(groups)))
-        collecting = (perf_counter_ns() - start) / (len(groups) * side.size)
-        return self._verdict(groups), collecting
+        collecting_ns = (perf_counter_ns() - start) / (len(groups) * side.size)
+        return self._verdict(groups), collecting_ns
 
     def _verdict(self, groups: Sequence[int]) -> Verdict:
         """That of one call on each of the values; all others must have the same outputs."""
@@ -330,15 +389,15 @@ class Benchmark:
             if not verdict.passed:
                 return verdict
         definition = self._context.definition
-        drawn = any(definition.is_sampled(name) for name in definition.outputs)
-        if definition.nondeterministic or drawn:
+        if definition.nondeterministic or any(map(definition.is_sampled, definition.outputs)):
             return verdict
-        differing = self._differing(called, [judged[self._contents[n]] for n in called])
-        for number in differing[:1]:
-            verdict = self._check_outputs(number)
+        models = [judged[self._contents[number]] for number in called]
+        differing = calls_that_differ(side.buffers, called, models)
+        if differing:
+            verdict = self._check_outputs(differing[0])
             if verdict.passed:
-                total = f"{len(differing)} of {len(called)} timed calls"
-                self._context.refuse(f"{total} gave different outputs for identical inputs")
+                share = f"{len(differing)} of {len(called)} timed calls"
+                self._context.refuse(f"{share} gave different outputs for identical inputs")
         return verdict
 
     def _check_outputs(self, number: int) -> Verdict:
@@ -346,53 +405,40 @@ class Benchmark:
         sides = self._candidate.buffers.at(number), self._reference.buffers.at(number)
         return SandboxCalls(self._context, *sides).check_outputs()
 
-    def _differing(self, called: list[int], judged: list[int]) -> list[int]:
-        """Calls whose outputs differ from the checked ones on the same values."""
-        buffers, found = self._candidate.buffers, list[int]()
-        outputs = buffers.outputs()
-        step = max(1, COMPARED_BYTES // max(buffers.size, 1))
-        for at in range(0, len(called), step):
-            chunk = called[at : at + step]
-            differ = (outputs[chunk] != outputs[judged[at : at + step]]).any(1).tolist()
-            found += [number for number, other in zip(chunk, differ, strict=True) if other]
-        return found
-
-    def _refuse_impossible(self, seconds: float, least_bytes: int, roofs: Ceilings) -> None:
-        """A block can't move what its calls must, less what the cache holds, faster than memory."""
-        calls = self._candidate.size
-        through_memory = max(calls * least_bytes - roofs.cache_bytes, 0) / calls
-        least = through_memory / roofs.bytes_per_second / ABOVE_THE_ROOF
-        if seconds < least:
-            rate = f"{roofs.bytes_per_second / 1e9:.0f} GB/s of this device"
-            least_time = f"{least * 1e6:.3g} µs at the {rate}"
-            told = f"{seconds * 1e6:.3g} µs, but moving {least_bytes} bytes takes {least_time}"
-            self._context.refuse(f"its times can't be true: {told}")
+    # The record.
 
     def _count_operations(self) -> OperationCounts | None:
         """What the reference does on the workload."""
         context, definition = self._context, self._context.definition
         key = (definition.name, definition.reference, context.request.workload.uuid)
         if key not in self._counts:
-            reply = context.ask_reference(self._reference.buffers.first.count_operations())
+            arguments = self._reference.buffers.first.arguments
+            reply = context.ask_reference(CountOperations(arguments))
             if isinstance(reply, Failed):
                 context.raise_if_killed(reply)
             self._counts[key] = reply.counts if isinstance(reply, Done) else None
         return self._counts[key]
 
     def _least_traffic(self, counts: OperationCounts | None) -> int:
-        """What has to be moved for these inputs, whatever computes it."""
-        context, definition = self._context, self._context.definition
-        names = zip(definition.inputs, counts.read_bytes, strict=True) if counts else ()
-        read_bytes = {name: size for name, size in names if size is not None}
-        inputs = context.reference.read(self._reference.buffers.first.input_tensors)
-        outputs = context.reference.read(self._reference.buffers.first.outputs)
-        axes = context.request.workload.axes
-        return least_traffic(definition, axes, inputs, outputs, read_bytes)
+        """Bytes that have to be moved for these inputs, whatever computes it."""
+        context, tensors = self._context, self._reference.buffers.first
+        names = zip(context.definition.inputs, counts.read_bytes, strict=True) if counts else ()
+        return least_traffic(
+            context.definition,
+            context.request.workload.axes,
+            context.reference.read(tensors.input_tensors),
+            context.reference.read(tensors.outputs),
+            {name: size for name, size in names if size is not None},
+        )
 
-    def _roofline_metrics(
-        self, least_bytes: int, counts: OperationCounts | None, ceilings: Ceilings, seconds: float
-    ) -> dict[str, Any]:
-        """Rates, and shares of the device's ceilings; what isn't known is left out."""
+    def _roofline_metrics(self, seconds: float) -> dict[str, Any]:
+        """Rates, and shares of the device's ceilings; what isn't known is left out.
+
+        Ends the evaluation where memory doesn't allow the time.
+        """
+        counts, ceilings = self._count_operations(), self._ceilings()
+        least_bytes, calls = self._least_traffic(counts), self._candidate.size
+        self._context.refuse_if(check_memory_rate(seconds, least_bytes, calls, ceilings))
         flops, dtype = counts.flops if counts else 0, compute_dtype(self._context.definition)
         cold = self._device != "cpu"
         roof = roofline(least_bytes, flops, dtype, ceilings, seconds, cold=cold)
@@ -407,45 +453,40 @@ class Benchmark:
         }
         return {key: value for key, value in metrics.items() if value is not None}
 
-    def _performance(self, measured: Timings, facts: dict[str, Any]) -> Performance:
-        side, reference = self._candidate, self._reference
-        counts = self._count_operations()
-        least_bytes = self._least_traffic(counts)
-        ceilings, seconds = self._ceilings(), measured.latency.value / 1e9
-        self._refuse_impossible(seconds, least_bytes, ceilings)
-        metrics = self._roofline_metrics(least_bytes, counts, ceilings, seconds)
+    def _performance(self, timings: Timings, facts: dict[str, Any]) -> Performance:
+        side, samples = self._candidate, timings.candidate
         return Performance.model_validate(
             {
-                "latency_ms": measured.latency.value / 1e6,
-                "reference_latency_ms": measured.reference_latency.value / 1e6,
-                "speedup_factor": measured.speedup.value,
-                **_interval("ci_ms", measured.latency, 1e6),
-                **_interval("reference_ci_ms", measured.reference_latency, 1e6),
-                **_interval("speedup_ci", measured.speedup),
-                "comparison": measured.comparison,
-                "noise_floor": measured.floor,
-                "noisy": measured.noisy,
+                "latency_ms": timings.latency.value / 1e6,
+                "reference_latency_ms": timings.reference_latency.value / 1e6,
+                "speedup_factor": timings.speedup.value,
+                "ci_ms": _interval(timings.latency, 1e6),
+                "reference_ci_ms": _interval(timings.reference_latency, 1e6),
+                "speedup_ci": _interval(timings.speedup),
+                "comparison": timings.comparison,
+                "noise_floor": timings.floor,
+                "noisy": timings.noisy,
                 "method": side.method,
-                "reference_method": reference.method,
-                **_spread(measured.candidate),
-                "samples": measured.candidate.size,
+                "reference_method": self._reference.method,
+                "p10_ms": float(np.percentile(samples, 10)) / 1e6,
+                "p90_ms": float(np.percentile(samples, 90)) / 1e6,
+                "samples": samples.size,
                 "placements": len(side.groups),
                 "calls_per_block": side.calls_per_block,
-                "device_time_ms": measured.spent_ns / 1e6,
-                **metrics,
+                "device_time_ms": timings.spent_ns / 1e6,
+                **self._roofline_metrics(timings.latency.value / 1e9),
                 **facts,
             }
         )
 
 
-def _sides(claimed_ns: float, wall_ns: float) -> str:
-    claimed = f"rounds of calls take {claimed_ns / 1e6:.3g} ms by their own account"
-    return f"{claimed}, {wall_ns / 1e6:.3g} ms by the judge's clock"
+def _most_buffers(size: int, device: str) -> int:
+    """How many buffers of that many bytes a side may have."""
+    most = MOST_BYTES[device]
+    if device != "cpu":
+        most = min(most, int(MOST_SHARE * torch.cuda.mem_get_info()[1]))
+    return max(2, most // (size + GAP))
 
 
-def _interval(name: str, estimate: Estimate, unit: float = 1.0) -> dict[str, list[float]]:
-    return {name: [estimate.low / unit, estimate.high / unit]}
-
-
-def _spread(samples: Samples) -> dict[str, float]:
-    return {f"p{q}_ms": float(np.percentile(samples, q)) / 1e6 for q in (10, 90)}
+def _interval(estimate: Estimate, unit: float = 1.0) -> list[float]:
+    return [estimate.low / unit, estimate.high / unit]

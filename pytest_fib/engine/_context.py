@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 import torch
 
 from pytest_fib.data import DefinitionError, Environment, Evaluation, EvaluationStatus
-from pytest_fib.engine._timed_side import GAP, BufferPool
 from pytest_fib.sandbox import (
+    ALIGNMENT,
     Call,
-    CountOperations,
     Failed,
     Load,
-    Prepare,
     TensorRef,
     Widened,
     copy_bits,
@@ -36,7 +34,7 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_fib.build import Program
@@ -49,6 +47,10 @@ if TYPE_CHECKING:
         Workload,
     )
     from pytest_fib.sandbox import ArenaAllocator, Argument, Done, Reply, Request, Sandbox
+
+#: Memory between two buffers: an odd number of lines, so that equal places in buffers of a round
+#: size don't all fall into the same part of a cache.
+GAP = 17 * ALIGNMENT
 
 
 class EvaluationEnded(Exception):
@@ -89,6 +91,11 @@ class CallTensors:
     widened_outputs: dict[str, TensorRef] = field(default_factory=dict)
 
     @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """The inputs in order."""
+        return tuple(self.inputs.values())
+
+    @property
     def input_tensors(self) -> dict[str, TensorRef]:
         """The inputs but for Python scalars."""
         return {name: ref for name, ref in self.inputs.items() if isinstance(ref, TensorRef)}
@@ -96,21 +103,12 @@ class CallTensors:
     def call(self, *, twice: bool = False) -> Call:
         """Call once, or a second time for the second outputs."""
         second = tuple(self.second_outputs.values()) if twice else ()
-        return Call(tuple(self.inputs.values()), tuple(self.outputs.values()), second)
+        return Call(self.arguments, tuple(self.outputs.values()), second)
 
     def call_widened(self, how: Widened) -> Call:
         """Compute in float64."""
         outputs = tuple(self.widened_outputs.values())
-        return Call(tuple(self.inputs.values()), outputs, widened=how)
-
-    def count_operations(self) -> CountOperations:
-        """Count what a call does."""
-        return CountOperations(tuple(self.inputs.values()))
-
-    def prepare(self, stride: int, groups: tuple[int, ...], size: int, repeat: int) -> Prepare:
-        """Get groups of timed calls ready."""
-        arguments = tuple(self.inputs.values()), tuple(self.outputs.values())
-        return Prepare(*arguments, stride, groups, size, repeat)
+        return Call(self.arguments, outputs, widened=how)
 
     def moved(self, by: int) -> CallTensors:
         """The tensors of another buffer; the widened outputs have one place for all."""
@@ -119,8 +117,48 @@ class CallTensors:
         return replace(self, inputs={**self.inputs, **inputs}, outputs=outputs)
 
 
+@dataclass(frozen=True)
+class BufferPool:
+    """``count`` buffers of tensors that lie alike, each ``stride`` bytes after the one before.
+
+    A buffer is its inputs, ``inputs_size`` bytes, then its outputs.
+    """
+
+    allocator: ArenaAllocator
+    start: int
+    first: CallTensors
+    stride: int
+    inputs_size: int
+    size: int
+    count: int
+
+    def at(self, number: int) -> CallTensors:
+        """Where the tensors of one buffer lie."""
+        return self.first.moved(number * self.stride)
+
+    def inputs(self) -> torch.Tensor:
+        """All inputs as whole numbers, shape (count, words)."""
+        return self._words()[:, : self.inputs_size // 8]
+
+    def outputs(self) -> torch.Tensor:
+        """All outputs as whole numbers, shape (count, words)."""
+        return self._words()[:, self.inputs_size // 8 : self.size // 8]
+
+    def _words(self) -> torch.Tensor:
+        end = self.start + self.count * self.stride
+        return self.allocator.arena.base[self.start : end].view(torch.int64).view(self.count, -1)
+
+    def repeat(self, contents: Sequence[int]) -> None:
+        """Copy inputs of the first buffers to the others: for each, the number of its model."""
+        inputs, distinct = self.inputs(), max(contents) + 1
+        models = torch.tensor(contents[distinct:])
+        for model in range(distinct):
+            copies = distinct + (models == model).nonzero()[:, 0]
+            inputs[copies.to(inputs.device)] = inputs[model]
+
+
 @dataclass
-class Context:
+class EvaluationContext:
     """One evaluation of a request.
 
     ``files`` has where recorded tensors lie. Unless it is the ``last_attempt``, a killed sandbox
@@ -192,6 +230,11 @@ class Context:
     def refuse(self, summary: str) -> NoReturn:
         """End the evaluation: the candidate did what none may."""
         raise EvaluationEnded(Failed("RUNTIME_ERROR", summary, self.printed))
+
+    def refuse_if(self, wrong: str) -> None:
+        """End the evaluation, unless there is nothing wrong."""
+        if wrong:
+            self.refuse(wrong)
 
     # The reference.
 

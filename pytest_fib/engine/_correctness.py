@@ -15,15 +15,13 @@ import torch
 
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext, diagnose, is_readable, take
-from pytest_fib.engine._context import EvaluationEnded
-from pytest_fib.sandbox import (
-    YARDSTICKS,
-    Failed,
-    Widened,
-    changed,
-    copy_bits,
-    fill_with_poison,
+from pytest_fib.engine._cheat_checks import (
+    POISONS,
+    check_inputs,
+    poison_outputs,
+    with_other_values,
 )
+from pytest_fib.sandbox import YARDSTICKS, Failed, Widened, changed, copy_bits
 from pytest_fib.verdict import (
     SamplingTest,
     Verdict,
@@ -39,23 +37,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_fib.data import Definition, Workload
-    from pytest_fib.engine._context import CallTensors, Context
-    from pytest_fib.sandbox import TensorRef
+    from pytest_fib.engine._context import CallTensors, EvaluationContext
     from pytest_fib.verdict import OutputComparison, Outputs
 
-#: What outputs hold before each of the first two calls, two bytes over and over. The first is NaN
-#: in the floating dtypes, one that arithmetic does not make; the second is a finite number, so that
-#: neither passes where the other would.
-POISONS = (0xFFE5, 0x5555)
 #: The circumstance of a failure that a first call does not have.
 SECOND_CALL_ONLY = "right on a first call, wrong on a second of the same inputs"
 #: Up to this size an implementation is called once more, with other values.
 THIRD_CALL_BYTES = 8 << 20
 THIRD_CALL_ONLY = "right on a first call, wrong on a second of the same shapes with other values"
-#: Makes another seed of a seed.
-OTHER_SEED = 0x5EED0
-#: Expected outputs that are kept, in bytes, and the most that one workload's may take of it.
-KEPT, LARGEST = 256 << 20, 16 << 20
+#: Memory of the cache of expected outputs, and the most that one workload's may take of it.
+CACHE_BYTES, LARGEST_BYTES = 256 << 20, 16 << 20
 #: A workload as text, and the addresses of its recorded tensors.
 Key: TypeAlias = tuple[str, tuple[str, ...]]
 
@@ -115,12 +106,12 @@ class OutputChecker:
         ``poisons`` are what outputs held before the call, ``previous`` what earlier calls should
         have written.
         """
-        compared = self._compared(outputs)
+        compared = self.compare(outputs)
         if self.yardsticks is not None and not all(each.passed for each in compared):
-            compared = self._compared(outputs, self.yardsticks())
-        verdict = self._concluded(compared)
-        if verdict.passed:
-            return self._in_support(verdict, outputs)
+            compared = self.compare(outputs, self.yardsticks())
+        verdict = self.conclude(compared, outputs)
+        if all(each.passed for each in compared):
+            return verdict
         context = CallContext(
             self.definition,
             self.definition.axis_values(self.workload.axes),
@@ -131,25 +122,22 @@ class OutputChecker:
         )
         return verdict.failed(diagnose(compared, context))
 
-    def check_undiagnosed(self, outputs: Outputs, yardsticks: Sequence[Outputs] = ()) -> Verdict:
-        """Check one call by these yardsticks, and look for no pattern in a failure."""
-        verdict = self._concluded(self._compared(outputs, yardsticks))
-        return self._in_support(verdict, outputs) if verdict.passed else verdict
-
-    def _concluded(self, compared: Sequence[OutputComparison]) -> Verdict:
-        verdict = verdict_of(compared)
-        if self.no_oracle is None:
-            return verdict
-        return verdict.with_facts(oracle="own precision", no_oracle=self.no_oracle)
-
-    def _compared(
+    def compare(
         self, outputs: Outputs, yardsticks: Sequence[Outputs] = ()
     ) -> list[OutputComparison]:
+        """How far outputs are from what is expected."""
         regime = self.workload.regime
         exact = regime.get("values") == "zeros_and_ones" and "inputs" not in regime
         return compare_outputs(
             self.definition, outputs, self.expected, yardsticks, exact=exact, inputs=self.inputs
         )
+
+    def conclude(self, compared: Sequence[OutputComparison], outputs: Outputs) -> Verdict:
+        """The verdict; wrong numbers are not diagnosed."""
+        verdict = verdict_of(compared)
+        if self.no_oracle is not None:
+            verdict = verdict.with_facts(oracle="own precision", no_oracle=self.no_oracle)
+        return self._in_support(verdict, outputs) if verdict.passed else verdict
 
     def _in_support(self, verdict: Verdict, outputs: Outputs) -> Verdict:
         """A sample that may not be chosen is wrong, whatever its neighbours are."""
@@ -213,34 +201,31 @@ class Expected:
         """The memory they take."""
         return sum(tensor.nbytes for tensor in self.outputs.values())
 
-    def copy(self) -> Expected:
-        """The same in memory of the judge's own, which no sandbox can map."""
-        return Expected({n: x.clone() for n, x in self.outputs.items()}, self.no_oracle)
-
 
 class ExpectedCache:
     """Expected outputs of one definition, the oldest dropped first.
 
     Items of one definition follow each other, and their searches draw the same workloads.
+    ``tensors`` are as in a request.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Key, Expected] = {}
+        self._entries: dict[Key, Expected] = {}
         self._bytes = 0
 
     def get(self, workload: Workload, tensors: Mapping[str, str]) -> Expected | None:
-        """What is expected of a workload, if it is known. ``tensors`` are as in a request."""
-        return self._kept.get(_key(workload, tensors))
+        """What is expected of a workload, where that is here."""
+        return self._entries.get(_key(workload, tensors))
 
     def put(self, workload: Workload, tensors: Mapping[str, str], expected: Expected) -> None:
-        """Keep a copy, unless it is large."""
-        size = expected.bytes
-        if size > LARGEST:
+        """Add a copy, in memory of the judge's own, which no sandbox can map; none if large."""
+        if expected.bytes > LARGEST_BYTES:
             return
-        self._kept[_key(workload, tensors)] = expected.copy()
-        self._bytes += size
-        while self._bytes > KEPT:
-            self._bytes -= self._kept.pop(next(iter(self._kept))).bytes
+        copy = Expected(_copies(expected.outputs), expected.no_oracle)
+        self._entries[_key(workload, tensors)] = copy
+        self._bytes += copy.bytes
+        while self._bytes > CACHE_BYTES:
+            self._bytes -= self._entries.pop(next(iter(self._entries))).bytes
 
 
 def _key(workload: Workload, tensors: Mapping[str, str]) -> Key:
@@ -283,7 +268,7 @@ def check_two_calls(
     return checker.check_twice(first, second)
 
 
-def check_other_values(
+def check_third_call(
     calls: Calls,
     definition: Definition,
     workload: Workload,
@@ -293,10 +278,9 @@ def check_other_values(
 ) -> Verdict:
     """Check a call on other values, where the inputs and outputs of ``workload`` were.
 
-    A candidate that goes by pointer, object or shape answers it with what was right before, which
-    ``previous`` has where it is known.
+    ``previous`` are the right outputs of that, where they are known.
     """
-    other = workload.model_copy(update={"seed": workload.seed ^ OTHER_SEED})
+    other = with_other_values(workload)
     inputs = calls.make_inputs(other)
     (outputs,) = calls.call_candidate(POISONS[1:])
     checker = output_checker(calls, definition, other, inputs, explain=explain)
@@ -325,41 +309,24 @@ def output_checker(
     )
 
 
-def restore_inputs(
-    inputs: Mapping[str, torch.Tensor],
-    pristine: Mapping[str, torch.Tensor],
-    written_by_reference: Callable[[], list[str]],
-) -> None:
-    """Put back the inputs that the candidate wrote to, where the reference writes to them as well.
-
-    They are room for intermediate results then. Raises EvaluationEnded for any other.
-    """
-    written = changed(inputs, pristine)
-    allowed = written_by_reference() if written else []
-    for name in written:
-        if name not in allowed:
-            raise EvaluationEnded(Failed("RUNTIME_ERROR", f"wrote to its input {name!r}"))
-        copy_bits(inputs[name], pristine[name])
-
-
-def check_correctness(calls: SandboxCalls, context: Context, size: int) -> Verdict:
+def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int) -> Verdict:
     """The phase, for a workload of ``size`` bytes: two calls and, where that is cheap, a third."""
     request = context.request
     what, explain = (context.definition, request.workload), request.explain and not request.timing
     verdict = check_two_calls(calls, *what, explain=explain)
     if not verdict.passed or not (request.timing or size <= THIRD_CALL_BYTES):
         return verdict
-    known = calls.known(request.workload)
-    other = check_other_values(calls, *what, known.outputs if known else {}, explain=explain)
-    return verdict if other.passed else other
+    expected = calls.cached(request.workload)
+    third = check_third_call(calls, *what, expected.outputs if expected else {}, explain=explain)
+    return verdict if third.passed else third
 
 
 class SandboxCalls:
-    """Calls through both sandboxes. With ``cache``, expected values are kept in it."""
+    """Calls through both sandboxes. With ``cache``, expected outputs are put there."""
 
     def __init__(
         self,
-        context: Context,
+        context: EvaluationContext,
         candidate_tensors: CallTensors,
         reference_tensors: CallTensors,
         cache: ExpectedCache | None = None,
@@ -393,22 +360,15 @@ class SandboxCalls:
         """Call once or twice, in one request."""
         context, tensors = self._context, self._candidate
         refs = [tensors.outputs, tensors.second_outputs][: len(poisons)]
-        outputs = [self._poisoned(*each) for each in zip(refs, poisons, strict=True)]
+        outputs: list[Outputs] = [context.candidate.read(ref) for ref in refs]
+        for each, poison in zip(outputs, poisons, strict=True):
+            poison_outputs(each, poison)
         context.synchronize()
         context.ask_candidate(tensors.call(twice=len(poisons) > 1))
         sides = self._candidate_inputs, self._reference_inputs
-        try:
-            restore_inputs(*sides, self._written_by_reference)
-        except EvaluationEnded as ended:
-            context.refuse(ended.failed.summary)
+        context.refuse_if(check_inputs(*sides, self._written_by_reference))
         context.synchronize()
         return outputs
-
-    def _poisoned(self, refs: Mapping[str, TensorRef], poison: int) -> Outputs:
-        tensors = self._context.candidate.read(refs)
-        for tensor in tensors.values():
-            fill_with_poison(tensor, poison)
-        return tensors
 
     def _written_by_reference(self) -> list[str]:
         """The inputs that the reference changes, which are put back."""
@@ -422,14 +382,14 @@ class SandboxCalls:
 
     def expected(self, workload: Workload) -> Expected:
         """As it was computed before, or computed now."""
-        expected = self.known(workload)
+        expected = self.cached(workload)
         if expected is None:
             expected = self._computed()
             if self._cache is not None:
                 self._cache.put(workload, self._context.request.tensors, expected)
         return expected
 
-    def known(self, workload: Workload) -> Expected | None:
+    def cached(self, workload: Workload) -> Expected | None:
         """What was computed before."""
         cache = self._cache
         return None if cache is None else cache.get(workload, self._context.request.tensors)

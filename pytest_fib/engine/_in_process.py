@@ -8,8 +8,9 @@ import torch
 
 from pytest_fib.build import load, reference_program
 from pytest_fib.data import Diagnosis
+from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs
 from pytest_fib.engine._context import EvaluationEnded, conclude
-from pytest_fib.engine._correctness import Expected, check_two_calls, restore_inputs
+from pytest_fib.engine._correctness import Expected, check_two_calls
 from pytest_fib.sandbox import (
     YARDSTICKS,
     Failed,
@@ -17,7 +18,6 @@ from pytest_fib.sandbox import (
     OracleUnavailable,
     bind,
     changed,
-    fill_with_poison,
     run_widened,
     store,
 )
@@ -100,14 +100,17 @@ class FunctionChecker:
 
     def _call(self, poison: int) -> Outputs:
         outputs = {
-            name: fill_with_poison(empty_tensor(self._layouts[name], self._device), poison)
+            name: empty_tensor(self._layouts[name], self._device)
             for name in self.definition.outputs
         }
+        poison_outputs(outputs, poison)
         arguments, tensors = list(self._inputs.values()), list(outputs.values())
         with self._defaults.applied():
             result = bind(self._function, self._calling, arguments, tensors)()
         store(result, self._calling, list(outputs), tensors)
-        restore_inputs(_tensors(self._inputs), _tensors(self._pristine), self._written_by_reference)
+        sides = _tensors(self._inputs), _tensors(self._pristine)
+        if wrong := check_inputs(*sides, self._written_by_reference):
+            raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))
         return outputs
 
     def _written_by_reference(self) -> list[str]:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Literal, Self
 from pytest_fib.build import program_of, reference_program
 from pytest_fib.data import DefinitionError, Diagnosis, TensorFiles
 from pytest_fib.engine._benchmark import Benchmark
-from pytest_fib.engine._context import Context, EvaluationEnded, KilledError, Side, conclude
+from pytest_fib.engine._context import (
+    EvaluationContext,
+    EvaluationEnded,
+    KilledError,
+    Side,
+    conclude,
+)
 from pytest_fib.engine._correctness import ExpectedCache, SandboxCalls, check_correctness
 from pytest_fib.engine._device_lock import DeviceLock
 from pytest_fib.engine._sample_plan import check_samples
@@ -142,7 +148,7 @@ class Judge:
             printed=context.printed,
         )
 
-    def _run_phases(self, context: Context) -> tuple[Verdict, Performance | None]:
+    def _run_phases(self, context: EvaluationContext) -> tuple[Verdict, Performance | None]:
         """Are the outputs right and, where that is asked, how fast do they come?"""
         request = context.request
         with self._lock.shared():
@@ -164,7 +170,7 @@ class Judge:
         # The record is of this workload's values; those of timed calls are drawn anew each time.
         return (verdict, performance) if timed.passed else (timed, None)
 
-    def _context(self, request: EvaluationRequest, *, last_attempt: bool) -> Context:
+    def _context(self, request: EvaluationRequest, *, last_attempt: bool) -> EvaluationContext:
         subject = self._subject
         if subject is None or not subject.is_of(request):
             previous, subject = subject, _Subject.of(request)
@@ -174,7 +180,7 @@ class Judge:
             else:
                 self._expected = ExpectedCache()
             self._subject = subject
-        return Context(
+        return EvaluationContext(
             request.model_copy(update={"definition": subject.definition}),
             self._candidate,
             self._reference,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.engine._correctness import POISONS
-from pytest_fib.sandbox import fill_with_poison, nbytes, room_for
+from pytest_fib.engine._cheat_checks import POISONS, poison_outputs
+from pytest_fib.sandbox import nbytes, room_for
 from pytest_fib.verdict import (
     CALL_BYTES,
     SamplingTest,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_fib.data import Definition, Workload
-    from pytest_fib.engine._context import CallTensors, Context
+    from pytest_fib.engine._context import CallTensors, EvaluationContext
     from pytest_fib.engine._device_lock import DeviceLock
     from pytest_fib.verdict import SamplingPlan, Verdict
     from pytest_fib.workloads import TensorLayout
@@ -88,7 +88,7 @@ class SamplePlan:
 
 def check_samples(
     passed: Verdict,
-    context: Context,
+    context: EvaluationContext,
     lock: DeviceLock,
     candidate_tensors: CallTensors,
     reference_tensors: CallTensors,
@@ -110,7 +110,7 @@ def check_samples(
         return plan.verdict(passed, samples, inputs)
 
 
-def _place_batch(plan: SamplePlan, context: Context, tensors: CallTensors) -> CallTensors:
+def _place_batch(plan: SamplePlan, context: EvaluationContext, tensors: CallTensors) -> CallTensors:
     """Memory for the batch on the candidate's side, in place of what lay there."""
     allocator = context.candidate.allocator
     allocator.begin(sum(map(room_for, plan.tensors.values())))
@@ -123,7 +123,7 @@ def _place_batch(plan: SamplePlan, context: Context, tensors: CallTensors) -> Ca
 
 
 def _draw(
-    plan: SamplePlan, context: Context, lock: DeviceLock, batch: CallTensors
+    plan: SamplePlan, context: EvaluationContext, lock: DeviceLock, batch: CallTensors
 ) -> list[torch.Tensor]:
     """The samples of the planned calls, or of an even number of them that the time allows.
 
@@ -135,8 +135,7 @@ def _draw(
         with lock.shared():
             start = monotonic()
             outputs = context.candidate.read(batch.outputs)
-            for tensor in outputs.values():
-                fill_with_poison(tensor, POISONS[1])
+            poison_outputs(outputs, POISONS[1])
             context.synchronize()
             context.ask_candidate(batch.call())
             samples.append(outputs[plan.name].clone())

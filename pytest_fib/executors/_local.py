@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_fib.data import (
-        EvaluationRequest,
-        Outcome,
-        SearchRequest,
-        SearchResult,
-        TensorFiles,
-    )
+    from pytest_fib.data import EvaluationRequest, Outcome, SearchRequest, SearchResult
     from pytest_fib.engine import Judge
 
 
 class LocalExecutor:
     """Evaluates with a judge of its own, which is started on the first request.
 
-    The arguments are those of ``pytest_fib.engine.Judge``.
+    The arguments are those of ``pytest_fib.engine.Judge``, which is not imported before.
     """
 
-    def __init__(
-        self,
-        device: str = "cpu",
-        isolation: Literal["process", "none"] = "process",
-        announce: Callable[[str], None] | None = None,
-        files: TensorFiles | None = None,
-    ) -> None:
-        self._arguments = device, isolation, announce, files
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._arguments, self._options = arguments, options
 
     @cached_property
     def _judge(self) -> Judge:
         from pytest_fib.engine import Judge
 
-        return Judge(*self._arguments)
+        return Judge(*self._arguments, **self._options)
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """What comes of one implementation on one workload."""

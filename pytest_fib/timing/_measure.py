@@ -61,9 +61,13 @@ WARM, MOST_WARM = 0.01, 8
 class BlockTimer(Protocol):
     """Calls of one side, the candidate or the reference, that are ready to be timed."""
 
-    calls_per_block: int
-    #: What flushing the cache before a block takes.
-    flush_ns: float
+    @property
+    def calls_per_block(self) -> int:
+        """How many calls a block is."""
+
+    @property
+    def flush_ns(self) -> float:
+        """What flushing the cache before a block takes."""
 
     def run(self, rounds: int) -> Sequence[float]:
         """Time a block of each group, round after round: nanoseconds of one call in each."""

@@ -9,7 +9,7 @@ from pytest_fib.diagnosis import CallContext
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC
 from pytest_fib.diagnosis._diagnose import explain
 from pytest_fib.diagnosis._wrong_output import Failure, WrongOutput
-from pytest_fib.engine._correctness import POISONS
+from pytest_fib.engine._cheat_checks import POISONS
 from pytest_fib.sandbox import fill_with_poison
 
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}

@@ -18,6 +18,7 @@ from pytest_fib.data import (
     load_definition_file,
 )
 from pytest_fib.engine import Judge, _benchmark
+from pytest_fib.engine._cheat_checks import by_both_clocks
 from pytest_fib.sandbox import Blocks, Collect, Done, Prepare
 from pytest_fib.workloads import make_workload
 
@@ -365,15 +366,15 @@ class Waiting:
 
     def __init__(self, monkeypatch, times, sides=("_candidate", "_reference")):
         self.left, self.sides, self.pauses = times, sides, []
-        hidden = _benchmark.Benchmark._hidden
+        disagreement = _benchmark.Benchmark._disagreement
 
-        def told(timed, arm, turns):
-            if self.left == 0 or arm not in [getattr(timed, side) for side in self.sides]:
-                return hidden(timed, arm, turns)
+        def disagree(benchmark, side, turns):
+            if self.left == 0 or side not in [getattr(benchmark, name) for name in self.sides]:
+                return disagreement(benchmark, side, turns)
             self.left -= 1
-            return 1e6, 4e6
+            return by_both_clocks(1e6, 5e6)
 
-        monkeypatch.setattr(_benchmark.Benchmark, "_hidden", told)
+        monkeypatch.setattr(_benchmark.Benchmark, "_disagreement", disagree)
         monkeypatch.setattr(_benchmark, "sleep", self.pauses.append)
         monkeypatch.setattr(_benchmark, "PAUSES", (0.1, 0.5))
         monkeypatch.setattr(_benchmark, "ATTEMPTS", 1)

@@ -272,19 +272,19 @@ def test_expected_values_are_computed_once_for_all_implementations(
     assert computed(GOOD, of=counting) == 2
 
 
-def test_large_expected_values_are_not_kept(own_judge, request_for):
+def test_large_expected_values_are_not_cached(own_judge, request_for):
     assert own_judge.evaluate(request_for(GOOD, n=3_000_000)).status == "PASSED"
-    assert own_judge._expected._kept == {}
+    assert own_judge._expected._entries == {}
 
 
-@pytest.mark.parametrize(("n", "kept"), [(1000, 6), (100_000, 2)])
-def test_the_oldest_expected_values_make_room(own_judge, request_for, monkeypatch, n, kept):
-    monkeypatch.setattr(_correctness, "KEPT", 2 * 800_000)
+@pytest.mark.parametrize(("n", "cached"), [(1000, 6), (100_000, 2)])
+def test_the_oldest_expected_values_make_room(own_judge, request_for, monkeypatch, n, cached):
+    monkeypatch.setattr(_correctness, "CACHE_BYTES", 2 * 800_000)
     for seed in range(3):
         own_judge.evaluate(request_for(GOOD, n=n, seed=seed))
-    kept_bytes = sum(expected.bytes for expected in own_judge._expected._kept.values())
-    assert kept_bytes == own_judge._expected._bytes <= 2 * 800_000
-    assert len(own_judge._expected._kept) == kept
+    cached_bytes = sum(expected.bytes for expected in own_judge._expected._entries.values())
+    assert cached_bytes == own_judge._expected._bytes <= 2 * 800_000
+    assert len(own_judge._expected._entries) == cached
 
 
 def test_wrong_outputs_that_were_written_are_not_told_to_be_unwritten(judge, request_for):
