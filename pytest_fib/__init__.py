@@ -18,16 +18,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Resolved on first use: importing the package must not import torch, pydantic or yaml.
-_HOMES = {
-    "Definition": "pytest_fib.data",
-    "Evaluation": "pytest_fib.data",
-    "EvaluationRequest": "pytest_fib.data",
-    "FibWarning": "pytest_fib.discovery",
-    "Solution": "pytest_fib.data",
-    "Trace": "pytest_fib.data",
-    "Workload": "pytest_fib.data",
-    "evaluate": "pytest_fib.engine",
-    "implements": "pytest_fib.discovery",
+_ROOMS = {
+    "data": ("Definition", "Evaluation", "EvaluationRequest", "Solution", "Trace", "Workload"),
+    "discovery": ("FibWarning", "implements"),
+    "engine": ("evaluate",),
 }
 
 __all__ = [
@@ -45,6 +39,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pytest_fib' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    for room, names in _ROOMS.items():
+        if name in names:
+            return getattr(import_module(f"pytest_fib.{room}"), name)
+    raise AttributeError(f"module 'pytest_fib' has no attribute {name!r}")

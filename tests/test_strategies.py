@@ -127,22 +127,24 @@ def refusal(error, strategy):
 
 
 def test_a_strategy_of_an_unknown_name_is_refused_once_it_is_drawn_from():
-    told = refusal(LookupError, workloads("rmsnorm_d409"))
-    assert told.startswith("no definition 'rmsnorm_d409'; did you mean 'rmsnorm_d4096'? There are:")
-    assert told.endswith("in all)")
+    message = refusal(LookupError, workloads("rmsnorm_d409"))
+    assert message.startswith(
+        "no definition 'rmsnorm_d409'; did you mean 'rmsnorm_d4096'? There are:"
+    )
+    assert message.endswith("in all)")
 
 
 def test_a_file_of_several_definitions_asks_which():
-    told = refusal(LookupError, inputs("kernel_defs/scale/scale.yaml"))
-    assert told == (
+    message = refusal(LookupError, inputs("kernel_defs/scale/scale.yaml"))
+    assert message == (
         "kernel_defs/scale/scale.yaml has several definitions. "
         "There are: scale_bfloat16, scale_float16, scale_float32"
     )
 
 
 def test_a_definition_that_nothing_meets_says_why():
-    told = refusal(ValueError, workloads(elementwise("n", ["n >= 10", "n <= 5"])))
-    assert told == "op: axis 'n' (1 to 65536): no value meets 'n >= 10' and 'n <= 5'"
+    message = refusal(ValueError, workloads(elementwise("n", ["n >= 10", "n <= 5"])))
+    assert message == "op: axis 'n' (1 to 65536): no value meets 'n >= 10' and 'n <= 5'"
 
 
 def test_what_never_fails_is_no_failure():

@@ -4,7 +4,7 @@ Knows no torch.
 """
 
 from pytest_fib.data import _generator_kinds as kinds
-from pytest_fib.data._definition import Axis, AxisConst, AxisVar, Definition, TensorSpec
+from pytest_fib.data._definition import AxisConst, AxisVar, Definition, TensorSpec
 from pytest_fib.data._dtypes import DTYPE_CLASSES, DType
 from pytest_fib.data._errors import DataError, Problem
 from pytest_fib.data._files import (
@@ -42,7 +42,6 @@ from pytest_fib.data._trace import (
     EvaluationStatus,
     Performance,
     Trace,
-    validate_flashinfer,
 )
 from pytest_fib.data._workload import (
     INPUTS,
@@ -69,7 +68,6 @@ __all__ = [
     "ON_REQUEST",
     "REGIMES",
     "VALUE_PATTERNS",
-    "Axis",
     "AxisConst",
     "AxisDomain",
     "AxisVar",
@@ -118,5 +116,4 @@ __all__ = [
     "outcome_from_json",
     "outcome_to_json",
     "read_traces",
-    "validate_flashinfer",
 ]

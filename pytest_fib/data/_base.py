@@ -1,8 +1,9 @@
 """What all records share: immutability, export to plain data, and errors that carry a place."""
 
+import ast
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
@@ -30,15 +31,15 @@ def is_none(value: object) -> bool:
     return value is None
 
 
-def plain(value: Raw) -> Raw:
+def to_plain(value: Raw) -> Raw:
     """`value` in types that strict JSON has: no enums, tuples, NaN or infinities."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: to_plain(item) for key, item in value.items()}
+    return [to_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _scalar(value: Raw) -> Raw:
@@ -63,7 +64,7 @@ class Record(BaseModel):
 
     def to_flashinfer(self) -> dict[str, Any]:
         """This record as plain data that FlashInfer Trace readers accept."""
-        exported: dict[str, Any] = plain(self.model_dump())
+        exported: dict[str, Any] = to_plain(self.model_dump())
         return exported
 
 
@@ -88,59 +89,54 @@ class CheckedRecord(Record):
     @model_validator(mode="wrap")
     @classmethod
     def _check(cls, data: Raw, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        details = _details(cls._violations(data)) if isinstance(data, Mapping) else []
+        details = [
+            _detail(loc, "fib", "{message}", {"message": message, "line": line})
+            for loc, message, line in cls._violations(data if isinstance(data, Mapping) else {})
+        ]
         try:
             record = handler(data)
         except ValidationError as error:
-            details = _kept(error) + details
+            details = [
+                _detail(item["loc"], item["type"], item["msg"], item.get("ctx"), item["input"])
+                for item in error.errors(include_url=False)
+            ] + details
         if details:
             raise ValidationError.from_exception_data(cls.__name__, details)
         return record
 
 
-def _details(violations: Iterable[Violation]) -> list[InitErrorDetails]:
-    return [
-        InitErrorDetails(
-            type=PydanticCustomError("fib", "{message}", {"message": message, "line": line}),
-            loc=loc,
-            input=None,
-        )
-        for loc, message, line in violations
-    ]
+def _detail(
+    loc: Loc, kind: str, message: str, context: dict[str, Any] | None, value: Raw = None
+) -> InitErrorDetails:
+    return InitErrorDetails(type=PydanticCustomError(kind, message, context), loc=loc, input=value)
 
 
-def _kept(error: ValidationError) -> list[InitErrorDetails]:
-    return [
-        InitErrorDetails(
-            type=PydanticCustomError(item["type"], item["msg"], item.get("ctx")),
-            loc=item["loc"],
-            input=item["input"],
-        )
-        for item in error.errors(include_url=False)
-    ]
+def refuse(why: Callable[[str], str | None]) -> AfterValidator:
+    """Refuse text of which ``why`` says what is wrong."""
 
-
-def one_of(what: str, known: Sequence[str]) -> AfterValidator:
-    """Refuse a name that is not one of these."""
-
-    def check(name: str) -> str:
-        if name not in known:
-            raise PydanticCustomError("fib", "{message}", {"message": unknown(what, name, known)})
-        return name
+    def check(text: str) -> str:
+        if problem := why(text):
+            raise ValueError(problem)
+        return text
 
     return AfterValidator(check)
 
 
-def unknown(what: str, name: object, known: Iterable[str]) -> str:
+def one_of(what: str, names: Sequence[str]) -> AfterValidator:
+    """Refuse a name that is not one of these."""
+    return refuse(lambda name: None if name in names else unknown(what, name, names))
+
+
+def unknown(what: str, name: object, names: Iterable[object]) -> str:
     """``unknown axis 'bach'; did you mean 'batch'?``, or what there is where none is near."""
-    names = [str(name) for name in known]
-    there_are = f"; there are {', '.join(names)}" if names else ""
-    return f"unknown {what} {name!r}{hint(name, names) or there_are}"
+    texts = [str(text) for text in names]
+    there_are = f"; there are {', '.join(texts)}" if texts else ""
+    return f"unknown {what} {name!r}{did_you_mean(name, texts) or there_are}"
 
 
-def hint(name: object, known: Iterable[object]) -> str:
-    """``; did you mean 'x'?``, or nothing where no known name is near."""
-    matches = difflib.get_close_matches(str(name), map(str, known), n=2)
+def did_you_mean(name: object, names: Iterable[object]) -> str:
+    """``; did you mean 'x'?``, or nothing where none of the names is near."""
+    matches = difflib.get_close_matches(str(name), map(str, names), n=2)
     near = [match for match in matches if match != name]
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -148,3 +144,13 @@ def hint(name: object, known: Iterable[object]) -> str:
 def part(value: Raw, key: str) -> Raw:
     """A key of raw data or a field of a record already built; None where there is neither."""
     return value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
+
+
+def parsed(text: str, mode: str) -> ast.AST | SyntaxError:
+    """Python source (``exec``) or an expression (``eval``) as a tree, or why it is none."""
+    try:
+        return ast.parse(text.strip() if mode == "eval" else text, mode=mode)
+    except SyntaxError as error:
+        return error
+    except (ValueError, RecursionError) as error:  # null characters, and nesting without end
+        return SyntaxError(str(error))

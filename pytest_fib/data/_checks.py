@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ._base import Loc, Raw, Record, Violation, part, unknown
+from ._base import Loc, Raw, Record, Violation, parsed, part, unknown
 from ._dtypes import DTYPE_CLASSES
 from ._generator_kinds import GENERATOR_KINDS, GeneratorKind, Refers, flat_rule
 
@@ -21,9 +21,11 @@ def definition_violations(data: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _bad_tolerances(data)
 
 
-def _mapping(data: Raw, key: str) -> Mapping[str, Any]:
-    value = part(data, key)
-    return value if isinstance(value, Mapping) else {}
+def _mapping(data: Raw, *keys: str) -> Mapping[str, Any]:
+    """What is at nested keys, if it is a mapping; else an empty one."""
+    for key in keys:
+        data = part(data, key)
+    return data if isinstance(data, Mapping) else {}
 
 
 def _items(data: Raw, key: str) -> Sequence[Any]:
@@ -50,25 +52,21 @@ def _names_used_twice(data: Mapping[str, Any]) -> Iterator[Violation]:
 
 def _bad_constraints(data: Mapping[str, Any]) -> Iterator[Violation]:
     for i, text in enumerate(_items(data, "constraints")):
-        if isinstance(text, str):
-            try:
-                ast.parse(text.strip(), mode="eval")
-            except (SyntaxError, ValueError, RecursionError) as error:
-                message = error.msg if isinstance(error, SyntaxError) else str(error)
-                yield Violation(("constraints", i), f"not a Python expression: {message}")
+        tree = parsed(text, "eval") if isinstance(text, str) else None
+        if isinstance(tree, SyntaxError):
+            yield Violation(("constraints", i), f"not a Python expression: {tree.msg}")
 
 
 def _bad_reference(data: Mapping[str, Any]) -> Iterator[Violation]:
     text, inputs = part(data, "reference"), part(data, "inputs")
     if not isinstance(text, str) or not text:
         return
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", 0) or 0
-        yield Violation(("reference",), f"not Python: {getattr(error, 'msg', error)}", line)
+    tree = parsed(text, "exec")
+    if isinstance(tree, SyntaxError):
+        yield Violation(("reference",), f"not Python: {tree.msg}", tree.lineno or 0)
         return
-    runs = [item for item in body if isinstance(item, ast.FunctionDef) and item.name == "run"]
+    functions = [item for item in ast.iter_child_nodes(tree) if isinstance(item, ast.FunctionDef)]
+    runs = [function for function in functions if function.name == "run"]
     if not runs:
         yield Violation(("reference",), "no function 'run' at its top level")
     elif isinstance(inputs, Mapping):
@@ -108,7 +106,7 @@ def _bad_workloads(data: Mapping[str, Any]) -> Iterator[Violation]:
 
 def _bad_rules(data: Mapping[str, Any]) -> Iterator[Violation]:
     """What does not fit the definition around a rule; its own form is left to its model."""
-    for name, raw in _mapping(part(data, "workloads"), "inputs").items():
+    for name, raw in _mapping(data, "workloads", "inputs").items():
         rule = flat_rule(raw.model_dump(exclude_unset=True) if isinstance(raw, Record) else raw)
         spec, kind = _mapping(data, "inputs").get(name), part(rule, "kind")
         model = GENERATOR_KINDS.get(kind) if isinstance(kind, str) else None
@@ -141,15 +139,15 @@ def _unknown_references(
     model: type[GeneratorKind], rule: Raw, spec: Raw, data: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """The parameters of a rule that name an axis or an input that isn't there, and a message."""
-    known = {
+    named = {
         Refers.AXES: ("axis", _mapping(data, "axes")),
         Refers.INPUT: ("input", _mapping(data, "inputs")),
         Refers.OWN_AXES: ("axis of this input", _items(spec, "shape")),
     }
-    for to, (what, names) in known.items():
+    for to, (what, names) in named.items():
         for parameter in model.referring(to):
-            given = part(rule, parameter)
-            mentioned = _names_in(given) if to is Refers.AXES else _listed(given)
+            value = part(rule, parameter)
+            mentioned = _names_in(value) if to is Refers.AXES else _listed(value)
             missing = next((name for name in mentioned if name not in names), None)
             if missing is not None:
                 yield parameter, unknown(what, missing, names)
@@ -162,11 +160,8 @@ def _listed(value: Raw) -> list[str]:
 
 def _names_in(expression: Raw) -> Iterator[str]:
     """The axes in an expression; nothing for a number, or for text that is no expression."""
-    try:
-        tree = ast.parse(expression.strip(), mode="eval") if isinstance(expression, str) else None
-    except (SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree) if tree else ():
+    tree = parsed(expression, "eval") if isinstance(expression, str) else None
+    for node in ast.walk(tree) if isinstance(tree, ast.AST) else ():
         if isinstance(node, ast.Name) and node.id not in ("min", "max"):
             yield node.id
 
@@ -197,13 +192,8 @@ def _is_const(axis: Raw) -> bool:
 
 
 def _unknown_keys(
-    data: Mapping[str, Any], loc: tuple[str, ...], what: str, known: object
+    data: Mapping[str, Any], loc: tuple[str, ...], what: str, names: Raw
 ) -> Iterator[Violation]:
-    if not isinstance(known, Mapping):
-        return
-    section: Any = data
-    for key in loc:
-        section = _mapping(section, key)
-    for name in section:
-        if name not in known:
-            yield Violation((*loc, name), unknown(what, name, known))
+    for name in _mapping(data, *loc) if isinstance(names, Mapping) else ():
+        if name not in names:
+            yield Violation((*loc, name), unknown(what, name, names))

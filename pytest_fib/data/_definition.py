@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
 
 from ._base import CheckedRecord, OptionalList, OptionalText, Raw, Record, Size, Text, Violation
 from ._checks import definition_violations
@@ -40,7 +39,7 @@ def _long_form(value: Raw) -> Raw:
         return {"type": "const", "value": value}
     if isinstance(value, (Mapping, AxisVar, AxisConst)):
         return value
-    raise PydanticCustomError("fib_axis", "should be var, a size, or a mapping with a type")
+    raise ValueError("should be var, a size, or a mapping with a type")
 
 
 Axis = Annotated[AxisVar | AxisConst, Field(discriminator="type"), BeforeValidator(_long_form)]

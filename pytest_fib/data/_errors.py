@@ -9,7 +9,7 @@ from typing import Annotated, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ._base import Loc, Raw, hint, unknown
+from ._base import Loc, Raw, did_you_mean, unknown
 
 
 @dataclass(frozen=True, order=True)
@@ -36,7 +36,7 @@ class DataError(ValueError):
         return "\n".join(map(str, self.problems))
 
 
-# Choices that can be read at a glance.
+# As many choices can be read at a glance.
 FEW = 6
 # Keys that say which model of a union a record is.
 _TAG_KEYS = ("type", "kind")
@@ -67,9 +67,9 @@ def _sentence(error: ErrorDetails) -> str:
         return f"should be {_WANTED[kind]}, not {shown(value)}"
     if kind in ("enum", "literal_error", "union_tag_invalid"):
         choices = re.findall(r"'([^']*)'", context.get("expected") or context["expected_tags"])
-        given = context.get("tag", value)
-        near = hint(given, choices) if len(choices) > FEW else ""
-        return f"{shown(given)} is not one of {', '.join(choices)}{near}"
+        tag = context.get("tag", value)
+        near = did_you_mean(tag, choices) if len(choices) > FEW else ""
+        return f"{shown(tag)} is not one of {', '.join(choices)}{near}"
     if kind == "greater_than_equal":
         return f"should be at least {context['ge']:g}, not {shown(value)}"
     if kind in ("too_short", "string_too_short"):

@@ -39,17 +39,17 @@ def load_definition_file(path: str | os.PathLike[str]) -> tuple[LoadedDefinition
     text = _read(name)
     if not name.endswith(_YAML):
         return (LoadedDefinition(_from_json(Definition, name, text), Path(path), 1),)
-    documents = compose_family(name, text)
     loaded: list[LoadedDefinition] = []
     problems: list[Problem] = []
     names: set[str] = set()
-    for document in documents:
-        data, found = document.data()
+    for document in compose_family(name, text):
+        data, form_problems = document.data()
+        problems += form_problems
         if document.variables and isinstance(data, dict):
             del data["family"]
-            found += _same_name(document, data.get("name"), names)
-        definition, more = _validated(Definition, document, data, data)
-        problems += found + more
+            problems += _same_name(document, data.get("name"), names)
+        definition, content_problems = _validated(Definition, document, data, data)
+        problems += content_problems
         if definition is not None:
             loaded.append(LoadedDefinition(definition, Path(path), document.line(("name",))))
     if problems:
@@ -92,8 +92,10 @@ def read_traces(
     name = os.fspath(path)
     with Path(path).open("rb") as lines:
         for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
             try:
-                trace = Trace.from_json(line) if line.strip() else None
+                trace = Trace.from_json(line)
             except ValidationError as error:
                 bad_json = error.errors()[0]["type"] == "json_invalid"
                 if bad_json and not line.endswith(b"\n"):
@@ -103,8 +105,7 @@ def read_traces(
                 if broken is None:
                     raise unreadable from None
                 broken(unreadable)
-                continue
-            if trace is not None:
+            else:
                 yield trace
 
 

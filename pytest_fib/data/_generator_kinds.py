@@ -4,15 +4,13 @@ A new kind is a model here that `InputRule` lists, and an entry of a table of
 `workloads/_value_generators.py` or `workloads/_structure_generators.py`: how it fills a tensor.
 """
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator
-from pydantic_core import PydanticCustomError
 
-from ._base import Raw, Record, Scalar, Text
+from ._base import Raw, Record, Scalar, Text, parsed
 
 #: The axes of every input.
 Shapes: TypeAlias = Mapping[str, Sequence[str]]
@@ -27,26 +25,17 @@ class Refers(Enum):
 
 
 def _number(value: Raw) -> Raw:
-    if isinstance(value, str):
-        try:
-            ast.parse(value.strip(), mode="eval")
-        except (SyntaxError, ValueError):
-            value = repr(value)
-        else:
-            return value
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
-    message = "should be a number or an expression of axes, not {value}"
-    raise PydanticCustomError("fib", message, {"value": str(value)})
-
-
-def _optional_number(value: Raw) -> Raw:
-    return None if value is None else _number(value)
+    if isinstance(value, str) and not isinstance(parsed(value, "eval"), SyntaxError):
+        return value
+    shown = repr(value) if isinstance(value, str) else str(value)
+    raise ValueError(f"should be a number or an expression of axes, not {shown}")
 
 
 #: A number, or an expression of axes such as ``num_pages * page_size``.
 Number = Annotated[int | float | str, PlainValidator(_number), Refers.AXES]
-OptionalNumber = Annotated[int | float | str | None, PlainValidator(_optional_number), Refers.AXES]
+OptionalNumber = Annotated[Number | None, Refers.AXES]
 InputName = Annotated[str, Refers.INPUT]
 OptionalInputName = Annotated[str | None, Refers.INPUT]
 Flag = Annotated[bool, Field(strict=True)]
@@ -126,8 +115,8 @@ class GeneratorKind(_Rule):
 
     def __str__(self) -> str:
         """The kind and its parameters: ``indptr, total num_kv_indices``."""
-        given = self.model_dump(exclude_defaults=True)
-        return ", ".join([getattr(self, "kind", ""), *(f"{k} {v}" for k, v in given.items())])
+        parameters = self.model_dump(exclude_defaults=True)
+        return ", ".join([getattr(self, "kind", ""), *(f"{k} {v}" for k, v in parameters.items())])
 
 
 # --- values -------------------------------------------------------------------------------------
@@ -400,7 +389,7 @@ def _with_a_kind(data: Raw) -> Raw:
     if not isinstance(rule, Mapping):
         return rule
     if ("kind" in rule) == ("value" in rule):
-        raise PydanticCustomError("fib", "needs either a kind or a value")
+        raise ValueError("needs either a kind or a value")
     return {"kind": "fixed value", **rule}
 
 

@@ -108,16 +108,8 @@ class SearchRequest(_Request):
         self, workload: Workload, *, draws: bool = False, explain: bool = False
     ) -> EvaluationRequest:
         """The request for one of its evaluations."""
-        return EvaluationRequest(
-            definition=self.definition,
-            solution=self.solution,
-            workload=workload,
-            tensors=self.tensors,
-            directory=self.directory,
-            timeout=self.timeout,
-            draws=draws,
-            explain=explain,
-        )
+        shared = {name: getattr(self, name) for name in _Request.model_fields}
+        return EvaluationRequest(**shared, workload=workload, draws=draws, explain=explain)
 
 
 class SearchResult(_SeamRecord):

@@ -6,9 +6,20 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, Any, Literal, TypeAlias
 
 from packaging.requirements import InvalidRequirement, Requirement
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from ._base import CheckedRecord, OptionalText, Raw, Record, Text, Violation, hint, is_none, part
+from ._base import (
+    CheckedRecord,
+    OptionalText,
+    Raw,
+    Record,
+    Text,
+    Violation,
+    did_you_mean,
+    is_none,
+    part,
+    refuse,
+)
 
 Calling: TypeAlias = Literal["value", "destination", "tuple"]
 
@@ -50,15 +61,6 @@ def bad_requirement(text: str) -> str | None:
     return None
 
 
-def _checked_requirement(text: str) -> str:
-    if problem := bad_requirement(text):
-        raise ValueError(problem)
-    return text
-
-
-_Requirement: TypeAlias = Annotated[Text, AfterValidator(_checked_requirement)]
-
-
 def _same_file(path: str) -> str:
     return str(PurePosixPath(path))
 
@@ -72,18 +74,18 @@ def unsafe_path(path: str) -> str | None:
     return None
 
 
+def _not_file_and_symbol(entry_point: str) -> str | None:
+    parts = entry_point.split("::")
+    if len(parts) == 2 and all(parts):
+        return None
+    return f"{entry_point!r} should read file::symbol"
+
+
 class SourceFile(Record):
     """One file of an implementation; `path` is relative, with forward slashes."""
 
-    path: Text
+    path: Annotated[Text, refuse(unsafe_path)]
     content: str
-
-    @field_validator("path")
-    @classmethod
-    def _stays_inside(cls, path: str) -> str:
-        if complaint := unsafe_path(path):
-            raise ValueError(complaint)
-        return path
 
 
 class BuildSpec(Record):
@@ -96,8 +98,8 @@ class BuildSpec(Record):
 
     language: SupportedLanguages
     target_hardware: Annotated[list[Text], Field(min_length=1)]
-    entry_point: Text
-    dependencies: list[_Requirement] = Field(default_factory=list)
+    entry_point: Annotated[Text, refuse(_not_file_and_symbol)]
+    dependencies: list[Annotated[Text, refuse(bad_requirement)]] = Field(default_factory=list)
     destination_passing_style: Annotated[bool, Field(strict=True)] = True
     binding: Annotated[Literal["tvm-ffi", "torch"] | None, Field(exclude_if=is_none)] = None
     # The schema's own flag says all but "tuple".
@@ -118,13 +120,6 @@ class BuildSpec(Record):
     def _resolve(cls, calling: str | None, info: ValidationInfo) -> str:
         in_place = info.data.get("destination_passing_style", True)
         return calling or ("destination" if in_place else "value")
-
-    @field_validator("entry_point")
-    @classmethod
-    def _names_file_and_symbol(cls, entry_point: str) -> str:
-        if len(parts := entry_point.split("::")) == 2 and all(parts):
-            return entry_point
-        raise ValueError(f"{entry_point!r} should read file::symbol")
 
 
 class Solution(CheckedRecord):
@@ -161,5 +156,5 @@ class Solution(CheckedRecord):
         entry = part(part(data, "spec"), "entry_point")
         named = entry.partition("::")[0] if isinstance(entry, str) and "::" in entry else ""
         if named and _same_file(named) not in files:
-            near = hint(named, [name for name in files if name])
+            near = did_you_mean(named, [name for name in files if name])
             yield Violation(("spec", "entry_point"), f"no file {named!r} among the sources{near}")

@@ -1,8 +1,7 @@
 """What came of one implementation on one workload."""
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -122,9 +121,9 @@ class Evaluation(Record):
             return data
         nested = dict(data)
         for section, keys in _FLAT.items():
-            found = {key: data[key] for key in keys if data.get(key) is not None}
-            if found and data.get(section) is None:
-                nested[section] = found
+            facts = {key: data[key] for key in keys if data.get(key) is not None}
+            if facts and data.get(section) is None:
+                nested[section] = facts
         return nested
 
     @model_validator(mode="after")
@@ -196,36 +195,3 @@ class Trace(Record):
     def from_json(cls, text: str | bytes) -> Self:
         """The trace in a line of JSON. Raises pydantic's ValidationError, a ValueError."""
         return cls.model_validate_json(text)
-
-
-def validate_flashinfer(trace: Trace) -> list[str]:
-    """What FlashInfer Trace's strict readers would refuse in `trace`; [] where they take it."""
-    return list(_complaints(trace))
-
-
-def _complaints(trace: Trace) -> Iterator[str]:
-    if (trace.solution is None) != (trace.evaluation is None):
-        yield "solution and evaluation are both given or both null"
-    if trace.evaluation is not None:
-        yield from _evaluation_complaints(trace.evaluation)
-
-
-def _evaluation_complaints(evaluation: Evaluation) -> Iterator[str]:
-    if evaluation.environment is None:
-        yield "evaluation.environment is required"
-    elif not evaluation.environment.hardware:
-        yield "evaluation.environment.hardware is empty"
-    for section in ("correctness", "performance"):
-        if getattr(evaluation, section) is not None:
-            yield from _number_complaints(evaluation, section)
-        elif evaluation.status is EvaluationStatus.PASSED:
-            yield f"evaluation.{section} is required with PASSED"
-
-
-def _number_complaints(evaluation: Evaluation, section: str) -> Iterator[str]:
-    for key in _FLAT[section]:
-        value = getattr(evaluation, key)
-        # An error may be NaN or infinite, a time may not.
-        wild = value is not None and section == "performance" and not math.isfinite(value)
-        if value is None or value < 0 or wild:
-            yield f"evaluation.{section}.{key} should be a number, at least 0, not {value}"

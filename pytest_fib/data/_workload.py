@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ._base import Raw, Record, Scalar, Size, Text, plain
+from ._base import Raw, Record, Scalar, Size, Text, to_plain
 
 # Names that a workload's `regime` may have; what each does is in `pytest_fib.workloads`.
 
@@ -84,5 +84,5 @@ class Workload(Record):
 def _content_id(fields: dict[str, Any]) -> str:
     content = {name: fields.get(name) for name in ("axes", "seed", "regime")}
     content["inputs"] = {k: v.model_dump() for k, v in fields.get("inputs", {}).items()}
-    text = json.dumps(plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(to_plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return str(UUID(bytes=hashlib.sha256(text.encode()).digest()[:16]))

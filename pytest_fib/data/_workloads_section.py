@@ -76,9 +76,9 @@ class Tolerance(Record):
 
     @model_validator(mode="after")
     def _one_meaning(self) -> Self:
-        given = [key for key in ("rtol", "atol", "matched_ratio") if getattr(self, key) is not None]
-        if self.exact and given:
-            raise ValueError(f"exact can't be combined with {', '.join(given)}")
+        limits = {"rtol": self.rtol, "atol": self.atol, "matched_ratio": self.matched_ratio}
+        if self.exact and (others := [key for key, limit in limits.items() if limit is not None]):
+            raise ValueError(f"exact can't be combined with {', '.join(others)}")
         if self.from_ is not None and self.by != "gathered":
             raise ValueError("from is only for indices, compared by: gathered")
         return self

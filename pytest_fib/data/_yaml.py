@@ -66,10 +66,10 @@ class Document:
         """The line of a place in the data: of a mapping's key, or of a list's entry."""
         node, line = self.root, self.root.start_mark.line + 1
         for key in loc:
-            found = self.entry(node, key)
-            if found is None:
+            entry = self.entry(node, key)
+            if entry is None:
                 return line
-            place, node = found
+            place, node = entry
             line = place.start_mark.line + 1
         # A block scalar's text starts on the line after its `|`.
         return line + within if isinstance(node, yaml.ScalarNode) and node.style in _BLOCK else line
@@ -189,11 +189,11 @@ def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
         yield from itertools.chain.from_iterable(map(_scalars, node.value))
 
 
-def _unknown_variables(path: str, root: yaml.Node, known: Iterable[str]) -> Iterator[Problem]:
+def _unknown_variables(path: str, root: yaml.Node, family: Iterable[str]) -> Iterator[Problem]:
     for node in _scalars(root):
         for match in _VARIABLE.finditer(node.value) if _OPEN in node.value else ():
-            if match[1] not in known:
+            if match[1] not in family:
                 below = node.value.count("\n", 0, match.start()) + 1 if node.style in _BLOCK else 0
-                names = ", ".join(f"${{{name}}}" for name in known)
+                names = ", ".join(f"${{{name}}}" for name in family)
                 message = f"unknown ${{{match[1]}}}; the family has {names}"
                 yield Problem(path, node.start_mark.line + 1 + below, message)

@@ -2,7 +2,7 @@
 
 from pytest_fib.discovery._catalogue import Catalogue, load_catalogue
 from pytest_fib.discovery._implementation import Implementation
-from pytest_fib.discovery._lookup import DefinitionLookup, activate, find_definition
+from pytest_fib.discovery._lookup import DefinitionLookup, activate, find_definition, shortened
 from pytest_fib.discovery._marker import implements
 from pytest_fib.discovery._scan import find_implementations
 from pytest_fib.discovery._warnings import FibWarning
@@ -17,4 +17,5 @@ __all__ = [
     "find_implementations",
     "implements",
     "load_catalogue",
+    "shortened",
 ]

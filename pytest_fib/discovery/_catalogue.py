@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pytest_fib.discovery._scan import why_unreadable
@@ -21,21 +23,27 @@ if TYPE_CHECKING:
 
 _GLOB = re.compile(r"[*?\[]")
 #: How many implementations of unknown definitions are named one by one.
-MOST_STRAYS = 20
+STRAY_LIMIT = 20
+
+
+@dataclass(frozen=True)
+class BrokenFile:
+    """What is wrong with a definition file, and a glob for the names that it seems to define."""
+
+    problem: str
+    names: str
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The definitions and implementations there are to test.
+    """The definitions and implementations there are to test, and the files that can't be used.
 
-    ``errors`` has what is wrong with a definition file, by its path; ``broken``, a glob for the
-    names that such a file seems to define. ``dangling`` are sentences on links that lead nowhere:
-    to pytest they are no files, so no collector reports them.
+    ``dangling`` are sentences on links that lead nowhere: to pytest they are no files, so no
+    collector reports them.
     """
 
     definitions: dict[Path, tuple[LoadedDefinition, ...]]
-    errors: dict[Path, str]
-    broken: dict[Path, str]
+    broken: dict[Path, BrokenFile]
     implementations: tuple[Implementation, ...]
     dangling: tuple[str, ...] = ()
     # Matched once: trying every glob for every definition would cost the product of the two.
@@ -43,14 +51,12 @@ class Catalogue:
     _strays: list[Implementation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        names, known = self.names, {}
+        names = self.names
+        matching = cache(lambda glob: _matching(glob, names))
         for implementation in self.implementations:
-            glob = implementation.definition
-            if glob not in known:
-                known[glob] = _matching(glob, names)
-            for name in known[glob]:
+            for name in matching(implementation.definition):
                 self._by_name[name].append(implementation)
-            if not known[glob]:
+            if not matching(implementation.definition):
                 self._strays.append(implementation)
 
     @property
@@ -60,19 +66,19 @@ class Catalogue:
 
     def implementations_of(self, definition: str) -> list[Implementation]:
         """The implementations of a definition, by name; two of one name become one problem."""
-        return _distinct(self._by_name.get(definition, []))
+        return _by_distinct_names(self._by_name.get(definition, []))
 
     def strays(self) -> list[str]:
         """A sentence for each link that leads nowhere and implementation of an unknown definition.
 
         Not for the latter while a definition file is malformed: that may be the one they mean.
         """
-        if self.errors:
+        if self.broken:
             return list(self.dangling)
         strays = sorted(self._strays, key=lambda i: (i.path, i.line))
         problems = [i.problem for i in strays if i.problem is not None]
         unknown = [i for i in strays if i.problem is None]
-        sentences = [_stray(i, self.names) for i in unknown[:MOST_STRAYS]]
+        sentences = [_stray(i, self.names) for i in unknown[:STRAY_LIMIT]]
         if more := len(unknown) - len(sentences):
             sentences.append(f"{more} more implementations name unknown definitions")
         return [*self.dangling, *problems, *sentences]
@@ -115,11 +121,11 @@ def load_catalogue(
                     dangling.append(problem)
         _refuse_duplicates(files, errors)
         loaded |= files
-    broken = {path: _likely_name(path) for path in errors}
-    return Catalogue(loaded, errors, broken, tuple(implementations), tuple(dangling))
+    broken = {path: BrokenFile(error, _likely_names(path)) for path, error in errors.items()}
+    return Catalogue(loaded, broken, tuple(implementations), tuple(dangling))
 
 
-def _likely_name(path: Path) -> str:
+def _likely_names(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -132,20 +138,18 @@ def _refuse_duplicates(
     loaded: dict[Path, tuple[LoadedDefinition, ...]], errors: dict[Path, str]
 ) -> None:
     """Of several definitions of one name, each but the first is an error of its file."""
-    homes = defaultdict(list)
-    for definitions in loaded.values():
-        for entry in definitions:
-            homes[entry.definition.name].append(entry)
-    for name, entries in homes.items():
-        for entry in entries[1:]:
-            first = entries[0]
+    firsts: dict[str, LoadedDefinition] = {}
+    for entry in itertools.chain.from_iterable(loaded.values()):
+        name = entry.definition.name
+        first = firsts.setdefault(name, entry)
+        if first is not entry:
             other = f"{entry.path}:{entry.line}: name: {name!r} is defined"
             errors[entry.path] = f"{other} in {first.path}:{first.line} too; rename one of them"
     for path in errors:
         loaded.pop(path, None)
 
 
-def _distinct(implementations: list[Implementation]) -> list[Implementation]:
+def _by_distinct_names(implementations: list[Implementation]) -> list[Implementation]:
     by_name: dict[str, Implementation] = {}
     for implementation in implementations:
         first = by_name.setdefault(implementation.name, implementation)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_fib.discovery._catalogue import load_catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_fib.data import LoadedDefinition
     from pytest_fib.discovery._catalogue import Catalogue
@@ -38,11 +38,11 @@ class DefinitionLookup:
         text = os.fspath(reference)
         path, _, name = text.partition("::")
         if not path.endswith(_FILES):
-            known = self.catalogue()
-            for file, glob in known.broken.items():
-                if fnmatchcase(text, glob):
-                    raise LookupError(known.errors[file])
-            return _named(text, [d for file in known.definitions.values() for d in file])
+            catalogue = self.catalogue()
+            for broken in catalogue.broken.values():
+                if fnmatchcase(text, broken.names):
+                    raise LookupError(broken.problem)
+            return _named(text, [d for file in catalogue.definitions.values() for d in file])
         from pytest_fib.data import load_definition_file
 
         loaded = load_definition_file(self.root / path)
@@ -75,12 +75,17 @@ def _directory(root: Path) -> DefinitionLookup:
 
 
 def _named(name: str, loaded: Iterable[LoadedDefinition], path: str = "") -> LoadedDefinition:
-    known = {entry.definition.name: entry for entry in loaded}
-    if name in known:
-        return known[name]
-    names = sorted(known)
+    by_name = {entry.definition.name: entry for entry in loaded}
+    if name in by_name:
+        return by_name[name]
+    names = sorted(by_name)
     near = difflib.get_close_matches(name, names, n=1)
     what = f"no definition {name!r}" if name else f"{path} has several definitions"
     hint = f"{what}; did you mean {near[0]!r}?" if near else f"{what}."
+    raise LookupError(f"{hint} There are: {shortened(names)}")
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The names in a sentence: of many, only the first."""
     more = f", … ({len(names)} in all)" if len(names) > 12 else ""
-    raise LookupError(f"{hint} There are: {', '.join(names[:12]) or 'none'}{more}")
+    return (", ".join(names[:12]) or "none") + more

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pytest_fib.plugin._options import Settings
 
 
-def read_baseline(settings: Settings, given: str, names: Container[str]) -> Baseline:
+def read_baseline(settings: Settings, source: str, names: Container[str]) -> Baseline:
     """The earlier times of the definitions with these names. Raises UsageError."""
-    best, option = given == BEST, f"--fib-compare={given}"
-    paths = _traces_of_earlier_runs(settings) if best else [settings.place(given)]
+    best, option = source == BEST, f"--fib-compare={source}"
+    paths = _traces_of_earlier_runs(settings) if best else [settings.place(source)]
     try:
         records = [record for path in paths for record in read_times(path)]
     except FileNotFoundError as error:
@@ -29,7 +29,7 @@ def read_baseline(settings: Settings, given: str, names: Container[str]) -> Base
     selected = [record for record in records if record.definition in names]
     if not selected:
         raise pytest.UsageError(f"{option}: {_why_none(records, paths, settings)}")
-    return Baseline("the best known" if best else given, selected, best=best)
+    return Baseline("the best known" if best else source, selected, best=best)
 
 
 def _traces_of_earlier_runs(settings: Settings) -> list[Path]:

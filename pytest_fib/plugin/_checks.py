@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_fib.discovery import shortened
 from pytest_fib.plugin import _gpus
 
 if TYPE_CHECKING:
@@ -28,22 +29,22 @@ def check_options(settings: Settings) -> None:
     _check_traces(settings)
 
 
-def check_selection(settings: Settings, catalogue: Callable[[], Catalogue]) -> None:
+def check_selection(settings: Settings, load_catalogue: Callable[[], Catalogue]) -> None:
     """Refuse names and globs on the command line that match nothing."""
     if not settings.selective:
         return
-    known = catalogue()
-    if any(settings.may_want_definition(pattern) for pattern in known.broken.values()):
+    catalogue = load_catalogue()
+    if any(settings.may_want_definition(file.names) for file in catalogue.broken.values()):
         return  # what is wrong with those files is shown when they are collected
     for glob in settings.definitions:
-        _check_glob("--fib-definition", glob, known.names)
-    selected = [name for name in known.names if settings.wants_definition(name)]
-    names = sorted({i.name for name in selected for i in known.implementations_of(name)})
+        _check_glob("--fib-definition", glob, catalogue.names)
+    selected = [name for name in catalogue.names if settings.wants_definition(name)]
+    names = sorted({i.name for name in selected for i in catalogue.implementations_of(name)})
     for glob in settings.implementations:
         _check_glob("--fib-implementation", glob, names)
     if not names:
         folders = ", ".join(settings.shown(folder) for folder in settings.implementation_dirs)
-        raise pytest.UsageError(f"nothing in {folders} implements {_shortened(selected)}")
+        raise pytest.UsageError(f"nothing in {folders} implements {shortened(selected)}")
 
 
 def _check_glob(option: str, glob: str, names: Sequence[str]) -> None:
@@ -51,12 +52,7 @@ def _check_glob(option: str, glob: str, names: Sequence[str]) -> None:
         return
     near = difflib.get_close_matches(glob, names, n=3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    known = _shortened(names) or "none"
-    raise pytest.UsageError(f"{option} {glob} matches nothing; {hint}there are: {known}")
-
-
-def _shortened(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
+    raise pytest.UsageError(f"{option} {glob} matches nothing; {hint}there are: {shortened(names)}")
 
 
 def _check_device(settings: Settings) -> None:

@@ -30,12 +30,12 @@ class DefinitionFile(pytest.File):
         """The items of every selected definition in the file. Raises CollectError."""
         catalogue, settings = self._run.catalogue, self._run.settings
         for sentence in self._run.stray_warnings():
-            self.warn(FibWarning(self._relative(sentence)))
-        name, error = catalogue.broken.get(self.path, ""), catalogue.errors.get(self.path)
-        if error is not None and settings.may_want_definition(name):
+            self.warn(FibWarning(self._run.settings.with_shown_paths(sentence)))
+        broken = catalogue.broken.get(self.path)
+        if broken is not None and settings.may_want_definition(broken.names):
             if not self._in_dataset:
-                raise self.CollectError(self._relative(error))
-            yield self._unusable(f"{name}[definition]", error)
+                raise self.CollectError(self._run.settings.with_shown_paths(broken.problem))
+            yield self._unusable(f"{broken.names}[definition]", broken.problem)
         definitions = catalogue.definitions.get(self.path, ())
         selected = [d for d in definitions if settings.wants_definition(d.definition.name)]
         if not self._in_dataset:
@@ -55,7 +55,9 @@ class DefinitionFile(pytest.File):
         problems = [(d, plan(d.definition).problem) for d in definitions]
         lines = [f"{d.path}:{d.line}: {problem}" for d, problem in problems if problem]
         if lines:
-            raise self.CollectError(self._relative("\n".join(dict.fromkeys(lines))))
+            raise self.CollectError(
+                self._run.settings.with_shown_paths("\n".join(dict.fromkeys(lines)))
+            )
 
     def _items(self, loaded: LoadedDefinition) -> Iterator[pytest.Item]:
         """The items of one definition: of each implementation and each kind of test."""
@@ -83,7 +85,7 @@ class DefinitionFile(pytest.File):
         try:
             recorded = recorded_workloads(loaded, self._run.settings.datasets, add_error)
         except DataError as error:
-            raise self.CollectError(self._relative(str(error))) from None
+            raise self.CollectError(self._run.settings.with_shown_paths(str(error))) from None
         return recorded, errors
 
     def _listed(self, loaded: LoadedDefinition) -> dict[str, RecordedWorkload]:
@@ -95,7 +97,7 @@ class DefinitionFile(pytest.File):
 
     def _unusable(self, name: str, reason: str) -> pytest.Item:
         """An item that says why something of a dataset can't be tested."""
-        first, *more = self._relative(reason).splitlines()
+        first, *more = self._run.settings.with_shown_paths(reason).splitlines()
         note = f" (and {len(more)} more)" if more else ""
         return UnusableItem.from_parent(self, name=name, reason=f"{first}{note}")
 
@@ -105,11 +107,10 @@ class DefinitionFile(pytest.File):
         """What is wrong with the file, without a traceback."""
         if isinstance(excinfo.value, self.CollectError):
             # pytest's summary gives the file already, and has little room.
-            return message_only(excinfo, shown_before=f"{self._relative(str(self.path))}:")
+            return message_only(
+                excinfo, shown_before=f"{self._run.settings.with_shown_paths(str(self.path))}:"
+            )
         return super().repr_failure(excinfo)
-
-    def _relative(self, message: str) -> str:
-        return message.replace(f"{self.config.rootpath}/", "")
 
 
 class ImplementationFile(pytest.File):
@@ -118,11 +119,8 @@ class ImplementationFile(pytest.File):
     def collect(self) -> Iterable[pytest.Item]:
         """Nothing; but an error that says what to do where the file was asked for by name."""
         if self.session.isinitpath(self.path):
-            names = [
-                implementation.name
-                for implementation in Session.of(self.config).catalogue.implementations
-                if implementation.path == self.path
-            ]
+            implementations = Session.of(self.config).catalogue.implementations
+            names = [each.name for each in implementations if each.path == self.path]
             if not names:
                 raise self.CollectError(f"nothing in {self.name} is marked with @implements")
             options = " ".join(f"--fib-implementation {name}" for name in names)

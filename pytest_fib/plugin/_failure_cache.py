@@ -1,4 +1,4 @@
-"""Failures that are kept between runs, in pytest's cache: they are tried first next time."""
+"""The workloads of failures, in pytest's cache: the next run tries them first."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 def load(item: pytest.Item) -> str | None:
     """The workload on which the item failed last, as ``--fib-workload`` takes it; else None."""
     cache = getattr(item.config, "cache", None)  # absent with -p no:cacheprovider
-    kept = None if cache is None else cache.get(_key(item), None)
-    return kept if isinstance(kept, str) else None
+    workload = None if cache is None else cache.get(_key(item), None)
+    return workload if isinstance(workload, str) else None
 
 
 def save(item: pytest.Item, workload: str | None) -> None:
-    """Keep the workload on which the item failed; None where it passed."""
+    """Store the workload on which the item failed; None where it passed."""
     cache = getattr(item.config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None and cache.get(_key(item), None) != workload:
         cache.set(_key(item), workload)

@@ -1,4 +1,4 @@
-"""Which GPUs there are, told without torch, and which worker gets which."""
+"""Which GPUs there are, found without torch, and which worker gets which."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_fib.data import Definition, LoadedDefinition, Origin, Outcome, Workload
+    from pytest_fib.data import LoadedDefinition, Origin, Outcome, Workload
     from pytest_fib.discovery import Implementation
     from pytest_fib.workloads import RecordedWorkload
 
@@ -94,29 +94,22 @@ class KernelItem(pytest.Item):
         nodeid = f"{parent.nodeid}::{name}"
         super().__init__(name=name, parent=parent, nodeid=nodeid, **kwargs)
         self.loaded = loaded
+        self.definition = loaded.definition
         self.implementation = implementation
         self.label = label
+        #: What the mark carries, and ``-k`` matches.
+        self.identity = {
+            "definition": self.definition.name,
+            "implementation": implementation.name,
+            "op_type": self.definition.op_type,
+            "language": implementation.language,
+            "kind": self.kind,
+        }
         self.outcome = ItemOutcome()
         self.run = Session.of(self.config)
         self.settings = self.run.settings
         self.add_marker(pytest.mark.fib(**self.identity))
         self.extra_keyword_matches.update(self.identity.values())
-
-    @property
-    def definition(self) -> Definition:
-        """What the implementation claims to compute."""
-        return self.loaded.definition
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """What the mark carries, and ``-k`` matches."""
-        return {
-            "definition": self.definition.name,
-            "implementation": self.implementation.name,
-            "op_type": self.definition.op_type,
-            "language": self.implementation.language,
-            "kind": self.kind,
-        }
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """Where the definition starts."""
@@ -126,13 +119,14 @@ class KernelItem(pytest.Item):
         """Why this can't run here, or None."""
         if self.implementation.problem is not None:
             return None  # it is seen to fail instead
-        device = self.run.device
-        return why_not_runnable(self.implementation, device) or self.why_no_inputs()
+        return why_not_runnable(self.implementation, self.run.device) or self.why_no_inputs()
 
     def why_no_inputs(self) -> str | None:
         """Why inputs can't be had, or None."""
         stored = missing(stored_inputs(self.definition), self.path.parent)
-        return self._relative(stored) if stored else why_not_generated(self.definition)
+        return (
+            self.settings.with_shown_paths(stored) if stored else why_not_generated(self.definition)
+        )
 
     def skip_if_unable(self) -> None:
         """Mark the item as skipped where it can't run here."""
@@ -146,7 +140,9 @@ class KernelItem(pytest.Item):
     def runtest(self) -> None:
         """Run the test. Raises KernelFailure with the text to show."""
         if self.implementation.problem is not None:
-            raise KernelFailure(f"can't be tested: {self._relative(self.implementation.problem)}")
+            raise KernelFailure(
+                f"can't be tested: {self.settings.with_shown_paths(self.implementation.problem)}"
+            )
         self.check()
 
     def check(self) -> None:
@@ -235,9 +231,8 @@ class KernelItem(pytest.Item):
 
     def max_bytes(self) -> int:
         """The memory budget of one workload."""
-        given = self.settings.max_bytes
-        if given is not None:
-            return given
+        if self.settings.max_bytes is not None:
+            return self.settings.max_bytes
         device = self.run.device
         interpreted = device == "cpu" and self.implementation.language == "triton"
         return DEFAULT_BUDGETS["interpreter" if interpreted else device]
@@ -248,9 +243,6 @@ class KernelItem(pytest.Item):
         if needed <= budget:
             return None
         return f"needs {shown_size(needed)}; the budget is {shown_size(budget)} (--fib-max-bytes)"
-
-    def _relative(self, text: str) -> str:
-        return text.replace(f"{self.config.rootpath}/", "")
 
 
 class CorrectnessItem(KernelItem):
@@ -320,7 +312,7 @@ class WorkloadItem(KernelItem):
         if reason := why_unfit(self.definition, workload):
             return f"workload {workload.uuid} does not fit {self.definition.name}: {reason}"
         if reason := missing(stored_inputs(self.definition, workload), self.case.root):
-            return self._relative(reason)
+            return self.settings.with_shown_paths(reason)
         return why_not_generated(self.definition, workload)
 
     def skip_reason(self) -> str | None:

@@ -103,14 +103,11 @@ class Settings:
     impls: tuple[str, ...] = _list(
         "--fib-impls", "DIR", "where implementations are, instead of the ini value fib_impls"
     )
-    dataset_dirs_given: tuple[str, ...] = _list(
-        "--fib-dataset",
-        "DIR",
-        "also test what is in a FlashInfer Trace dataset",
+    dataset: tuple[str, ...] = _list(
+        "--fib-dataset", "DIR", "also test what is in a FlashInfer Trace dataset"
     )
     keep_failures: bool = _flag(
-        "--fib-keep-failures",
-        "record failing workloads, which are then always tested",
+        "--fib-keep-failures", "record failing workloads, which are then always tested"
     )
     traces_file: str | None = _option(
         "--fib-traces", "FILE", "where to write trace records (default: fib-traces.jsonl)"
@@ -197,15 +194,15 @@ class Settings:
     @cached_property
     def datasets(self) -> tuple[Path, ...]:
         """The folders of datasets."""
-        return tuple(dict.fromkeys(self._directories(self.dataset_dirs_given)))
+        return tuple(dict.fromkeys(self._directories(self.dataset)))
 
     @property
     def traces(self) -> Path:
         """Where trace records go."""
         return self.place(self.traces_file or "fib-traces.jsonl")
 
-    def _directories(self, given: Sequence[str]) -> tuple[Path, ...]:
-        return tuple(map(self.place, given))
+    def _directories(self, texts: Sequence[str]) -> tuple[Path, ...]:
+        return tuple(map(self.place, texts))
 
     def is_definition_file(self, path: Path) -> bool:
         """Whether the file is YAML under a definition directory, or JSON under a dataset's."""
@@ -251,6 +248,10 @@ class Settings:
     def shown(self, path: Path) -> str:
         """A path as messages and node ids have it: relative to the rootdir."""
         return os.path.relpath(path, self.rootdir)
+
+    def with_shown_paths(self, message: str) -> str:
+        """A message whose paths under the rootdir are relative to it."""
+        return message.replace(f"{self.rootdir}/", "")
 
 
 SETTINGS = pytest.StashKey[Settings]()

@@ -18,7 +18,7 @@ from pytest_fib.discovery import (
     find_implementations,
     load_catalogue,
 )
-from pytest_fib.plugin import _gpus as _devices
+from pytest_fib.plugin import _gpus
 from pytest_fib.plugin._baseline import read_baseline
 from pytest_fib.plugin._checks import check_options, check_selection
 from pytest_fib.plugin._header import header
@@ -78,7 +78,7 @@ class Session:
         self._recorder = Recorder(config, settings)
         config.pluginmanager.register(self, "fib-session")
         if config.pluginmanager.has_plugin("xdist") and settings.device != "cpu":
-            config.pluginmanager.register(_devices.Binding(), "fib-devices")
+            config.pluginmanager.register(_gpus.Binding(), "fib-devices")
 
     def _add_paths(self) -> None:
         """Collect datasets, too; and with no path given, a selection collects kernels only.
@@ -149,7 +149,7 @@ class Session:
     def device(self) -> str:
         """``cpu`` or ``cuda``: where kernels run in this process."""
         if self.settings.device == "auto":
-            return "cuda" if _devices.count() else "cpu"
+            return "cuda" if _gpus.count() else "cpu"
         return self.settings.device
 
     @cached_property

@@ -59,17 +59,17 @@ def describe_evaluation(
     ``place`` is where the implementation is; ``replay`` the command that runs just this again.
     The first paragraph says the most, since pytest's summary shows that alone.
     """
-    diagnosis = diagnosis_of(evaluation)
+    diagnosis = _diagnosis(evaluation)
     fields = [*_field("implementation", place), *_workload(workload, origin)]
     if evaluation.correctness is not None:
         fields += _errors(evaluation.correctness)
     if diagnosis.shown_by:
-        fields += _field("pattern", f"seen at {_sizes(diagnosis.shown_by)}")
+        fields += _field("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}")
     first = headline(evaluation.status, diagnosis.sentence)
     return _paragraphs(first, fields, diagnosis.details, replay)
 
 
-def diagnosis_of(evaluation: Evaluation) -> Diagnosis:
+def _diagnosis(evaluation: Evaluation) -> Diagnosis:
     """Why an evaluation failed. Records of other tools have a log only: its first line serves."""
     if evaluation.diagnosis is not None:
         return evaluation.diagnosis
@@ -137,6 +137,11 @@ def has_recorded_tensors(workload: Workload) -> bool:
     return any(spec.type == "safetensors" for spec in workload.inputs.values())
 
 
+def axis_sizes(axes: Mapping[str, int]) -> str:
+    """``batch=7, d=4096``; in words where there are no var axes."""
+    return ", ".join(f"{axis}={n}" for axis, n in axes.items()) or "no var axes"
+
+
 def workload_json(workload: Workload) -> str:
     """A workload as ``--fib-workload`` takes it: what its inputs follow from, no more."""
     values: dict[str, object] = {"axes": workload.axes}
@@ -177,12 +182,8 @@ def _workload(workload: Workload, origin: Origin | None) -> list[str]:
     patterns = {"values": "normal"} | workload.regime
     shown = ", ".join(_PATTERNS[what].format(name) for what, name in patterns.items())
     note = _ORIGINS[origin] if origin else ""
-    value = f"{_sizes(workload.axes)}; {shown}, seed {workload.seed}{note}"
+    value = f"{axis_sizes(workload.axes)}; {shown}, seed {workload.seed}{note}"
     return _field("workload", value)
-
-
-def _sizes(axes: Mapping[str, int]) -> str:
-    return ", ".join(f"{axis}={n}" for axis, n in axes.items()) or "no var axes"
 
 
 def _errors(correctness: Correctness) -> list[str]:

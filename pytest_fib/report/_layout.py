@@ -24,7 +24,7 @@ class Line:
     notes: Sequence[Piece] = ()
 
 
-def plain(*texts: str) -> list[Piece]:
+def unmarked(*texts: str) -> list[Piece]:
     """Pieces without markup."""
     return [(text, {}) for text in texts]
 

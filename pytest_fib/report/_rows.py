@@ -49,7 +49,7 @@ class Row:
         ``category`` is the outcome as ``pytest_report_teststatus`` has it; other plugins may have
         outcomes of their own.
         """
-        row = cls(**{**_known(item), "status": _STATUSES.get(category, category.upper())})
+        row = cls(**{**_row_fields(item), "status": _STATUSES.get(category, category.upper())})
         if row.time_comparison is not None:
             row = replace(row, time_comparison=TimeComparison(**item["time_comparison"]))
         return row if trace is None else row._with(trace["evaluation"], category)
@@ -64,7 +64,7 @@ class Row:
             status=self._status(evaluation["status"], category),
             reason=self.reason or diagnosis.get("sentence") or first_line,
             no_oracle=(correctness.get("extra") or {}).get("no_oracle", ""),
-            **_known({**correctness, **performance}),
+            **_row_fields({**correctness, **performance}),
         )
 
     def _status(self, evaluated: str, category: str) -> str:
@@ -80,6 +80,6 @@ class Row:
 _STATUSES = {"failed": "ERROR", "xfailed": "XFAIL", "xpassed": "XPASS"}
 
 
-def _known(values: dict[str, Any]) -> dict[str, Any]:
+def _row_fields(values: dict[str, Any]) -> dict[str, Any]:
     names = {field.name for field in fields(Row)}
     return {name: value for name, value in values.items() if name in names}

@@ -8,9 +8,9 @@ from collections import defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_fib.report._layout import Line, Table, plain
+from pytest_fib.report._layout import Line, Table, unmarked
 from pytest_fib.report._times import shown_change, shown_uncertainty, tally
-from pytest_fib.report._units import amount, duration, percent
+from pytest_fib.report._units import amount, duration, percent, scientific
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,29 +111,31 @@ def _write_noise(terminal: pytest.TerminalReporter, timed: Iterable[Row]) -> Non
 
 
 def _correctness_table(rows: Sequence[Row]) -> Table:
-    titles = Line(plain("implementation", "language", "status", "max abs", "max rel"))
+    titles = Line(unmarked("implementation", "language", "status", "max abs", "max rel"))
     groups = groupby(rows, key=lambda row: row.implementation)
-    return Table([titles, *(_correctness(_deciding(list(group))) for _, group in groups)], 3, 1)
+    return Table(
+        [titles, *(_correctness_line(_deciding(list(group))) for _, group in groups)], 3, 1
+    )
 
 
-def _correctness(row: Row) -> Line:
-    names, reruns = plain(row.implementation, row.language), plain(_reruns(row))
+def _correctness_line(row: Row) -> Line:
+    names, reruns = unmarked(row.implementation, row.language), unmarked(_reruns(row))
     if row.max_absolute_error is None:
-        return Line(names, [_status(row), *plain(row.reason), *reruns])
-    errors = plain(_error(row.max_absolute_error), _error(row.max_relative_error))
+        return Line(names, [_status(row), *unmarked(row.reason), *reruns])
+    errors = unmarked(scientific(row.max_absolute_error), scientific(row.max_relative_error))
     return Line([*names, _status(row), *errors], reruns)
 
 
 def _times_table(timed: Iterable[Row]) -> Table:
     titles = "implementation", "workload", "latency", "reference", "speed-up", "rate/s", "roof"
-    return Table([Line(plain(*titles)), *map(_timing, timed)], 2, 2)
+    return Table([Line(unmarked(*titles)), *map(_times_line, timed)], 2, 2)
 
 
-def _timing(row: Row) -> Line:
-    names = plain(row.implementation, _workload(row))
+def _times_line(row: Row) -> Line:
+    names = unmarked(row.implementation, _workload(row))
     if row.latency_ms is None or row.reference_latency_ms is None or row.speedup_factor is None:
-        return Line(names, [_status(row), *plain(row.reason, _reruns(row))])
-    figures = plain(
+        return Line(names, [_status(row), *unmarked(row.reason, _reruns(row))])
+    figures = unmarked(
         f"{_NOISY if row.noisy else ''}{duration(row.latency_ms)}",
         duration(row.reference_latency_ms),
         f"{row.speedup_factor:.2f}x",
@@ -145,34 +147,34 @@ def _timing(row: Row) -> Line:
 
 def _traffic_table(rows: Iterable[Row]) -> Table:
     """What each workload moves: by the reference's operations one by one, and by one kernel."""
-    titles = Line(plain("memory traffic", "separate", "fused", "less", "operations"))
-    return Table([titles, *map(_traffic, rows)], 1, 1)
+    titles = Line(unmarked("memory traffic", "separate", "fused", "less", "operations"))
+    return Table([titles, *map(_traffic_line, rows)], 1, 1)
 
 
-def _traffic(row: Row) -> Line:
+def _traffic_line(row: Row) -> Line:
     assert row.separate_bytes is not None
     assert row.least_bytes is not None
     less = max(1 - row.least_bytes / row.separate_bytes, 0.0)
     moved = amount(row.separate_bytes, "B"), amount(row.least_bytes, "B"), percent(less)
-    return Line(plain(_workload(row), *moved, amount(row.flops, "FLOP") if row.flops else "-"))
+    return Line(unmarked(_workload(row), *moved, amount(row.flops, "FLOP") if row.flops else "-"))
 
 
 def _comparison_table(
     compared: Iterable[tuple[Row, TimeComparison]], before: str, *, verbose: bool
 ) -> Table:
-    titles = Line(plain("implementation", "workload", before, "now", "change", "±"))
+    titles = Line(unmarked("implementation", "workload", before, "now", "change", "±"))
     lines = [titles]
     for row, comparison in compared:
-        earlier = [Line((), plain(_earlier(comparison)))] if verbose else []
-        lines += [_compared(row, comparison), *earlier]
+        earlier = [Line((), unmarked(_earlier(comparison)))] if verbose else []
+        lines += [_comparison_line(row, comparison), *earlier]
     return Table(lines, 2, 2)
 
 
-def _compared(row: Row, comparison: TimeComparison) -> Line:
+def _comparison_line(row: Row, comparison: TimeComparison) -> Line:
     assert comparison.before_ms is not None
     times = duration(comparison.before_ms), duration(comparison.now_ms)
     figures = *times, shown_change(comparison), shown_uncertainty(comparison)
-    cells = plain(row.implementation, _workload(row), *figures)
+    cells = unmarked(row.implementation, _workload(row), *figures)
     change = (comparison.change, _CHANGES.get(comparison.change, {}))
     return Line(cells, [change])
 
@@ -214,9 +216,3 @@ def _rate(row: Row) -> str:
     if row.gigabytes_per_second is None:
         return "-"
     return amount(row.gigabytes_per_second * 1e9, "B")
-
-
-def _error(value: float | str | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1e}" if isinstance(value, (int, float)) and value else str(value or 0)

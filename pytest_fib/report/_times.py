@@ -8,6 +8,8 @@ from dataclasses import astuple, dataclass
 from math import exp, hypot, inf, log
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
+from pytest_fib.report._failure import has_recorded_tensors
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
@@ -126,7 +128,7 @@ def _interval(ends: object, latency: float) -> tuple[float | None, float | None]
 
 def _workload_key(workload: Workload) -> str:
     """What two records of one workload share. Others' uuids of generated inputs are random."""
-    if any(spec.type == "safetensors" for spec in workload.inputs.values()):
+    if has_recorded_tensors(workload):
         return workload.uuid
     key = (workload.axes, workload.seed, workload.regime)
     return json.dumps(key, sort_keys=True, separators=(",", ":"))
@@ -152,7 +154,7 @@ class Baseline:
         earlier = self._by_key.get(self._key(now), [])
         comparable = [record for record in earlier if not _why_incomparable(record, now)]
         if comparable:
-            return _compared(_fastest(comparable) if self.best else _latest(comparable), now)
+            return _ratio(_fastest(comparable) if self.best else _latest(comparable), now)
         reason = _why_incomparable(_latest(earlier), now) if earlier else f"not in {self.name}"
         return TimeComparison(now.latency_ms, reason=reason)
 
@@ -186,7 +188,7 @@ def _why_incomparable(before: TimeRecord, now: TimeRecord) -> str:
     return ""
 
 
-def _compared(before: TimeRecord, now: TimeRecord) -> TimeComparison:
+def _ratio(before: TimeRecord, now: TimeRecord) -> TimeComparison:
     """The ratio's interval: both widths and what processes add, combined as independent errors.
 
     It is widened by all that the reference's times differ by: that code is the same, so the machine

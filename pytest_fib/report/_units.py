@@ -28,3 +28,10 @@ def amount(number: float, unit: str) -> str:
 def percent(share: float) -> str:
     """``87 %``, ``3.4 %``."""
     return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
+def scientific(number: float | str | None) -> str:
+    """``1.2e-07``; text, as ``NaN``, stays as it is, and ``-`` is an absent one."""
+    if number is None:
+        return "-"
+    return f"{number:.1e}" if isinstance(number, (int, float)) and number else str(number or 0)

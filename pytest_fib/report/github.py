@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_fib.data import DataError, EvaluationStatus, read_traces
-from pytest_fib.report._failure import diagnosis_of
+from pytest_fib.data import DataError, read_traces
+from pytest_fib.report._failure import axis_sizes
+from pytest_fib.report._rows import Row
 from pytest_fib.report._times import (
     Baseline,
     TimeRecord,
@@ -23,19 +25,23 @@ from pytest_fib.report._times import (
     shown_uncertainty,
     tally,
 )
-from pytest_fib.report._units import amount, duration, percent
+from pytest_fib.report._units import amount, duration, percent, scientific
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_fib.data import Evaluation, Trace
 
-    Judged = tuple[Trace, Evaluation]
-
 #: Rows of one table. GitHub refuses a summary of more than 1 MiB.
-MOST_ROWS = 1000
+ROW_LIMIT = 1000
 #: Characters of a failure's text: the traces have it whole.
-MOST_TEXT = 200
+TEXT_LIMIT = 200
+#: GitHub's emoji of a change.
+_EMOJI = {"slower": "🔺 ", "faster": "🟢 "}
+_TIMES = (
+    "workload", "latency", "reference", "speed-up", "GB/s", "TFLOP/s", "of the ceiling",
+    "least traffic", "separate operations",
+)  # fmt: skip
 
 
 def summary(traces: Iterable[Trace], baseline: Baseline | None = None) -> str:
@@ -43,12 +49,18 @@ def summary(traces: Iterable[Trace], baseline: Baseline | None = None) -> str:
 
     Traces without an evaluation, which only record a workload, are left out.
     """
-    judged = [(trace, trace.evaluation) for trace in traces if trace.evaluation is not None]
-    judged.sort(key=lambda case: _place(case[0]))
-    failed = [case for case in judged if not _passed(case[1])]
-    timed = [case for case in judged if case[1].performance is not None]
-    untimed = [case for case in judged if case[1].performance is None and _passed(case[1])]
-    parts = ["## Kernels", "", _sentence(judged)]
+    cases = [(trace, trace.evaluation) for trace in traces if trace.evaluation is not None]
+    cases.sort(key=lambda case: _order(case[0]))
+    rows = [_row(trace, baseline) for trace, _ in cases]
+    passed = [row for row in rows if row.status == "PASSED"]
+    failed = [row for row in rows if row.status != "PASSED"]
+    timed = [row for row in passed if row.latency_ms is not None]
+    untimed = [row for row in passed if row.latency_ms is None]
+    sentence = "No evaluations."
+    if rows:
+        where = _environments([evaluation for _, evaluation in cases])
+        sentence = f"**{len(passed)} of {len(rows)} evaluations passed**{where}."
+    parts = ["## Kernels", "", sentence]
     parts += _table(":x: Failures", ("workload", "status", "what"), failed, _failure)
     parts += _comparisons(timed, baseline) if baseline is not None else []
     parts += _table("Times", _TIMES, timed, _time)
@@ -56,71 +68,42 @@ def summary(traces: Iterable[Trace], baseline: Baseline | None = None) -> str:
     return "\n".join(parts) + "\n"
 
 
-_TIMES = (
-    "workload", "latency", "reference", "speed-up", "GB/s", "TFLOP/s", "of the ceiling",
-    "least traffic", "separate operations",
-)  # fmt: skip
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the summary of trace files. Exits with a message where one can't be read."""
     parser = argparse.ArgumentParser("python -m pytest_fib.report.github", description=__doc__)
     parser.add_argument("files", nargs="+", metavar="FILE", help="traces, one JSON line each")
     parser.add_argument("--compare", metavar="TRACES", type=Path, help="earlier times")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        traces = [t for file in given.files for t in read_traces(file)]
-        earlier = given.compare and Baseline(str(given.compare), read_times(given.compare))
+        traces = [trace for file in options.files for trace in read_traces(file)]
+        earlier = options.compare and Baseline(str(options.compare), read_times(options.compare))
     except (DataError, OSError) as error:
         sys.exit(str(error))
     sys.stdout.write(summary(traces, earlier))
 
 
-def _comparisons(timed: Sequence[Judged], baseline: Baseline) -> list[str]:
-    """A table of the times that can be compared, and why others can't."""
-    comparisons = {
-        id(trace): baseline.compare(now)
-        for trace, _ in timed
-        if (now := TimeRecord.from_trace(trace)) is not None
-    }
-
-    def cells(trace: Trace, _: Evaluation) -> Sequence[str]:
-        comparison = comparisons[id(trace)]
-        times = (_shown(comparison.before_ms, duration), duration(comparison.now_ms))
-        difference = f"{shown_change(comparison)} {shown_uncertainty(comparison)}"
-        change = _MARKS.get(comparison.change, "") + comparison.change
-        return (_axes(trace), *times, difference, change)
-
-    known = {key for key, comparison in comparisons.items() if comparison.before_ms is not None}
-    compared = [(trace, evaluation) for trace, evaluation in timed if id(trace) in known]
-    sentences = tally(list(comparisons.values()), baseline.name)
-    titles = ("workload", "before", "now", "change", "")
-    table = _table("Compared", titles, compared, cells) or ["", "### Compared"]
-    return [*table, "", *(f"- {_text(sentence)}" for sentence in sentences)]
-
-
-#: GitHub's emoji of a change.
-_MARKS = {"slower": "🔺 ", "faster": "🟢 "}
-
-
-def _passed(evaluation: Evaluation) -> bool:
-    return evaluation.status is EvaluationStatus.PASSED
-
-
-def _place(trace: Trace) -> tuple[str, str, list[int]]:
+def _order(trace: Trace) -> tuple[str, str, list[int]]:
     return trace.definition, trace.solution or "", list(trace.workload.axes.values())
 
 
-def _sentence(judged: Sequence[Judged]) -> str:
-    if not judged:
-        return "No evaluations."
-    passed = sum(_passed(evaluation) for _, evaluation in judged)
-    return f"**{passed} of {len(judged)} evaluations passed**{_where(judged)}."
+def _row(trace: Trace, baseline: Baseline | None) -> Row:
+    item = {
+        "definition": trace.definition,
+        "implementation": trace.solution or "",
+        "language": "",
+        "kind": "",
+        "label": axis_sizes(trace.workload.axes),
+    }
+    row = Row.of(item, "passed", trace.to_flashinfer())
+    time = TimeRecord.from_trace(trace)
+    if time is None or baseline is None:
+        return row
+    return replace(row, time_comparison=baseline.compare(time))
 
 
-def _where(judged: Sequence[Judged]) -> str:
+def _environments(evaluations: Iterable[Evaluation]) -> str:
     """The devices and versions, each once: shards of one run may have had different ones."""
-    environments = [e.environment for _, e in judged if e.environment is not None]
+    environments = [e.environment for e in evaluations if e.environment is not None]
     devices = sorted({environment.hardware for environment in environments})
     libs = {lib for environment in environments for lib in environment.libs.items()}
     versions = sorted(" ".join(lib) for lib in libs)
@@ -128,71 +111,72 @@ def _where(judged: Sequence[Judged]) -> str:
     return f"{where} ({', '.join(versions)})" if versions else where
 
 
+def _comparisons(timed: Iterable[Row], baseline: Baseline) -> list[str]:
+    """A table of the times that can be compared, and why others can't."""
+    pairs = [(row, row.time_comparison) for row in timed if row.time_comparison is not None]
+    compared = [row for row, comparison in pairs if comparison.before_ms is not None]
+    sentences = tally([comparison for _, comparison in pairs], baseline.name)
+    titles = ("workload", "before", "now", "change", "")
+    table = _table("Compared", titles, compared, _change) or ["", "### Compared"]
+    return [*table, "", *(f"- {_text(sentence)}" for sentence in sentences)]
+
+
 def _table(
-    title: str,
-    titles: Sequence[str],
-    cases: Sequence[Judged],
-    cells: Callable[[Trace, Evaluation], Sequence[str]],
+    title: str, titles: Sequence[str], rows: Sequence[Row], cells: Callable[[Row], Sequence[str]]
 ) -> list[str]:
-    if not cases:
+    if not rows:
         return []
     heads = ["definition", "implementation", *titles]
-    rows = [
-        _line([_text(cell) for cell in (trace.definition, trace.solution or "", *cells(trace, e))])
-        for trace, e in cases[:MOST_ROWS]
+    lines = [
+        _line(map(_text, (row.definition, row.implementation, *cells(row))))
+        for row in rows[:ROW_LIMIT]
     ]
-    more = [f"\n… and {len(cases) - MOST_ROWS} more."] if len(cases) > MOST_ROWS else []
-    return ["", f"### {title}", "", _line(heads), _line(["---"] * len(heads)), *rows, *more]
+    more = [f"\n… and {len(rows) - ROW_LIMIT} more."] if len(rows) > ROW_LIMIT else []
+    return ["", f"### {title}", "", _line(heads), _line(["---"] * len(heads)), *lines, *more]
 
 
-def _line(cells: Sequence[str]) -> str:
+def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
 def _text(cell: str) -> str:
     """A program's output, escaped: it stays text and in its cell."""
-    shown = cell if len(cell) <= MOST_TEXT else f"{cell[: MOST_TEXT - 1]}…"
+    shown = cell if len(cell) <= TEXT_LIMIT else f"{cell[: TEXT_LIMIT - 1]}…"
     return re.sub(r"([\\`*_~|<>\[\]])", r"\\\1", " ".join(shown.split()))
 
 
-def _failure(trace: Trace, evaluation: Evaluation) -> Sequence[str]:
-    return _axes(trace), evaluation.status.value, diagnosis_of(evaluation).sentence
+def _failure(row: Row) -> Sequence[str]:
+    return row.label, row.status, row.reason
 
 
-def _time(trace: Trace, evaluation: Evaluation) -> Sequence[str]:
-    extra = (evaluation.performance and evaluation.performance.model_extra) or {}
+def _change(row: Row) -> Sequence[str]:
+    comparison = row.time_comparison
+    assert comparison is not None
+    times = _optional(comparison.before_ms, duration), duration(comparison.now_ms)
+    difference = f"{shown_change(comparison)} {shown_uncertainty(comparison)}"
+    return row.label, *times, difference, _EMOJI.get(comparison.change, "") + comparison.change
+
+
+def _time(row: Row) -> Sequence[str]:
+    share = row.ceiling_share
     return (
-        _axes(trace),
-        _shown(evaluation.latency_ms, duration),
-        _shown(evaluation.reference_latency_ms, duration),
-        _shown(evaluation.speedup_factor, "{:.2f}x".format),
-        _shown(extra.get("gigabytes_per_second"), "{:.3g}".format),
-        _shown(extra.get("teraflops_per_second") or None, "{:.3g}".format),
-        _ceiling(extra),
-        _shown(extra.get("least_bytes"), _size),
-        _shown(extra.get("separate_bytes"), _size),
+        row.label,
+        _optional(row.latency_ms, duration),
+        _optional(row.reference_latency_ms, duration),
+        _optional(row.speedup_factor, "{:.2f}x".format),
+        _optional(row.gigabytes_per_second, "{:.3g}".format),
+        _optional(row.teraflops_per_second or None, "{:.3g}".format),
+        "-" if share is None else f"{percent(share)} ({row.bound_by})",
+        _optional(row.least_bytes, lambda size: amount(size, "B")),
+        _optional(row.separate_bytes, lambda size: amount(size, "B")),
     )
 
 
-def _ceiling(extra: Mapping[str, Any]) -> str:
-    share = extra.get("ceiling_share")
-    return "-" if share is None else f"{percent(share)} ({extra.get('bound_by')})"
+def _errors(row: Row) -> Sequence[str]:
+    return row.label, scientific(row.max_absolute_error), scientific(row.max_relative_error)
 
 
-def _size(number: float) -> str:
-    return amount(number, "B")
-
-
-def _errors(trace: Trace, evaluation: Evaluation) -> Sequence[str]:
-    errors = evaluation.max_absolute_error, evaluation.max_relative_error
-    return (_axes(trace), *(_shown(error, "{:.1e}".format) for error in errors))
-
-
-def _axes(trace: Trace) -> str:
-    return ", ".join(f"{axis}={n}" for axis, n in trace.workload.axes.items()) or "fixed"
-
-
-def _shown(value: float | None, form: Callable[[float], str]) -> str:
+def _optional(value: float | None, form: Callable[[float], str]) -> str:
     return "-" if value is None else form(value)
 
 

@@ -1,4 +1,4 @@
-"""Rules for inputs: what is wrong with them is told with its place, before anything runs."""
+"""Rules for inputs: what is wrong with them is reported with its place, before anything runs."""
 
 import math
 import re
@@ -50,7 +50,7 @@ def problem(tmp_path, name, rule, dtype="int32", more=""):
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "message"),
     [
         ("kind: integer", "15: workloads.inputs.x.kind: 'integer' is not one of values, normal, "),
         ("kind: 3", "15: workloads.inputs.x.kind: '3' is not one of values, normal, "),
@@ -91,28 +91,30 @@ def problem(tmp_path, name, rule, dtype="int32", more=""):
         ),
     ],
 )
-def test_a_wrong_rule_is_told_with_its_line(tmp_path, rule, told):
-    assert problem(tmp_path, "x", rule).startswith(told)
+def test_a_wrong_rule_is_reported_with_its_line(tmp_path, rule, message):
+    assert problem(tmp_path, "x", rule).startswith(message)
 
 
 def test_a_near_name_is_suggested_for_an_unknown_kind(tmp_path):
     assert problem(tmp_path, "x", "kind: integer").endswith("did you mean 'integers'?")
 
 
-def test_all_that_is_wrong_with_a_rule_is_told_at_once(tmp_path):
-    told = problem(tmp_path, "x", "kind: indptr, total: m + p, at_least: z, allow_empty: 1, a: 2")
-    assert [line.partition("x.")[2].partition(":")[0] for line in told.splitlines()] == [
+def test_all_that_is_wrong_with_a_rule_is_reported_at_once(tmp_path):
+    message = problem(
+        tmp_path, "x", "kind: indptr, total: m + p, at_least: z, allow_empty: 1, a: 2"
+    )
+    assert [line.partition("x.")[2].partition(":")[0] for line in message.splitlines()] == [
         "total", "at_least", "allow_empty", "",
     ]  # fmt: skip
 
 
 def test_a_scalar_has_few_generators(tmp_path):
-    told = problem(tmp_path, "s", "kind: probabilities")
-    assert told == "15: workloads.inputs.s.kind: probabilities makes tensors, not scalars"
+    message = problem(tmp_path, "s", "kind: probabilities")
+    assert message == "15: workloads.inputs.s.kind: probabilities makes tensors, not scalars"
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ("values: [norml]", "16: workloads.values[0]: unknown value pattern 'norml'; did yo"),
         (
@@ -121,8 +123,8 @@ def test_a_scalar_has_few_generators(tmp_path):
         ),
     ],
 )
-def test_an_unknown_value_pattern_or_layout_is_told_with_its_line(tmp_path, more, told):
-    assert problem(tmp_path, "x", "value: 3", more=more).startswith(told)
+def test_an_unknown_value_pattern_or_layout_is_reported_with_its_line(tmp_path, more, message):
+    assert problem(tmp_path, "x", "value: 3", more=more).startswith(message)
 
 
 @pytest.mark.parametrize("wrong", ["below: 2 * page", "below: m + n, unique: 1"])

@@ -15,8 +15,8 @@ from pytest_fib.data import (
     Performance,
     Trace,
     Workload,
-    validate_flashinfer,
 )
+from tests.data.flashinfer import flashinfer_complaints
 
 ENVIRONMENT = Environment(hardware="NVIDIA H200", libs={"torch": "2.13.0"})
 CORRECT = Correctness(max_relative_error=1e-3, max_absolute_error=1e-4)
@@ -195,8 +195,8 @@ def test_strict_readers_take_a_timed_pass_a_failure_and_a_workload():
         correctness=Correctness(max_relative_error=math.nan, max_absolute_error=math.inf),
     )
     for record in (timed, wrong, evaluation("TIMEOUT")):
-        assert validate_flashinfer(trace(record)) == []
-    assert validate_flashinfer(Trace(definition="d", workload=WORKLOAD)) == []
+        assert flashinfer_complaints(trace(record)) == []
+    assert flashinfer_complaints(Trace(definition="d", workload=WORKLOAD)) == []
 
 
 @pytest.mark.parametrize(
@@ -233,4 +233,4 @@ def test_strict_readers_take_a_timed_pass_a_failure_and_a_workload():
     ],
 )
 def test_strict_readers_complaints_are_listed(record, complaints):
-    assert validate_flashinfer(trace(record)) == complaints
+    assert flashinfer_complaints(trace(record)) == complaints

@@ -40,7 +40,7 @@ def test_any_glob_matches_as_the_shell_does(catalogue, glob):
     assert [i.name for i in known.implementations_of("scale_f16")] == ["a"]
 
 
-def test_strays_are_told_with_the_nearest_name(catalogue, tmp_path):
+def test_a_stray_is_reported_with_the_nearest_name(catalogue, tmp_path):
     known = catalogue(["scale"], b="scael", a="conv_*", c="scale")
     assert known.strays() == [
         f"{tmp_path}/a.py:2: implements 'conv_*', which no file defines",
@@ -81,8 +81,9 @@ def test_a_broken_definition_is_known_by_the_name_it_seems_to_have(tmp_path, sca
     family.write_text('family: {t: [a]}\nname: "scale_${t}"\n')
     nameless.write_text("axes: [")
     known = load_catalogue([[plain, family, nameless]], ())
-    assert known.broken == {plain: "scale", family: "scale_*", nameless: "nameless"}
-    assert known.errors.keys() == known.broken.keys()
+    likely = {path: file.names for path, file in known.broken.items()}
+    assert likely == {plain: "scale", family: "scale_*", nameless: "nameless"}
+    assert all(file.problem.startswith(f"{path}:") for path, file in known.broken.items())
     assert known.definitions == {}
 
 
@@ -106,7 +107,7 @@ def test_a_link_that_leads_nowhere_is_one_sentence_and_the_others_go_on(
     known = load_catalogue([[*unreadable, path]], ())
     assert known.names == ["scale"]
     assert known.strays() == list(unreadable.values())
-    assert known.errors == {}
+    assert known.broken == {}
 
 
 def test_a_file_that_may_not_be_read_is_an_error_of_its_own(tmp_path, scale_yaml, monkeypatch):
@@ -123,5 +124,6 @@ def test_a_file_that_may_not_be_read_is_an_error_of_its_own(tmp_path, scale_yaml
     monkeypatch.setattr(Path, "read_text", refuse)
     known = load_catalogue([[closed, path]], ())
     assert known.names == ["scale"]
-    assert known.errors == {closed: f"{closed}:1: can't be read: Permission denied"}
-    assert known.broken == {closed: "closed"}
+    [(path, broken)] = known.broken.items()
+    assert (path, broken.names) == (closed, "closed")
+    assert broken.problem == f"{closed}:1: can't be read: Permission denied"

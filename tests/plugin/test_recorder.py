@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from pytest_fib.data import Trace, read_traces, validate_flashinfer
+from pytest_fib.data import Trace, read_traces
+from tests.data.flashinfer import flashinfer_complaints
 
 # Times differ from run to run, and so does what they make of a record.
 VOLATILE = ("timestamp", "performance", "log")
@@ -57,7 +58,7 @@ def test_the_records_of_a_bench_run_are_flashinfer_traces(toys):
     toys.run("--fib-bench", "-m", 'fib(kind="bench")').assert_outcomes(passed=5, failed=1)
     traces = list(read_traces(toys.path / "fib-traces.jsonl"))
     assert len(traces) == 6
-    assert [complaint for trace in traces for complaint in validate_flashinfer(trace)] == []
+    assert [complaint for trace in traces for complaint in flashinfer_complaints(trace)] == []
     assert all(isinstance(trace, Trace) and trace.evaluation.hardware for trace in traces)
 
 

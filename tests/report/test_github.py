@@ -7,7 +7,7 @@ import pytest
 
 from pytest_fib.data import Correctness, Environment, Evaluation, Performance, Trace, Workload
 from pytest_fib.report import Baseline, TimeRecord
-from pytest_fib.report.github import MOST_ROWS, MOST_TEXT, main, summary
+from pytest_fib.report.github import ROW_LIMIT, TEXT_LIMIT, main, summary
 
 H200 = Environment(hardware="NVIDIA H200", libs={"torch": "2.13.0", "cuda": "13.0"})
 CLOSE = Correctness(max_relative_error=2.5e-3, max_absolute_error=1e-4)
@@ -96,15 +96,15 @@ def test_workloads_are_sorted_as_numbers():
 
 
 def test_what_a_program_prints_cannot_leave_its_cell():
-    text = summary([trace("RUNTIME_ERROR", log="a | b <img src=x> `c`" + "d" * 2 * MOST_TEXT)])
+    text = summary([trace("RUNTIME_ERROR", log="a | b <img src=x> `c`" + "d" * 2 * TEXT_LIMIT)])
     (row,) = rows(text, ":x: Failures")
     assert row[4].startswith(r"a \| b \<img src=x\> \`c\`d")
-    assert len(row[4]) < MOST_TEXT + 20
+    assert len(row[4]) < TEXT_LIMIT + 20
 
 
 def test_a_long_table_is_cut_and_says_so():
-    text = summary([trace(batch=n) for n in range(MOST_ROWS + 3)])
-    assert len(rows(text, "Correctness")) == MOST_ROWS
+    text = summary([trace(batch=n) for n in range(ROW_LIMIT + 3)])
+    assert len(rows(text, "Correctness")) == ROW_LIMIT
     assert text.endswith("… and 3 more.\n")
 
 
