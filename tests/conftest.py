@@ -68,9 +68,13 @@ workloads:
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory):
-    """What is measured of this machine in a test stays out of the user's cache."""
+    """What is measured of this machine in a test stays out of the user's cache.
+
+    Tests' folders count as a cache of compilers, so that implementations may leave files there.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.getbasetemp()))
         yield
 
 

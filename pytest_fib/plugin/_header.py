@@ -5,6 +5,8 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from pytest_fib.walls import wall_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,6 +22,9 @@ def header(session: Session) -> list[str]:
     if settings.isolation == "none":
         why = "--pdb" if config.option.usepdb else "--fib-isolation=none"
         lines.append(f"fib: {why} runs kernels in this process; a crash ends the run")
+    else:
+        walls = ", ".join(wall_names()) or "processes without walls, which this system lacks"
+        lines.append(f"fib: sandbox: {walls}")
     return lines + (list(_inferred(session)) if config.get_verbosity() > 0 else [])
 
 

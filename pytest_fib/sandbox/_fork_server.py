@@ -1,6 +1,6 @@
 """The process that starts sandboxes: it has torch imported, and forks one on request.
 
-Run as ``python -m pytest_fib.sandbox._fork_server DEVICE``, its control socket as standard input.
+A script, its control socket as standard input and the JSON of ``Settings`` as argument.
 multiprocessing's forkserver does nearly this, but a process has only one, which it shares with all
 other code, and its children import the parent's ``__main__``.
 """
@@ -8,12 +8,18 @@ other code, and its children import the parent's ``__main__``.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from contextlib import suppress
+from dataclasses import dataclass
+from getpass import getuser
+from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NoReturn
@@ -25,90 +31,139 @@ GRACE = 0.5
 _LIBC = ctypes.CDLL(None)
 
 
-def main(device: str) -> None:
+@dataclass(frozen=True)
+class Settings:
+    """``folder`` is for files of sandboxes; ``modules`` are imported once for all of them.
+
+    ``path`` is ``sys.path`` for foreign code.
+    """
+
+    device: str
+    folder: str
+    modules: list[str]
+    path: list[str]
+
+
+def main(settings: Settings) -> None:
     """Serve until the control socket closes or SIGTERM comes; then end every sandbox."""
-    children: set[int] = set()
-    signal.signal(signal.SIGTERM, lambda *_: _leave(children))
+    server = _Server(settings)
+    signal.signal(signal.SIGTERM, lambda *_: server.leave())
     die_with_parent(signal.SIGTERM)
     # Orphans of a sandbox become children of this process, and so can be found.
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _preload()
-    control = socket.socket(fileno=os.dup(0))
-    with Path(os.devnull).open("rb") as empty:
-        os.dup2(empty.fileno(), 0)
+    _preload(settings)
     try:
-        _serve(control, children, device)
+        server.serve()
     finally:
-        _leave(children)
+        server.leave()
 
 
-def _leave(children: set[int]) -> NoReturn:
-    for pid in children:
-        _kill(pid)
-    _end_orphans(set())
-    os._exit(0)  # with no exception, which another signal could cut short
+def _preload(settings: Settings) -> None:
+    # What is installed first, and the working directory last: a triton.py there may be foreign.
+    here = Path.cwd()
+    others = (folder for folder in settings.path if folder not in sys.path)
+    sys.path += sorted(others, key=lambda folder: Path(folder).absolute().is_relative_to(here))
+    for name in settings.modules:
+        import_module(name)
+    from pytest_fib.walls import hide_from_ptrace
+
+    hide_from_ptrace()
+    sys.path[:] = settings.path
+    os.environ["PYTHONPATH"] = os.pathsep.join(settings.path)
 
 
-def _serve(control: socket.socket, children: set[int], device: str) -> None:
-    control.send(b"ready")
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 64, 2)
-        if not message:
-            return
-        number, word, *arguments = message.split()
-        if word == b"start":
-            pid = _start(control, descriptors, device)
-            children.add(pid)
-            reply = b"%d" % pid
-        elif word == b"ping":
-            reply = b"pong"
-        else:
-            pid = int(arguments[0])
-            reply = b"%d %d" % _end(pid, GRACE if word == b"end" else 0.0)
-            children.discard(pid)
-            _end_orphans(children)
-        control.send(b"%s %s" % (number, reply))
+class _Server:
+    def __init__(self, settings: Settings) -> None:
+        self._device = settings.device
+        self._folder = settings.folder
+        self._control = socket.socket(fileno=os.dup(0))
+        with Path(os.devnull).open("rb") as empty:
+            os.dup2(empty.fileno(), 0)
+        #: The folder of each living sandbox, by its process id.
+        self._folders: dict[int, Path] = {}
+
+    def serve(self) -> None:
+        self._caches = _caches()
+        self._control.send(b"ready")
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(self._control, 64, 2)
+            if not message:
+                return
+            number, word, *arguments = message.split()
+            if word == b"start":
+                reply = b"%d" % self._start(descriptors)
+            elif word == b"ping":
+                reply = b"pong"
+            else:
+                reply = b"%d %d" % self._end(int(arguments[0]), GRACE if word == b"end" else 0.0)
+            self._control.send(b"%s %s" % (number, reply))
+
+    def leave(self) -> NoReturn:
+        for pid in self._folders:
+            _kill(pid)
+        _end_orphans(set())
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os._exit(0)  # with no exception, which another signal could cut short
+
+    def _start(self, descriptors: list[int]) -> int:
+        parent = os.getpid()
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        pid = os.fork()
+        if pid == 0:
+            self._become_sandbox(descriptors, folder, parent)
+        self._folders[pid] = folder
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return pid
+
+    def _become_sandbox(self, descriptors: list[int], folder: Path, parent: int) -> NoReturn:
+        try:
+            # A session of its own: Ctrl-C at the terminal goes to the judge alone, and what the
+            # sandbox starts can be stopped and ended with it.
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            die_with_parent(signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)  # the parent died before that took effect
+            self._control.close()
+            from pytest_fib.sandbox._worker import serve
+
+            channel, output = descriptors
+            serve(channel, output, self._device, folder, self._caches)
+        except BaseException:  # noqa: BLE001  (KeyboardInterrupt, say; goes where prints go)
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _end(self, pid: int, grace: float) -> tuple[int, int]:
+        """End a sandbox; its wait status, and whether it had to be killed."""
+        status = _ended(pid, grace)
+        had_to_be_killed = status is None
+        _kill(pid)  # and what it started
+        if status is None:
+            status = os.waitpid(pid, 0)[1]
+        folder = self._folders.pop(pid)
+        _end_orphans(set(self._folders))
+        shutil.rmtree(folder, ignore_errors=True)
+        return status, had_to_be_killed
 
 
-def _preload() -> None:
-    import pytest_fib.sandbox._worker  # noqa: F401  (and torch with it)
-
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        return
-
-
-def _start(control: socket.socket, descriptors: list[int], device: str) -> int:
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become_sandbox(control, descriptors, device, parent)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    return pid
-
-
-def _become_sandbox(
-    control: socket.socket, descriptors: list[int], device: str, parent: int
-) -> NoReturn:
-    try:
-        # A session of its own: Ctrl-C at the terminal goes to the judge alone, and what the sandbox
-        # starts can be stopped and ended with it.
-        os.setsid()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        die_with_parent(signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)  # the parent died before that took effect
-        control.close()
-        from pytest_fib.sandbox._worker import serve
-
-        channel, output = descriptors
-        serve(channel, output, device)
-    except BaseException:  # noqa: BLE001  (KeyboardInterrupt, say; goes where prints go)
-        traceback.print_exc()
-    finally:
-        os._exit(1)
+def _caches() -> list[Path]:
+    """Folders that compilers keep what they made in, for the next sandbox and the next run."""
+    home = Path(os.environ.get("HOME", "/nonexistent"))
+    extensions = Path(os.environ.get("XDG_CACHE_HOME", home / ".cache")) / "torch_extensions"
+    defaults = {
+        "TRITON_CACHE_DIR": Path(os.environ.get("TRITON_HOME", home)) / ".triton" / "cache",
+        "TORCHINDUCTOR_CACHE_DIR": Path(tempfile.gettempdir()) / f"torchinductor_{getuser()}",
+        "TORCH_EXTENSIONS_DIR": extensions,
+        "CUDA_CACHE_PATH": home / ".nv" / "ComputeCache",
+    }
+    for name, folder in defaults.items():
+        # Set, since some would follow the folder for temporary files.
+        cache = Path(os.environ.setdefault(name, str(folder)))
+        with suppress(OSError):  # no home, or one that can't be written
+            cache.mkdir(parents=True, exist_ok=True)
+    return [Path(os.environ[name]) for name in defaults]
 
 
 def die_with_parent(number: signal.Signals) -> None:
@@ -116,17 +171,15 @@ def die_with_parent(number: signal.Signals) -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, number)
 
 
-def _end(pid: int, grace: float) -> tuple[int, int]:
-    """End a sandbox; its wait status, and whether it had to be killed."""
+def _ended(pid: int, grace: float) -> int | None:
+    """The wait status of a process, if it ends within so many seconds."""
     until = monotonic() + grace
     while monotonic() < until:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            _kill_group(pid)  # what it started
-            return status, 0
+            return status
         sleep(0.001)
-    _kill(pid)
-    return os.waitpid(pid, 0)[1], 1
+    return None
 
 
 def _kill(pid: int) -> None:
@@ -158,4 +211,4 @@ def _all_children() -> set[int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(Settings(**json.loads(sys.argv[1])))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
 
+from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT
 from pytest_fib.sandbox._messages import Done, Failed, Load, Map, replies, requests
@@ -92,6 +97,9 @@ class ForkServer:
         self._generation = 0
         self._ready = False
         self._lock = Lock()  # two sandboxes may be asked at the same time
+        self._folder = ""
+        #: Looked up now: by the time it is replaced, foreign code has run.
+        self._has_triton = find_spec("triton") is not None
 
     @property
     def pid(self) -> int | None:
@@ -105,13 +113,19 @@ class ForkServer:
         self._generation += 1
         self._ready = False
         self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "pytest_fib.sandbox._fork_server", self._device]
+        self._folder = tempfile.mkdtemp(prefix="pytest-fib-")
+        modules = ["triton"] * self._has_triton + ["pytest_fib.sandbox._worker"]
+        settings = _fork_server.Settings(self._device, self._folder, modules, sys.path)
+        # Nothing is imported from the working directory or PYTHONPATH, where a triton.py may be.
+        command = [sys.executable, "-P", _fork_server.__file__, json.dumps(asdict(settings))]
+        environment = {**os.environ, **self._environment}
+        environment.pop("PYTHONPATH", None)
         with server_end:
             self._process = subprocess.Popen(
                 command,
                 stdin=server_end.fileno(),
                 stdout=subprocess.DEVNULL,
-                env={**os.environ, **self._environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env=environment,
                 start_new_session=True,
             )
 
@@ -217,6 +231,7 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
         self._control = self._process = None
+        shutil.rmtree(self._folder, ignore_errors=True)  # where it couldn't do so itself
 
 
 def _receive(control: socket.socket) -> bytes:

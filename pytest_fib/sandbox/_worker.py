@@ -9,6 +9,7 @@ import os
 import resource
 import socket
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,8 +19,12 @@ from pytest_fib.sandbox._arena import view
 from pytest_fib.sandbox._channel import Channel, ChannelClosed
 from pytest_fib.sandbox._messages import Done, Map, replies, requests
 from pytest_fib.sandbox._runner import Runner
+from pytest_fib.walls import raise_walls
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from pytest_fib.sandbox._messages import Reply
 
 #: Memory of its own that a sandbox may take on the host, in bytes.
@@ -33,8 +38,11 @@ _LIBC = ctypes.CDLL(None)
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def serve(channel: int, output: int, device: str) -> None:
-    """Reply to requests until the judge is gone. ``output`` is where prints go."""
+def serve(channel: int, output: int, device: str, folder: Path, caches: Sequence[Path]) -> None:
+    """Reply to requests until the judge is gone.
+
+    ``output`` is where prints go; files may be written beneath ``folder`` and ``caches``.
+    """
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     os.close(output)
@@ -44,6 +52,9 @@ def serve(channel: int, output: int, device: str) -> None:
     _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
     _limit(resource.RLIMIT_CORE, 0)  # to write out all of torch takes seconds
     _reuse_freed_memory()
+    os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None  # what it is was read before the fork
+    raise_walls([folder, *caches], names_threads=device != "cpu")
     _Worker(Channel(socket.socket(fileno=channel)), device).serve()
 
 
@@ -56,7 +67,7 @@ def _unbuffered(descriptor: int) -> io.TextIOWrapper:
 def _limit(kind: int, most: int) -> None:
     _, hard = resource.getrlimit(kind)
     limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(kind, (limit, hard))
+    resource.setrlimit(kind, (limit, limit))
 
 
 def _reuse_freed_memory() -> None:

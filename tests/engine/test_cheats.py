@@ -53,8 +53,11 @@ REASONS = {
     "write_inputs": ("RUNTIME_ERROR", "wrote to its input 'x'"),
     "write_to_parent": ("RUNTIME_ERROR", FORKS),
 }
-#: What they end with where the system keeps processes of one user apart (kernel.yama.ptrace_scope).
-REFUSED = {"write_to_parent": ("RUNTIME_ERROR", "PermissionError: the system keeps .*")}
+#: What they end with where walls, or kernel.yama.ptrace_scope, keep a user's processes apart.
+REFUSED = {
+    "kill_parent": ("RUNTIME_ERROR", r"PermissionError: \[Errno 1\] Operation not permitted"),
+    "write_to_parent": ("RUNTIME_ERROR", "PermissionError: the system keeps .*"),
+}
 #: The same of those that are right when they are checked, and cheat when they are timed.
 FALSE = "its times are false: "
 BY_THE_CLOCK = (

@@ -111,7 +111,7 @@ def forked(pid):
         parent = next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1]
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         return (
-            b"sandbox._fork_server" in command
+            b"sandbox/_fork_server.py" in command
             and command == Path(f"/proc/{parent}/cmdline").read_bytes()
         )
     except (FileNotFoundError, ProcessLookupError):
