@@ -95,13 +95,13 @@ def results(tmp_path_factory, worker_id):
 def ended_as(judge, name, results):
     """What a mutant ends as, and what is expected; looked up where a worker has found it."""
     definition, solution, expected = facts(MUTANTS[name])
-    kept = results / f"{name}.json"
-    if kept.exists():
-        return Evaluation.model_validate_json(kept.read_text()), expected
+    stored = results / f"{name}.json"
+    if stored.exists():
+        return Evaluation.model_validate_json(stored.read_text()), expected
     evaluation = outcome(judge, MUTANTS[name], definition, solution)
-    unfinished = kept.with_suffix(f".{os.getpid()}")
+    unfinished = stored.with_suffix(f".{os.getpid()}")
     unfinished.write_text(evaluation.model_dump_json())
-    unfinished.rename(kept)
+    unfinished.rename(stored)
     return evaluation, expected
 
 

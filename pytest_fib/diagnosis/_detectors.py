@@ -1,8 +1,10 @@
-"""What kind of bug does a wrong output look like? One detector for each pattern.
+"""What kind of bug does a wrong output look like?
 
-A detector looks at samples of one wrong output and returns a sentence that fits behind the output's
-name, or None. To add one, write the function and put it into ``SPECIFIC``, where the first that
-recognises something decides, or into ``GENERAL``, which comes after the hypotheses about inputs.
+A detector looks at samples of one wrong output and yields what it recognises, the most specific
+first: a pattern, and a sentence that fits behind the output's name. To add one, write the function
+and put it into ``SPECIFIC``, where the first that recognises something decides, or into
+``GENERAL``, which comes after the hypotheses about inputs. What is recognised by the values that
+the wrong elements hold in place of their own needs no detector, but a line in ``_other_values``.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import torch
 
 from pytest_fib.diagnosis._localize import localize, shortened
 from pytest_fib.diagnosis._wrong_output import (
+    NEARLY_ALL,
     Failure,
     Sample,
     WrongOutput,
@@ -32,12 +35,10 @@ from pytest_fib.workloads import bits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Detector: TypeAlias = Callable[[WrongOutput, Failure], str | None]
+    Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]]
 
-#: The share of wrong elements that a pattern must account for, and one that is most of them.
-NEARLY_ALL, MOST = 0.95, 0.5
-#: Wrong elements below which values that agree may do so by chance.
-LEAST_EVIDENCE = 8
+#: The share of wrong elements that is most of them.
+MOST = 0.5
 #: log10 of how unlikely it must be that a fit is good, or that values are apart, by chance.
 CHANCE = 4.0
 #: The share of the root mean square error that a fit may leave; of an output that is wrong only as
@@ -51,8 +52,9 @@ SLICES, MARKS, MOST_SLICES = 64, 24, 8192
 ROUNDOFFS = {"float16 or tf32": 2.0**-11, "bfloat16": 2.0**-8, "float8 e4m3": 2.0**-4}
 #: The largest error, as a share of a row's scale, that rounding operands to float8 e5m2 makes.
 COARSEST = 0.08
-#: How much of small errors is in proportion to what is expected, where that is not by chance.
-ALONG = 0.3
+#: How much of small errors is in proportion to what is expected, and how much two rows of them have
+#: in common, where that is not by chance.
+ALONG, ALIKE = 0.3, 0.1
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDED = 0.15
 
@@ -63,153 +65,92 @@ def where(output: WrongOutput) -> str:
     return f" {location.phrase}" if location else " at scattered elements"
 
 
-# ---- special values ----
-
-
-def _never_written(output: WrongOutput, failure: Failure) -> str | None:
-    written = bits(output.got.reshape(-1))[output.wrong_sample.at]
-    for poison in failure.context.poisons:
-        left = fill_with_poison(written[:1].clone(), poison)
-        if share(written == left) >= MOST:
-            place = _where_those(output, bits(output.got) == left)
-            return f"never written{place}".removesuffix(" everywhere")
-    return None
-
-
 def _where_those(output: WrongOutput, which: torch.Tensor) -> str:
     """Where some of the wrong elements are; others may be wrong because these are."""
     return where(replace(output, wrong=output.wrong & which))
-
-
-def _overflow(output: WrongOutput, failure: Failure) -> str | None:
-    sample = output.wrong_sample
-    overflown = sample.got.isinf() & sample.expected.isfinite()
-    if share(~sample.got.isfinite() & sample.expected.isfinite()) < MOST or not overflown.any():
-        return None
-    least = float(sample.expected[overflown].abs().min())
-    place = _where_those(output, ~output.got.isfinite())
-    return f"infinity{place}, where values of {least:.3g} or more are expected"
-
-
-def _nan(output: WrongOutput, failure: Failure) -> str | None:
-    sample = output.wrong_sample
-    if share(sample.got.isnan() & ~sample.expected.isnan()) < MOST:
-        return None
-    expected = "infinity is" if share(sample.expected.isinf()) >= MOST else "numbers are"
-    return f"NaN{where(output)}, where {expected} expected"
-
-
-def _lost_special_value(output: WrongOutput, failure: Failure) -> str | None:
-    sample = output.wrong_sample
-    expected = sample.expected.to(output.got.dtype).double()
-    if share(~expected.isfinite() & sample.got.isfinite()) < MOST:
-        return None
-    special = "NaN" if bool(expected.isnan().any()) else f"{float(expected.min()):g}"
-    return f"finite numbers{where(output)}, where {special} is expected"
-
-
-def _zeros(output: WrongOutput, failure: Failure) -> str | None:
-    zeros = share(output.wrong_sample.got == 0) >= NEARLY_ALL
-    return f"zeros{where(output)}" if zeros else None
-
-
-def _constant(output: WrongOutput, failure: Failure) -> str | None:
-    sample = output.wrong_sample
-    value = sample.got.median()
-    constant = len(sample.at) >= 4 and share(sample.got == value) >= NEARLY_ALL
-    if not constant or not _vary(sample.expected):
-        return None
-    return f"the same value, {float(value):.4g},{where(output)}"
 
 
 def _vary(values: torch.Tensor) -> bool:
     return bool((values != values.flatten()[0]).any())
 
 
-# ---- other values than its own ----
+# ---- values that are nobody's ----
 
 
-def _holds(output: WrongOutput, values: torch.Tensor, keep: torch.Tensor | None = None) -> bool:
-    """Whether the wrong elements hold ``values``, and these are not what is expected anyway.
+def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    written = bits(output.got.reshape(-1))[output.wrong_sample.at]
+    for poison in failure.context.poisons:
+        left = fill_with_poison(written[:1].clone(), poison)
+        if share(written == left) >= MOST:
+            place = _where_those(output, bits(output.got) == left)
+            yield "unwritten", f"never written{place}".removesuffix(" everywhere")
 
-    ``keep`` has the elements that count.
-    """
+
+def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    """NaN and infinities where there should be none, or none where there should be."""
+    got, expected = output.wrong_sample.got, output.wrong_sample.expected
+    overflown = got.isinf() & expected.isfinite()
+    if share(~got.isfinite() & expected.isfinite()) >= MOST and overflown.any():
+        least = float(expected[overflown].abs().min())
+        place = _where_those(output, ~output.got.isfinite())
+        yield "overflow", f"infinity{place}, where values of {least:.3g} or more are expected"
+    if share(got.isnan() & ~expected.isnan()) >= MOST:
+        right = "infinity is" if share(expected.isinf()) >= MOST else "numbers are"
+        yield "nan", f"NaN{where(output)}, where {right} expected"
+    rounded = expected.to(output.got.dtype).double()
+    if share(~rounded.isfinite() & got.isfinite()) >= MOST:
+        special = "NaN" if bool(rounded.isnan().any()) else f"{float(rounded.min()):g}"
+        yield "lost special value", f"finite numbers{where(output)}, where {special} is expected"
+
+
+def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     sample = output.wrong_sample
-    holds, differs = sample.holds(values), sample.differs(values)
-    if keep is not None:
-        holds, differs = holds[keep], differs[keep]
-    enough = len(holds) >= min(LEAST_EVIDENCE, output.total)
-    return enough and share(holds) >= NEARLY_ALL and share(differs) >= MOST
+    value = sample.got.median()
+    if share(sample.got == value) < NEARLY_ALL:
+        return
+    if value == 0:
+        yield "zeros", f"zeros{where(output)}"
+    elif len(sample.at) >= 4 and _vary(sample.expected):
+        yield "constant", f"the same value, {float(value):.4g},{where(output)}"
 
 
-def _stale(output: WrongOutput, failure: Failure) -> str | None:
-    earlier = failure.context.previous.get(output.name)
-    if earlier is None or earlier.shape != output.got.shape:
-        return None
-    stale = _holds(output, take(earlier, output.wrong_sample.at))
-    return f"holds the results of an earlier call{where(output)}" if stale else None
+# ---- values that are another's ----
 
 
-def _swapped(output: WrongOutput, failure: Failure) -> str | None:
-    wrong = {other.name: other.expected for other in failure.outputs if other is not output}
-    for name, values in {**failure.right, **wrong}.items():
-        if values.shape == output.got.shape and _holds(
-            output, take(values, output.wrong_sample.at)
-        ):
-            return f"holds what is expected of {name}{where(output)}"
-    return None
+def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    for pattern, words, values in _other_values(output, failure):
+        if output.holds(values, exact=pattern == "copied input"):
+            yield pattern, f"{words}{where(output)}"
 
 
-def _copied(output: WrongOutput, failure: Failure) -> str | None:
-    sample = output.wrong_sample
-    for name, tensor in failure.context.tensors().items():
-        if tensor.shape != output.got.shape or len(sample.at) < 2:
-            continue
-        values = take(tensor, sample.at)
-        if share(sample.got == values) >= NEARLY_ALL and _vary(values):
-            return f"equal to the input {name}{where(output)}"
-    return None
+def _other_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """What the wrong elements may hold in place of their own: a pattern, words and the values."""
+    at, expected = output.wrong_sample.at, output.wrong_sample.expected
+    inputs = failure.context.tensors()
+    others = {other.name: other.expected for other in failure.outputs if other is not output}
+    for pattern, words, tensors in (
+        ("stale", "holds the results of an earlier call", failure.context.previous),
+        ("swapped outputs", "holds what is expected of {}", {**failure.right, **others}),
+        ("copied input", "equal to the input {}", inputs),
+    ):
+        for name, tensor in tensors.items():
+            if tensor.shape == output.got.shape and (pattern != "stale" or name == output.name):
+                yield pattern, words.format(name), take(tensor, at)
+    yield "negated", "the sign is wrong", -expected
+    yield from _transposed(output)
+    yield from _shifted(output)
+    for name, tensor in inputs.items():
+        shape = tuple(tensor.shape)
+        if not shape or shape != output.shape[len(output.shape) - len(shape) :]:
+            continue  # one of fewer dimensions is broadcast over the first ones
+        values = take(tensor, at % tensor.numel())
+        yield "missing input", f"as if {name} was not added", expected - values
+        yield "missing input", f"as if {name} was added twice", expected + values
+        yield "missing input", f"as if not multiplied by {name}", expected / values
+        yield "missing input", f"as if multiplied by {name} twice", expected * values
 
 
-def _negated(output: WrongOutput, failure: Failure) -> str | None:
-    sample = output.wrong_sample
-    large = (sample.expected.abs() > 2 * sample.bound) & sample.finite
-    if share(large) < MOST or share(sample.holds(-sample.expected)[large]) < NEARLY_ALL:
-        return None
-    return f"the sign is wrong{where(output)}"
-
-
-def _missing_input(output: WrongOutput, failure: Failure) -> str | None:
-    """An input that was not added, or was added twice; or not multiplied by, or twice."""
-    sample = output.wrong_sample
-    for name, tensor in failure.context.tensors().items():
-        values = _broadcast(tensor, output)
-        if values is None:
-            continue
-        for words, right in (
-            (f"{name} was not added", sample.expected - values),
-            (f"{name} was added twice", sample.expected + values),
-            (f"not multiplied by {name}", sample.expected / values),
-            (f"multiplied by {name} twice", sample.expected * values),
-        ):
-            if _holds(output, right):
-                return f"as if {words}{where(output)}"
-    return None
-
-
-def _broadcast(tensor: torch.Tensor, output: WrongOutput) -> torch.Tensor | None:
-    """An input at the wrong elements; one of fewer dimensions is broadcast over the first ones."""
-    shape = tuple(tensor.shape)
-    if not shape or shape != output.shape[len(output.shape) - len(shape) :]:
-        return None
-    return take(tensor, output.wrong_sample.at % tensor.numel())
-
-
-# ---- right values at wrong places ----
-
-
-def _transposed(output: WrongOutput, failure: Failure) -> str | None:
-    at = output.wrong_sample.at
+def _transposed(output: WrongOutput) -> Iterator[tuple[str, str, torch.Tensor]]:
     for i, j in combinations(range(len(output.shape)), 2):
         if 1 in (output.shape[i], output.shape[j]):
             continue
@@ -217,14 +158,13 @@ def _transposed(output: WrongOutput, failure: Failure) -> str | None:
         shape, steps = list(output.shape), strides(output.shape)
         for order in (shape, steps):
             order[i], order[j] = order[j], order[i]
-        index = torch.unravel_index(at, shape)
+        index = torch.unravel_index(output.wrong_sample.at, shape)
         moved = torch.stack([x * step for x, step in zip(index, steps, strict=True)]).sum(0)
-        if _holds(output, take(output.expected, moved)):
-            return f"{output.axis(i)} and {output.axis(j)} are transposed"
-    return None
+        words = f"{output.axis(i)} and {output.axis(j)} are transposed"
+        yield "transposed", words, take(output.expected, moved)
 
 
-def _shifted(output: WrongOutput, failure: Failure) -> str | None:
+def _shifted(output: WrongOutput) -> Iterator[tuple[str, str, torch.Tensor]]:
     at = output.wrong_sample.at
     for dim, (size, step) in enumerate(zip(output.shape, strides(output.shape), strict=True)):
         index = at // step % size
@@ -233,18 +173,17 @@ def _shifted(output: WrongOutput, failure: Failure) -> str | None:
             if share(inside) < SHIFTED:  # what is left over at the end of a long shift is little
                 continue
             values = take(output.expected, torch.where(inside, at - by * step, at))
-            if _holds(output, values, inside):
-                return f"shifted by {by:+d} along {output.axis(dim)}{where(output)}"
-    return None
+            # What comes from outside may be anything.
+            values = torch.where(inside, values, output.wrong_sample.got)
+            yield "shifted", f"shifted by {by:+d} along {output.axis(dim)}", values
 
 
-def _permuted(output: WrongOutput, failure: Failure) -> str | None:
+def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     for dim, size in enumerate(output.shape):
-        looked_for = 1 < size <= MOST_SLICES and output.total // size >= 4
-        if looked_for and (moves := _moves(output, dim)):
+        is_sized = 1 < size <= MOST_SLICES and output.total // size >= 4
+        if is_sized and (moves := _moves(output, dim)):
             moved = shortened([f"{to} holds that of {from_}" for to, from_ in moves], 4)
-            return f"right values at the wrong {output.axis(dim)}: {moved}"
-    return None
+            yield "permuted", f"right values at the wrong {output.axis(dim)}: {moved}"
 
 
 def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
@@ -270,20 +209,19 @@ def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
     return list(zip(wrong.tolist(), same.int().argmax(1).tolist(), strict=True))
 
 
-def _reordered(output: WrongOutput, failure: Failure) -> str | None:
+def _reordered(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """The right values in each row, in an order of its own."""
-    rows = output.rows
+    rows = output.rows(output.wrong_sample)
     if len(rows.at) < 2 or rows.at.shape[1] != output.width or output.width < 3:
-        return None
+        return
     bound = rows.bound.amax(1, keepdim=True)
     moved = (rows.error.abs() > 2 * bound).any(1)
     got, expected = rows.got.sort(dim=1).values, rows.expected.sort(dim=1).values
     # Values close to one another are in any order what they are in another.
     apart = expected.diff(dim=1) > 4 * bound
     same = (got - expected).abs() <= bound
-    if min(share(same), share(apart)) < NEARLY_ALL or share(moved) < MOST:
-        return None
-    return f"each row holds the right values in another order{where(output)}"
+    if min(share(same), share(apart)) >= NEARLY_ALL and share(moved) >= MOST:
+        yield "reordered", f"each row holds the right values in another order{where(output)}"
 
 
 # ---- one factor or offset ----
@@ -325,29 +263,20 @@ class LinearFit:
         return cls(value, enough & missed & (count >= 2) & (before > 0), after)
 
 
-def _one_factor(output: WrongOutput, failure: Failure) -> str | None:
-    return _one_number(output, failure, factor=True)
-
-
-def _one_offset(output: WrongOutput, failure: Failure) -> str | None:
-    return _one_number(output, failure, factor=False)
-
-
-def _one_number(output: WrongOutput, failure: Failure, *, factor: bool) -> str | None:
+def _one_number(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """One factor, or one offset, of all elements or else of the wrong ones."""
     left = LEFT if output.marked else LEFT_TOGETHER
-    samples = (("every element is ", output.any_sample), ("", output.wrong_sample))
-    for every, sample in samples:
-        fit, other = (LinearFit.of(sample, factor=f, left=left) for f in (factor, not factor))
-        if not bool(fit.good):
-            continue
-        if bool(other.good) and bool(other.left < fit.left):
-            return None  # both explain the error, and the other leaves less of it
-        value = float(fit.value)
-        known = _known(value, failure) if factor else ""
-        words = f"{value:.5g} x expected" if factor else f"off by {value:+.4g}"
-        return f"{every}{words}{'' if every else where(output)}{known}"
-    return None
+    for every, sample in (("every element is ", output.any_sample), ("", output.wrong_sample)):
+        place = "" if every else where(output)
+        factor, offset = (LinearFit.of(sample, factor=f, left=left) for f in (True, False))
+        good = [fit for fit in (factor, offset) if bool(fit.good)]
+        best = min(good, key=lambda fit: float(fit.left), default=None)
+        if best is factor:
+            value = float(factor.value)
+            known = _known(value, failure)
+            yield "one factor", f"{every}{value:.5g} x expected{place}{known}"
+        elif best is offset:
+            yield "one offset", f"{every}off by {float(offset.value):+.4g}{place}"
 
 
 def _known(factor: float, failure: Failure) -> str:
@@ -375,131 +304,120 @@ def _known_factors(failure: Failure) -> Iterator[tuple[float, str]]:
             yield 1 / number, f"1 / {name}"
 
 
-def _factor_per_row(output: WrongOutput, failure: Failure) -> str | None:
-    words = _factor_per_line(output, output.rows, "row")
-    got, expected = output.rows.got.sum(1), output.rows.expected.sum(1)
-    to_one = bool(((got - 1).abs() < 1e-2).all() & ((expected - 1).abs() >= 1e-2).any())
-    return f"{words}; each row sums to 1" if words and to_one else words
-
-
-def _factor_per_column(output: WrongOutput, failure: Failure) -> str | None:
-    return _factor_per_line(output, output.columns, "column")
-
-
-def _factor_per_line(output: WrongOutput, lines: Sample, name: str) -> str | None:
+def _factor_per_line(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """Rows or columns that each have a factor, or nearly all of them."""
-    if len(lines.at) < 2 or lines.at.shape[1] < 8:
-        return None
-    fit = LinearFit.of(lines, factor=True)
-    if share(fit.good) < 0.9:
-        return None
-    low, high = (float(end) for end in fit.value[fit.good].aminmax())
-    scales = f"{low:.4g} to {high:.4g}"
-    return f"each {name} is scaled by a different factor, {scales},{where(output)}"
+    rows, columns = output.rows(output.wrong_sample), output.columns(output.wrong_sample)
+    for name, lines in (("row", rows), ("column", columns)):
+        if len(lines.at) < 2 or lines.at.shape[1] < 8:
+            continue
+        fit = LinearFit.of(lines, factor=True)
+        if share(fit.good) >= 0.9:
+            low, high = (float(end) for end in fit.value[fit.good].aminmax())
+            sums = [(side.sum(1) - 1).abs() < 1e-2 for side in (lines.got, lines.expected)]
+            to_one = f"; each {name} sums to 1" if sums[0].all() and not sums[1].all() else ""
+            scales = f"{low:.4g} to {high:.4g},{where(output)}{to_one}"
+            yield f"factor per {name}", f"each {name} is scaled by a different factor, {scales}"
 
 
 # ---- which elements are wrong, whatever they hold ----
 
 
-def _dense_location(output: WrongOutput, failure: Failure) -> str | None:
+def _dense_location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     location = localize(output)
-    vague = location is None or location.name in ("everywhere", "one element")
-    return None if location is None or vague or not location.dense else f"wrong {location.phrase}"
+    if location and location.dense and location.name not in ("everywhere", "one element"):
+        yield location.name, f"wrong {location.phrase}"
 
 
-def _location(output: WrongOutput, failure: Failure) -> str:
-    location = localize(output)
-    if location is None:
-        return f"{output.count} of {output.total} elements are wrong, in no pattern"
-    return f"wrong {location.phrase}"
+def _location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    if location := localize(output):
+        yield location.name, f"wrong {location.phrase}"
+    else:
+        yield "scattered", f"{output.count} of {output.total} elements are wrong, in no pattern"
 
 
 # ---- small errors ----
 
 
-def _rounded_toward_zero(output: WrongOutput, failure: Failure) -> str | None:
+def _rounded_toward_zero(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """Every element is the next number towards zero, where half of them should be the other."""
     precision, sample = PRECISION.get(output.got.dtype), output.any_sample
     got, expected = sample.got.abs(), sample.expected.abs()
     normal = expected.isfinite() & (expected >= torch.finfo(torch.float16).tiny)
     if precision is None or int(normal.sum()) < 64:
-        return None
+        return
     step = 2 * precision.roundoff * expected[normal].frexp().exponent.sub(1).double().exp2()
     below = (expected[normal] - got[normal]) / step
-    if share((below > -0.05) & (below < 1.05)) < 0.98 or not 0.4 < float(below.mean()) < 0.6:
-        return None
-    return "every element is rounded toward zero, not to the nearest number"
+    if share((below > -0.05) & (below < 1.05)) >= 0.98 and 0.4 < float(below.mean()) < 0.6:
+        words = "every element is rounded toward zero, not to the nearest number"
+        yield "rounded toward zero", words
 
 
-def _about_one_factor(output: WrongOutput, failure: Failure) -> str | None:
-    """Small errors that grow with what is expected, though not as one factor of all of it."""
-    sides = _small_errors(output)
-    if sides is None:
-        return None
-    error, expected = sides
-    slope = float((error * expected).mean() / expected.square().mean())
-    if abs(slope) * rms(expected) / rms(error) < ALONG + 4 / sqrt(error.numel()):
-        return None
-    return f"about {1 + slope:.5g} x expected everywhere, with other small errors"
-
-
-def _lower_precision(output: WrongOutput, failure: Failure) -> str | None:
-    """Small errors of every element, as often up as down, in proportion to the row's scale."""
-    sides = _small_errors(output)
-    if sides is None:
-        return None
-    size = rms(sides[0])
-    name = min(ROUNDOFFS, key=lambda which: abs(log(size / (ROUNDOFFS[which] * 0.5))))
-    return f"errors of {100 * size:.2g} % of a row's scale everywhere, as {name} arithmetic has"
-
-
-def _small_errors(output: WrongOutput) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Small errors of every element, and what is expected, both over the scale of its row.
-
-    None where the errors are not like rounding: they have a direction, a few are much larger than
-    the rest, or they are as small as an honest rounding of the result.
-    """
-    rows = output.any_rows
+def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    """Errors of every element that grow with what is expected, or are like those of rounding."""
+    rows = output.rows(output.any_sample)
     rows = output.sample_at(rows.at[rows.finite.all(1)])
     if rows.at.numel() < 16 or rms(rows.error / rows.bound.clamp(min=1e-300)) < ROUNDED:
-        return None
+        return
     scale = rows.expected.square().mean(1, keepdim=True).sqrt()
-    known = (scale > 0).expand_as(rows.got)
-    error, expected = (x.div(scale)[known] for x in (rows.error, rows.expected))
+    has_scale = scale[:, 0] > 0
+    error, expected = ((x / scale)[has_scale] for x in (rows.error, rows.expected))
     if not error.numel() or not 2.0**-14 < (size := rms(error)) < COARSEST:
-        return None
-    centred = abs(float(error.mean())) <= (0.1 + 4 / sqrt(error.numel())) * size
-    alike = float(error.abs().median()) >= 0.2 * size
-    return (error, expected) if centred and alike else None
+        return
+    if not _like_rounding(error):
+        return
+    slope = float((error * expected).mean() / expected.square().mean())
+    if abs(slope) * rms(expected) / size >= ALONG + 3 / sqrt(error.numel()):
+        words = f"about {1 + slope:.5g} x expected everywhere, with other small errors"
+        yield "about one factor", words
+    elif not _rows_alike(error):
+        name = min(ROUNDOFFS, key=lambda which: abs(log(size / (ROUNDOFFS[which] * 0.5))))
+        words = f"errors of {100 * size:.2g} % of a row's scale everywhere"
+        yield "lower precision", f"{words}, as {name} arithmetic has"
 
 
-#: The name of a pattern and its detector, the most specific first.
-SPECIFIC: tuple[tuple[str, Detector], ...] = (
-    ("unwritten", _never_written),
-    ("overflow", _overflow),
-    ("nan", _nan),
-    ("lost special value", _lost_special_value),
-    ("stale", _stale),
-    ("swapped outputs", _swapped),
-    ("copied input", _copied),
-    ("zeros", _zeros),
-    ("negated", _negated),
-    ("constant", _constant),
-    ("rounded toward zero", _rounded_toward_zero),
-    ("transposed", _transposed),
-    ("shifted", _shifted),
-    ("permuted", _permuted),
-    ("reordered", _reordered),
-    ("missing input", _missing_input),
+def _like_rounding(error: torch.Tensor) -> bool:
+    """Whether errors [rows, elements] have no direction, and most elements and rows have one.
+
+    A window, or a term that is left out, makes them all larger, or all smaller; or it changes some
+    rows alone, and these by more.
+    """
+    size, chance = rms(error), 4 / sqrt(error.numel())
+    direction = max(abs(float(error.mean())) / size, abs(float(error.sign().mean())))
+    of_rows = error.square().mean(1).sqrt()
+    return (
+        direction <= 0.1 + chance
+        and float(error.abs().median()) >= 0.2 * size
+        and float(of_rows.quantile(0.25)) >= 0.1 * size
+    )
+
+
+def _rows_alike(error: torch.Tensor) -> bool:
+    """Whether errors of different rows are in proportion, up or down, as no rounding makes them."""
+    rows = error / error.square().sum(1, keepdim=True).sqrt().clamp(min=1e-300)
+    count, width = rows.shape
+    if count < 2:
+        return False
+    # The squared cosines between two rows: 1 / width on average, where they are independent.
+    cosines = (rows @ rows.T).square()
+    between = float(cosines.sum() - cosines.diag().sum()) / (count * (count - 1))
+    return between > ALIKE + 3 / width
+
+
+#: Those that say what went wrong, the most specific first.
+SPECIFIC: tuple[Detector, ...] = (
+    _never_written,
+    _special_values,
+    _one_value,
+    _held_values,
+    _rounded_toward_zero,
+    _permuted,
+    _reordered,
 )
-#: Those that describe more than they explain; what "location" finds has the location's name.
-GENERAL: tuple[tuple[str, Detector], ...] = (
-    ("one factor", _one_factor),
-    ("one offset", _one_offset),
-    ("factor per row", _factor_per_row),
-    ("factor per column", _factor_per_column),
-    ("location", _dense_location),
-    ("about one factor", _about_one_factor),
-    ("lower precision", _lower_precision),
-    ("location", _location),
+#: Those that describe more than they explain.
+GENERAL: tuple[Detector, ...] = (
+    _one_number,
+    _factor_per_line,
+    _dense_location,
+    _small_errors,
+    _location,
 )

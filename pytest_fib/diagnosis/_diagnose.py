@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.data import Diagnosis
-from pytest_fib.diagnosis._detectors import GENERAL, LEAST_EVIDENCE, NEARLY_ALL, SPECIFIC
+from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
 from pytest_fib.diagnosis._localize import localize, position
-from pytest_fib.diagnosis._wrong_output import CallContext, Failure, WrongOutput, rms, share, take
-from pytest_fib.verdict import PRECISION, detail_lines
+from pytest_fib.diagnosis._wrong_output import (
+    NEARLY_ALL,
+    CallContext,
+    Failure,
+    WrongOutput,
+    share,
+    take,
+)
+from pytest_fib.verdict import detail_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +30,6 @@ if TYPE_CHECKING:
 
 #: Patterns that say little without an element beside them.
 VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
-#: The share of the error that a hypothesis about inputs may leave.
-LEFT = 0.25
 #: Columns of a terminal, and elements that are shown.
 WIDTH, SHOWN = 80, 5
 
@@ -64,15 +69,13 @@ def explain(failure: Failure) -> Diagnosis:
 
 
 def _detected(
-    detectors: Sequence[tuple[str, Detector]], outputs: Sequence[WrongOutput], failure: Failure
+    detectors: Sequence[Detector], outputs: Sequence[WrongOutput], failure: Failure
 ) -> Diagnosis | None:
-    for pattern, detect in detectors:
+    for detect in detectors:
         for output in outputs:
-            if sentence := detect(output, failure):
+            for pattern, sentence in detect(output, failure):
                 location = localize(output)
-                place = location.name if location else ""
-                name = (place or "scattered") if pattern == "location" else pattern
-                return _diagnosis(name, sentence, output, place)
+                return _diagnosis(pattern, sentence, output, location.name if location else "")
     return None
 
 
@@ -110,10 +113,12 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
     """
     words = None
     for hypothesis, values in hypothetical_outputs(context):
-        if not all(_agrees(output, values[output.name]) for output in outputs):
+        sides = [(output, values[output.name]) for output in outputs]
+        if not all(out.holds(take(value, out.wrong_sample.at)) for out, value in sides):
             continue
         words = words or hypothesis
-        if all(_close(out, out.any_sample, values[out.name]) >= NEARLY_ALL for out in outputs):
+        samples = [(out, out.any_sample, value) for out, value in sides]
+        if all(share(out.near(x, take(value, x.at))) >= NEARLY_ALL for out, x, value in samples):
             words = hypothesis
             break
     if words is None:
@@ -122,27 +127,3 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
     partly = location and location.name != "everywhere"
     place = f", {location.phrase}" if location and partly else ""
     return _diagnosis("misread input", f"as if {words}{place}", outputs[0], "")
-
-
-def _agrees(output: WrongOutput, values: torch.Tensor) -> bool:
-    """Whether the wrong elements hold ``values``, and these are not what is expected anyway."""
-    sample = output.wrong_sample
-    if len(sample.at) < LEAST_EVIDENCE or _close(output, sample, values) < NEARLY_ALL:
-        return False
-    hypothetical = take(values, sample.at)
-    known = sample.finite & hypothetical.isfinite()
-    before, after = sample.error[known], (sample.got - hypothetical)[known]
-    return not bool(known.any()) or rms(after) <= LEFT * rms(before)
-
-
-def _close(output: WrongOutput, sample: Sample, values: torch.Tensor) -> float:
-    """The share of the elements that hold ``values``."""
-    right, got, bound = take(values, sample.at), sample.got, sample.bound
-    # What is of another size is rounded at that size.
-    precision = PRECISION.get(output.got.dtype)
-    reach = 0.0 if precision is None else precision.element * precision.roundoff
-    size = right[right.isfinite()]
-    if len(size):
-        bound = bound.clamp(min=reach * rms(size)) + reach * right.abs()
-    near = ((got - right).abs() <= 2 * bound) | (got == right) | (got.isnan() & right.isnan())
-    return share(near)

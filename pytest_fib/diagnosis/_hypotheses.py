@@ -132,8 +132,8 @@ def _integers(
     x: torch.Tensor, rule: InputRule, definition: Definition
 ) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(rule, kinds.LastPageLen):
-        asked = rule.page_size
-        size = definition.const_axes.get(asked) if isinstance(asked, str) else asked
+        size = rule.page_size
+        size = definition.const_axes.get(size) if isinstance(size, str) else size
         if size is not None:
             yield "were the page size", torch.full_like(x, size)
     if rule.kind in ("indices", "positions", "permutation") and x.dim() == 1:
@@ -229,16 +229,16 @@ def _cut_short(
     definition: Definition, tensors: Mapping[str, torch.Tensor]
 ) -> Iterator[InputHypothesis]:
     """Sums that leave out the end of an axis, by the first of the inputs that share it."""
-    kept = {axis for spec in definition.outputs.values() for axis in spec.shape or ()}
+    covered = {axis for spec in definition.outputs.values() for axis in spec.shape or ()}
     for name, x in tensors.items():
         if not x.is_floating_point() or x.dtype is torch.float4_e2m1fn_x2:
             continue
         for dim, (size, axis) in enumerate(
             zip(x.shape, definition.inputs[name].shape or (), strict=False)
         ):
-            if axis in kept:
+            if axis in covered:
                 continue
-            kept.add(axis)
+            covered.add(axis)
             for count in sorted({1, *TILE_SIZES, *(size % tile for tile in TILE_SIZES)}):
                 if 0 < count < size:
                     whole = bits(x).clone()

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition
     from pytest_fib.verdict import OutputComparison
 
+#: The share of wrong elements that a pattern must account for.
+NEARLY_ALL = 0.95
+#: Wrong elements below which values that agree may do so by chance.
+LEAST_EVIDENCE = 8
+#: The share of the error that may be left where elements hold other values than their own.
+LEFT = 0.25
 #: Elements in a sample of the wrong ones, or of all.
 SAMPLE = 1 << 14
 #: Above this many wrong elements they are found by trying, since a list of all would be large.
@@ -91,14 +97,6 @@ class Sample:
     def error(self) -> torch.Tensor:
         """What is written less what is expected."""
         return self.got - self.expected
-
-    def holds(self, values: torch.Tensor) -> torch.Tensor:
-        """Which elements hold ``values``, to within twice their bound."""
-        return ((self.got - values).abs() <= 2 * self.bound) | (self.got == values)
-
-    def differs(self, values: torch.Tensor) -> torch.Tensor:
-        """Where ``values`` are not what is expected anyway."""
-        return ((values - self.expected).abs() > 2 * self.bound) & (values != self.expected)
 
 
 @dataclass(frozen=True)
@@ -187,29 +185,40 @@ class WrongOutput:
         tried = _at_random(self.total, SAMPLE * self.total // self.count, flat.device)
         return tried[flat[tried]]
 
-    @cached_property
-    def rows(self) -> Sample:
-        """[rows, elements] of some rows with wrong elements, evenly spread."""
-        chosen = torch.unique(self.wrong_sample.at // max(self.width, 1))
-        return self._lines(chosen, self.width, self.width, 1)
+    def rows(self, sample: Sample) -> Sample:
+        """[rows, elements] of some of the rows that a sample has elements of, evenly spread."""
+        starts = torch.unique(sample.at // max(self.width, 1)) * self.width
+        return self._lines(starts, self.width, 1)
 
-    @cached_property
-    def columns(self) -> Sample:
-        """[columns, elements] of some columns with wrong elements."""
-        chosen = torch.unique(self.wrong_sample.at % max(self.width, 1))
-        return self._lines(chosen, 1, self.height, self.width)
+    def columns(self, sample: Sample) -> Sample:
+        """[columns, elements] of some of the columns, likewise."""
+        return self._lines(torch.unique(sample.at % max(self.width, 1)), self.height, self.width)
 
-    @cached_property
-    def any_rows(self) -> Sample:
-        """[rows, elements] of some rows, whether or not anything is wrong there."""
-        every = torch.arange(self.height, device=self.got.device)
-        return self._lines(every, self.width, self.width, 1)
+    def _lines(self, starts: torch.Tensor, length: int, step: int) -> Sample:
+        elements = torch.arange(length, device=starts.device)
+        lines = evenly(starts, ROWS)[:, None] + evenly(elements, ROW_ELEMENTS) * step
+        return self.sample_at(lines)
 
-    def _lines(self, chosen: torch.Tensor, step: int, length: int, stride: int) -> Sample:
-        """Lines of ``length`` elements ``stride`` apart, which start ``step`` apart."""
-        elements = torch.arange(length, device=chosen.device)
-        starts = evenly(chosen, ROWS)[:, None] * step
-        return self.sample_at(starts + evenly(elements, ROW_ELEMENTS) * stride)
+    def holds(self, values: torch.Tensor, *, exact: bool = False) -> bool:
+        """Whether the wrong elements hold these values, which are not what is expected anyway."""
+        sample = self.wrong_sample
+        held = sample.got == values if exact else self.near(sample, values)
+        if len(sample.at) < LEAST_EVIDENCE or share(held) < NEARLY_ALL:
+            return False
+        known = held & sample.finite & values.isfinite()
+        before, after = sample.error[known], (sample.got - values)[known]
+        return not bool(known.any()) or rms(after) <= LEFT * rms(before)
+
+    def near(self, sample: Sample, values: torch.Tensor) -> torch.Tensor:
+        """Which elements of a sample hold ``values``, to within twice their bound."""
+        # What is of another size is rounded at that size.
+        precision = PRECISION.get(self.got.dtype)
+        reach = 0.0 if precision is None else precision.element * precision.roundoff
+        bound, finite = sample.bound, values[values.isfinite()]
+        if len(finite):
+            bound = bound.clamp(min=reach * rms(finite)) + reach * values.abs()
+        same = (sample.got == values) | (sample.got.isnan() & values.isnan())
+        return ((sample.got - values).abs() <= 2 * bound) | same
 
 
 def take(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:

@@ -110,6 +110,6 @@ def _repeated(indices: torch.Tensor) -> torch.Tensor:
     if indices.dim() == 0 or indices.shape[-1] < 2:
         return torch.zeros_like(indices, dtype=torch.bool)
     ordered, order = indices.sort(dim=-1, stable=True)
-    again = torch.zeros_like(indices, dtype=torch.bool)
-    again[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
-    return torch.zeros_like(again).scatter_(-1, order, again)
+    repeated = torch.zeros_like(indices, dtype=torch.bool)
+    repeated[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
+    return torch.zeros_like(repeated).scatter_(-1, order, repeated)

@@ -44,12 +44,8 @@ def measure(comparison: OutputComparison) -> None:
     """Note how far an output is from its float64 value, or from one in its own dtype."""
     if comparison.total == 0:
         return
-    bound = comparison.bound
-    if bound.exact:
-        _compare_exactly(comparison)
-        return
+    bound, flat = comparison.bound, _flat(comparison)
     comparison.row = row_length(comparison.got.shape)
-    flat = _flat(comparison)
     # Nothing of a chunk outlives its turn, so that the next one's values are in the cache too.
     for start, sides in _chunks(flat, comparison.row):
         _add(comparison, start, *_measured(bound, *sides))
@@ -71,10 +67,6 @@ def marked(comparison: OutputComparison) -> tuple[torch.Tensor, torch.Tensor]:
     again, or several times.
     """
     got, bound, flat = comparison.got, comparison.bound, _flat(comparison)
-    if bound.exact:
-        sides = _sides(flat, got.dtype)
-        wrong, _ = _differing(bound, *sides)
-        return wrong.view(got.shape), _tolerance(bound, sides[1]).view(got.shape)
     allowed = torch.zeros(got.numel(), dtype=_wide(got.dtype), device=got.device)
     wrong = torch.zeros(got.numel(), dtype=torch.bool, device=got.device)
     in_rows, together = torch.zeros_like(wrong), False
@@ -173,6 +165,8 @@ def _measured(
     bound: Bound, got: torch.Tensor, expected: torch.Tensor, *yardsticks: torch.Tensor
 ) -> tuple[_Rows, _Figures]:
     """Compare some rows; asks the device for numbers once, unless something is wrong."""
+    if bound.exact:
+        return _exactly(bound, got, expected, *yardsticks)
     wide = _wide(got.dtype)
     value = expected.to(wide)
     size = value.abs()
@@ -394,7 +388,7 @@ def _solved(m: list[list[float]], number: int, repeated: float) -> _Line | None:
     (ee, ex, es), (_, xx, xs), (_, _, ss) = m
     if xx <= 0 or ss <= 0:
         return None
-    if xs * xs > 0.98 * xx * ss:  # all values alike: a factor and an offset can't be told apart
+    if xs * xs > 0.98 * xx * ss:  # all values alike: a factor can't be distinguished from an offset
         slope = ex / xx
         noise = _noise(ee - slope * ex, number, repeated)
         return _Line((slope, 0.0), (noise / math.sqrt(xx), math.inf))
@@ -412,52 +406,28 @@ def _noise(rest: float, number: int, repeated: float) -> float:
 # ---- integers, and what must be equal ----
 
 
-def _compare_exactly(result: OutputComparison) -> None:
-    """Equal bits, or equal numbers; integers to within a tolerance, if they have one."""
-    sides = _sides(_flat(result), result.got.dtype)
-    step = CHUNK[result.got.device.type]
-    for start in range(0, result.total, step):
-        _add_exact(result, start, *(side[start : start + step] for side in sides))
-
-
-def _sides(flat: Sequence[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
-    """Got and expected; of integers also the yardsticks, which are as right.
-
-    In float64 a sum may round to another integer than in the reference's own dtype.
-    """
-    return [_numbers(tensor, dtype) for tensor in (flat[:2] if dtype.is_floating_point else flat)]
-
-
-def _add_exact(result: OutputComparison, start: int, *sides: torch.Tensor) -> None:
-    wrong, error = _differing(result.bound, *sides)
-    if not bool(error.any()):
-        return
-    if not result.wrong and bool(wrong.any()):
-        result.used, result.at = math.inf, start + int(wrong.int().argmax())
-    result.wrong += int(wrong.sum())
-    relative = error / sides[1].double().abs().nan_to_num_(1.0).clamp_min_(5e-324)
-    result.max_absolute = max(result.max_absolute, float(error.max()))
-    result.max_relative = max(result.max_relative, float(relative.max()))
-    result.square_sum += float(error.square().sum())
-
-
-def _differing(
+def _exactly(
     bound: Bound, got: torch.Tensor, expected: torch.Tensor, *yardsticks: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which numbers are further apart than they may be, and how far all are."""
+) -> tuple[_Rows, _Figures]:
+    """The same of equal bits or numbers; of integers to within a tolerance, if they have one."""
+    dtype = got.dtype
+    got, expected = _numbers(got, dtype), _numbers(expected, dtype)
     equal = _same(got, expected)
-    for yardstick in yardsticks:
-        equal |= got == yardstick
+    # In float64 a sum may round to another integer than in the reference's own dtype.
+    for yardstick in () if dtype.is_floating_point else yardsticks:
+        equal |= got == _numbers(yardstick, dtype)
+    scale = torch.zeros(len(got), dtype=torch.float64, device=got.device)
     if bool(equal.all()):
-        return equal.logical_not(), torch.zeros(equal.shape, device=equal.device)
+        zeros = torch.zeros(equal.shape, device=got.device)
+        return _Rows(zeros, zeros, zeros, scale, scale), _Figures(*[0.0] * len(_Figures._fields))
+    size = expected.double().abs().nan_to_num_(1.0)
     error = torch.where(equal, 0.0, _distance(got, expected))
-    return error > _tolerance(bound, expected), error
-
-
-def _tolerance(bound: Bound, expected: torch.Tensor) -> torch.Tensor:
-    """How far each number may be off: 0 but for integers that a definition gives a tolerance."""
-    size = expected.double().abs() if bound.rtol else torch.zeros_like(expected).double()
-    return size * bound.rtol + bound.atol
+    used = torch.where(error > _allowed(size, scale, bound), math.inf, 0.0)
+    relative = error / size.clamp_min(5e-324)
+    figures = [error.max(), relative.max(), torch.linalg.vector_norm(error), used.max()]
+    most, most_relative, norm, most_used = torch.stack(figures).tolist()
+    rows = _Rows(error, size, used, scale, scale)
+    return rows, _Figures(most, most_relative, 0.0, norm, most_used, 0.0, 0.0)
 
 
 def _distance(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ stays is chosen in proportion to its probability.
 
 Where a limit falls between tokens that are equally probable, any of them may stay, and an
 implementation may keep as many as there are or as few as are needed. So may it where float32 sums
-can't tell on which side of ``top_p`` a token lies. Such tokens are *open*: allowed, but none of
+can't decide on which side of ``top_p`` a token lies. Such tokens are *open*: allowed, but none of
 them is required, and all that is known of their share is that it lies between two numbers. The
 others that may be chosen are *certain*.
 """

@@ -242,35 +242,24 @@ def compare_outputs(
     are needed where indices are compared by what they point at. Outputs that are compared by
     samples are left to the statistics.
     """
-    inputs = inputs or {}
-    return [
-        _compare_output(definition, name, outputs, expected, yardsticks, exact=exact, inputs=inputs)
-        for name in definition.outputs
-        if not definition.is_sampled(name)
-    ]
-
-
-def _compare_output(
-    definition: Definition,
-    name: str,
-    outputs: Outputs,
-    expected: Outputs,
-    yardsticks: Sequence[Outputs],
-    *,
-    exact: bool,
-    inputs: Outputs,
-) -> OutputComparison:
-    got, right = outputs[name], expected[name]
-    tolerance = definition.tolerances.get(name)
-    if tolerance is not None and tolerance.by == "gathered":
-        by_index = pointed_at(definition, name, got, right, {**inputs, **expected})
-        return compare_tensor(name, got, right, by_index.bound, by_index=by_index)
-    bound = overridden(dtype_bound(got.dtype, oracle=right.dtype != got.dtype), tolerance)
-    if exact and tolerance is not None and tolerance.linear:
-        bound = EXACT
-    if yardsticks:
-        bound = coherent(bound, got.dtype, inputs)
-    return compare_tensor(name, got, right, bound, [outputs[name] for outputs in yardsticks])
+    comparisons = []
+    for name in definition.outputs:
+        if definition.is_sampled(name):
+            continue
+        got, right, tolerance = outputs[name], expected[name], definition.tolerances.get(name)
+        if tolerance is not None and tolerance.by == "gathered":
+            by_index = pointed_at(definition, name, got, right, {**(inputs or {}), **expected})
+            compared = compare_tensor(name, got, right, by_index.bound, by_index=by_index)
+        else:
+            bound = overridden(dtype_bound(got.dtype, oracle=right.dtype != got.dtype), tolerance)
+            if exact and tolerance is not None and tolerance.linear:
+                bound = EXACT
+            if yardsticks:
+                bound = coherent(bound, got.dtype, inputs or {})
+            others = [yardstick[name] for yardstick in yardsticks]
+            compared = compare_tensor(name, got, right, bound, others)
+        comparisons.append(compared)
+    return comparisons
 
 
 def compare_tensor(

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from pytest_fib.diagnosis import CallContext
-from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC
 from pytest_fib.diagnosis._diagnose import explain
 from pytest_fib.diagnosis._wrong_output import Failure, WrongOutput
 from pytest_fib.engine._cheat_checks import POISONS
@@ -337,19 +336,14 @@ def test_a_large_output_is_sampled_and_still_named():
     assert explained(kind, put(5, 77, value=9.0)).pattern == "one element"
 
 
-def test_every_detector_has_a_name_of_its_own():
-    names = [name for name, _ in (*SPECIFIC, *GENERAL) if name != "location"]
-    assert len(names) == len(set(names))
-
-
-def test_right_values_in_another_order_in_each_row_are_told_so():
+def test_right_values_in_another_order_in_each_row_are_named():
     found = explained((("tokens", "topk"), (60, 8), torch.float32), lambda x: x.sort(1).values)
     assert found.pattern == "reordered"
     assert "each row holds the right values in another order" in found.sentence
 
 
 @pytest.mark.parametrize("kind", [NORM, GEMM])
-def test_equal_values_are_not_told_as_moved(kind):
+def test_equal_values_are_not_called_moved(kind):
     """Whatever is wrong with one of many equal numbers, its neighbour holds what it should."""
     _, shape, _ = kind
     expected = normal((shape[0], 1)).expand(shape).clone()
@@ -372,7 +366,7 @@ def test_small_errors_that_grow_with_part_of_a_value_are_no_rounding():
     assert found.pattern == "about one factor"
 
 
-def test_rows_that_now_sum_to_one_are_told_so():
+def test_rows_that_now_sum_to_one_are_named():
     expected = normal((40, 16)).exp()
     expected /= 3 * expected.sum(1, keepdim=True) * normal((40, 1), 1).exp()
     kind = (("tokens", "experts"), (40, 16), torch.float32)
@@ -387,3 +381,24 @@ def test_the_sign_of_tiny_numbers_is_looked_at_closely():
     expected = normal(VECTOR[1]) * 1e-38
     found = explained(VECTOR, lambda x: x * 1.01 + 1e-40, expected)
     assert found.pattern != "negated"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        # A window leaves the rows within it as they are.
+        lambda x: x + 0.03 * normal(x.shape, 3) * (torch.arange(len(x))[:, None] % 3 == 0),
+        # A mean that is not subtracted changes every row along one vector.
+        lambda x: x + 0.02 * normal((len(x), 1), 3) * normal(x.shape[1:], 4),
+    ],
+)
+@pytest.mark.parametrize("kind", [NORM, LSE])
+def test_small_errors_of_related_rows_are_no_lower_precision(kind, change):
+    assert explained(kind, change).pattern != "lower precision"
+
+
+def test_small_errors_of_one_sign_are_no_lower_precision():
+    """A window leaves out terms, so every logarithm of their sum is a little smaller."""
+    kind = (LSE[0], (1, 32), torch.float32)
+    found = explained(kind, lambda x: x - 0.005 * normal(x.shape, 3).abs())
+    assert found.pattern == "everywhere"

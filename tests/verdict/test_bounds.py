@@ -70,11 +70,11 @@ def test_what_a_definition_says_replaces_only_that():
     assert (flat.rtol, flat.scale, flat.atol) == (bound.rtol, 0.0, 0.1)
 
 
-@pytest.mark.parametrize("given", [{"rtol": 0.1}, {"atol": 0.1}, {"matched_ratio": 0.9}])
-def test_who_says_how_far_elements_may_be_off_says_so_of_rows_and_bias(given):
-    bound = overridden(dtype_bound(torch.bfloat16), Tolerance(**given))
+@pytest.mark.parametrize("tolerance", [{"rtol": 0.1}, {"atol": 0.1}, {"matched_ratio": 0.9}])
+def test_who_says_how_far_elements_may_be_off_says_so_of_rows_and_bias(tolerance):
+    bound = overridden(dtype_bound(torch.bfloat16), Tolerance(**tolerance))
     assert (bound.rows, bound.bias) == (None, None)
-    assert bound.matched_ratio == given.get("matched_ratio", 1.0)
+    assert bound.matched_ratio == tolerance.get("matched_ratio", 1.0)
 
 
 def test_a_definition_bounds_each_output(scale_definition):

@@ -259,7 +259,7 @@ def test_integers_are_exact(dtype):
     assert judge_outputs(definition, {"y": wrong}, {"y": expected}, [{"y": wrong}]).passed
 
 
-def test_integers_beyond_what_float64_holds_are_told_apart():
+def test_integers_beyond_what_float64_holds_are_distinguished():
     expected = torch.tensor([[2**53, 2**60]])
     verdict = judge_outputs(define("int64"), {"y": expected + 1}, {"y": expected})
     assert extra(verdict)["elements_wrong"] == {"y": 2}
@@ -333,7 +333,7 @@ def test_any_shape_can_be_judged(shape, dtype):
         assert extra(verdict)["elements_wrong"] == {"y": got.numel()}
 
 
-def test_the_worst_output_is_told_and_all_are_counted(normal):
+def test_the_worst_output_is_named_and_all_are_counted(normal):
     spec = {"shape": ["m", "n"], "dtype": "float32"}
     definition = define(outputs={"a": spec, "b": spec})
     right = {"a": normal, "b": normal}
