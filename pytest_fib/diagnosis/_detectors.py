@@ -55,6 +55,8 @@ COARSEST = 0.08
 #: How much of small errors is in proportion to what is expected, and how much two rows of them have
 #: in common, where that is not by chance.
 ALONG, ALIKE = 0.3, 0.1
+#: A correlation that isn't by chance even where there are few elements, at least 16.
+CERTAINLY_ALONG = 0.85
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDED = 0.15
 
@@ -120,7 +122,7 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
 def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     for pattern, words, values in _other_values(output, failure):
         if output.holds(values, exact=pattern == "copied input"):
-            yield pattern, f"{words}{where(output)}"
+            yield pattern, words if pattern == "transposed" else f"{words}{where(output)}"
 
 
 def _other_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str, torch.Tensor]]:
@@ -366,7 +368,7 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     if not _like_rounding(error):
         return
     slope = float((error * expected).mean() / expected.square().mean())
-    if abs(slope) * rms(expected) / size >= ALONG + 3 / sqrt(error.numel()):
+    if abs(slope) * rms(expected) / size >= min(ALONG + 4 / sqrt(error.numel()), CERTAINLY_ALONG):
         words = f"about {1 + slope:.5g} x expected everywhere, with other small errors"
         yield "about one factor", words
     elif not _rows_alike(error):
@@ -387,20 +389,19 @@ def _like_rounding(error: torch.Tensor) -> bool:
     return (
         direction <= 0.1 + chance
         and float(error.abs().median()) >= 0.2 * size
-        and float(of_rows.quantile(0.25)) >= 0.1 * size
+        and float(of_rows.median()) >= 0.1 * size
     )
 
 
 def _rows_alike(error: torch.Tensor) -> bool:
     """Whether errors of different rows are in proportion, up or down, as no rounding makes them."""
-    rows = error / error.square().sum(1, keepdim=True).sqrt().clamp(min=1e-300)
-    count, width = rows.shape
-    if count < 2:
-        return False
-    # The squared cosines between two rows: 1 / width on average, where they are independent.
-    cosines = (rows @ rows.T).square()
-    between = float(cosines.sum() - cosines.diag().sum()) / (count * (count - 1))
-    return between > ALIKE + 3 / width
+    products = error @ error.T
+    squares = products.diag()
+    # Products of two rows, squared, over those of their lengths: the squared cosines between them,
+    # by their weight. They are 1 / width on average, where rows are independent.
+    between = float(products.square().sum() - squares.square().sum())
+    most = float(squares.sum().square() - squares.square().sum())
+    return between > (ALIKE + 3 / error.shape[1]) * most
 
 
 #: Those that say what went wrong, the most specific first.

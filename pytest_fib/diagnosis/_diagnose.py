@@ -10,7 +10,7 @@ import torch
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
-from pytest_fib.diagnosis._localize import localize, position
+from pytest_fib.diagnosis._localize import localize
 from pytest_fib.diagnosis._wrong_output import (
     NEARLY_ALL,
     CallContext,
@@ -19,7 +19,7 @@ from pytest_fib.diagnosis._wrong_output import (
     share,
     take,
 )
-from pytest_fib.verdict import detail_lines
+from pytest_fib.verdict import detail_lines, element_name, element_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,10 +100,11 @@ def _worst_elements(output: WrongOutput) -> list[str]:
 
 
 def _element(output: WrongOutput, sample: Sample, i: int) -> str:
-    element = f"{output.name}{position(output, int(sample.at[i]))}"
-    sides = f"{element} got {float(sample.got[i]):.6g}, expected {float(sample.expected[i]):.6g}"
-    whole = f"{sides}, allowed ±{float(sample.bound[i]):.2g}"
-    return whole if len(whole) <= WIDTH - 2 else sides[: WIDTH - 2]
+    element = element_name(output.name, int(sample.at[i]), output.shape)
+    sides = float(sample.got[i]), float(sample.expected[i])
+    whole = element_sentence(element, *sides, float(sample.bound[i]))
+    room = WIDTH - 2
+    return whole if len(whole) <= room else element_sentence(element, *sides, None)[:room]
 
 
 def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diagnosis | None:

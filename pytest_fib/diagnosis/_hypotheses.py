@@ -132,8 +132,8 @@ def _integers(
     x: torch.Tensor, rule: InputRule, definition: Definition
 ) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(rule, kinds.LastPageLen):
-        size = rule.page_size
-        size = definition.const_axes.get(size) if isinstance(size, str) else size
+        page = rule.page_size
+        size = definition.const_axes.get(page) if isinstance(page, str) else page
         if size is not None:
             yield "were the page size", torch.full_like(x, size)
     if rule.kind in ("indices", "positions", "permutation") and x.dim() == 1:

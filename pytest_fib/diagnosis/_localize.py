@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from math import inf, lgamma, log, log10, prod
 from typing import TYPE_CHECKING
 
-import torch
-
 from pytest_fib.diagnosis._wrong_output import share
 from pytest_fib.workloads import TILE_SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import torch
 
     from pytest_fib.diagnosis._wrong_output import WrongOutput
 
@@ -200,9 +200,3 @@ def ordinal(number: int) -> str:
     """2nd, 3rd, 11th."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10)
     return f"{number}{ending or 'th'}"
-
-
-def position(output: WrongOutput, flat: int) -> str:
-    """An element as it is written in Python: ``[3, 17]``."""
-    index = torch.unravel_index(torch.tensor(flat), output.shape) if output.shape else ()
-    return f"[{', '.join(str(int(i)) for i in index)}]" if index else ""

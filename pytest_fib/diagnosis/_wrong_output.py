@@ -205,7 +205,7 @@ class WrongOutput:
         held = sample.got == values if exact else self.near(sample, values)
         if len(sample.at) < LEAST_EVIDENCE or share(held) < NEARLY_ALL:
             return False
-        known = held & sample.finite & values.isfinite()
+        known = sample.finite & values.isfinite()
         before, after = sample.error[known], (sample.got - values)[known]
         return not bool(known.any()) or rms(after) <= LEFT * rms(before)
 

@@ -28,6 +28,7 @@ from pytest_fib.verdict import (
     check_support,
     compare_outputs,
     detail_lines,
+    element_name,
     is_seeded,
     verdict_of,
 )
@@ -163,11 +164,11 @@ def _difference(name: str, first: torch.Tensor, second: torch.Tensor) -> str:
     sides = take(first, at), take(second, at)
     apart = (sides[0] - sides[1]).abs().nan_to_num(math.inf, math.inf)
     worst = int(apart.argmax())
-    index = ", ".join(str(int(i)) for i in torch.unravel_index(at[worst], first.shape))
+    element = element_name(name, int(at[worst]), first.shape)
     one, other = (f"{float(side[worst]):.9g}" for side in sides)
     return (
         f"{name}: two calls on the same inputs gave other bits in {len(at)} of {len(differ)} "
-        f"elements; {name}[{index}] was {one}, then {other}, the most apart"
+        f"elements; {element} was {one}, then {other}, the most apart"
     )
 
 

@@ -19,6 +19,8 @@ from pytest_fib.verdict._verdict import (
     compare_outputs,
     compare_tensor,
     detail_lines,
+    element_name,
+    element_sentence,
     qualified,
     verdict_of,
 )
@@ -36,6 +38,8 @@ __all__ = [
     "compare_tensor",
     "detail_lines",
     "dtype_bound",
+    "element_name",
+    "element_sentence",
     "hypothesis_tests",
     "is_seeded",
     "judge_samples",

@@ -15,7 +15,7 @@ from pytest_fib.verdict._by_index import pointed_at
 from pytest_fib.verdict._compare import measure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_fib.data import Definition
     from pytest_fib.verdict._bounds import Bound
@@ -151,16 +151,20 @@ class OutputComparison:
         if self.check == "bias" and self.bias is not None:
             return f"{self.name} {self.bias.describe()}"
         element = self.worst_element()
-        index = ", ".join(map(str, element["index"]))
-        sides = f"got {element['got']:.6g}, expected {element['expected']:.6g}"
-        why = f": {element['reason']}" if self.by_index else f", allowed ±{element['allowed']:.2g}"
-        return f"{self.name}[{index}] {sides}{why}"
+        allowed = None if self.by_index else element["allowed"]
+        name = element_name(self.name, self.at, self.got.shape)
+        sentence = element_sentence(name, element["got"], element["expected"], allowed)
+        return f"{sentence}: {element['reason']}" if self.by_index else sentence
 
     def _describe_row(self) -> str:
-        index = ", ".join(_row_index(unravelled(self.row_at, self.got.shape), self))
+        shape = self.got.shape or (1,)
+        *index, start = unravelled(self.row_at, shape)
+        end = min(start + self.row, shape[-1])
+        line = ":" if shape[-1] == self.row else f"{start}:{end}"
         digits = 3 if self.rows_used >= 1.01 else 6
         error = f"RMS error is {self.rows_used:.{digits}g} times its limit"
-        return f"{self.name}[{index}]: {error}; each element is within its own"
+        row = ", ".join([*map(str, index), line])
+        return f"{self.name}[{row}]: {error}; each element is within its own"
 
 
 def unravelled(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
@@ -169,14 +173,16 @@ def unravelled(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(i) for i in index)
 
 
-def _row_index(index: Sequence[int], comparison: OutputComparison) -> Iterator[str]:
-    """``3, :`` for a whole row, ``3, 128:192`` for part of one; short rows by the first of them."""
-    yield from map(str, index[:-1])
-    shape, row = comparison.got.shape, comparison.row
-    if shape and shape[-1] == row:
-        yield ":"
-    elif shape:
-        yield f"{index[-1]}:{min(index[-1] + row, shape[-1])}"
+def element_name(name: str, flat: int, shape: Sequence[int]) -> str:
+    """An element of an output as it is written in Python: ``y[3, 17]``; a scalar is ``y``."""
+    index = unravelled(flat, shape)
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
+
+
+def element_sentence(element: str, got: float, expected: float, allowed: float | None) -> str:
+    """Both sides of an element and, unless None, how far apart they may be."""
+    sides = f"{element} got {got:.6g}, expected {expected:.6g}"
+    return sides if allowed is None else f"{sides}, allowed ±{allowed:.2g}"
 
 
 @dataclass(frozen=True)
@@ -211,11 +217,8 @@ class Verdict:
 
 def detail_lines(*texts: str) -> tuple[str, ...]:
     """Texts as the details of a diagnosis: indented lines of at most 80 columns."""
-    return tuple(line for text in texts for line in _indented(text.strip()))
-
-
-def _indented(text: str) -> list[str]:
-    return textwrap.wrap(text, 80, initial_indent="  ", subsequent_indent="    ")
+    wrapper = textwrap.TextWrapper(80, initial_indent="  ", subsequent_indent="    ")
+    return tuple(line for text in texts for line in wrapper.wrap(text.strip()))
 
 
 def qualified(diagnosis: Diagnosis, circumstance: str) -> Diagnosis:
