@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 #: After this many seconds of waiting, whoever waits is told for whom.
 PATIENCE = 3.0
-#: Where every user of a machine finds the same files; TMPDIR may differ between two of them.
-FOLDER = Path("/tmp")
+#: Where every user of a machine finds the same files, and no sandbox opens any: who may read a
+#: file can lock it.
+FOLDER = Path("/dev/shm")
 
 
 class DeviceLock:

@@ -11,6 +11,7 @@ from pytest_fib.data import EvaluationRequest
 from pytest_fib.discovery import find_implementations
 from pytest_fib.engine import Judge
 from pytest_fib.search import search
+from pytest_fib.walls import wall_names
 from pytest_fib.workloads import make_workload
 
 CHEATS = Path(__file__).parents[1] / "mutants" / "cheats"
@@ -20,8 +21,12 @@ ZEROS = "out: zeros everywhere"
 FORKS = "it killed or disturbed the process that sandboxes come from"
 ALL = "out: never written"
 
+NOT_PERMITTED = ("RUNTIME_ERROR", r"PermissionError: \[Errno 1\] Operation not permitted.*")
+DENIED = ("RUNTIME_ERROR", r"PermissionError: \[Errno 13\] Permission denied.*")
+
 #: What each ends with: its status, and the first line of what is said of it.
 REASONS = {
+    "bind_parent": NOT_PERMITTED,
     "cache_by_content": ("INCORRECT_NUMERICAL", SECOND),
     "cache_by_id": ("INCORRECT_NUMERICAL", SECOND),
     "cache_by_pointer": ("INCORRECT_NUMERICAL", SECOND),
@@ -33,29 +38,39 @@ REASONS = {
     ),
     "forge_one_message": ("INCORRECT_NUMERICAL", ALL),
     "gc_walk": ("INCORRECT_NUMERICAL", ALL),
+    "hold_device_lock": DENIED,
     "kill_parent": ("RUNTIME_ERROR", FORKS),
     "late_process": ("INCORRECT_NUMERICAL", ALL),
     "late_thread": ("INCORRECT_NUMERICAL", ALL),
     "lazy_tensor": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
+    "leave_segment": NOT_PERMITTED,
+    "leave_shared_file": DENIED,
+    "limit_parent": NOT_PERMITTED,
+    "own_session": NOT_PERMITTED,
     "patch_engine": ("INCORRECT_NUMERICAL", ALL),
     "patch_torch": ("INCORRECT_NUMERICAL", ALL),
+    "plant_module": DENIED,
     "raise_skip": ("RUNTIME_ERROR", "Skipped: nothing to see here"),
+    "reopen_arena": DENIED,
     "scan_arena": ("INCORRECT_NUMERICAL", ZEROS),
     "scan_files": ("INCORRECT_NUMERICAL", ZEROS),
     "scan_memory": ("INCORRECT_NUMERICAL", ZEROS),
     "shown_shapes": ("INCORRECT_NUMERICAL", ZEROS),
+    "stop_judge": NOT_PERMITTED,
     "unwritten_destination": ("INCORRECT_NUMERICAL", ALL),
     "unwritten_tail": (
         "INCORRECT_NUMERICAL",
         r"out: never written at the last 16 of 1000 along n \(a tile of 16\)",
     ),
     "unwritten_value": ("INCORRECT_NUMERICAL", "out: .*"),  # whatever memory it found
+    "wake_by_timer": NOT_PERMITTED,
     "write_inputs": ("RUNTIME_ERROR", "wrote to its input 'x'"),
+    "write_judge_memory": DENIED,
     "write_to_parent": ("RUNTIME_ERROR", FORKS),
 }
 #: What they end with where walls, or kernel.yama.ptrace_scope, keep a user's processes apart.
 REFUSED = {
-    "kill_parent": ("RUNTIME_ERROR", r"PermissionError: \[Errno 1\] Operation not permitted"),
+    "kill_parent": NOT_PERMITTED,
     "write_to_parent": ("RUNTIME_ERROR", "PermissionError: the system keeps .*"),
 }
 #: The same of those that are right when they are checked, and cheat when they are timed.
@@ -86,6 +101,7 @@ TIMED_REASONS = {
     "slow_when_few": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "stale_every_other": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "stale_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "stop_reference": NOT_PERMITTED,
     "work_when_collected": (
         "RUNTIME_ERROR",
         r"works when its outputs are collected: \S+ µs a call, and \S+ µs to get its outputs",
@@ -99,6 +115,19 @@ CUDA = {path.stem for path in (CHEATS / "timed_cuda").glob("[!_]*.py")}
 GOOD = "def run(x, factor):\n    return x * factor\n"
 #: These break what other tests share.
 BREAKING = ("kill_parent", "write_to_parent")
+#: Nothing but a wall stops these; on systems without it they would do what they try.
+WALLED = {
+    "landlock": {
+        "hold_device_lock",
+        "leave_shared_file",
+        "plant_module",
+        "reopen_arena",
+        "stop_judge",
+        "stop_reference",
+        "write_judge_memory",
+    },
+    "seccomp": {"bind_parent", "leave_segment", "limit_parent", "own_session", "wake_by_timer"},
+}
 
 
 @pytest.fixture
@@ -106,6 +135,9 @@ def cheat(judge, breakable_judge, definition):
     """Evaluate a cheat by name."""
 
     def cheat(name: str, n: int = 1000, timing: bool = False):
+        missing = WALLED.keys() - set(wall_names())
+        if any(name in WALLED[wall] for wall in missing):
+            pytest.skip(f"this system lacks {', '.join(missing)}")
         found = FOUND[name]
         request = EvaluationRequest(
             definition=definition,

@@ -196,7 +196,7 @@ def test_another_users_lock_file_serves_as_well(folder):
 
 
 def test_a_lock_file_that_is_a_link_is_refused(folder):
-    """Anyone may put one in /tmp; what it points to is not ours to open."""
+    """Anyone may put one in /dev/shm; what it points to is not ours to open."""
     (folder / "elsewhere").touch()
     (folder / "pytest-fib-cpu.lock").symlink_to(folder / "elsewhere")
     with pytest.raises(OSError, match=r"pytest-fib-cpu\.lock"), DeviceLock("cpu").shared():

@@ -4,6 +4,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from pytest_fib.walls import wall_names
+
 
 def test_verbose_shows_each_id_with_its_outcome(toys):
     result = toys.run("-v", "--fib-examples=20")
@@ -125,6 +127,13 @@ def test_workers_warn_of_strays_once(scale):
     scale.implement("stray", "x, factor\nreturn x", "scal")
     result = scale.run_apart("-n", "2")
     result.assert_outcomes(passed=1, warnings=1)
+
+
+def test_the_header_names_the_walls_around_kernels(scale):
+    line = f"fib: sandbox: {', '.join(wall_names())}"
+    run = scale.run("--fib-isolation=process", "--collect-only")
+    run.stdout.fnmatch_lines([line])
+    scale.run("--collect-only").stdout.no_fnmatch_line("fib: sandbox: *")
 
 
 def test_pdb_runs_kernels_in_this_process(scale):
