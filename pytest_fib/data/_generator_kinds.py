@@ -48,6 +48,8 @@ class _Rule(Record):
 
     #: Values that don't decide what a kernel does, only what comes out.
     bulk: ClassVar[bool] = False
+    #: Any mixture of the elements of two such tensors is one too.
+    elementwise: ClassVar[bool] = False
     #: The part of a workload's regime that changes the values: "values" or "lengths".
     follows: ClassVar[str] = ""
 
@@ -97,10 +99,11 @@ class GeneratorKind(_Rule):
         dims: str = "0+",
         scalars: bool = False,
         bulk: bool = False,
+        elementwise: bool = False,
         follows: str = "",
     ) -> None:
         cls.dtypes, cls.dims, cls.scalars = dtypes, dims, scalars
-        cls.bulk, cls.follows = bulk, follows
+        cls.bulk, cls.elementwise, cls.follows = bulk, elementwise, follows
 
     @classmethod
     def referring(cls, to: Refers) -> tuple[str, ...]:
@@ -122,13 +125,13 @@ class GeneratorKind(_Rule):
 # --- values -------------------------------------------------------------------------------------
 
 
-class Values(GeneratorKind, dtypes="floating", bulk=True, follows="values"):
+class Values(GeneratorKind, dtypes="floating", bulk=True, elementwise=True, follows="values"):
     """Values by the workload's value pattern; what floating inputs get where nothing is said."""
 
     kind: Literal["values"] = "values"
 
 
-class Normal(GeneratorKind, dtypes="floating", bulk=True):
+class Normal(GeneratorKind, dtypes="floating", bulk=True, elementwise=True):
     """Normal values."""
 
     kind: Literal["normal"] = "normal"
@@ -136,7 +139,7 @@ class Normal(GeneratorKind, dtypes="floating", bulk=True):
     std: Number = 1
 
 
-class Uniform(GeneratorKind, dtypes="floating", scalars=True, bulk=True):
+class Uniform(GeneratorKind, dtypes="floating", scalars=True, bulk=True, elementwise=True):
     """Uniform values; with `ends`, both ends are frequent, and among three or more."""
 
     kind: Literal["uniform"] = "uniform"
@@ -184,7 +187,7 @@ class RouterLogits(GeneratorKind, dtypes="floating", dims="1+"):
     kind: Literal["router_logits"] = "router_logits"
 
 
-class Scales(GeneratorKind, dtypes="floating", bulk=True):
+class Scales(GeneratorKind, dtypes="floating", bulk=True, elementwise=True):
     """Positive factors, log-uniform from `min` to `max`."""
 
     kind: Literal["scales"] = "scales"
@@ -199,7 +202,7 @@ class Quantized(GeneratorKind, dtypes="fp8", dims="1+", bulk=True, follows="valu
     block: Number = 128
 
 
-class Fp4(GeneratorKind, dtypes="bytes", bulk=True):
+class Fp4(GeneratorKind, dtypes="bytes", bulk=True, elementwise=True):
     """Any two e2m1 values in a byte."""
 
     kind: Literal["fp4"] = "fp4"

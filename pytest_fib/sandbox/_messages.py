@@ -85,8 +85,8 @@ class Prepare:
     """Get groups of calls of the loaded program ready to be timed.
 
     Call ``i`` has ``inputs`` and ``outputs`` moved by ``i * stride`` bytes. Each group is ``size``
-    calls, starting with the one in ``groups``; in a block, each is made ``repeat`` times. With
-    ``check``, the first captured graph of a process must contain what plain calls run.
+    calls, starting with the one in ``groups``. With ``check``, the first captured graph of a
+    process must contain what plain calls run.
     """
 
     inputs: tuple[Argument, ...]
@@ -94,17 +94,14 @@ class Prepare:
     stride: int
     groups: tuple[int, ...]
     size: int
-    repeat: int = 1
     check: bool = False
     kind: Literal["prepare"] = "prepare"
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Time a block of each group, ``rounds`` times; with ``hot``, of the same call only."""
+    """Time a block of each group."""
 
-    rounds: int = 1
-    hot: bool = False
     kind: Literal["blocks"] = "blocks"
 
 
@@ -131,7 +128,7 @@ Request: TypeAlias = Map | Load | Call | Prepare | Blocks | Collect | CountOpera
 class Done:
     """The request succeeded.
 
-    ``samples_ns`` are times of one call in each block, round after round; ``method``, how prepared
+    ``samples_ns`` are times of one call in each block; ``method``, how prepared
     calls are timed; ``flush_ns``, how long it takes to flush the cache before a block.
     """
 

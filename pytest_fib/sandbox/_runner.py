@@ -84,7 +84,7 @@ class Runner:
             case Prepare():
                 return self._prepare(request)
             case Blocks():
-                return self._time(request)
+                return self._time()
             case CountOperations():
                 return Done(counts=count_operations(self._function, self._values(request.inputs)))
             case Collect():
@@ -127,7 +127,6 @@ class Runner:
         ]
         self._series = series(
             groups,
-            request.repeat,
             self._device,
             check=request.check and not self._checked,
             capturable=self._capturable,
@@ -142,10 +141,9 @@ class Runner:
         by = number * request.stride
         return self._bound(self._values(request.inputs, by), self._values(request.outputs, by))
 
-    def _time(self, request: Blocks) -> Reply:
+    def _time(self) -> Reply:
         assert self._series is not None, "calls are prepared before they are timed"
-        run = self._series.hot if request.hot else self._series.run
-        return Done(samples_ns=tuple(t for _ in range(request.rounds) for t in run()))
+        return Done(samples_ns=self._series.run())
 
     def _collect(self, request: Collect) -> Reply:
         assert self._series is not None, "calls are timed before their outputs are collected"

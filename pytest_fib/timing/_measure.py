@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, log, log2, sqrt
+from math import exp, hypot, log, log2, sqrt
 from random import Random
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -41,15 +41,15 @@ PRECISIONS = {"quick": 0.02, "default": 0.005, "strict": 0.0025}
 BUDGETS = {"cpu": 300e6, "cuda": 50e6}
 #: How long a block should take, in nanoseconds: long against the events around it, 2 µs on CUDA.
 BLOCK_NS = {"cpu": 2e6, "cuda": 100e3}
-#: Most calls in a block: more would not be more exact, and on CUDA each needs its own tensors.
-MOST_CALLS = {"cpu": 1 << 20, "cuda": 64}
+#: Most calls in a block: more would not be more exact, and each needs its own tensors.
+MOST_CALLS = 64
 #: Where the sides' times differ by less than this factor, their blocks have as many calls.
 ALIKE = 1.5
 #: Groups, that is placements in memory: as many as there is time for.
 GROUPS, LEAST_GROUPS = 8, 2
-#: Rounds in a request, in turn. Of two lengths, so that the judge's clock can tell what a request
-#: takes besides its rounds.
-TURNS, SHORT_TURNS = (1, 4), (1, 2)
+#: Rounds until the intervals are looked at, and again after each so many more; where the budget
+#: has no room for them, fewer.
+ROUNDS, FEWEST_ROUNDS = 5, 3
 #: How many times its claimed time a request may take before the judge's clock counts instead.
 UNSPENT = 8
 #: More rounds don't help where no more than this share of the variance between groups is noise.
@@ -69,15 +69,14 @@ class BlockTimer(Protocol):
     def flush_ns(self) -> float:
         """What flushing the cache before a block takes."""
 
-    def run(self, rounds: int) -> Sequence[float]:
-        """Time a block of each group, round after round: nanoseconds of one call in each."""
+    def run(self) -> Sequence[float]:
+        """Time a block of each group: nanoseconds of one call in each."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """The rounds of one request: nanoseconds by the judge's clock, and by the sandbox's."""
+    """A round of one side: nanoseconds by the judge's clock, and in blocks by the sandbox's."""
 
-    rounds: int
     wall_ns: float
     claimed_ns: float
 
@@ -86,7 +85,7 @@ class Turn:
 class Timings:
     """Samples of both sides, (rounds, groups), in nanoseconds per call, and what they say.
 
-    ``turns`` are the requests to the candidate, ``reference_turns`` those to the reference.
+    ``turns`` are the rounds of the candidate, ``reference_turns`` those of the reference.
     """
 
     device: str
@@ -117,6 +116,11 @@ class Timings:
         """The noise floor of both."""
         return noise_floor(self.candidate, self.reference, device=self.device)
 
+    @cached_property
+    def unaccounted(self) -> Share:
+        """What the candidate's claims leave out of its time, as a share of them."""
+        return unaccounted(self.turns, self.reference_turns)
+
     @property
     def noisy(self) -> bool:
         """Whether an interval is wider than the precision that was asked for."""
@@ -137,7 +141,7 @@ def calls_per_block(
     """
     if max(durations_ns) < ALIKE * min(durations_ns):
         durations_ns = [min(durations_ns)] * len(durations_ns)
-    limit = MOST_CALLS[device] if most is None else min(most, MOST_CALLS[device])
+    limit = MOST_CALLS if most is None else min(most, MOST_CALLS)
     return [min(_calls(duration, device), limit) for duration in durations_ns]
 
 
@@ -147,7 +151,7 @@ def _calls(duration_ns: float, device: str) -> int:
 
 def placements(blocks_ns: Sequence[float], device: str, most: int) -> int:
     """How many groups there is time for, given how long a block of each side takes."""
-    affordable = BUDGETS[device] / (sum(TURNS) * sum(blocks_ns))
+    affordable = BUDGETS[device] / (ROUNDS * sum(blocks_ns))
     return max(LEAST_GROUPS, min(GROUPS, most, int(affordable)))
 
 
@@ -158,35 +162,77 @@ def time_both_sides(
     device: str,
     precision: str = "default",
     steady: Callable[[], bool] = lambda: True,
+    before_round: Callable[[], object] = lambda: None,
     seed: int | None = None,
 ) -> Timings:
     """Time rounds of both sides until the intervals are narrow.
 
     The sides take turns in random order. ``steady`` says whether the device's clock is steady:
-    warming up goes on until it is and two rounds agree.
+    warming up goes on until it is and two rounds agree. ``before_round`` gives both sides values
+    that neither has seen.
     """
-    rounds, budget = _Rounds(candidate, reference, Random(seed)), BUDGETS[device]
+    rounds = _Rounds(candidate, reference, before_round, Random(seed))
+    budget = BUDGETS[device]
     rounds.warm_up(steady, budget / 4)
-    turns = TURNS if rounds.longest_ns * sum(TURNS) <= budget else SHORT_TURNS
+    several = ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS
     while True:
-        for number in turns:
-            rounds.run(number)
-        after_another = rounds.spent_ns + sum(turns) * rounds.longest_ns
-        if after_another > budget or rounds.settled(PRECISIONS[precision]):
+        for _ in range(several):
+            rounds.run()
+        after_more = rounds.spent_ns + several * rounds.longest_ns
+        if after_more > budget or rounds.settled(PRECISIONS[precision]):
             return rounds.timings(device, PRECISIONS[precision])
 
 
-def time_rounds(side: BlockTimer, rounds: int) -> tuple[Samples, Turn]:
-    """Time rounds of a side: samples of shape (rounds, groups), and how long they took."""
+def time_round(side: BlockTimer) -> tuple[Samples, Turn]:
+    """Time a round of a side: samples of shape (groups,), and how long it took."""
     start = perf_counter_ns()
-    samples = np.array(side.run(rounds)).reshape(rounds, -1)
+    samples = np.array(side.run())
     wall = perf_counter_ns() - start
-    return samples, Turn(rounds, wall, float(samples.sum()) * side.calls_per_block)
+    return samples, Turn(wall, float(samples.sum()) * side.calls_per_block)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of some time, and how far it may be off: two standard errors."""
+
+    value: float
+    error: float
+
+
+def unaccounted(turns: Sequence[Turn], reference_turns: Sequence[Turn]) -> Share:
+    """What one side's claims leave out of the judge's clock, beyond what the other's do.
+
+    As a share of the claims. Asking for a round and getting its answer takes time that is in no
+    block. It is the same for both sides, since the same code does it, so what the reference leaves
+    out is what an honest side does.
+    """
+    claimed = float(np.median([turn.claimed_ns for turn in turns]))
+    (rest, error), (usual, usual_error) = map(_rest, (turns, reference_turns))
+    return Share((rest - usual) / claimed, 2 * hypot(error, usual_error) / claimed)
+
+
+def _rest(turns: Sequence[Turn]) -> tuple[float, float]:
+    """The median of what is in no block, and its standard error.
+
+    From the median deviation, as for a normal distribution: others' work on the machine makes a few
+    rounds much longer.
+    """
+    rests = np.array([turn.wall_ns - turn.claimed_ns for turn in turns])
+    middle = float(np.median(rests))
+    deviation = 1.4826 * float(np.median(np.abs(rests - middle)))
+    return middle, 1.2533 * deviation / sqrt(len(rests))
 
 
 class _Rounds:
-    def __init__(self, candidate: BlockTimer, reference: BlockTimer, source: Random) -> None:
+    def __init__(
+        self,
+        candidate: BlockTimer,
+        reference: BlockTimer,
+        before_round: Callable[[], object],
+        source: Random,
+    ) -> None:
         self._sides = candidate, reference
+        self._before_round = before_round
         self._random = source
         self._rounds: tuple[list[Samples], list[Samples]] = ([], [])
         self._turns: tuple[list[Turn], list[Turn]] = ([], [])
@@ -197,7 +243,7 @@ class _Rounds:
         """Run rounds that are dropped."""
         before = [0.0, 0.0]
         for _ in range(MOST_WARM):
-            self.run(1)
+            self.run()
             now = [float(np.median(rounds[-1])) for rounds in self._rounds]
             changes = [abs(a - b) / b for a, b in zip(before, now, strict=True)]
             if self.spent_ns > budget_ns or (max(changes) < WARM and steady()):
@@ -205,26 +251,27 @@ class _Rounds:
             before = now
         self._rounds, self._turns = ([], []), ([], [])
 
-    def run(self, number: int) -> None:
-        """Time ``number`` rounds of each side."""
+    def run(self) -> None:
+        """Time a round of each side."""
+        self._before_round()
         spent = 0.0
         for index in self._random.sample((0, 1), 2):
             side = self._sides[index]
-            samples, turn = time_rounds(side, number)
+            samples, turn = time_round(side)
             claimed = turn.claimed_ns + samples.size * side.flush_ns
             # Else a side that claims to take no time would be timed for ever.
             spent += max(claimed, turn.wall_ns / UNSPENT)
             self._rounds[index].append(samples)
             self._turns[index].append(turn)
         self.spent_ns += spent
-        self.longest_ns = max(self.longest_ns, spent / number)
+        self.longest_ns = max(self.longest_ns, spent)
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
 
         The differences between placements stay, however well the time of each is known.
         """
-        candidate, reference = map(np.concatenate, self._rounds)
+        candidate, reference = map(np.stack, self._rounds)
         latency = latency_of(candidate, FEWER_RESAMPLES)
         speedup = speedup_of(candidate, reference, FEWER_RESAMPLES)
         return all(
@@ -234,7 +281,7 @@ class _Rounds:
 
     def timings(self, device: str, precision: float) -> Timings:
         """The result of all rounds."""
-        candidate, reference = map(np.concatenate, self._rounds)
+        candidate, reference = map(np.stack, self._rounds)
         return Timings(device, candidate, reference, precision, self.spent_ns, *self._turns)
 
 

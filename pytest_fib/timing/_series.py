@@ -29,8 +29,6 @@ _amax = torch.amax
 
 #: How much is read to flush the L2 cache, in sizes of it.
 FLUSH = 3
-#: Calls of a hot block before the clock starts, and at least as many after.
-FEWEST_HOT = 8
 #: By how many bytes the allocations of calls on the CPU are moved from group to group.
 SPACING = (4 << 20) + 4160
 _PERSISTING_L2_LIMIT = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
@@ -49,19 +47,15 @@ class Series(Protocol):
     def run(self) -> tuple[float, ...]:
         """Time a block of each group, in order: nanoseconds of one call in each."""
 
-    def hot(self) -> tuple[float, ...]:
-        """The same with one call only, whose tensors are in the cache."""
-
 
 def series(
     groups: Sequence[Calls],
-    repeat: int,
     device: str,
     *,
     check: bool = False,
     capturable: bool | None = None,
 ) -> Series:
-    """Get groups ready to be timed; in a block each call is made ``repeat`` times.
+    """Get groups ready to be timed.
 
     On CUDA the first of these that works: a CUDA graph; CUPTI's records of what the device did;
     events. ``capturable`` says whether a graph does, where that is known. With ``check``, and where
@@ -69,7 +63,7 @@ def series(
     whatever the calls raise.
     """
     if device == "cpu":
-        return OnCpu(groups, repeat)
+        return OnCpu(groups)
     for call in groups[0][:2]:
         call()
     _synchronize()
@@ -82,36 +76,30 @@ def series(
 
 
 class OnCpu:
-    """Calls timed by the clock, with warm caches.
+    """Calls timed by the clock.
 
     Allocations of the calls lie at other addresses in each group too: at the same ones throughout a
     process, they made one of two equal sides up to 15 % slower.
     """
 
-    def __init__(self, groups: Sequence[Calls], repeat: int) -> None:
-        self.method = f"cpu, warm, {_threads(torch.get_num_threads())}"
+    def __init__(self, groups: Sequence[Calls]) -> None:
+        self.method = f"cpu, {_threads(torch.get_num_threads())}"
         self.results: list[list[Any]] = [[None] * len(calls) for calls in groups]
         self._groups = groups
-        self._repeat = repeat
 
     def run(self) -> tuple[float, ...]:
         """Time the groups."""
         return tuple(self._block(number) for number in range(len(self._groups)))
 
-    def hot(self) -> tuple[float, ...]:
-        """Caches are warm in any case."""
-        return self.run()
-
     def _block(self, number: int) -> float:
-        calls, results, repeat = self._groups[number], self.results[number], range(self._repeat)
+        calls, results = self._groups[number], self.results[number]
         spacer = torch.empty(number * SPACING, dtype=torch.uint8, device="cpu")
         start = perf_counter_ns()
         for i, call in enumerate(calls):
-            for _ in repeat:
-                results[i] = call()
+            results[i] = call()
         taken = perf_counter_ns() - start
         del spacer
-        return taken / (len(calls) * self._repeat)
+        return taken / len(calls)
 
 
 def _threads(number: int) -> str:
@@ -139,7 +127,6 @@ class Graph:
             raise EmptyCaptureError("a call leaves no work on the stream that it is called on")
         graph.instantiate()
         self._graph = graph
-        self._hot: tuple[torch.cuda.CUDAGraph, tuple[Any, Any], int] | None = None
         self._launch(graph)
 
     def _captured(self, calls: Calls) -> tuple[Any, Any]:
@@ -174,25 +161,6 @@ class Graph:
             for (start, end), size in zip(self._events, self._sizes, strict=True)
         )
 
-    def hot(self) -> tuple[float, ...]:
-        """Launch another graph, of the first call only."""
-        graph, (start, end), size = self._hot = self._hot or self._captured_hot()
-        self._launch(graph)
-        return (start.elapsed_time(end) * 1e6 / size,)
-
-    def _captured_hot(self) -> tuple[torch.cuda.CUDAGraph, tuple[Any, Any], int]:
-        call, size = self._groups[0][0], max(self._sizes[0], FEWEST_HOT)
-        graph = torch.cuda.CUDAGraph()
-        start, end = _timing_event(external=True), _timing_event(external=True)
-        with torch.cuda.graph(graph):
-            for _ in range(FEWEST_HOT):
-                call()
-            start.record(torch.cuda.current_stream())
-            for _ in range(size):
-                call()
-            end.record(torch.cuda.current_stream())
-        return graph, (start, end), size
-
 
 class Eager:
     """Calls that can't be captured, between events: gaps between launches are part of the time."""
@@ -210,13 +178,6 @@ class Eager:
     def _block(self, number: int) -> float:
         flush()
         return self._between_events(number, self._groups[number])
-
-    def hot(self) -> tuple[float, ...]:
-        """The same with the first call of each group."""
-        return tuple(
-            self._between_events(number, [calls[0]] * len(calls))
-            for number, calls in enumerate(self._groups)
-        )
 
     def _between_events(self, number: int, calls: Calls) -> float:
         _forget_persisting()

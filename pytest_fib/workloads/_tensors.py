@@ -95,6 +95,12 @@ def fill_inputs(
     _refuse_broken(planned, sizes, workload, tensors)
 
 
+def elementwise_inputs(definition: Definition) -> frozenset[str]:
+    """The inputs that stay valid where elements of two ways to fill them are mixed."""
+    rules = plan(definition).rules.items()
+    return frozenset(name for name, rule in rules if rule.elementwise)
+
+
 def _fill(
     name: str,
     inputs: InputTensors,

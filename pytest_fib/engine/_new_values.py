@@ -1,0 +1,109 @@
+"""Values that no timed call has seen, before every round of them.
+
+Then no answer can come from a cache: not from an earlier round, nor from another call of the same.
+Filling hundreds of buffers by generators would take longer than timing them, so each buffer is a
+mixture of two that are filled: of their elements, at random, where a mixture is as valid as they
+are, and otherwise the whole of one or the other.
+"""
+
+from __future__ import annotations
+
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_fib.workloads import elementwise_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_fib.engine._context import BufferPool, EvaluationContext
+
+#: The buffers that the others are mixtures of.
+MIXED = 2
+#: How much is mixed at once: that takes copies.
+MIXED_BYTES = 128 << 20
+#: Elements are mixed in words of so many bytes.
+WORD = 8
+
+
+class NewValues:
+    """Fills the inputs of both sides' buffers.
+
+    The reference's pool has ``MIXED`` buffers more than the candidate's. They hold what is mixed,
+    where the candidate can neither read nor change it.
+    """
+
+    def __init__(
+        self, context: EvaluationContext, candidate: BufferPool, reference: BufferPool
+    ) -> None:
+        self._context = context
+        self._candidate = candidate
+        self._reference = reference
+        self._device = reference.words.device
+        self._seeds = SystemRandom()
+        self._random = torch.Generator(self._device)
+        self._elementwise = self._elementwise_words()
+        self._bits = self._starts = self._wholes = torch.empty(0)
+        self.fill_mixed()
+
+    def fill_mixed(self) -> None:
+        """Make new values to mix, and mix them.
+
+        The same lengths, pages and routes each time: other ones are other work.
+        """
+        context, workload = self._context, self._context.request.workload
+        for number in range(self._candidate.count, self._reference.count):
+            tensors = self._reference.at(number)
+            context.fill(context.reference, tensors, workload, self._seeds.getrandbits(32))
+        self.mix()
+
+    def mix(self) -> None:
+        """Give all buffers other mixtures, and outputs that are none."""
+        self._random.manual_seed(self._seeds.getrandbits(63))
+        count, words = self._candidate.count, len(self._elementwise)
+        # One row of random bits, read from another place for each buffer.
+        self._bits = self._random_numbers(2, (2 * words,)).bool()
+        self._starts = self._random_numbers(max(words, 1), (count,))
+        self._wholes = self._random_numbers(2, (count, 1)).bool()
+        step = max(1, MIXED_BYTES // max(self._reference.size, 1))
+        for start in range(0, count, step):
+            self._mix(slice(start, min(start + step, count)))
+        self._candidate.inputs().copy_(self._reference.inputs()[:count])
+        self._candidate.outputs().fill_(-1)
+        self._context.synchronize()
+
+    def restore(self, number: int) -> None:
+        """Put a buffer's inputs on the reference's side back, which calls may have changed."""
+        self._mix(slice(number, number + 1))
+        self._context.synchronize()
+
+    def _mix(self, numbers: slice) -> None:
+        inputs, words = self._reference.inputs(), len(self._elementwise)
+        if not words:
+            return
+        first, second = inputs[self._candidate.count :]
+        mask = self._bits.unfold(0, words, 1)[self._starts[numbers]]
+        mask = torch.where(self._elementwise, mask, self._wholes[numbers])
+        inputs[numbers] = torch.where(mask, first, second)
+
+    def _random_numbers(self, below: int, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.randint(below, shape, generator=self._random, device=self._device)
+
+    def _elementwise_words(self) -> torch.Tensor:
+        """Which words of a buffer's inputs may be mixed one by one."""
+        pool = self._reference
+        mask = torch.zeros(pool.inputs_size // WORD, dtype=torch.bool, device=self._device)
+        for words in self._words_of_elementwise():
+            mask[words] = True
+        return mask
+
+    def _words_of_elementwise(self) -> Iterator[slice]:
+        pool, names = self._reference, elementwise_inputs(self._context.definition)
+        refs = pool.first.input_tensors
+        starts = sorted((ref.offset - pool.start) // WORD for ref in refs.values())
+        for name in names & refs.keys():
+            start = (refs[name].offset - pool.start) // WORD
+            after = [other for other in starts if other > start]
+            yield slice(start, min(after, default=None))
