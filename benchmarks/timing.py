@@ -290,14 +290,13 @@ def methods(device: str, number: int) -> None:
                     micro(in_blocks(kernel, ours)) if cupti.available() else "-",
                     micro(cupti_durations(kernel)) if cupti.available() else "-",
                     micro(profiled[kernel.name]) if kernel.name in profiled else "-",
-                    hot(ours),
                     *(micro(t) for t in by_triton(kernel)),
                     micro(by_events(kernel)),
                     micro(cupti_span(kernel)) if cupti.available() else "-",
                 )
             )
     others = ("do_bench", "do_bench_cudagraph", "events + flush", "CUPTI span")
-    titles = ("ours", "CUPTI in our blocks", "CUPTI, one call", "ncu", "ours, hot")
+    titles = ("ours", "CUPTI in our blocks", "CUPTI, one call", "ncu")
     print_table(("method", *titles, *others), rows)
 
 
@@ -432,12 +431,6 @@ def copy(device: str, number: int) -> None:
 def facts(performance: Performance) -> dict[str, Any]:
     """What the schema does not have."""
     return performance.model_extra or {}
-
-
-def hot(performance: Performance) -> str:
-    """The latency with warm caches, where there is one."""
-    value = facts(performance).get("hot_latency_ms")
-    return "-" if value is None else micro(value)
 
 
 def micro(milliseconds: float | None) -> str:

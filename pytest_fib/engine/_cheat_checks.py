@@ -9,22 +9,20 @@ against the way calls are run in a block by ``timing/_series.py``.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from math import inf
-from statistics import median
 from typing import TYPE_CHECKING
+
+import torch
 
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from random import Random
-
-    import torch
 
     from pytest_fib.data import Workload
-    from pytest_fib.engine._context import BufferPool
-    from pytest_fib.timing import Ceilings, Turn
-    from pytest_fib.verdict import Outputs
+    from pytest_fib.timing import Ceilings, Timings
+    from pytest_fib.verdict import Outputs, Verdict
 
 #: What outputs hold before each of the first two calls, two bytes over and over. The first is NaN
 #: in the floating dtypes, one that arithmetic does not make; the second is a finite number, so that
@@ -32,29 +30,30 @@ if TYPE_CHECKING:
 POISONS = (0xFFE5, 0x5555)
 #: Makes another seed of a seed.
 OTHER_SEED = 0x5EED0
-#: Buffers with values of their own. The others repeat them, which costs less than making them.
-DISTINCT = 2
 #: How much of the buffers is compared at once: that takes copies.
 COMPARED_BYTES = 128 << 20
 #: The ways of timing that there are.
-METHODS = {"cpu": r"cpu, warm, \d{1,4} threads?", "cuda": "cuda graph|cupti|events"}
+METHODS = {"cpu": r"cpu, \d{1,4} threads?", "cuda": "cuda graph|cupti|events"}
 #: A call takes no less, in nanoseconds.
 LEAST_NS = 1.0
-#: How much longer than they claim rounds may take by the judge's clock, as a share of the claim
-#: and in nanoseconds; and how much a request may take besides, however many rounds it is for.
-UNCLAIMED, UNCLAIMED_NS, REQUEST_NS = 0.3, 300_000.0, 50e6
-#: The same where CUPTI tells how long the device was busy: the host's time between kernels is no
-#: part of that, nor is what recording a block takes.
-UNRECORDED, RECORDING_NS = 20.0, 3e6
+#: How much longer than it claims a round may take by the judge's clock, beyond what the reference's
+#: does, as a share; calls that are shorter than LONG_NS may hide more.
+HIDDEN, HIDDEN_OF_SHORT, LONG_NS = 0.05, 0.10, 20_000.0
+#: How much longer a call may take by itself than in a block, beyond what the reference's does.
+SINGLE_NS = 3_000.0
 #: By how much memory may turn out faster than its ceiling was measured to be.
 ABOVE_THE_ROOF = 1.1
-#: How much longer calls may take on values they have not seen, and in nanoseconds. On the CPU their
-#: code may be in no cache then, nor are their tensors, which are read at least as fast as this.
-UNSEEN, UNSEEN_NS = 1.3, {"cpu": 50_000.0, "cuda": 2_000.0}
-BYTES_PER_NS = 1.0
-#: How long the outputs of a call may take to collect, beside what the call takes and copying them.
-COLLECTING_NS = 2e6
+UNTIMED = "can't be timed while other work keeps the machine from running both sides alike"
 FALSE_TIMES = "its times are false: "
+
+
+@dataclass(frozen=True)
+class Check:
+    """What became of a round's outputs, and how long those of a call took to read."""
+
+    verdict: Verdict
+    collecting_ns: float
+    reference_collecting_ns: float
 
 
 # Of outputs.
@@ -95,55 +94,45 @@ def check_inputs(
 # Of timed calls, and what they left.
 
 
-def draw_contents(count: int, called: Sequence[int], source: Random) -> list[int]:
-    """Against the work of a few timed calls that is given for all others.
+def most_different(one: torch.Tensor, other: torch.Tensor, numbers: Sequence[int]) -> int:
+    """Against timed calls that are skipped, or do less than others, or are wrong now and then.
 
-    Which of the distinct values each of ``count`` buffers has: the first ones, their own. Those
-    that are called have them in random order, about as many of each: who knows where a buffer lies
-    doesn't know by that which other one has the same.
+    Of the calls with these ``numbers``, the one whose outputs are the furthest apart; outputs have
+    shape (calls, ...).
     """
-    contents = [number % DISTINCT for number in range(count)]
-    others = [number for number in called if number >= DISTINCT]
-    shuffled = source.sample(others, len(others))
-    for i, number in enumerate(shuffled, start=1):
-        contents[number] = i % DISTINCT
-    return contents
+    distances = []
+    step = max(1, COMPARED_BYTES // max(one[0].nbytes, 1))
+    for at in range(0, len(numbers), step):
+        chunk = numbers[at : at + step]
+        sides = one[chunk].float(), other[chunk].float()
+        same = (sides[0] == sides[1]) | (sides[0].isnan() & sides[1].isnan())
+        apart = (sides[0] - sides[1]).abs().masked_fill(same, 0).nan_to_num(inf, inf)
+        distances.append(apart.reshape(len(chunk), -1).amax(1))
+    return numbers[int(torch.cat(distances).argmax())]
 
 
-def calls_that_differ(
-    buffers: BufferPool, called: Sequence[int], judged: Sequence[int]
-) -> list[int]:
-    """Against timed calls that are skipped, or do less than others.
+def check_collecting(checks: Sequence[Check], timings: Timings) -> str:
+    """Against work that is put off until outputs are read, when no clock runs.
 
-    The numbers of those whose outputs differ from what a judged call left of the same values.
+    Reading an output of the reference takes as long, where nothing is put off.
     """
-    outputs, differing = buffers.outputs(), list[int]()
-    step = max(1, COMPARED_BYTES // max(buffers.size, 1))
-    for at in range(0, len(called), step):
-        chunk = called[at : at + step]
-        differ = (outputs[chunk] != outputs[judged[at : at + step]]).any(1).tolist()
-        differing += [number for number, other in zip(chunk, differ, strict=True) if other]
-    return differing
-
-
-def check_new_values(first_ns: float, usual_ns: float, size: int, device: str) -> str:
-    """Against timed calls that answer from a cache, or work only when values have changed.
-
-    ``first_ns`` is what the first calls on their values took, in buffers of ``size`` bytes.
-    """
-    cold = 0.0 if device != "cpu" else size / BYTES_PER_NS
-    if first_ns <= UNSEEN * usual_ns + UNSEEN_NS[device] + cold:
+    latency_ns = timings.latency.value
+    extra_ns = min(check.collecting_ns - check.reference_collecting_ns for check in checks)
+    if extra_ns <= hidden_share(latency_ns) * latency_ns:
         return ""
-    sides = f"{first_ns / 1e3:.3g} µs a call, {usual_ns / 1e3:.3g} µs when they come again"
-    return f"slower on new values: {sides}"
+    sides = f"{extra_ns / 1e3:.3g} µs a call more than the reference's"
+    return f"works when its outputs are read, or makes that slow (a strided view?): {sides}"
 
 
-def check_collecting(collecting_ns: float, usual_ns: float, size: int) -> str:
-    """Against work that is put off until outputs are read, when no clock runs."""
-    if collecting_ns <= usual_ns + COLLECTING_NS + size / BYTES_PER_NS:
+def check_single_calls(extra_ns: float, reference_extra_ns: float) -> str:
+    """Against the work of a whole block that is done at once, by a call that knows the others.
+
+    How much longer a call takes that has a block for itself than one of many.
+    """
+    if extra_ns <= max(reference_extra_ns, 0.0) + SINGLE_NS:
         return ""
-    sides = f"{usual_ns / 1e3:.3g} µs a call, and {collecting_ns / 1e3:.3g} µs to get its outputs"
-    return f"works when its outputs are collected: {sides}"
+    sides = f"{extra_ns / 1e3:.3g} µs longer, {reference_extra_ns / 1e3:.3g} µs for the reference's"
+    return f"does the work of several calls at once: a call by itself takes {sides}"
 
 
 # Of times as a sandbox claims them.
@@ -161,37 +150,39 @@ def check_flush_ns(flush_ns: float) -> str:
     return "" if 0 <= flush_ns < inf else f"{FALSE_TIMES}flushing the cache took {flush_ns} ns"
 
 
-def check_samples_ns(samples: Sequence[float], longest_ns: float, blocks: int | None) -> str:
+def check_samples_ns(samples: Sequence[float], longest_ns: float, blocks: int) -> str:
     """Against no time at all, less than none, longer than was waited, and not one per block."""
     # NaN isn't between these either.
     impossible = [sample for sample in samples if not LEAST_NS <= sample <= longest_ns]
     if impossible or not samples:
         return f"{FALSE_TIMES}a call took {impossible[0] if impossible else 'no'} ns"
-    if blocks not in (None, len(samples)):
+    if len(samples) != blocks:
         return f"{FALSE_TIMES}{blocks} blocks were timed {len(samples)} times"
     return ""
 
 
-def check_judges_clock(turns: Sequence[Turn], flushing_ns: float, blocks: int, method: str) -> str:
-    """Against clocks and events that were replaced, and work outside of what they time.
+def check_blocks_ns(blocks_ns: float, calls_ns: float, longest_ns: float) -> str:
+    """Against blocks that take less than the calls in them."""
+    if calls_ns * (1 - 1e-6) <= blocks_ns <= longest_ns:
+        return ""
+    return f"{FALSE_TIMES}blocks took {blocks_ns} ns, and their calls {calls_ns} ns"
 
-    Rounds of ``blocks`` blocks, with ``flushing_ns`` for their flushes, take by the judge's clock
-    what they claim. What a request takes besides is the same for many rounds and for few, so the
-    rest of its time must not grow with the rounds.
-    """
-    rest: dict[int, list[float]] = {}
-    for turn in turns:
-        unclaimed = turn.wall_ns - turn.claimed_ns - turn.rounds * flushing_ns
-        rest.setdefault(turn.rounds, []).append(unclaimed)
-    few, many = sorted(rest)
-    least, most = median(rest[few]), median(rest[many])
-    claimed = median(turn.claimed_ns / turn.rounds for turn in turns) + flushing_ns
-    # Whoever takes his time over few rounds would have many look short.
-    hidden = max((most - least) / (many - few), (least - REQUEST_NS) / few)
-    allowed = UNCLAIMED * claimed + UNCLAIMED_NS
-    if method.startswith("cupti"):
-        allowed = UNRECORDED * claimed + RECORDING_NS * blocks
-    return "" if hidden <= allowed else by_both_clocks(claimed, claimed + hidden)
+
+def check_judges_clock(timings: Timings) -> str:
+    """Against clocks and events that were replaced, and work outside of what they time."""
+    accounting = timings.accounting
+    hidden_ns = accounting.hidden_ns
+    allowed_ns = hidden_share(timings.latency.value) * accounting.blocks_ns
+    sides = by_both_clocks(accounting.blocks_ns, accounting.blocks_ns + hidden_ns)
+    if hidden_ns - accounting.error_ns > allowed_ns:
+        return FALSE_TIMES + sides
+    known = max(hidden_ns, accounting.error_ns) <= allowed_ns
+    return "" if known else f"{UNTIMED}: {sides}"
+
+
+def hidden_share(latency_ns: float) -> float:
+    """What share of its time a call of that latency may leave out."""
+    return HIDDEN if latency_ns >= LONG_NS else HIDDEN_OF_SHORT
 
 
 def by_both_clocks(claimed_ns: float, wall_ns: float) -> str:

@@ -34,7 +34,7 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_fib.build import Program
@@ -138,23 +138,23 @@ class BufferPool:
 
     def inputs(self) -> torch.Tensor:
         """All inputs as whole numbers, shape (count, words)."""
-        return self._words()[:, : self.inputs_size // 8]
+        return self.words[:, : self.inputs_size // 8]
 
     def outputs(self) -> torch.Tensor:
         """All outputs as whole numbers, shape (count, words)."""
-        return self._words()[:, self.inputs_size // 8 : self.size // 8]
+        return self.words[:, self.inputs_size // 8 : self.size // 8]
 
-    def _words(self) -> torch.Tensor:
+    @property
+    def words(self) -> torch.Tensor:
+        """All buffers as whole numbers of 8 bytes, shape (count, words)."""
         end = self.start + self.count * self.stride
         return self.allocator.arena.base[self.start : end].view(torch.int64).view(self.count, -1)
 
-    def repeat(self, contents: Sequence[int]) -> None:
-        """Copy inputs of the first buffers to the others: for each, the number of its model."""
-        inputs, distinct = self.inputs(), max(contents) + 1
-        models = torch.tensor(contents[distinct:])
-        for model in range(distinct):
-            copies = distinct + (models == model).nonzero()[:, 0]
-            inputs[copies.to(inputs.device)] = inputs[model]
+    def outputs_named(self, name: str) -> torch.Tensor:
+        """One output of all buffers, shape (count, ...)."""
+        first = self.allocator.tensor(self.first.outputs[name])
+        step = self.stride // first.element_size()
+        return first.as_strided((self.count, *first.shape), (step, *first.stride()))
 
 
 @dataclass
@@ -290,13 +290,13 @@ class EvaluationContext:
         return BufferPool(allocator, start, first, stride, size - outputs_size, size, count)
 
     def fill(
-        self, tensors: CallTensors, workload: Workload, bulk_seed: int | None = None
+        self, side: Side, tensors: CallTensors, workload: Workload, bulk_seed: int | None = None
     ) -> dict[str, torch.Tensor]:
-        """Make a workload's inputs on the candidate's side, or others for as much work.
+        """Make a workload's inputs in a side's memory, or others for as much work.
 
         Raises DefinitionError.
         """
-        inputs = self.candidate.read(tensors.input_tensors)
+        inputs = side.read(tensors.input_tensors)
         try:
             fill_inputs(inputs, self.definition, workload, self.files, bulk_seed)
         except RecordedError as error:
@@ -309,7 +309,7 @@ class EvaluationContext:
         self, candidate_tensors: CallTensors, reference_tensors: CallTensors, workload: Workload
     ) -> dict[str, torch.Tensor]:
         """Make a workload's inputs on both sides; the reference's."""
-        inputs = self.fill(candidate_tensors, workload)
+        inputs = self.fill(self.candidate, candidate_tensors, workload)
         pristine = self.reference.read(reference_tensors.input_tensors)
         for name, tensor in pristine.items():
             copy_bits(tensor, inputs[name])

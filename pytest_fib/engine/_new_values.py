@@ -64,8 +64,9 @@ class NewValues:
         self._random.manual_seed(self._seeds.getrandbits(63))
         count, words = self._candidate.count, len(self._elementwise)
         # One row of random bits, read from another place for each buffer.
-        self._bits = self._random_numbers(2, (2 * words,)).bool()
-        self._starts = self._random_numbers(max(words, 1), (count,))
+        places = max(count, words)
+        self._bits = self._random_numbers(2, (places + words,)).bool()
+        self._starts = torch.randperm(places, generator=self._random, device=self._device)[:count]
         self._wholes = self._random_numbers(2, (count, 1)).bool()
         step = max(1, MIXED_BYTES // max(self._reference.size, 1))
         for start in range(0, count, step):

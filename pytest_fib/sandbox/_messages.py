@@ -107,9 +107,8 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Collect:
-    """Store what the calls of these groups returned last in their outputs."""
+    """Store what the calls of the last round returned in their outputs."""
 
-    groups: tuple[int, ...]
     kind: Literal["collect"] = "collect"
 
 
@@ -128,12 +127,14 @@ Request: TypeAlias = Map | Load | Call | Prepare | Blocks | Collect | CountOpera
 class Done:
     """The request succeeded.
 
-    ``samples_ns`` are times of one call in each block; ``method``, how prepared
-    calls are timed; ``flush_ns``, how long it takes to flush the cache before a block.
+    ``samples_ns`` are times of one call in each block, ``blocks_ns`` is what all blocks took;
+    ``method``, how prepared calls are timed; ``flush_ns``, how long it takes to flush the cache
+    before a block.
     """
 
     log: str = ""
     samples_ns: tuple[float, ...] = ()
+    blocks_ns: float = 0.0
     method: str = ""
     flush_ns: float = 0.0
     counts: OperationCounts | None = None

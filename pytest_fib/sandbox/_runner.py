@@ -88,7 +88,7 @@ class Runner:
             case CountOperations():
                 return Done(counts=count_operations(self._function, self._values(request.inputs)))
             case Collect():
-                return self._collect(request)
+                return self._collect()
         raise AssertionError(f"{request} is not for a program")
 
     def _load(self, program: Program) -> Reply:
@@ -143,14 +143,15 @@ class Runner:
 
     def _time(self) -> Reply:
         assert self._series is not None, "calls are prepared before they are timed"
-        return Done(samples_ns=self._series.run())
+        timed = self._series.run()
+        return Done(samples_ns=timed.samples_ns, blocks_ns=timed.blocks_ns)
 
-    def _collect(self, request: Collect) -> Reply:
+    def _collect(self) -> Reply:
         assert self._series is not None, "calls are timed before their outputs are collected"
         assert self._prepared is not None
         prepared = self._prepared
-        for group in request.groups:
-            for i, result in enumerate(self._series.results[group], prepared.groups[group]):
+        for start, results in zip(prepared.groups, self._series.results, strict=True):
+            for i, result in enumerate(results, start):
                 self._store(result, self._values(prepared.outputs, i * prepared.stride))
         return self._finished()
 

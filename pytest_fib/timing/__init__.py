@@ -6,14 +6,17 @@ from pytest_fib.timing._device import Clocks, cuda_driver, processor
 from pytest_fib.timing._measure import (
     GROUPS,
     PRECISIONS,
+    Accounting,
     Estimate,
     Samples,
+    TimedBlocks,
     Timings,
     Turn,
+    account,
     calls_per_block,
     placements,
     time_both_sides,
-    time_rounds,
+    time_round,
 )
 from pytest_fib.timing._roofline import (
     Ceilings,
@@ -37,6 +40,7 @@ from pytest_fib.timing._series import (
 __all__ = [
     "GROUPS",
     "PRECISIONS",
+    "Accounting",
     "Ceilings",
     "Clocks",
     "DeviceCeilings",
@@ -47,8 +51,10 @@ __all__ = [
     "Roofline",
     "Samples",
     "Series",
+    "TimedBlocks",
     "Timings",
     "Turn",
+    "account",
     "calls_per_block",
     "compute_dtype",
     "count_operations",
@@ -63,5 +69,5 @@ __all__ = [
     "roofline",
     "series",
     "time_both_sides",
-    "time_rounds",
+    "time_round",
 ]

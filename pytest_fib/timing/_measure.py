@@ -10,7 +10,7 @@ confidence interval has to cover both.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, hypot, log, log2, sqrt
 from random import Random
@@ -51,9 +51,11 @@ GROUPS, LEAST_GROUPS = 8, 2
 #: has no room for them, fewer.
 ROUNDS, FEWEST_ROUNDS = 5, 3
 #: How many times its claimed time a request may take before the judge's clock counts instead.
-UNSPENT = 8
+UNSPENT = 2
 #: More rounds don't help where no more than this share of the variance between groups is noise.
 LITTLE = 0.1
+#: How exactly it has to be known what is left out of the claimed times, as a share of them.
+EXACT = 0.02
 #: Warming up ends when the medians of two successive rounds are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
@@ -69,16 +71,31 @@ class BlockTimer(Protocol):
     def flush_ns(self) -> float:
         """What flushing the cache before a block takes."""
 
-    def run(self) -> Sequence[float]:
-        """Time a block of each group: nanoseconds of one call in each."""
+    def run(self) -> TimedBlocks:
+        """Time a block of each group."""
+
+
+@dataclass(frozen=True)
+class TimedBlocks:
+    """A block of each group: nanoseconds of one call in each, and of all blocks together.
+
+    Blocks may take longer than their calls, where these are timed by what the device was busy with.
+    """
+
+    samples_ns: tuple[float, ...]
+    blocks_ns: float
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A round of one side: nanoseconds by the judge's clock, and in blocks by the sandbox's."""
+    """A round of one side, in nanoseconds.
+
+    By the judge's clock; what its blocks and its calls took by the sandbox's.
+    """
 
     wall_ns: float
-    claimed_ns: float
+    blocks_ns: float
+    calls_ns: float
 
 
 @dataclass(frozen=True)
@@ -99,7 +116,8 @@ class Timings:
     @cached_property
     def latency(self) -> Estimate:
         """Nanoseconds of a call of the candidate."""
-        return latency_of(self.candidate)
+        estimate = latency_of(self.candidate)
+        return replace(estimate, high=estimate.high * (1 + self.accounting.unaccounted))
 
     @cached_property
     def reference_latency(self) -> Estimate:
@@ -109,7 +127,8 @@ class Timings:
     @cached_property
     def speedup(self) -> Estimate:
         """The reference's time over the candidate's."""
-        return speedup_of(self.candidate, self.reference)
+        estimate = speedup_of(self.candidate, self.reference)
+        return replace(estimate, low=estimate.low / (1 + self.accounting.unaccounted))
 
     @cached_property
     def floor(self) -> float:
@@ -117,14 +136,15 @@ class Timings:
         return noise_floor(self.candidate, self.reference, device=self.device)
 
     @cached_property
-    def unaccounted(self) -> Share:
-        """What the candidate's claims leave out of its time, as a share of them."""
-        return unaccounted(self.turns, self.reference_turns)
+    def accounting(self) -> Accounting:
+        """The candidate's times by the judge's clock."""
+        return account(self.turns, self.reference_turns)
 
     @property
     def noisy(self) -> bool:
-        """Whether an interval is wider than the precision that was asked for."""
-        return max(self.latency.half_width, self.speedup.half_width) > self.precision
+        """Whether an interval is wider than the precision that was asked for, by noise."""
+        estimates = latency_of(self.candidate), speedup_of(self.candidate, self.reference)
+        return max(estimate.half_width for estimate in estimates) > self.precision
 
     @property
     def comparison(self) -> Comparison:
@@ -186,38 +206,52 @@ def time_both_sides(
 def time_round(side: BlockTimer) -> tuple[Samples, Turn]:
     """Time a round of a side: samples of shape (groups,), and how long it took."""
     start = perf_counter_ns()
-    samples = np.array(side.run())
-    wall = perf_counter_ns() - start
-    return samples, Turn(wall, float(samples.sum()) * side.calls_per_block)
+    timed = side.run()
+    wall_ns = perf_counter_ns() - start
+    samples = np.array(timed.samples_ns)
+    return samples, Turn(wall_ns, timed.blocks_ns, float(samples.sum()) * side.calls_per_block)
 
 
 @dataclass(frozen=True)
-class Share:
-    """A share of some time, and how far it may be off: two standard errors."""
+class Accounting:
+    """One side's rounds by the judge's clock, in nanoseconds; the middle ones.
 
-    value: float
-    error: float
-
-
-def unaccounted(turns: Sequence[Turn], reference_turns: Sequence[Turn]) -> Share:
-    """What one side's claims leave out of the judge's clock, beyond what the other's do.
-
-    As a share of the claims. Asking for a round and getting its answer takes time that is in no
-    block. It is the same for both sides, since the same code does it, so what the reference leaves
-    out is what an honest side does.
+    ``hidden_ns`` is what they take beyond their blocks and beyond what the other side's do, give or
+    take ``error_ns``, two standard errors.
     """
-    claimed = float(np.median([turn.claimed_ns for turn in turns]))
-    (rest, error), (usual, usual_error) = map(_rest, (turns, reference_turns))
-    return Share((rest - usual) / claimed, 2 * hypot(error, usual_error) / claimed)
+
+    calls_ns: float
+    blocks_ns: float
+    hidden_ns: float
+    error_ns: float
+
+    @property
+    def unaccounted(self) -> float:
+        """How much longer calls may take than is claimed, as a share of that."""
+        return max(0.0, (self.blocks_ns + self.hidden_ns) / self.calls_ns - 1)
+
+
+def account(turns: Sequence[Turn], other_turns: Sequence[Turn]) -> Accounting:
+    """Hold a side's rounds against the judge's clock.
+
+    Asking for a round and getting its answer takes time that is in no block. It is the same for
+    both sides, since the same code does it, so the other side says how long an honest one takes.
+    """
+    (rest, error), (usual, usual_error) = map(_rest, (turns, other_turns))
+    calls_ns, blocks_ns = (
+        float(np.median([getattr(turn, name) for turn in turns]))
+        for name in ("calls_ns", "blocks_ns")
+    )
+    return Accounting(calls_ns, blocks_ns, rest - usual, 2 * hypot(error, usual_error))
 
 
 def _rest(turns: Sequence[Turn]) -> tuple[float, float]:
     """The median of what is in no block, and its standard error.
 
-    From the median deviation, as for a normal distribution: others' work on the machine makes a few
-    rounds much longer.
+    By the median absolute deviation, as for a normal distribution: other work on the machine makes
+    some rounds much longer.
     """
-    rests = np.array([turn.wall_ns - turn.claimed_ns for turn in turns])
+    rests = np.array([turn.wall_ns - turn.blocks_ns for turn in turns])
     middle = float(np.median(rests))
     deviation = 1.4826 * float(np.median(np.abs(rests - middle)))
     return middle, 1.2533 * deviation / sqrt(len(rests))
@@ -258,7 +292,7 @@ class _Rounds:
         for index in self._random.sample((0, 1), 2):
             side = self._sides[index]
             samples, turn = time_round(side)
-            claimed = turn.claimed_ns + samples.size * side.flush_ns
+            claimed = turn.calls_ns + samples.size * side.flush_ns
             # Else a side that claims to take no time would be timed for ever.
             spent += max(claimed, turn.wall_ns / UNSPENT)
             self._rounds[index].append(samples)
@@ -269,8 +303,12 @@ class _Rounds:
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
 
-        The differences between placements stay, however well the time of each is known.
+        The differences between placements stay, however well the time of each is known. And whether
+        the judge's clock is exact enough to say what is left out of them.
         """
+        accounting = account(*self._turns)
+        if accounting.error_ns > EXACT * accounting.blocks_ns:
+            return False
         candidate, reference = map(np.stack, self._rounds)
         latency = latency_of(candidate, FEWER_RESAMPLES)
         speedup = speedup_of(candidate, reference, FEWER_RESAMPLES)

@@ -16,6 +16,7 @@ import torch
 
 from pytest_fib.timing import _cupti
 from pytest_fib.timing._device import cuda_driver
+from pytest_fib.timing._measure import TimedBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,8 +45,8 @@ class Series(Protocol):
     method: str
     results: list[list[Any]]
 
-    def run(self) -> tuple[float, ...]:
-        """Time a block of each group, in order: nanoseconds of one call in each."""
+    def run(self) -> TimedBlocks:
+        """Time a block of each group, in order."""
 
 
 def series(
@@ -87,9 +88,9 @@ class OnCpu:
         self.results: list[list[Any]] = [[None] * len(calls) for calls in groups]
         self._groups = groups
 
-    def run(self) -> tuple[float, ...]:
+    def run(self) -> TimedBlocks:
         """Time the groups."""
-        return tuple(self._block(number) for number in range(len(self._groups)))
+        return _timed([self._block(number) for number in range(len(self._groups))], self._groups)
 
     def _block(self, number: int) -> float:
         calls, results = self._groups[number], self.results[number]
@@ -99,7 +100,13 @@ class OnCpu:
             results[i] = call()
         taken = perf_counter_ns() - start
         del spacer
-        return taken / len(calls)
+        return taken
+
+
+def _timed(blocks_ns: Sequence[float], groups: Sequence[Calls]) -> TimedBlocks:
+    """Blocks whose time is all their calls'."""
+    samples = (ns / len(calls) for ns, calls in zip(blocks_ns, groups, strict=True))
+    return TimedBlocks(tuple(samples), sum(blocks_ns))
 
 
 def _threads(number: int) -> str:
@@ -118,12 +125,11 @@ class Graph:
     def __init__(self, groups: Sequence[Calls]) -> None:
         self.results: list[list[Any]] = []
         self._groups = groups
-        self._sizes = [len(calls) for calls in groups]
         flush()
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.graph(graph):
             self._events = [self._captured(calls) for calls in groups]
-        if _nodes(graph) - len(groups) * _nodes_without_calls() < sum(self._sizes):
+        if _nodes(graph) - len(groups) * _nodes_without_calls() < sum(map(len, groups)):
             raise EmptyCaptureError("a call leaves no work on the stream that it is called on")
         graph.instantiate()
         self._graph = graph
@@ -153,13 +159,10 @@ class Graph:
         if missing := _cupti.missing(plain * len(self._groups), captured):
             raise EmptyCaptureError(f"the captured graph lacks what plain calls run: {missing}")
 
-    def run(self) -> tuple[float, ...]:
-        """Launch the graph: a sample of each block."""
+    def run(self) -> TimedBlocks:
+        """Launch the graph."""
         self._launch(self._graph)
-        return tuple(
-            start.elapsed_time(end) * 1e6 / size
-            for (start, end), size in zip(self._events, self._sizes, strict=True)
-        )
+        return _timed([s.elapsed_time(e) * 1e6 for s, e in self._events], self._groups)
 
 
 class Eager:
@@ -171,40 +174,51 @@ class Eager:
         self.results: list[list[Any]] = [[None] * len(calls) for calls in groups]
         self._groups = groups
 
-    def run(self) -> tuple[float, ...]:
+    def run(self) -> TimedBlocks:
         """Call each group between two events."""
-        return tuple(self._block(number) for number in range(len(self._groups)))
+        return _timed([self._block(number) for number in range(len(self._groups))], self._groups)
 
     def _block(self, number: int) -> float:
         flush()
-        return self._between_events(number, self._groups[number])
-
-    def _between_events(self, number: int, calls: Calls) -> float:
         _forget_persisting()
         start, end = _timing_event(), _timing_event()
         start.record(torch.cuda.current_stream())
-        self._call(number, calls)
+        self._call(number)
         end.record(torch.cuda.current_stream())
         _synchronize()
-        return float(start.elapsed_time(end)) * 1e6 / len(calls)
+        return float(start.elapsed_time(end)) * 1e6
 
-    def _call(self, number: int, calls: Calls) -> None:
+    def _call(self, number: int) -> None:
         results = self.results[number]
-        for i, call in enumerate(calls):
+        for i, call in enumerate(self._groups[number]):
             results[i] = call()
 
 
 class Recorded(Eager):
-    """Calls that can't be captured, by CUPTI's records: the time in which the device was busy."""
+    """Calls that can't be captured, by CUPTI's records: the time in which the device was busy.
+
+    Blocks take longer than that, by the host's time between kernels and what recording takes.
+    """
 
     method = "cupti"
 
-    def _block(self, number: int) -> float:
+    def run(self) -> TimedBlocks:
+        """Call each group while CUPTI records."""
+        blocks = [self._recorded(number) for number in range(len(self._groups))]
+        return TimedBlocks(
+            _timed([busy for busy, _ in blocks], self._groups).samples_ns,
+            sum(spent for _, spent in blocks),
+        )
+
+    def _recorded(self, number: int) -> tuple[float, float]:
+        """How long the device was busy with a block, and how long the block took."""
         flush()
         _forget_persisting()
+        _synchronize()
+        start = perf_counter_ns()
         with _cupti.recording() as records:
-            self._call(number, self._groups[number])
-        return _cupti.busy_ns(records) / len(self._groups[number])
+            self._call(number)
+        return _cupti.busy_ns(records), perf_counter_ns() - start
 
 
 def _capturable(call: Callable[[], Any]) -> bool:

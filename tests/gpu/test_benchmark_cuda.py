@@ -19,7 +19,9 @@ LACKS = "the captured graph lacks what plain calls run: .*"
 EMPTY = "a call leaves no work on the stream that it is called on"
 #: The lines that each may end with: what a graph lacks shows in its nodes, to CUPTI, or in outputs.
 SEEN = {
-    "cache_by_hash_cuda": (r"slower on new values: .*",),
+    "batch_in_capture": (r"does the work of several calls at once: .*",),
+    "cache_by_hash_cuda": (TIMED_WRONG,),
+    "claim_part_cuda": ("its times are false: .*",),
     "less_in_capture": (LACKS, TIMED_WRONG),
     "nothing_in_capture": (EMPTY, LACKS, TIMED_WRONG),
     "other_stream": (EMPTY, LACKS, TIMED_WRONG),
@@ -82,7 +84,7 @@ def test_a_record_has_the_device_and_how_it_was_timed(good):
     assert 0 < low <= found.speedup_factor <= high
     assert found.model_extra["reference_method"] == GRAPH
     assert found.model_extra["placements"] >= 2
-    assert found.model_extra["hot_latency_ms"] > 0
+    assert 0 <= found.model_extra["unaccounted"] <= 0.1
 
 
 def test_what_waits_for_the_device_is_timed_as_it_is(timed):

@@ -1,6 +1,6 @@
 """How many rounds are run, of what, and when that ends: on sides that claim what they are told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 
 import numpy as np
@@ -9,38 +9,45 @@ import pytest
 from pytest_fib.timing import (
     GROUPS,
     PRECISIONS,
+    TimedBlocks,
     Turn,
+    account,
     calls_per_block,
     placements,
     time_both_sides,
-    time_rounds,
+    time_round,
 )
 
 #: The most that timing both sides takes, and what a block is to take, in nanoseconds.
 BUDGETS = {"cpu": 300e6, "cuda": 50e6}
 BLOCK_NS = {"cpu": 2e6, "cuda": 100e3}
-MOST_CALLS = {"cpu": 1 << 20, "cuda": 64}
-#: Rounds in a request, in turn, and where calls are long; and the most of warming up.
-TURNS, SHORT_TURNS, MOST_WARM = (1, 4), (1, 2), 8
+MOST_CALLS = {"cpu": 256, "cuda": 64}
+#: Rounds until the intervals are looked at, and where calls are long; the most of warming up.
+ROUNDS, FEWEST_ROUNDS, MOST_WARM = 5, 3, 8
 CLOCK = "pytest_fib.timing._measure.perf_counter_ns"
+
+
+class Clock:
+    """The judge's, which goes on by what the sides claim, unless a test has it go."""
+
+    now = 0.0
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    """The judge's clock stands, unless a test has it go."""
-    monkeypatch.setattr(CLOCK, lambda: 0)
+    monkeypatch.setattr(CLOCK, lambda: Clock.now)
 
 
 @dataclass
 class Side:
-    """Claims ``ns`` in turn, ``noise`` of it by block; notes what it is asked.
+    """Claims ``ns`` in turn, ``noise`` of it by block; notes that it is asked.
 
     Groups take longer by ``placed``, as logarithms.
     """
 
     name: str
     ns: list[float]
-    asked: list[tuple[str, int]]
+    asked: list[str]
     groups: int = 4
     noise: float = 1e-4
     calls_per_block: int = 1
@@ -50,11 +57,12 @@ class Side:
         self._next, self.placed = cycle(self.ns), np.zeros(self.groups)
         self._random = np.random.default_rng(list(self.name.encode()))
 
-    def run(self, rounds):
-        self.asked.append((self.name, rounds))
-        blocks = np.repeat([next(self._next) for _ in range(rounds)], self.groups)
-        placed = np.tile(self.placed, rounds)
-        return list(blocks * np.exp(self._random.normal(placed, self.noise, len(blocks))))
+    def run(self):
+        self.asked.append(self.name)
+        samples = next(self._next) * np.exp(self._random.normal(self.placed, self.noise))
+        blocks_ns = float(samples.sum()) * self.calls_per_block
+        Clock.now += blocks_ns
+        return TimedBlocks(tuple(samples), blocks_ns)
 
 
 @pytest.fixture
@@ -69,16 +77,10 @@ def pair():
     return pair
 
 
-def rounds_of(asked, name="candidate"):
-    return [rounds for side, rounds in asked if side == name]
-
-
-def test_steady_times_end_after_one_turn(pair):
+def test_steady_times_end_after_a_few_rounds(pair):
     sides = pair([1000.0], [2000.0], calls_per_block=100)
     found = time_both_sides(*sides, device="cpu", seed=0)
-    assert rounds_of(sides[0].asked)[-2:] == list(TURNS)
-    assert len(found.candidate) == len(found.reference) == sum(TURNS)
-    assert found.candidate.shape == (sum(TURNS), 4)
+    assert found.candidate.shape == found.reference.shape == (ROUNDS, 4)
     assert not found.noisy
     assert found.speedup.value == pytest.approx(2, rel=1e-3)
     assert found.latency.value == pytest.approx(1000, rel=1e-3)
@@ -91,7 +93,7 @@ def test_what_does_not_settle_ends_with_the_budget_and_is_noisy(pair, precision)
     sides = pair([1000.0], [1000.0], groups=2, noise=0.5, calls_per_block=1000)
     found = time_both_sides(*sides, device="cpu", precision=precision, seed=0)
     assert found.noisy
-    assert 0.7 * BUDGETS["cpu"] < found.spent_ns < 1.1 * BUDGETS["cpu"]  # a turn takes a tenth
+    assert 0.7 * BUDGETS["cpu"] < found.spent_ns < 1.1 * BUDGETS["cpu"]  # some rounds take a tenth
     assert max(found.latency.half_width, found.speedup.half_width) > PRECISIONS[precision]
 
 
@@ -112,16 +114,15 @@ def test_what_placements_differ_by_is_not_waited_for(pair):
         side.placed = np.random.default_rng(seed).normal(0, 0.03, 8)
     found = time_both_sides(*sides, device="cpu", seed=0)
     assert found.noisy
-    assert len(found.candidate) == sum(TURNS)
+    assert len(found.candidate) == ROUNDS
 
 
 def test_warming_up_goes_on_until_two_rounds_agree_and_counts_for_nothing(pair):
     sides = pair([5000.0, 3000.0, 1000.0, 1001.0, *[1000.0] * 500], [1000.0], calls_per_block=100)
     found = time_both_sides(*sides, device="cpu", seed=0)
-    asked = rounds_of(sides[0].asked)
-    assert asked == [1, 1, 1, 1, *TURNS]
+    assert sides[0].asked.count("candidate") == 4 + ROUNDS
     assert found.candidate.max() < 1002
-    assert len(found.turns) == len(TURNS)
+    assert len(found.turns) == len(found.reference_turns) == ROUNDS
 
 
 def test_warming_up_goes_on_until_the_clock_is_steady(pair):
@@ -129,33 +130,40 @@ def test_warming_up_goes_on_until_the_clock_is_steady(pair):
     readings = iter([False, False, True])
     time_both_sides(*sides, device="cpu", steady=lambda: next(readings), seed=0)
     # The first round has none before it to agree with, so the clock isn't looked at.
-    assert rounds_of(sides[0].asked) == [1, 1, 1, 1, *TURNS]
+    assert sides[0].asked.count("candidate") == 4 + ROUNDS
 
 
 @pytest.mark.parametrize("steady", [False, True])
 def test_warming_up_ends_at_last(pair, steady):
     times = [1000.0] if not steady else [1000.0, 2000.0]
     sides = pair(times, [1000.0], calls_per_block=100)
-    time_both_sides(*sides, device="cpu", steady=lambda: steady, seed=0)
-    assert rounds_of(sides[0].asked)[: MOST_WARM + 1] == [*[1] * MOST_WARM, TURNS[0]]
+    found = time_both_sides(*sides, device="cpu", steady=lambda: steady, seed=0)
+    assert sides[0].asked.count("candidate") == MOST_WARM + len(found.candidate)
 
 
-def test_long_calls_are_warmed_up_once_and_timed_in_short_turns(pair):
+def test_long_calls_are_warmed_up_once_and_timed_in_fewer_rounds(pair):
     long = BUDGETS["cpu"] / 4
     sides = pair([long], [long], groups=2)
     found = time_both_sides(*sides, device="cpu", seed=0)
-    assert rounds_of(sides[0].asked) == [1, *SHORT_TURNS]
-    assert found.spent_ns == pytest.approx(sum((1, *SHORT_TURNS)) * 4 * long, rel=1e-3)
+    assert len(found.candidate) == FEWEST_ROUNDS
+    assert sides[0].asked.count("candidate") == 1 + FEWEST_ROUNDS
+    assert found.spent_ns == pytest.approx((1 + FEWEST_ROUNDS) * 4 * long, rel=1e-3)
 
 
 def test_which_side_goes_first_is_random_and_both_do_as_much(pair):
     sides = pair([1000.0, 1300.0, 700.0], [1000.0], calls_per_block=200)
     time_both_sides(*sides, device="cpu", precision="strict", seed=0)
     asked = sides[0].asked
-    firsts = [name for name, _ in asked[::2]]
-    assert {"candidate", "reference"} == set(firsts)
-    assert all({a[0], b[0]} == set(firsts) for a, b in zip(asked[::2], asked[1::2], strict=True))
-    assert rounds_of(asked) == rounds_of(asked, "reference")
+    assert {"candidate", "reference"} == {*asked[::2]}
+    assert all(first != second for first, second in zip(asked[::2], asked[1::2], strict=True))
+
+
+def test_both_sides_get_new_values_before_every_round(pair):
+    sides = pair([1000.0], [1000.0], calls_per_block=100)
+    asked = sides[0].asked
+    time_both_sides(*sides, device="cpu", before_round=lambda: asked.append("new"), seed=0)
+    assert {*asked[::3]} == {"new"}
+    assert asked.count("new") == len(asked) / 3
 
 
 def test_another_seed_is_another_order(pair):
@@ -163,7 +171,7 @@ def test_another_seed_is_another_order(pair):
     for seed in range(8):
         sides = pair([1000.0, 1300.0, 700.0], [1000.0], calls_per_block=200)
         time_both_sides(*sides, device="cpu", seed=seed)
-        orders.add(tuple(name for name, _ in sides[0].asked))
+        orders.add(tuple(sides[0].asked))
     assert len(orders) > 1
 
 
@@ -171,7 +179,7 @@ def test_flushing_the_cache_counts_towards_the_budget(pair):
     sides = pair([1000.0], [1000.0], groups=2)
     sides[1].flush_ns = 5000.0
     found = time_both_sides(*sides, device="cuda", seed=0)
-    rounds = sum(rounds_of(sides[0].asked))
+    rounds = sides[0].asked.count("candidate")
     assert found.spent_ns == pytest.approx(rounds * 2 * (1000 + 6000), rel=1e-3)
 
 
@@ -185,18 +193,59 @@ def test_who_claims_that_no_time_passes_does_not_go_on_for_ever(pair, monkeypatc
     assert found.spent_ns > 0.5 * BUDGETS["cpu"]
 
 
-def test_turns_have_the_judges_clock_beside_the_claim(pair, monkeypatch):
+def test_a_round_has_the_judges_clock_beside_the_claim(pair, monkeypatch):
     now = iter([5_000, 9_000])
     monkeypatch.setattr(CLOCK, lambda: next(now))
-    side, _ = pair([10.0, 20.0], [1.0], groups=1, noise=0, calls_per_block=7)
-    samples, taken = time_rounds(side, 2)
-    assert samples.tolist() == [[10.0], [20.0]]
-    assert taken == Turn(rounds=2, wall_ns=4_000, claimed_ns=7 * 30.0)
+    side, _ = pair([10.0], [1.0], groups=2, noise=0, calls_per_block=7)
+    samples, taken = time_round(side)
+    assert samples.tolist() == [10.0, 10.0]
+    assert taken == Turn(wall_ns=4_000, blocks_ns=140.0, calls_ns=140.0)
+
+
+def test_what_both_sides_take_beside_their_blocks_is_not_hidden():
+    turns = [Turn(1500 + extra, 1000, 1000) for extra in (0, 0, 0, 900)]
+    accounting = account(turns, [Turn(2500, 2000, 2000)] * 4)
+    assert (accounting.hidden_ns, accounting.error_ns, accounting.unaccounted) == (0, 0, 0)
+
+
+def test_what_one_side_leaves_out_is_a_share_of_its_claim():
+    accounting = account([Turn(1500, 770, 770)] * 5, [Turn(2500, 2000, 2000)] * 5)
+    assert accounting.hidden_ns == 230
+    assert accounting.unaccounted == pytest.approx(230 / 770)
+
+
+def test_time_in_blocks_that_is_no_calls_is_unaccounted_for():
+    """As where only what the device was busy with is claimed."""
+    accounting = account([Turn(1500, 1000, 250)] * 5, [Turn(1500, 1000, 1000)] * 5)
+    assert accounting.hidden_ns == 0
+    assert accounting.unaccounted == 3
+
+
+def test_how_far_the_judges_clock_is_off_is_known():
+    rng = np.random.default_rng(0)
+    errors, hidden = [], []
+    for _ in range(300):
+        sides = [[Turn(1000 + r, 1000, 1000) for r in rng.normal(500, 40, 25)] for _ in range(2)]
+        accounting = account(*sides)
+        errors.append(accounting.error_ns)
+        hidden.append(accounting.hidden_ns)
+    assert np.median(errors) == pytest.approx(2 * np.std(hidden), rel=0.2)
+
+
+def test_intervals_reach_as_far_as_what_is_unaccounted_for(pair):
+    sides = pair([1000.0], [2000.0], calls_per_block=100)
+    found = time_both_sides(*sides, device="cpu", seed=0)
+    longer = [replace(turn, wall_ns=1.1 * turn.blocks_ns) for turn in found.turns]
+    more = replace(found, turns=longer)
+    assert more.accounting.unaccounted == pytest.approx(0.1, rel=0.01)
+    assert more.latency.high == pytest.approx(1.1 * found.latency.high, rel=0.01)
+    assert more.speedup.low == pytest.approx(found.speedup.low / 1.1, rel=0.01)
+    assert (more.latency.value, more.noisy) == (found.latency.value, found.noisy)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_block_is_a_power_of_two_calls_that_takes_about_what_it_should(device):
-    for duration in np.geomspace(BLOCK_NS[device] / MOST_CALLS[device], BLOCK_NS[device], 23):
+    for duration in np.geomspace(BLOCK_NS[device] / MOST_CALLS, BLOCK_NS[device], 23):
         [calls, same] = calls_per_block([duration, duration], device)
         assert calls == same
         assert calls & (calls - 1) == 0
@@ -218,8 +267,8 @@ def test_sides_that_take_about_as_long_take_as_many_calls():
 
 
 def test_calls_of_a_block_are_limited():
-    assert calls_per_block([0.5, 0.5], "cuda") == [MOST_CALLS["cuda"]] * 2
-    assert calls_per_block([0.0, 1e4], "cpu") == [MOST_CALLS["cpu"], 256]
+    assert calls_per_block([0.5, 0.5], "cuda") == [MOST_CALLS] * 2
+    assert calls_per_block([0.0, 1e5], "cpu") == [MOST_CALLS, 16]
     assert calls_per_block([1000.0, 1000.0], "cuda", most=5) == [5, 5]
 
 
@@ -227,5 +276,5 @@ def test_there_are_as_many_placements_as_there_is_time_and_memory_for():
     assert placements([1e3, 1e3], "cuda", most=100) == GROUPS
     assert placements([1e3, 1e3], "cuda", most=3) == 3
     assert placements([1e9, 1e9], "cuda", most=100) == 2
-    between = placements([BUDGETS["cpu"] / sum(TURNS) / 8] * 2, "cpu", most=100)
+    between = placements([BUDGETS["cpu"] / ROUNDS / 8] * 2, "cpu", most=100)
     assert between == 4

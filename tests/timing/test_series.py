@@ -28,50 +28,44 @@ def made():
 
 def test_nothing_is_run_before_it_is_asked_for(made):
     groups, log = made("ab", "c")
-    found = series(groups, 2, "cpu")
+    found = series(groups, "cpu")
     assert log == []
     assert found.results == [[None, None], [None]]
 
 
-def test_a_block_of_each_group_runs_its_calls_in_order_as_often_as_asked(made):
+def test_a_block_of_each_group_runs_its_calls_in_order(made):
     groups, log = made("ab", "cd", "ef")
-    found = series(groups, 3, "cpu")
-    assert len(found.run()) == 3
-    assert "".join(log) == "aaabbbcccdddeeefff"
+    found = series(groups, "cpu")
+    assert len(found.run().samples_ns) == 3
+    assert "".join(log) == "abcdef"
     found.run()
-    assert "".join(log) == 2 * "aaabbbcccdddeeefff"
+    assert "".join(log) == 2 * "abcdef"
 
 
 def test_what_each_call_returned_last_is_kept(made):
     groups, _ = made("ab", "cd")
-    found = series(groups, 3, "cpu")
+    found = series(groups, "cpu")
     found.run()
-    assert found.results == [["a3", "b3"], ["c3", "d3"]]
+    assert found.results == [["a1", "b1"], ["c1", "d1"]]
     found.run()
-    assert found.results == [["a6", "b6"], ["c6", "d6"]]
+    assert found.results == [["a2", "b2"], ["c2", "d2"]]
 
 
 def test_a_sample_is_the_time_of_one_call(made, monkeypatch):
     now = iter([1000, 1600, 5000, 5060])
     monkeypatch.setattr(CLOCK, lambda: next(now))
     groups, _ = made("ab", "cd")
-    assert series(groups, 3, "cpu").run() == (600 / 6, 60 / 6)
-
-
-def test_caches_are_hot_in_any_case(made, monkeypatch):
-    now = iter([0, 60, 100, 190])
-    monkeypatch.setattr(CLOCK, lambda: next(now))
-    groups, log = made("ab", "cd")
-    assert series(groups, 3, "cpu").hot() == (10, 15)
-    assert "".join(log) == "aaabbbcccddd"
+    timed = series(groups, "cpu").run()
+    assert timed.samples_ns == (600 / 2, 60 / 2)
+    assert timed.blocks_ns == 660
 
 
 @pytest.mark.parametrize(("threads", "said"), [(1, "1 thread"), (2, "2 threads")])
-def test_the_method_tells_the_caches_and_the_number_of_threads(made, threads, said):
+def test_the_method_has_the_number_of_threads(made, threads, said):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        assert series(made("a")[0], 1, "cpu").method == f"cpu, warm, {said}"
+        assert series(made("a")[0], "cpu").method == f"cpu, {said}"
     finally:
         torch.set_num_threads(before)
 
@@ -80,5 +74,5 @@ def test_what_a_call_raises_is_raised(made):
     groups, log = made("a")
     groups.append([lambda: 1 // 0])
     with pytest.raises(ZeroDivisionError):
-        series(groups, 1, "cpu").run()
+        series(groups, "cpu").run()
     assert log == ["a"]
