@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from threading import Lock
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
@@ -51,6 +52,7 @@ class LocalSandbox:
     def __init__(self, device: str, allocator: ArenaAllocator) -> None:
         os.environ.update(environment_for(device))
         self._runner = Runner(device, allocator.tensor)
+        self.ran_ns = 0
 
     def open(self, program: Program) -> Reply:
         """Nothing to start."""
@@ -59,7 +61,10 @@ class LocalSandbox:
     def ask(self, request: Request, timeout: float) -> Reply:
         """The reply; nothing ends a request that hangs."""
         assert not isinstance(request, Map), "nothing is mapped within one process"
-        return self._runner.answer(request)
+        start = perf_counter_ns()
+        reply = self._runner.answer(request)
+        self.ran_ns = perf_counter_ns() - start
+        return reply
 
     def holds(self, program: Program) -> bool:
         """Whether that program is loaded."""
@@ -244,10 +249,10 @@ def _receive(control: socket.socket) -> bytes:
 class ProcessSandbox:
     """A child process for each program: started when one is loaded, ended when another is.
 
-    No state of one implementation can reach the next, since no process sees two of them. An
-    ``untrusted`` one is stopped between requests, so that it can neither finish work late nor
-    disturb others, and each of its replies is confirmed with the process that forked it. A
-    reference has nothing to gain by either, so it is spared the time.
+    No state of one implementation can reach the next, since no process sees two of them. It is
+    stopped between requests, so that it can neither finish work late nor disturb others. Each reply
+    of an ``untrusted`` one is confirmed with the process that forked it; a reference has nothing to
+    gain by killing that, so it is spared the time.
     """
 
     is_process = True  # so it may be asked while another one is
@@ -263,6 +268,8 @@ class ProcessSandbox:
         self._arena: Arena | None = None  # kept alive while it is mapped
         self._serial = 0
         self._stopped = False
+        #: How long the process could run for its last reply, by this process' clock.
+        self.ran_ns = 0
 
     def ask(self, request: Request, timeout: float) -> Reply:
         """The reply within ``timeout`` seconds.
@@ -324,11 +331,13 @@ class ProcessSandbox:
         try:
             if child.channel.pending():
                 raise ChannelBroken("a message without a request")
-            self._resume(child)
             payload = requests().dump_json(request)
+            start = perf_counter_ns()
+            self._resume(child)
             child.channel.send(self._serial, payload, descriptors, timeout)
             serial, reply, _ = child.channel.receive(timeout)
             self._stop(child)
+            self.ran_ns = perf_counter_ns() - start
             if serial != self._serial:
                 raise ChannelBroken("a reply out of turn")
             if self._untrusted and not self._fork_server.has(child):
@@ -343,8 +352,7 @@ class ProcessSandbox:
             return self._ended(child)
 
     def _stop(self, child: Child) -> None:
-        if not self._untrusted:
-            return
+        """Both sides, so that asking either takes as long."""
         os.killpg(child.pid, signal.SIGSTOP)  # and what it started, but for other sessions
         self._stopped = True
 
