@@ -99,7 +99,7 @@ class Turn:
     calls_ns: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Timings:
     """Samples of both sides, (rounds, groups), in nanoseconds per call, and what they say.
 

@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
-from pytest_fib.timing import Estimate, Timings
+from pytest_fib.timing import Estimate, Timings, Turn
 
 TRIALS = 300
 TRUE = 1000.0
@@ -26,7 +26,8 @@ def draw():
 
 def timings(candidate, reference, device="cuda"):
     """What these samples say."""
-    return Timings(device, candidate, reference, 0.005, 0.0, (), ())
+    turns = [Turn(wall_ns=1.0, blocks_ns=1.0, calls_ns=1.0)]
+    return Timings(device, candidate, reference, 0.005, 0.0, turns, turns)
 
 
 def latency_of(samples):
