@@ -1,19 +1,29 @@
-"""Python: import the entry file under a name of its own."""
+"""Python: the entry file and the modules beside it, compiled from the text that was collected."""
 
 from __future__ import annotations
 
-import getpass
 import importlib.util
-import os
+import linecache
 import sys
 import tempfile
+from functools import partial
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from pytest_fib.build._program import Program
+
+#: The collected sources of each loaded program, by folder and by path.
+_sources: dict[str, dict[str, str]] = {}
 
 
 def load(program: Program) -> ModuleType:
@@ -22,22 +32,66 @@ def load(program: Program) -> ModuleType:
     Raises whatever the module's top level raises.
     """
     root = _folder(program)
-    name = f"fib_{program.key}_{Path(program.entry_file).stem}"
-    spec = importlib.util.spec_from_file_location(name, root / program.entry_file)
+    texts = {str(root / path): content for path, content in program.sources}
+    _sources[str(root)] = texts
+    for path, text in texts.items():
+        # Tracebacks and Triton look sources up; without a time, entries aren't checked on disk.
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    entry = root / program.entry_file
+    name = f"fib_{program.key}_{entry.stem}"
+    loader = _CollectedLoader(texts, name, str(entry))
+    spec = importlib.util.spec_from_file_location(name, entry, loader=loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Registered because dataclasses and Triton's source lookup find a module by its name.
     sys.modules[name] = module
-    sys.path.insert(0, str((root / program.entry_file).parent))
+    _make_importable(str(entry.parent))
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     finally:
         sys.path.pop(0)
     return module
+
+
+class _CollectedLoader(SourceFileLoader):
+    """Compiles what was collected; other files of the folder from the disk, never from byte code.
+
+    Whoever may write to the folder may plant byte code there, with the time and size of a source.
+    """
+
+    def __init__(self, texts: dict[str, str], name: str, path: str) -> None:
+        super().__init__(name, path)
+        self._texts = texts
+
+    def path_stats(self, path: str) -> NoReturn:
+        """Without the time of a source, importlib neither reads nor writes byte code."""
+        raise OSError(f"byte code of {path} isn't used")
+
+    def get_data(self, path: str) -> bytes:
+        """The text of a source."""
+        text = self._texts.get(path)
+        return super().get_data(path) if text is None else text.encode()
+
+
+def _finder(folder: str) -> FileFinder:
+    """A path hook: the finder of a program's folder and of those in it."""
+    for root, texts in _sources.items():
+        if Path(folder).is_relative_to(root):
+            loader: Any = partial(_CollectedLoader, texts)
+            extensions = ExtensionFileLoader, EXTENSION_SUFFIXES
+            return FileFinder(folder, extensions, (loader, SOURCE_SUFFIXES))
+    raise ImportError(f"{folder} is no program's")
+
+
+def _make_importable(folder: str) -> None:
+    if _finder not in sys.path_hooks:
+        sys.path_hooks.insert(0, _finder)
+    for path in [path for path in sys.path_importer_cache if Path(path).is_relative_to(folder)]:
+        del sys.path_importer_cache[path]
+    sys.path.insert(0, folder)
 
 
 def _folder(program: Program) -> Path:
@@ -57,14 +111,10 @@ def _holds(path: Path, content: str) -> bool:
 
 
 def _written_out(program: Program) -> Path:
-    """Write the sources to a folder named by their content: tracebacks and Triton read files."""
-    root = Path(tempfile.gettempdir()) / f"pytest-fib-{getpass.getuser()}" / program.key
+    """Write the sources to a new folder that nobody else may enter."""
+    root = Path(tempfile.mkdtemp(prefix="pytest-fib-"))
     for path, content in program.sources:
         target = root / path
-        if _holds(target, content):
-            continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f"{target.name}.{os.getpid()}")
-        partial.write_text(content, encoding="utf-8")
-        partial.replace(target)  # atomic: another worker may be writing the same file
+        target.write_text(content, encoding="utf-8")
     return root

@@ -1,7 +1,10 @@
 """Python programs, loaded from their folder or from their sources alone."""
 
+import importlib.util
+import inspect
 import sys
 from dataclasses import replace
+from importlib._bootstrap_external import _code_to_timestamp_pyc as code_to_timestamp_pyc
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ TEXT = (
 @pytest.fixture
 def program(tmp_path, monkeypatch):
     """A program of two files, which lie in a folder that is not importable."""
+    (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     monkeypatch.delitem(sys.modules, "tiles", raising=False)
     sources = (("kernel.py", TEXT), ("tiles.py", "FACTOR = 3"))
@@ -52,6 +56,41 @@ def test_the_given_sources_count_where_the_folder_holds_others(program, now):
 
 def test_a_folder_on_another_machine_is_not_needed(program):
     assert load(replace(program, directory="/nowhere/at/all"))(2) == 6
+
+
+@pytest.mark.parametrize("name", ["kernel", "tiles", "later"])
+def test_planted_byte_code_is_not_run(program, name, monkeypatch):
+    """Even with the time and size of its source, which is all that Python itself looks at."""
+    folder = Path(program.directory)
+    (folder / "later.py").write_text("VALUE = 6\n")  # found when it is imported, not collected
+    text = (
+        "import importlib, tiles\ndef run(x):\n    return importlib.import_module('later').VALUE\n"
+    )
+    (folder / "kernel.py").write_text(text)
+    program = replace(program, sources=(("kernel.py", text), program.sources[1]))
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "later", raising=False)
+    source = folder / f"{name}.py"
+    planted = compile("raise AssertionError('planted')", str(source), "exec")
+    stat = source.stat()
+    target = Path(importlib.util.cache_from_source(str(source)))
+    target.parent.mkdir()
+    target.write_bytes(code_to_timestamp_pyc(planted, int(stat.st_mtime), stat.st_size))
+    assert load(program)(2) == 6
+
+
+def test_no_byte_code_is_left_behind(program):
+    load(program)
+    assert sorted(path.name for path in Path(program.directory).iterdir()) == [
+        "kernel.py",
+        "tiles.py",
+    ]
+
+
+def test_a_source_that_changes_after_it_was_compared_is_not_read_again(program):
+    function = load(replace(program, entry_symbol="where"))
+    Path(program.directory, "kernel.py").write_text("def where(x): ...")
+    assert "return __file__" in inspect.getsource(function)
 
 
 def test_an_entry_point_that_is_no_function_is_named(program):
