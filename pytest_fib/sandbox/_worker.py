@@ -10,6 +10,7 @@ import resource
 import socket
 import sys
 import tempfile
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -55,7 +56,7 @@ def serve(channel: int, output: int, device: str, folder: Path, caches: Sequence
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # what it is was read before the fork
     raise_walls([folder, *caches], names_threads=device != "cpu")
-    _Worker(Channel(socket.socket(fileno=channel)), device).serve()
+    _Worker(Channel(socket.socket(fileno=channel)), device, folder).serve()
 
 
 def _unbuffered(descriptor: int) -> io.TextIOWrapper:
@@ -78,9 +79,10 @@ def _reuse_freed_memory() -> None:
 
 
 class _Worker:
-    def __init__(self, channel: Channel, device: str) -> None:
+    def __init__(self, channel: Channel, device: str, folder: Path) -> None:
         self._channel = channel
         self._device = device
+        self._folder = folder
         self._arena = torch.empty(0, dtype=torch.uint8)
         self._mapped: _cuda_ipc.Mapped | None = None
         self._runner = Runner(device, lambda ref: view(self._arena, ref))
@@ -96,6 +98,8 @@ class _Worker:
                 reply: Reply = self._map(request, descriptors)
             else:
                 reply = self._runner.answer(request)
+                # Its folder has another name each time, and tracebacks name files in it.
+                reply = replace(reply, log=reply.log.replace(f"{self._folder}/", ""))
             _LIBC.fflush(None)  # what C code, and CUDA's printf, have printed
             self._channel.send(serial, replies().dump_json(reply))
 
