@@ -166,7 +166,10 @@ class Graph:
 
 
 class Eager:
-    """Calls that can't be captured, between events: gaps between launches are part of the time."""
+    """Calls that can't be captured, between events: gaps between launches are part of the time.
+
+    Blocks take longer than that, by what the host does before and after.
+    """
 
     method = "events"
 
@@ -175,12 +178,21 @@ class Eager:
         self._groups = groups
 
     def run(self) -> TimedBlocks:
-        """Call each group between two events."""
-        return _timed([self._block(number) for number in range(len(self._groups))], self._groups)
+        """Time the groups."""
+        blocks = [self._block(number) for number in range(len(self._groups))]
+        calls = _timed([calls_ns for calls_ns, _ in blocks], self._groups)
+        return TimedBlocks(calls.samples_ns, sum(block_ns for _, block_ns in blocks))
 
-    def _block(self, number: int) -> float:
+    def _block(self, number: int) -> tuple[float, float]:
+        """How long the calls of a block took, and how long the block did."""
         flush()
         _forget_persisting()
+        start = perf_counter_ns()
+        calls_ns = self._calls_ns(number)
+        taken = perf_counter_ns() - start - flush_ns()  # the host does not wait for that
+        return calls_ns, max(taken, calls_ns)
+
+    def _calls_ns(self, number: int) -> float:
         start, end = _timing_event(), _timing_event()
         start.record(torch.cuda.current_stream())
         self._call(number)
@@ -195,30 +207,14 @@ class Eager:
 
 
 class Recorded(Eager):
-    """Calls that can't be captured, by CUPTI's records: the time in which the device was busy.
-
-    Blocks take longer than that, by the host's time between kernels and what recording takes.
-    """
+    """Calls that can't be captured, by CUPTI's records: the time in which the device was busy."""
 
     method = "cupti"
 
-    def run(self) -> TimedBlocks:
-        """Call each group while CUPTI records."""
-        blocks = [self._recorded(number) for number in range(len(self._groups))]
-        return TimedBlocks(
-            _timed([busy for busy, _ in blocks], self._groups).samples_ns,
-            sum(spent for _, spent in blocks),
-        )
-
-    def _recorded(self, number: int) -> tuple[float, float]:
-        """How long the device was busy with a block, and how long the block took."""
-        flush()
-        _forget_persisting()
-        _synchronize()
-        start = perf_counter_ns()
+    def _calls_ns(self, number: int) -> float:
         with _cupti.recording() as records:
             self._call(number)
-        return _cupti.busy_ns(records), perf_counter_ns() - start
+        return _cupti.busy_ns(records)
 
 
 def _capturable(call: Callable[[], Any]) -> bool:
