@@ -115,7 +115,8 @@ def raise_walls(writable: Iterable[Path], *, names_threads: bool) -> None:
     of this process' threads, as CUDA's driver insists on. For a process of a single thread. What
     the kernel lacks or refuses is left out.
     """
-    if names_threads:  # which of a process that can't be traced belong to root
+    # What hides a process has its own files in /proc belong to root: only where nothing else does.
+    if names_threads or landlock_version():
         _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _LIBC.unshare(_CLONE_NEWIPC)  # root may; others can't make what would be in it

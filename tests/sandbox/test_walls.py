@@ -169,6 +169,10 @@ GOES_ON = {
         assert child.wait() == -signal.SIGKILL
         assert os.getpgid(0) == os.getpid()
     """,
+    "what /proc has of itself": """
+        for name in ("mem", "environ", "maps"):
+            Path("/proc/self", name).open("rb").close()
+    """,
     "a core of its own": "os.sched_setaffinity(0, os.sched_getaffinity(0))",
     "limits of its own": "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))",
     "/dev/null": "Path('/dev/null').write_text('x')",
