@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_fib.plugin._trace_file import TraceFile
 from pytest_fib.report import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from pathlib import Path
 
     from pytest_fib.plugin._options import Settings
 
@@ -23,16 +24,15 @@ class Recorder:
     """Writes each trace record as its report arrives, and keeps the rows of the tables."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
-        self.written = 0
+        self.file = TraceFile(settings.traces)
         self._config = config
-        self._path = settings.traces
-        self._file: TextIO | None = None
         self._rows: dict[str, list[Row]] = {}
         self._reruns: Counter[str] = Counter()
         #: Traces of items that may run again.
         self._undecided: dict[str, list[str]] = {}
+        # Else it is opened on the first kernel test: a run without one leaves no file behind.
         if settings.traces_file is not None:
-            self._open_before_any_test()
+            self._open_before_any_test(settings.traces)
 
     @property
     def rows(self) -> list[Row]:
@@ -52,7 +52,7 @@ class Recorder:
         traces = item.pop("traces")
         category = self._category(report)
         if category in _FINAL:
-            self._write(traces)
+            self.file.add(traces, f"after {report.nodeid}")
         else:
             self._undecided[report.nodeid] = traces
         item |= {"reason": _reason(report), "reruns": self._reruns[report.nodeid]}
@@ -61,38 +61,21 @@ class Recorder:
         self._rows.setdefault(report.nodeid, []).extend(rows)
 
     def finish(self) -> None:
-        """Write the records of items that were to run again, and did not."""
-        for traces in self._undecided.values():
-            self._write(traces)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        """Write the records of items that were to run again, and did not; complete the file."""
+        for nodeid, traces in self._undecided.items():
+            self.file.add(traces, f"after {nodeid}")
+        self.file.finish()
 
     def _category(self, report: pytest.TestReport) -> str:
         status = self._config.hook.pytest_report_teststatus(report=report, config=self._config)
         return status[0] if status else report.outcome
 
-    def _write(self, traces: Iterable[str]) -> None:
-        """Each line is on disk before the next test is reported."""
-        # Opened on the first kernel test only: a run without one leaves no file behind.
-        self._file = self._file or self._open()
-        for line in traces:
-            self._file.write(line + "\n")
-            self.written += 1
-        self._file.flush()
-
-    def _open(self) -> TextIO:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        return self._path.open("w", encoding="utf-8")
-
-    def _open_before_any_test(self) -> None:
+    def _open_before_any_test(self, path: Path) -> None:
         """Some refusals show only in the attempt."""
         try:
-            self._file = self._open()
+            self.file.open()
         except OSError as error:
-            message = f"--fib-traces {self._path}: can't be written: {error}"
+            message = f"--fib-traces {path}: can't be written: {error}"
             raise pytest.UsageError(message) from None
 
 

@@ -194,26 +194,38 @@ class Session:
         """Record what an item left."""
         self._recorder.add(report)
 
-    def pytest_sessionfinish(self) -> None:
-        """Complete the trace records."""
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Complete the trace records; a run that passed fails where they are not what it wrote."""
         self._recorder.finish()
+        if self._trace_problems and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @property
+    def _trace_problems(self) -> list[str]:
+        return self._recorder.file.problems(self.settings.shown(self.settings.traces))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The tables."""
-        rows, written = self._recorder.rows, self._recorder.written
-        if not rows or terminalreporter.verbosity < 0:
-            return
+        """The tables, and what happened to the trace records."""
+        if self._recorder.rows and terminalreporter.verbosity >= 0:
+            self._write_tables(terminalreporter)
+        if problems := self._trace_problems:
+            terminalreporter.section("trace records", red=True, bold=True)
+            for line in problems:
+                terminalreporter.write_line(line)
+
+    def _write_tables(self, terminal: pytest.TerminalReporter) -> None:
+        rows, written = self._recorder.rows, self._recorder.file.count
         width = self.config.get_terminal_writer().fullwidth
-        write_tables(terminalreporter, rows, width, self.baseline)
-        terminalreporter.currentfspath = None  # else there would be another empty line
-        terminalreporter.line("")
+        write_tables(terminal, rows, width, self.baseline)
+        terminal.currentfspath = None  # else there would be another empty line
+        terminal.line("")
         if self.baseline is not None:
-            write_comparison(terminalreporter, rows, width, self.baseline)
-        if written:
+            write_comparison(terminal, rows, width, self.baseline)
+        if written and not self._trace_problems:
             records = "trace record" if written == 1 else "trace records"
             where = self.settings.shown(self.settings.traces)
-            terminalreporter.write_line(f"{written} {records} in {where}")
+            terminal.write_line(f"{written} {records} in {where}")
 
     def pytest_unconfigure(self) -> None:
         """Close the file of trace records."""
-        self._recorder.close()
+        self._recorder.file.close()

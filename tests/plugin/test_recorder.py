@@ -1,6 +1,8 @@
 """Trace records: what is in them, where they go, and that a run which dies loses none."""
 
 import json
+from errno import ENOSPC
+from pathlib import Path
 
 import pytest
 
@@ -242,3 +244,183 @@ def test_any_ending_of_an_item_is_in_the_table(scale):
             "5 trace records in *",
         ]
     )
+
+
+#: A kernel that runs a line after its first call, in pytest's own process, and is wrong.
+FORGED = '{"definition": "scale", "workload": {"axes": {"n": 1}, "inputs": {}, "uuid": "x"}}\\n'
+TAMPERING = {
+    "replaced": f"open('fake', 'w').write('{FORGED}'); os.replace('fake', 'fib-traces.jsonl')",
+    "linked": "os.symlink('/dev/null', 'fake'); os.replace('fake', 'fib-traces.jsonl')",
+    "removed": "os.remove('fib-traces.jsonl')",
+    "extended": f"open('fib-traces.jsonl', 'a').write('{FORGED}')",
+    "emptied": "open('fib-traces.jsonl', 'w').close()",
+}
+
+
+@pytest.fixture
+def watched(scale):
+    """A right implementation, one to be written that ends after it, and a right one at last."""
+    scale.implement("zuletzt", "x, factor\nreturn x * factor")
+
+    def tamper(line, file="fib-traces.jsonl"):
+        scale.implement("mischief", f"x, factor\nimport os\n{line}\nreturn x * 0")
+        return scale.run("--fib-traces", file)
+
+    scale.tamper = tamper
+    return scale
+
+
+@pytest.mark.parametrize("line", TAMPERING.values(), ids=TAMPERING)
+def test_a_file_that_a_kernel_tampers_with_is_written_again_and_the_run_says_so(watched, line):
+    result = watched.tamper(f"if os.path.exists('fib-traces.jsonl'): {line}")
+    result.assert_outcomes(passed=2, failed=1)
+    statuses = [(t["solution"], t["evaluation"]["status"]) for t in watched.traces()]
+    assert statuses == [
+        ("good", "PASSED"),
+        ("mischief", "INCORRECT_NUMERICAL"),
+        ("zuletzt", "PASSED"),
+    ]
+    result.stdout.fnmatch_lines(
+        [
+            "*= trace records =*",
+            "fib-traces.jsonl was * during this run, as was seen after *[[]mischief-correctness].",
+            "It was written again, with all 3 records of this run.",
+        ]
+    )
+    result.stdout.no_fnmatch_line("3 trace records in *")
+
+
+def test_a_run_that_passes_fails_where_its_records_were_tampered_with(scale):
+    hook = "import os\ndef pytest_runtest_logfinish():\n    os.remove('fib-traces.jsonl')\n"
+    scale.write("conftest.py", hook)
+    result = scale.run("-q")
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "fib-traces.jsonl was removed during this run, as was seen at the end.",
+            "It was written again, with the only record of this run.",
+        ]
+    )
+    assert [t["solution"] for t in scale.traces()] == ["good"]
+
+
+def test_records_that_are_changed_in_place_are_seen_at_the_end(scale):
+    hook = """\
+    def pytest_runtest_logfinish():
+        with open("fib-traces.jsonl", "r+") as file:
+            text = file.read().replace("PASSED", "FAILED")
+            file.seek(0)
+            file.write(text)
+    """
+    scale.write("conftest.py", hook)
+    assert scale.run().ret == pytest.ExitCode.TESTS_FAILED
+    assert [t["evaluation"]["status"] for t in scale.traces()] == ["PASSED"]
+
+
+def test_workers_cannot_tamper_unseen_either(toys):
+    toys.implement("swapped", "x\nimport os\nos.remove('fib-traces.jsonl')\nreturn -x, -x", "split")
+    result = toys.run_apart("-n", "1", "--fib-examples=20")
+    result.stdout.fnmatch_lines(["fib-traces.jsonl was removed during this run, as was seen *"])
+    assert [t["solution"] for t in toys.traces()] == ["good", "tail", "pair", "swapped"]
+
+
+def test_a_folder_that_is_removed_is_made_again(watched):
+    result = watched.tamper("import shutil; shutil.rmtree('out', True)", "out/run.jsonl")
+    assert len(watched.traces("out/run.jsonl")) == 3
+    result.stdout.fnmatch_lines(["out/run.jsonl was removed during this run, as was seen after *"])
+
+
+def elsewhere(result):
+    """The records in the file that a run names in place of the one it couldn't write."""
+    [line] = [line for line in result.outlines if line.startswith("It would have ")]
+    return [json.loads(line) for line in Path(line.split(" are in ")[1]).open()]
+
+
+def test_on_a_full_disk_the_run_goes_on_and_records_are_elsewhere(toys, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = toys.run("--fib-traces=/dev/full", "--fib-examples=20", "-q")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*/dev/full can't be written: No space left on device. The run fails for that.",
+            "It would have all 4 records of this run; they are in *.jsonl",
+        ]
+    )
+    assert [t["solution"] for t in elsewhere(result)] == ["good", "tail", "pair", "swapped"]
+    assert len(list(tmp_path.glob("fib-traces-*.jsonl"))) == 1
+
+
+def test_a_run_that_passes_fails_where_its_records_cannot_be_written(scale, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert scale.run("--fib-traces=/dev/full").ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_records_that_fit_nowhere_are_printed(scale, monkeypatch):
+    def full(*names):
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    result = scale.run("--fib-traces=/dev/full")
+    result.stdout.fnmatch_lines(
+        [
+            "It would have the only record of this run, and there is no other place:",
+            '{"definition":"scale",*',
+        ]
+    )
+    [line] = [line for line in result.outlines if line.startswith("{")]
+    assert json.loads(line)["solution"] == "good"
+
+
+#: While records are written, no file may be larger than one record and a half.
+LIMITED = """\
+import os, resource
+import pytest
+
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report):
+    size = os.path.getsize("fib-traces.jsonl") if os.path.exists("fib-traces.jsonl") else 0
+    if size and not (FREED and "swapped" in report.nodeid):
+        limit(size * 3 // 2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish():
+    if not FREED:
+        limit(os.path.getsize("fib-traces.jsonl") * 3 // 2)
+
+
+class Freeing:
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self):
+        limit(-1)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self):
+        limit(-1)
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Freeing())
+"""
+
+
+def test_a_disk_that_becomes_full_leaves_whole_records(toys):
+    toys.write("conftest.py", f"FREED = False\n{LIMITED}")
+    result = toys.run_apart("--fib-examples=20")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["fib-traces.jsonl can't be written: File too large. *"])
+    assert [t["solution"] for t in toys.traces()] == ["good"]
+    assert len([line for line in result.outlines if line.startswith("{")]) == 4
+
+
+def test_once_there_is_room_again_records_are_written_after_all(toys):
+    toys.write("conftest.py", f"FREED = True\n{LIMITED}")
+    result = toys.run_apart("--fib-examples=20")
+    result.stdout.fnmatch_lines(["4 trace records in fib-traces.jsonl"])
+    assert [t["solution"] for t in toys.traces()] == ["good", "tail", "pair", "swapped"]

@@ -1,0 +1,169 @@
+"""The file of trace records: complete at the end of a run, whatever happens to it before."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from io import FileIO
+
+
+class TraceFile:
+    """Appends records to a file, and notices where something else changes or replaces that.
+
+    All records are kept in memory, too. So they are written again where the file was changed, and
+    go elsewhere where it can't be written. No method but ``open`` raises OSError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        #: What something else did to the file, and when that was noticed; the first time only.
+        self._tampering = ""
+        #: Why records are not in the file.
+        self._error = ""
+        #: Where all records are instead, if there was room for them anywhere.
+        self._elsewhere: Path | None = None
+        self._path = path
+        self._file: FileIO | None = None
+        self._lines: list[bytes] = []
+        #: How many of these lines are in the file, and how many bytes they take.
+        self._written = 0
+        self._size = 0
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return len(self._lines)
+
+    def problems(self, name: str) -> list[str]:
+        """After ``finish``: what went wrong and what to do, in lines. ``name`` is the file's."""
+        records = "the only record" if self.count == 1 else f"all {self.count} records"
+        lines = []
+        if self._tampering:
+            lines += [
+                f"{name} was {self._tampering}.",
+                "The run fails for that. See what kernels do that ran until then. If it was "
+                "another run, give each a file of its own by --fib-traces=FILE.",
+            ]
+            if not self._error:
+                lines.append(f"It was written again, with {records} of this run.")
+        if self._error and self._lines:
+            lines.append(f"{name} can't be written: {self._error}. The run fails for that.")
+            if self._elsewhere is not None:
+                lines.append(f"It would have {records} of this run; they are in {self._elsewhere}")
+            else:
+                lines.append(f"It would have {records} of this run, and there is no other place:")
+                lines += [line.decode().rstrip("\n") for line in self._lines]
+        return lines
+
+    def open(self) -> None:
+        """Begin an empty file, in a folder that is made for it. Raises OSError."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("wb", buffering=0)
+
+    def add(self, lines: Iterable[str], when: str) -> None:
+        """Write records, each at once; ``when`` is what they are of, for a message."""
+        self._lines += [f"{line}\n".encode() for line in lines]
+        self._update(when, self._damage)
+
+    def finish(self) -> None:
+        """Look at the file once more; where it lacks records, write all of them elsewhere."""
+        if self._file is None and not self._lines:
+            return
+        self._update("at the end", self._damage_to_content)
+        if self._error and self._lines:
+            self._save_elsewhere()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _update(self, when: str, damage: Callable[[FileIO], str]) -> None:
+        """Write what the file lacks; the next record tries again where that fails."""
+        self._error = ""
+        try:
+            if self._file is None:
+                self.open()
+            assert self._file is not None
+            if what := damage(self._file):
+                self._tampering = self._tampering or f"{what} during this run, as was seen {when}"
+                self._replace()
+            self._append(self._file)
+        except OSError as error:
+            self._error = error.strerror or str(error)
+
+    def _append(self, file: FileIO) -> None:
+        for line in self._lines[self._written :]:
+            try:
+                _write(file, line)
+            except OSError:
+                with suppress(OSError):  # no half a line is left, which no reader could take
+                    file.truncate(file.seek(self._size))
+                raise
+            self._written += 1
+            self._size += len(line)
+
+    def _damage(self, file: FileIO) -> str:
+        """What something else did to the file, as a verb; nothing for devices and pipes."""
+        ours = os.fstat(file.fileno())
+        if not stat.S_ISREG(ours.st_mode):
+            return ""
+        try:
+            found = self._path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return "removed"
+        if not os.path.samestat(ours, found):
+            return "replaced"
+        return "changed" if found.st_size != self._size else ""
+
+    def _damage_to_content(self, file: FileIO) -> str:
+        """Also where the size is right."""
+        if (what := self._damage(file)) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return what
+        with self._path.open("rb") as content:
+            same = all(content.read(len(line)) == line for line in self._lines[: self._written])
+        return "" if same else "changed"
+
+    def _replace(self) -> None:
+        """Put a new file with all records in the place of whatever is there."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
+        file = fresh.open("xb", buffering=0)
+        content = b"".join(self._lines)
+        try:
+            _write(file, content)
+            fresh.replace(self._path)
+        except OSError:
+            file.close()
+            fresh.unlink(missing_ok=True)
+            raise
+        old, self._file = self._file, file
+        self._written, self._size = len(self._lines), len(content)
+        if old is not None:
+            old.close()
+
+    def _save_elsewhere(self) -> None:
+        try:
+            descriptor, name = tempfile.mkstemp(".jsonl", "fib-traces-")
+        except OSError:
+            return
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            try:
+                _write(file, b"".join(self._lines))
+                self._elsewhere = Path(name)
+            except OSError:
+                Path(name).unlink()
+
+
+def _write(file: FileIO, content: bytes) -> None:
+    """All of it: a write to a disk that becomes full writes the beginning, and raises nothing."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
