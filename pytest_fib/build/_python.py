@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import linecache
+import stat
 import sys
 import tempfile
 from functools import partial
@@ -111,8 +112,11 @@ def _holds(path: Path, content: str) -> bool:
 
 
 def _written_out(program: Program) -> Path:
-    """Write the sources to a new folder that nobody else may enter."""
-    root = Path(tempfile.mkdtemp(prefix="pytest-fib-"))
+    """Write the sources to a folder that nobody else may write to."""
+    root = Path(tempfile.gettempdir())
+    if root.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        root = Path(tempfile.mkdtemp(prefix="pytest-fib-"))
+    root /= program.key
     for path, content in program.sources:
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)
