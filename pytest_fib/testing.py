@@ -127,8 +127,9 @@ class KernelCheck:
 
     It runs in this process; nothing guards against a function that crashes, hangs or cheats, as the
     sandboxes of kernel items do. ``find`` looks a definition up by its name or file; ``device`` is
-    ``cpu`` or ``cuda``; ``examples``, ``seed`` and ``max_bytes`` are as in the options
-    ``--fib-examples``, ``--fib-seed`` and ``--fib-max-bytes``.
+    ``cpu`` or ``cuda``; ``examples``, ``repeat`` and ``max_bytes`` are as in the options
+    ``--fib-examples``, ``--fib-repeat`` and ``--fib-max-bytes``, ``seed`` and ``run_seed`` the two
+    parts of ``--fib-seed``.
     """
 
     def __init__(
@@ -138,12 +139,16 @@ class KernelCheck:
         *,
         examples: int = 25,
         seed: int = 0,
+        run_seed: int | None = None,
+        repeat: int = 1,
         max_bytes: int | None = None,
     ) -> None:
         self._find = find
         self._device = device
         self._examples = examples
         self._seed = seed
+        self._run_seed = run_seed
+        self._repeat = repeat
         self._max_bytes = DEFAULT_BUDGETS[device] if max_bytes is None else max_bytes
 
     def __call__(
@@ -178,7 +183,8 @@ class KernelCheck:
         if not isinstance(definition, Definition):
             loaded = self._find(definition)
             definition, root = loaded.definition, loaded.path.parent
-        check = FunctionChecker(definition, function, self._device, calling=calling, root=root)
+        how: dict[str, Any] = {"calling": calling, "root": root, "repeat": self._repeat}
+        check = FunctionChecker(definition, function, self._device, **how)
         given = _given(definition, axes, workload)
         if reason := why_not_generated(definition, given):
             raise ValueError(f"{definition.name}: {reason}")
@@ -197,6 +203,7 @@ class KernelCheck:
             listed=example_workloads(check.definition),
             examples=examples,
             seed=self._seed,
+            run_seed=self._run_seed,
             max_bytes=self._max_bytes,
         )
 

@@ -88,7 +88,7 @@ class Project:
         pytester.makeini(
             """\
             [pytest]
-            addopts = --fib-examples=8 --fib-isolation=none --fib-device=cpu
+            addopts = --fib-examples=8 --fib-seed=0 --fib-isolation=none --fib-device=cpu
             filterwarnings = default::pytest_fib.FibWarning
             """
         )

@@ -19,7 +19,15 @@ PATTERNS = {
 
 def test_the_mutants_of_a_definition_fail_as_items_for_the_right_reason(tmp_path):
     traces = tmp_path / "traces.jsonl"
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--fib-device=cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--fib-device=cpu",
+        "--fib-seed=0",
+    ]
     command += ["--fib-impls=tests/mutants/kernels", "--fib-impls=tests/mutants/triton"]
     command += ["--fib-definition=scale_float32", "--fib-max-bytes=1M", f"--fib-traces={traces}"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

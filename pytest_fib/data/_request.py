@@ -65,7 +65,8 @@ class _Request(_SeamRecord):
     `solution` holds its sources. `directory` is where they lie on this machine, if they do: with
     it, tracebacks and debuggers show the user's own files. `tensors` has, for each file of recorded
     tensors, by its path in the workload or definition, the sha256 of what it holds: see
-    `TensorFiles`. `timeout` is in seconds, for one evaluation.
+    `TensorFiles`. `timeout` is in seconds, for one evaluation. Each workload is checked `repeat`
+    times: two calls on the same inputs each time.
     """
 
     definition: Definition
@@ -73,6 +74,7 @@ class _Request(_SeamRecord):
     tensors: dict[str, str] = Field(default_factory=dict)
     directory: Annotated[str | None, Field(exclude_if=is_none)] = None
     timeout: Annotated[float, Field(gt=0)] = 60.0
+    repeat: Annotated[int, Field(ge=1)] = 1
 
 
 class EvaluationRequest(_Request):
@@ -95,13 +97,15 @@ class SearchRequest(_Request):
     """One implementation on the workloads of a search.
 
     Workloads that `failed_before` and those `listed` come first, then `examples` drawn from `seed`,
-    none of more than `max_bytes`.
+    none of more than `max_bytes`. A fifth of those drawn follow from `run_seed` instead, if there
+    is one, so that no implementation can have foreseen them.
     """
 
     failed_before: list[Workload] = Field(default_factory=list)
     listed: list[Workload] = Field(default_factory=list)
     examples: Annotated[int, Field(ge=1)] = 25
     seed: int = 0
+    run_seed: Annotated[int | None, Field(exclude_if=is_none)] = None
     max_bytes: Size = 1 << 28
 
     def evaluation(

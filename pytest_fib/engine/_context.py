@@ -60,6 +60,11 @@ class EvaluationEnded(Exception):
         super().__init__(failed.summary)
         self.failed = failed
 
+    def qualified(self, circumstance: str) -> EvaluationEnded:
+        """The same, with the circumstance that it needs behind what happened."""
+        summary = f"{self.failed.summary} ({circumstance})"
+        return EvaluationEnded(replace(self.failed, summary=summary))
+
 
 class KilledError(Exception):
     """A sandbox was killed, or the process it comes from: by this candidate or another."""

@@ -21,6 +21,7 @@ from pytest_fib.engine._cheat_checks import (
     poison_outputs,
     with_other_values,
 )
+from pytest_fib.engine._context import EvaluationEnded
 from pytest_fib.sandbox import YARDSTICKS, Failed, Widened, changed, copy_bits
 from pytest_fib.verdict import (
     SamplingTest,
@@ -77,18 +78,27 @@ class OutputChecker:
         are chosen at random, unless the inputs have what they are drawn with.
         """
         verdict = self.check(first, POISONS[:1])
-        if _pattern(verdict) == "unwritten":
+        if verdict.passed:
+            again = self.check_again(verdict, first, second, POISONS[1:])
+            nondeterministic = _pattern(again) == "nondeterministic"
+            return again if nondeterministic else again.qualified(SECOND_CALL_ONLY)
+        if self.definition.nondeterministic or _pattern(verdict) == "unwritten":
             return verdict
         differences = self._differences(first, second)
+        return _also_nondeterministic(verdict, differences[0]) if differences else verdict
+
+    def check_again(
+        self, verdict: Verdict, first: Outputs, again: Outputs, poisons: tuple[int, ...]
+    ) -> Verdict:
+        """Check another call on the same inputs; ``verdict`` is that of the first, which passed."""
+        differences = self._differences(first, again)
         if not differences:
-            return self._in_support(verdict, second) if verdict.passed else verdict
+            return self._in_support(verdict, again)
         may_differ = self.definition.nondeterministic
-        if not verdict.passed:
-            return verdict if may_differ else _also_nondeterministic(verdict, differences[0])
-        second_verdict = self.check(second, POISONS[1:])
-        if not second_verdict.passed and (may_differ or _pattern(second_verdict) == "unwritten"):
-            return second_verdict.qualified(SECOND_CALL_ONLY)
-        return verdict if may_differ else _nondeterministic(second_verdict, differences)
+        again_verdict = self.check(again, poisons)
+        if not again_verdict.passed and (may_differ or _pattern(again_verdict) == "unwritten"):
+            return again_verdict
+        return verdict if may_differ else _nondeterministic(again_verdict, differences)
 
     def _differences(self, first: Outputs, second: Outputs) -> list[str]:
         """How far outputs are from those of another call, where their bits are not the same."""
@@ -259,14 +269,43 @@ class Calls(Protocol):
         """The reference's outputs for other values of some inputs; None where it fails."""
 
 
-def check_two_calls(
-    calls: Calls, definition: Definition, workload: Workload, *, explain: bool = False
+def check_same_inputs(
+    calls: Calls,
+    definition: Definition,
+    workload: Workload,
+    *,
+    repeat: int = 1,
+    explain: bool = False,
 ) -> Verdict:
-    """Check two calls on the same inputs, with outputs at other places."""
+    """Check two calls on the same inputs, with outputs at other places, ``repeat`` times."""
     inputs = calls.make_inputs(workload)
     first, second = calls.call_candidate(POISONS)
     checker = output_checker(calls, definition, workload, inputs, explain=explain)
-    return checker.check_twice(first, second)
+    verdict = checker.check_twice(first, second)
+    if not verdict.passed or repeat == 1:
+        return verdict
+    return _check_repeats(calls, checker, verdict, _copies(first), repeat - 1)
+
+
+def _check_repeats(
+    calls: Calls, checker: OutputChecker, verdict: Verdict, first: Outputs, repeats: int
+) -> Verdict:
+    """Call twice, again and again: against what is wrong once in many calls.
+
+    ``verdict`` is that of the first call. Most calls leave its bits, which takes no more than to
+    compare them; the expected values are what they were.
+    """
+    for number in range(1, repeats + 1):
+        circumstance = f"right on a first call; this is repeat {number} of {repeats}"
+        try:
+            outputs = calls.call_candidate(POISONS)
+        except EvaluationEnded as ended:
+            raise ended.qualified(circumstance) from None
+        for each, poison in zip(outputs, POISONS, strict=True):
+            again = checker.check_again(verdict, first, each, (poison,))
+            if not again.passed:
+                return again.qualified(circumstance)
+    return verdict
 
 
 def check_third_call(
@@ -311,10 +350,13 @@ def output_checker(
 
 
 def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int) -> Verdict:
-    """The phase, for a workload of ``size`` bytes: two calls and, where that is cheap, a third."""
+    """The phase, for a workload of ``size`` bytes.
+
+    Two calls on the same inputs, as often as is asked, and where that is cheap one on others.
+    """
     request = context.request
     what, explain = (context.definition, request.workload), request.explain and not request.timing
-    verdict = check_two_calls(calls, *what, explain=explain)
+    verdict = check_same_inputs(calls, *what, repeat=request.repeat, explain=explain)
     if not verdict.passed or not (request.timing or size <= THIRD_CALL_BYTES):
         return verdict
     expected = calls.cached(request.workload)
@@ -446,7 +488,7 @@ class SandboxCalls:
         return outputs
 
 
-def _copies(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _copies(tensors: Outputs) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 

@@ -10,7 +10,7 @@ from pytest_fib.build import load, reference_program
 from pytest_fib.data import Diagnosis
 from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs
 from pytest_fib.engine._context import EvaluationEnded, conclude
-from pytest_fib.engine._correctness import Expected, check_two_calls
+from pytest_fib.engine._correctness import Expected, check_same_inputs
 from pytest_fib.sandbox import (
     YARDSTICKS,
     Failed,
@@ -42,8 +42,8 @@ class FunctionChecker:
     """Evaluates a function on one workload after another. What the function raises is not caught.
 
     The back end is plain calls in this process. ``calling`` is as in ``@implements``; ``root``,
-    what paths of recorded tensors are relative to. The function is called with the defaults of
-    torch that are in force when this is made.
+    what paths of recorded tensors are relative to; each workload is checked ``repeat`` times. The
+    function is called with the defaults of torch that are in force when this is made.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class FunctionChecker:
         *,
         calling: str = "value",
         root: Path | None = None,
+        repeat: int = 1,
     ) -> None:
         self.definition = definition
         self._function = function
@@ -61,6 +62,7 @@ class FunctionChecker:
         self._device = device
         self._calling = calling
         self._root = root
+        self._repeat = repeat
         self._defaults = TorchDefaults.now()
         self._layouts: dict[str, TensorLayout] = {}
         self._inputs: dict[str, Any] = {}
@@ -75,7 +77,9 @@ class FunctionChecker:
         Outputs that are chosen at random are not drawn many times.
         """
         try:
-            verdict = check_two_calls(self, self.definition, workload, explain=explain)
+            verdict = check_same_inputs(
+                self, self.definition, workload, repeat=self._repeat, explain=explain
+            )
         except EvaluationEnded as ended:
             diagnosis = Diagnosis(sentence=ended.failed.summary)
             return conclude(ended.failed.status, diagnosis, device=self._device)

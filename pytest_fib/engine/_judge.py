@@ -113,6 +113,7 @@ class Judge:
             listed=request.listed,
             examples=request.examples,
             seed=request.seed,
+            run_seed=request.run_seed,
             max_bytes=request.max_bytes,
         )
 

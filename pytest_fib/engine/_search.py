@@ -39,6 +39,7 @@ def search_and_diagnose(
     listed: Sequence[Workload] = (),
     examples: int,
     seed: int,
+    run_seed: int | None,
     max_bytes: int,
 ) -> SearchResult:
     """Look for a workload that fails, and for the smallest like it. As in a SearchRequest.
@@ -64,12 +65,14 @@ def search_and_diagnose(
         listed=filter(is_affordable, listed),
         examples=examples,
         seed=seed,
+        run_seed=run_seed,
         max_bytes=max_bytes,
     )
     workload, outcome = result.workload, result.outcome
     if result.origin is None and any(map(definition.is_sampled, definition.outputs)):
         # It has rows enough for some to be such that a token more or less is seen.
-        seeded = workload.model_copy(update={"seed": seed})
+        last_seed = seed if run_seed is None else run_seed
+        seeded = workload.model_copy(update={"seed": last_seed})
         workload = enlarge(definition, seeded, {}, min(max_bytes, DRAWN_BYTES))
         outcome = check(workload, draws=True)
     elif isinstance(outcome, Evaluation):

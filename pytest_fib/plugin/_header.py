@@ -25,7 +25,17 @@ def header(session: Session) -> list[str]:
     else:
         walls = ", ".join(wall_names()) or "processes without walls, which this system lacks"
         lines.append(f"fib: sandbox: {walls}")
+    if settings.workload is None:
+        lines.append(f"fib: {_drawn_from(*session.seeds)}")
     return lines + (list(_inferred(session)) if config.get_verbosity() > 0 else [])
+
+
+def _drawn_from(fixed: int, of_the_run: int | None) -> str:
+    """Which seeds workloads are drawn from, and how to draw the same again."""
+    if of_the_run is None:
+        return f"seed {fixed} for all draws"
+    again = f"--fib-seed={fixed}:{of_the_run} repeats them"
+    return f"seed {fixed}, this run's own draws from {of_the_run} ({again})"
 
 
 def _inferred(session: Session) -> Iterator[str]:

@@ -181,6 +181,7 @@ class KernelItem(pytest.Item):
             "tensors": {path: add_file(file) for path, file in files.items() if file.is_file()},
             "directory": None if directory is None else str(directory),
             "timeout": self.settings.timeout,
+            "repeat": self.settings.repeat,
         }
 
     def conclude(self, workload: Workload, outcome: Outcome, origin: Origin | None = None) -> None:
@@ -273,12 +274,14 @@ class CorrectnessItem(KernelItem):
     def _search(self) -> None:
         from pytest_fib.data import SearchRequest
 
+        seed, run_seed = self.run.seeds
         request = SearchRequest(
             **self._kernel_and_tensors(self.path.parent),
             failed_before=self._failed_before(),
             listed=example_workloads(self.definition),
             examples=self.settings.examples,
-            seed=self.settings.seed,
+            seed=seed,
+            run_seed=run_seed,
             max_bytes=self.max_bytes(),
         )
         result = self.run.executor.search(request)

@@ -48,6 +48,15 @@ def condition(text: str) -> float:
     return float(match.group(1)) / 100
 
 
+def seeds(text: str) -> tuple[int, int | None]:
+    """(3, None) from ``3``; (0, 42) from ``0:42``, of which the second is a run's own seed."""
+    match = re.fullmatch(r"(-?\d{1,18})(?::(-?\d{1,18}))?", text.strip())
+    if match is None:
+        raise ArgumentTypeError(f"{text!r} is not a seed such as 7, or two such as 0:3141592653")
+    fixed, of_the_run = match.groups()
+    return int(fixed), None if of_the_run is None else int(of_the_run)
+
+
 def _checked(kind: type[int] | type[float], least: int) -> Callable[[str], float]:
     def number(text: str) -> float:
         try:
@@ -125,8 +134,19 @@ class Settings:
         type=_checked(int, 1),
         default=25,
     )
-    seed: int = _option(
-        "--fib-seed", "N", "which workloads to try (default: 0)", type=int, default=0
+    repeat: int = _option(
+        "--fib-repeat",
+        "N",
+        "how many times to check each workload, with two calls each time (default: 1)",
+        type=_checked(int, 1),
+        default=1,
+    )
+    seeds: tuple[int, int | None] | None = _option(
+        "--fib-seed",
+        "N[:M]",
+        "which workloads to try: N decides them all, N:M repeats those of a run whose header says "
+        "so (default: most from 0, a fifth from a seed that is drawn for the run)",
+        type=seeds,
     )
     max_bytes: int | None = _option(
         "--fib-max-bytes",
@@ -232,14 +252,15 @@ class Settings:
 
     @property
     def replay_options(self) -> tuple[str, ...]:
-        """What a command needs to find the same kernels again."""
+        """What a command needs to find the same kernels again, and to check them alike."""
         named = (
             ("--fib-defs", self._directories(self.defs)),
             ("--fib-impls", self._directories(self.impls)),
             ("--fib-dataset", self.datasets),
         )
         # One word each: pytest takes an existing path after a blank for one to find its rootdir by.
-        return tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
+        found = tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
+        return found if self.repeat == 1 else (*found, f"--fib-repeat={self.repeat}")
 
     def place(self, text: str) -> Path:
         """The path that the command line means: relative to where pytest was started."""

@@ -7,7 +7,8 @@ import sys
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from pytest_fib.testing import KernelCheck
 
 _SESSION = pytest.StashKey["Session"]()
-#: The key of the baseline in what xdist's controller sends to its workers.
-_BASELINE = "fib_baseline"
+#: Keys of the baseline and the seeds in what xdist's controller sends to its workers.
+_BASELINE, _SEEDS = "fib_baseline", "fib_seeds"
+#: What most workloads are drawn from unless the command line says otherwise.
+FIXED_SEED = 0
 
 
 class Session:
@@ -48,7 +51,7 @@ class Session:
         self.config = config
         self.settings = config.stash[SETTINGS]
         self.baseline: Baseline | None = None
-        self._worker: dict[str, str] | None = getattr(config, "workerinput", None)
+        self._worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self._stray_warnings_given = False
 
     @classmethod
@@ -105,13 +108,25 @@ class Session:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
-        """Send the baseline to a worker of xdist: by its start the file may be this run's."""
+        """Send a worker of xdist the seeds, and the baseline, whose file this run may replace."""
+        node.workerinput[_SEEDS] = self.seeds  # type: ignore[attr-defined]
         if self.baseline is not None:
             node.workerinput[_BASELINE] = self.baseline.to_json()  # type: ignore[attr-defined]
 
     def pytest_report_header(self) -> list[str]:
         """Where kernels run and what is recorded."""
         return header(self)
+
+    @cached_property
+    def seeds(self) -> tuple[int, int | None]:
+        """What workloads are drawn from: one seed, and another for this run's own, if it has any.
+
+        The second is drawn once, by the controller, unless the command line has it.
+        """
+        if self._worker is not None:
+            fixed, of_the_run = self._worker[_SEEDS]
+            return fixed, of_the_run
+        return self.settings.seeds or (FIXED_SEED, SystemRandom().getrandbits(32))
 
     # Then: collecting and running. All of this is made on first use.
 
@@ -166,12 +181,14 @@ class Session:
         """The fixture of that name, which draws workloads as this run's items do."""
         from pytest_fib.testing import KernelCheck
 
-        settings = self.settings
+        settings, (seed, run_seed) = self.settings, self.seeds
         return KernelCheck(
             self.definitions.find,
             self.device,
             examples=settings.examples,
-            seed=settings.seed,
+            seed=seed,
+            run_seed=run_seed,
+            repeat=settings.repeat,
             max_bytes=settings.max_bytes,
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pytest_fib.workloads import TILE_SIZES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     #: A number, or how to draw one between two bounds.
     Card: TypeAlias = int | Callable[[Random, int, int], int]
@@ -29,10 +29,14 @@ BOUNDARY_SIZES = (1, 2, 3, *(tile + more for tile in DECK_TILES for more in (0, 
 
 
 class Deck:
-    """Numbers that follow from a seed. What is called alike is dealt from one pile of cards."""
+    """Numbers that follow from a seed. What is called alike is dealt from one pile of cards.
 
-    def __init__(self, seed: int) -> None:
+    ``sizes`` are the cards of what is a size; None stands for all at which kernels break.
+    """
+
+    def __init__(self, seed: int, sizes: Sequence[Card] | None = None) -> None:
         self.random = Random(seed)
+        self._sizes = BOUNDARIES if sizes is None else sizes
         self._piles: dict[tuple[str, bool], list[Card]] = {}
 
     def deal(self, name: str, sort: Sort, low: int, high: int) -> int:
@@ -59,10 +63,7 @@ class Deck:
         elif high - low < FEW:
             cards = [*range(low, high + 1), *range(max(low, 1), high + 1)]  # hardly ever nothing
         else:
-            cards = [
-                *BOUNDARY_SIZES,
-                *(card for card, n in CARDS_BY_BOUNDS.items() for _ in range(n)),
-            ]
+            cards = [*self._sizes]
         self.random.shuffle(cards)
         if sort == "choice":  # the plainest first
             cards.insert(0, cards.pop(cards.index(low)))
@@ -85,6 +86,11 @@ def _highest(random: Random, low: int, high: int) -> int:
 def _anywhere(random: Random, low: int, high: int) -> int:
     """Log-uniform: small ones are as likely as large ones, and much cheaper."""
     return low + int((high - low + 1) ** random.random()) - 1
+
+
+def _larger(random: Random, low: int, high: int) -> int:
+    """Log-uniform among the larger ones: of small ones there are so few that a list has them."""
+    return low + int((high - low + 1) ** random.uniform(0.5, 1)) - 1
 
 
 def _near_tile(random: Random, low: int, high: int) -> int:
@@ -116,3 +122,10 @@ CARDS_BY_BOUNDS: dict[Callable[[Random, int, int], int], int] = {
     _prime: 1,
     _anywhere: 2,
 }
+#: Cards of a whole deck.
+BOUNDARIES: Sequence[Card] = (
+    *BOUNDARY_SIZES,
+    *(card for card, n in CARDS_BY_BOUNDS.items() for _ in range(n)),
+)
+#: Cards that no list of sizes has foreseen.
+UNFORESEEN: Sequence[Card] = (_larger,)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pytest_fib.search._deck import Deck
+from pytest_fib.search._deck import UNFORESEEN, Deck
 from pytest_fib.search._hypothesis import deal
 from pytest_fib.search._shrink import shrunk
 from pytest_fib.search._strategy import workloads
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Outcome = TypeVar("Outcome")
 #: A check that takes a larger share of the time for shrinking is slow.
 SLOW_SHARE = 0.005
+#: One of so many draws, rounded up, follows from the seed of the run.
+DRAWS_TO_ONE_OF_THE_RUN = 5
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def search(
     listed: Iterable[Workload] = (),
     examples: int = 25,
     seed: int = 0,
+    run_seed: int | None = None,
     max_bytes: int = 1 << 28,
     shrink_seconds: float = 20.0,
 ) -> Search[Outcome]:
@@ -98,16 +101,18 @@ def search(
 
     One that fails again is the answer, since it was shrunk when it failed first. Any other failure
     ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
-    to take longer than what is left of them. The same ``seed`` draws the same
-    workloads in every process. ``closeness`` ranks outcomes that passed: the highest came closest
-    to failing.
+    to take longer than what is left of them. The same ``seed`` and ``run_seed`` draw the same
+    workloads in every process: the latter a fifth of them, or none where it is None.
+    ``closeness`` ranks outcomes that passed: the highest came closest to failing.
     """
     checked = _Checked(definition, check, failed, shrink_seconds)
     origin: Origin = "failed before"
     failing = next(filter(checked.fails, failed_before), None)
     if failing is None:
         failing_listed = next(filter(checked.fails, listed), None)
-        first = failing_listed or _drawn(definition, checked, examples, seed, max_bytes)
+        first = failing_listed or next(
+            filter(checked.fails, _drawn(definition, examples, seed, run_seed, max_bytes)), None
+        )
         if first is not None:
             checked.start_deadline()
             failing = shrunk(definition, first, checked.fails)
@@ -123,13 +128,17 @@ def search(
 
 
 def _drawn(
-    definition: Definition, checked: _Checked[Outcome], examples: int, seed: int, max_bytes: int
-) -> Workload | None:
-    """The first drawn workload that fails, of the smallest first.
+    definition: Definition, examples: int, seed: int, run_seed: int | None, max_bytes: int
+) -> list[Workload]:
+    """Drawn workloads, the smallest first.
 
     Which are drawn does not hang on verdicts. So what fails is found at the least expense, and
     there is less to shrink.
     """
-    drawn = deal(workloads(definition, max_bytes), examples, Deck(seed))
-    drawn.sort(key=lambda workload: workload_bytes(definition, workload.axes))
-    return next(filter(checked.fails, drawn), None)
+    strategy = workloads(definition, max_bytes)
+    of_the_run = 0 if run_seed is None else -(-examples // DRAWS_TO_ONE_OF_THE_RUN)
+    drawn = deal(strategy, examples - of_the_run, Deck(seed))
+    if run_seed is not None:
+        # Whatever the seed, the first is the plainest workload of all.
+        drawn += deal(strategy, of_the_run + 1, Deck(run_seed, UNFORESEEN))[1:]
+    return sorted(drawn, key=lambda workload: workload_bytes(definition, workload.axes))
