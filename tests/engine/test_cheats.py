@@ -40,6 +40,7 @@ REASONS = {
     "gc_walk": ("INCORRECT_NUMERICAL", ALL),
     "hold_device_lock": DENIED,
     "kill_parent": ("RUNTIME_ERROR", FORKS),
+    "known_draws": ("INCORRECT_NUMERICAL", ZEROS),
     "late_process": ("INCORRECT_NUMERICAL", ALL),
     "late_thread": ("INCORRECT_NUMERICAL", ALL),
     "lazy_tensor": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),

@@ -272,6 +272,66 @@ def test_expected_values_are_computed_once_for_all_implementations(
     assert computed(GOOD, of=counting) == 2
 
 
+#: Wrong in its 20th call, as what comes after `sum` says.
+TWENTIETH = """
+calls = []
+
+def run(x, factor):
+    calls.append(1)
+    out = x * factor
+    if len(calls) == 20:
+        {wrong}
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status", "first"),
+    [
+        (
+            "out[7] = 0",
+            "INCORRECT_NUMERICAL",
+            "out: two calls on the same inputs gave other bits in 1 of 1000 elements; "
+            r"out\[7\] was \S+, then 0, the most apart \(right on a first call; this is repeat 9 of 19\)",
+        ),
+        (
+            "raise ValueError('now and then')",
+            "RUNTIME_ERROR",
+            r"ValueError: now and then \(right on a first call; this is repeat 9 of 19\)",
+        ),
+    ],
+)
+def test_what_is_wrong_once_in_many_calls_is_found_by_many(
+    own_judge, request_for, wrong, status, first
+):
+    text = TWENTIETH.format(wrong=wrong)
+    evaluation = own_judge.evaluate(request_for(text, repeat=20))
+    assert evaluation.status == status
+    assert re.fullmatch(first, evaluation.diagnosis.sentence)
+    assert own_judge.evaluate(request_for(f"{text}#", repeat=9)).status == "PASSED"
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_what_may_differ_is_wrong_in_a_repeat_only_if_it_is(
+    own_judge, request_for, definition, large
+):
+    loose = definition.model_copy(update={"nondeterministic": True})
+    text = TWENTIETH.format(wrong=f"out[7] += {'1' if large else '1e-7'} * abs(out[7])")
+    evaluation = own_judge.evaluate(request_for(text, of=loose, repeat=20))
+    assert evaluation.status == ("INCORRECT_NUMERICAL" if large else "PASSED")
+    if large:
+        assert "(right on a first call; this is repeat 9 of 19)" in evaluation.diagnosis.sentence
+
+
+def test_repeats_cost_calls_and_no_references(own_judge, request_for, definition, tmp_path):
+    runs = tmp_path / "runs"
+    counting = "\n    open({!r}, 'a').write({!r})\n    return"
+    text = GOOD.replace("\n    return", counting.format(str(runs), "c"))
+    reference = GOOD.replace("\n    return", counting.format(str(runs), "r"))
+    own_judge.evaluate(request_for(text, of=referring(definition, reference), repeat=20))
+    assert sorted(runs.read_text()) == [*"c" * (2 * 20 + 1), *"r" * 2]
+
+
 def test_large_expected_values_are_not_cached(own_judge, request_for):
     assert own_judge.evaluate(request_for(GOOD, n=3_000_000)).status == "PASSED"
     assert own_judge._expected._entries == {}

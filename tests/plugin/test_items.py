@@ -73,6 +73,19 @@ def test_the_replay_command_names_the_directories_it_needs(toys):
     toys.run(*command[1:]).assert_outcomes(failed=1)
 
 
+def test_a_kernel_that_is_wrong_now_and_then_is_found_by_more_calls(scale):
+    wrong = "calls.append(1)\nreturn x * factor * (len(calls) % 20 != 0)"
+    scale.implement("flaky", f"x, factor, calls=[]\n{wrong}")
+    workload = ("--fib-workload", '{"axes": {"n": 8}}')
+    scale.run("-k", "flaky", *workload).assert_outcomes(passed=1)
+    result = scale.run("-k", "flaky", *workload, "--fib-repeat=20")
+    text = failure(result, "scale[flaky-correctness]")
+    assert "(right on a first call; this is repeat 9 of 19)" in " ".join(text.split())
+    command = shlex.split(text.splitlines()[-1])
+    assert command[2] == "--fib-repeat=20"
+    scale.run(*command[1:]).assert_outcomes(failed=1)
+
+
 def test_a_replay_takes_the_values_it_is_given(scale):
     workload = {"axes": {"n": 4}, "inputs": {"factor": {"type": "scalar", "value": 0.5}}}
     scale.run("--fib-workload", json.dumps(workload)).assert_outcomes(passed=1)

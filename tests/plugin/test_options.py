@@ -35,6 +35,15 @@ def test_what_is_no_size_is_refused_by_name(text):
         ),
         (["--fib-examples", "0"], "argument --fib-examples: 0 is less than 1"),
         (["--fib-examples", "many"], "argument --fib-examples: 'many' is not a number"),
+        (["--fib-repeat", "0"], "argument --fib-repeat: 0 is less than 1"),
+        (
+            ["--fib-seed", "x"],
+            "argument --fib-seed: 'x' is not a seed such as 7, or two such as 0:3141592653",
+        ),
+        (
+            ["--fib-seed", "1:"],
+            "argument --fib-seed: '1:' is not a seed such as 7, or two such as 0:3141592653",
+        ),
         (["--fib-timeout", "-1"], "argument --fib-timeout: -1 is less than 0"),
         (["--fib-device", "tpu"], "argument --fib-device: invalid choice: 'tpu'"),
     ],

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from pytest_fib.search._deck import BOUNDARY_SIZES, DECK_TILES, FEW, Deck
+from pytest_fib.search._deck import BOUNDARY_SIZES, DECK_TILES, FEW, UNFORESEEN, Deck
 
 
 def dealt(count, low, high, sort="size", seed=0, name="n"):
@@ -66,6 +66,15 @@ def test_numbers_that_are_neither_sizes_nor_choices_are_anywhere():
     drawn = dealt(200, 0, 65_535, "any")
     assert len({*drawn}) > 190
     assert 0.4 < sum(drawn) / len(drawn) / 65_535 < 0.6
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 256), (1, 70_000), (300, 400), (0, 20)])
+def test_unforeseen_sizes_are_of_the_larger_ones(low, high):
+    deck = Deck(0, UNFORESEEN)
+    sizes = [deck.deal("n", "size", low, high) for _ in range(200)]
+    middle = low + int((high - low + 1) ** 0.5) - 1
+    assert middle <= min(sizes) < max(sizes) <= high
+    assert len({*sizes}) > min(100, (high - middle) // 2)
 
 
 def test_a_seed_decides_all_draws():

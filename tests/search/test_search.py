@@ -92,6 +92,22 @@ def test_the_same_seed_tries_the_same_workloads(define, look):
     assert first != other
 
 
+@pytest.mark.parametrize(("examples", "of_the_run"), [(25, 5), (11, 3), (4, 1), (1, 1)])
+def test_a_fifth_of_the_draws_follow_from_the_seed_of_the_run(define, look, examples, of_the_run):
+    def drawn(**seeds):
+        return {w.uuid for w in look(define(), examples=examples, **seeds)[1]}
+
+    fixed, one, other = drawn(), drawn(run_seed=1), drawn(run_seed=2)
+    assert len(fixed) == len(one) == len(other) == examples
+    assert len(one & fixed) == len(one & other) == len(one & other & fixed) == examples - of_the_run
+    assert drawn(run_seed=1) == one
+
+
+def test_sizes_that_the_run_draws_are_many(define, look):
+    sizes = [w.axes["n"] for s in range(30) for w in look(define(), examples=1, run_seed=s)[1]]
+    assert len({*sizes}) > 25
+
+
 def test_a_kept_failure_ends_the_search(define, look):
     definition = define()
     earlier = make_workload(definition, {"n": 300})

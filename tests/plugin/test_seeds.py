@@ -1,0 +1,110 @@
+"""Which workloads a run draws: some that nobody knows before, and all of them again if asked."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+#: Writes down what it was called with, and is right.
+NOTING = """\
+x, factor
+with open("calls-{name}", "a") as file:
+    print(len(x), x.sum().item(), file=file)
+return x * factor
+"""
+
+
+@pytest.fixture
+def noted(project, scale_yaml):
+    """Two implementations that note their calls, in runs that get no seed from the ini file."""
+    project.define(scale_yaml)
+    for name in ("one", "two"):
+        project.implement(name, NOTING.format(name=name))
+    project.pytester.makeini(
+        "[pytest]\naddopts = --fib-examples=10 --fib-isolation=none --fib-device=cpu\n"
+    )
+    return project
+
+
+def calls(project, result):
+    """What each implementation was called with in a run, and what its header says of seeds."""
+    result.assert_outcomes(passed=2)
+    (line,) = [line for line in result.outlines if line.startswith("fib: seed ")]
+    notes = [project.path / f"calls-{name}" for name in ("one", "two")]
+    texts = [note.read_text() for note in notes]
+    for note in notes:
+        note.unlink()
+    return texts, line
+
+
+def replay(line):
+    """The option by which the header says that draws are repeated."""
+    text = r"fib: seed 0, this run's own draws from (\d+) \((--fib-seed=0:\1) repeats them\)"
+    return re.fullmatch(text, line)[2]
+
+
+def test_a_run_has_draws_of_its_own_which_its_header_repeats(noted):
+    (first, same), line = calls(noted, noted.run())
+    assert first == same  # one seed for all implementations
+    (again, _), line_again = calls(noted, noted.run(replay(line)))
+    assert (again, line_again) == (first, line)
+    (other, _), other_line = calls(noted, noted.run())
+    assert replay(other_line) != replay(line)
+    shared = {*first.splitlines()} & {*other.splitlines()}
+    assert len({*first.splitlines()} - shared) == len({*other.splitlines()} - shared) >= 2
+
+
+def test_all_workers_of_xdist_draw_from_the_seed_of_the_controller(noted):
+    (one, two), line = calls(noted, noted.run_apart("-n", "2"))
+    assert one == two
+    assert calls(noted, noted.run(replay(line)))[0] == [one, two]
+
+
+@pytest.mark.parametrize("seed", ["3", "3:4"])
+def test_a_seed_that_is_given_decides_all_draws(noted, seed):
+    alone, line = calls(noted, noted.run(f"--fib-seed={seed}"))
+    workers, worker_line = calls(noted, noted.run_apart("-n", "2", f"--fib-seed={seed}"))
+    assert (alone, line) == (workers, worker_line)
+    assert line.startswith("fib: seed 3 for all draws" if seed == "3" else "fib: seed 3, this run")
+
+
+def test_hand_written_tests_draw_what_items_do(noted):
+    noted.write(
+        "test_it.py",
+        """\
+        def test_it(kernel_check):
+            def run(x, factor):
+                with open("calls-two", "a") as file:
+                    print(len(x), x.sum().item(), file=file)
+                return x * factor
+            kernel_check("scale", run)
+        """,
+    )
+    result = noted.run("-k", "test_it or one", ".")
+    (items, by_hand), _ = calls(noted, result)
+    once = [*dict.fromkeys(items.splitlines())]
+    assert {*by_hand.splitlines()} < {*once}  # items are called on other values, too
+
+
+def test_a_replayed_workload_needs_no_seed(noted):
+    result = noted.run("--fib-workload", '{"axes": {"n": 7}}')
+    assert not [line for line in result.outlines if line.startswith("fib: seed ")]
+
+
+def test_a_kernel_that_knows_the_draws_of_seed_0_fails_in_a_default_run(tmp_path):
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--fib-device=cpu"]
+    command += ["--fib-impls=tests/mutants/cheats", "--fib-implementation=known_draws"]
+    command += ["--fib-definition=scale_float32", "--fib-max-bytes=1M"]
+
+    def last_line(*options):
+        traces = f"--fib-traces={tmp_path / 'traces.jsonl'}"
+        run = subprocess.run(
+            [*command, traces, *options], cwd=ROOT, check=False, capture_output=True, text=True
+        )
+        return run.stdout.splitlines()[-1]
+
+    assert " 1 passed" in last_line("--fib-seed=0")
+    assert " 1 failed" in last_line()
