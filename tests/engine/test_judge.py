@@ -291,8 +291,9 @@ def run(x, factor):
         (
             "out[7] = 0",
             "INCORRECT_NUMERICAL",
-            "out: two calls on the same inputs gave other bits in 1 of 1000 elements; "
-            r"out\[7\] was \S+, then 0, the most apart \(right on a first call; this is repeat 9 of 19\)",
+            r"out: two calls on the same inputs gave other bits in 1 of 1000 elements; "
+            r"out\[7\] was "
+            r"\S+, then 0, the most apart \(right on a first call; this is repeat 9 of 19\)",
         ),
         (
             "raise ValueError('now and then')",
