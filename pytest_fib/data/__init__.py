@@ -34,6 +34,7 @@ from pytest_fib.data._solution import (
     SupportedLanguages,
     bad_requirement,
 )
+from pytest_fib.data._text import visible, visible_line
 from pytest_fib.data._trace import (
     Correctness,
     Diagnosis,
@@ -116,4 +117,6 @@ __all__ = [
     "outcome_from_json",
     "outcome_to_json",
     "read_traces",
+    "visible",
+    "visible_line",
 ]

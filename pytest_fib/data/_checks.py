@@ -7,10 +7,12 @@ from typing import Any
 from ._base import Loc, Raw, Record, Violation, parsed, part, unknown
 from ._dtypes import DTYPE_CLASSES
 from ._generator_kinds import GENERATOR_KINDS, GeneratorKind, Refers, flat_rule
+from ._text import visible
 
 
 def definition_violations(data: Mapping[str, Any]) -> Iterator[Violation]:
     """Everything wrong between a definition's fields; types are left to the model."""
+    yield from _unshowable_names(data)
     yield from _unknown_axes(data)
     yield from _names_used_twice(data)
     yield from _bad_constraints(data)
@@ -31,6 +33,13 @@ def _mapping(data: Raw, *keys: str) -> Mapping[str, Any]:
 def _items(data: Raw, key: str) -> Sequence[Any]:
     value = part(data, key)
     return value if isinstance(value, (list, tuple)) else ()
+
+
+def _unshowable_names(data: Mapping[str, Any]) -> Iterator[Violation]:
+    for section in ("axes", "inputs", "outputs"):
+        for name in _mapping(data, section):
+            if isinstance(name, str) and not (name.isprintable() and name == visible(name)):
+                yield Violation((section, name), f"{name!r} can't be shown as it is")
 
 
 def _unknown_axes(data: Mapping[str, Any]) -> Iterator[Violation]:

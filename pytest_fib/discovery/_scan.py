@@ -34,7 +34,13 @@ def find_implementations(directories: Iterable[Path]) -> tuple[Implementation, .
 
     One that can't be read is among them with its ``problem``, so that it is seen to fail.
     """
-    return tuple(found for path in sorted(_source_files(directories)) for found in _in_file(path))
+    from pytest_fib.data import visible_line
+
+    paths = sorted(_source_files(directories))
+    # Names of files and of records may hold any character; that of an item is shown everywhere.
+    return tuple(
+        replace(found, name=visible_line(found.name)) for path in paths for found in _in_file(path)
+    )
 
 
 def why_unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:

@@ -25,10 +25,12 @@ def read_baseline(settings: Settings, source: str, names: Container[str]) -> Bas
     except FileNotFoundError as error:
         raise pytest.UsageError(f"{option}: no such file or directory") from error
     except (OSError, ValueError) as error:
-        raise pytest.UsageError(f"{option}: can't be read: {error}") from error
+        message = settings.readable(f"{option}: can't be read: {error}")
+        raise pytest.UsageError(message) from error
     selected = [record for record in records if record.definition in names]
     if not selected:
-        raise pytest.UsageError(f"{option}: {_why_none(records, paths, settings)}")
+        reason = settings.readable(_why_none(records, paths, settings))
+        raise pytest.UsageError(f"{option}: {reason}")
     return Baseline("the best known" if best else source, selected, best=best)
 
 

@@ -30,11 +30,11 @@ class DefinitionFile(pytest.File):
         """The items of every selected definition in the file. Raises CollectError."""
         catalogue, settings = self._run.catalogue, self._run.settings
         for sentence in self._run.stray_warnings():
-            self.warn(FibWarning(self._run.settings.with_shown_paths(sentence)))
+            self.warn(FibWarning(self._run.settings.readable(sentence)))
         broken = catalogue.broken.get(self.path)
         if broken is not None and settings.may_want_definition(broken.names):
             if not self._in_dataset:
-                raise self.CollectError(self._run.settings.with_shown_paths(broken.problem))
+                raise self.CollectError(self._run.settings.readable(broken.problem))
             yield self._unusable(f"{broken.names}[definition]", broken.problem)
         definitions = catalogue.definitions.get(self.path, ())
         selected = [d for d in definitions if settings.wants_definition(d.definition.name)]
@@ -55,9 +55,7 @@ class DefinitionFile(pytest.File):
         problems = [(d, plan(d.definition).problem) for d in definitions]
         lines = [f"{d.path}:{d.line}: {problem}" for d, problem in problems if problem]
         if lines:
-            raise self.CollectError(
-                self._run.settings.with_shown_paths("\n".join(dict.fromkeys(lines)))
-            )
+            raise self.CollectError(self._run.settings.readable("\n".join(dict.fromkeys(lines))))
 
     def _items(self, loaded: LoadedDefinition) -> Iterator[pytest.Item]:
         """The items of one definition: of each implementation and each kind of test."""
@@ -85,7 +83,7 @@ class DefinitionFile(pytest.File):
         try:
             recorded = recorded_workloads(loaded, self._run.settings.datasets, add_error)
         except DataError as error:
-            raise self.CollectError(self._run.settings.with_shown_paths(str(error))) from None
+            raise self.CollectError(self._run.settings.readable(str(error))) from None
         return recorded, errors
 
     def _listed(self, loaded: LoadedDefinition) -> dict[str, RecordedWorkload]:
@@ -97,7 +95,7 @@ class DefinitionFile(pytest.File):
 
     def _unusable(self, name: str, reason: str) -> pytest.Item:
         """An item that says why something of a dataset can't be tested."""
-        first, *more = self._run.settings.with_shown_paths(reason).splitlines()
+        first, *more = self._run.settings.readable(reason).splitlines()
         note = f" (and {len(more)} more)" if more else ""
         return UnusableItem.from_parent(self, name=name, reason=f"{first}{note}")
 
@@ -108,7 +106,7 @@ class DefinitionFile(pytest.File):
         if isinstance(excinfo.value, self.CollectError):
             # pytest's summary gives the file already, and has little room.
             return message_only(
-                excinfo, shown_before=f"{self._run.settings.with_shown_paths(str(self.path))}:"
+                excinfo, shown_before=f"{self._run.settings.readable(str(self.path))}:"
             )
         return super().repr_failure(excinfo)
 

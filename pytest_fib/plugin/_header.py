@@ -51,5 +51,5 @@ def _inferred(session: Session) -> Iterator[str]:
         sentences = [planned.problem] if planned.problem else [*planned.notes, *unmade]
         if sentences:
             yield f"fib: inferred for the inputs of {definition.name}:"
-        for sentence in sentences:
+        for sentence in map(session.settings.readable, sentences):
             yield from wrap(sentence, 80, initial_indent="  ", subsequent_indent="    ")

@@ -124,9 +124,7 @@ class KernelItem(pytest.Item):
     def why_no_inputs(self) -> str | None:
         """Why inputs can't be had, or None."""
         stored = missing(stored_inputs(self.definition), self.path.parent)
-        return (
-            self.settings.with_shown_paths(stored) if stored else why_not_generated(self.definition)
-        )
+        return self.settings.readable(stored) if stored else why_not_generated(self.definition)
 
     def skip_if_unable(self) -> None:
         """Mark the item as skipped where it can't run here."""
@@ -141,7 +139,7 @@ class KernelItem(pytest.Item):
         """Run the test. Raises KernelFailure with the text to show."""
         if self.implementation.problem is not None:
             raise KernelFailure(
-                f"can't be tested: {self.settings.with_shown_paths(self.implementation.problem)}"
+                f"can't be tested: {self.settings.readable(self.implementation.problem)}"
             )
         self.check()
 
@@ -227,7 +225,9 @@ class KernelItem(pytest.Item):
     def implementation_place(self) -> str:
         """The implementation's name, file and line."""
         implementation = self.implementation
-        place = f"{self.settings.shown(implementation.path)}:{implementation.line}"
+        place = self.settings.readable(
+            f"{self.settings.shown(implementation.path)}:{implementation.line}"
+        )
         return f"{implementation.name}  {place}"
 
     def max_bytes(self) -> int:
@@ -315,7 +315,7 @@ class WorkloadItem(KernelItem):
         if reason := why_unfit(self.definition, workload):
             return f"workload {workload.uuid} does not fit {self.definition.name}: {reason}"
         if reason := missing(stored_inputs(self.definition, workload), self.case.root):
-            return self.settings.with_shown_paths(reason)
+            return self.settings.readable(reason)
         return why_not_generated(self.definition, workload)
 
     def skip_reason(self) -> str | None:

@@ -270,9 +270,11 @@ class Settings:
         """A path as messages and node ids have it: relative to the rootdir."""
         return os.path.relpath(path, self.rootdir)
 
-    def with_shown_paths(self, message: str) -> str:
-        """A message whose paths under the rootdir are relative to it."""
-        return message.replace(f"{self.rootdir}/", "")
+    def readable(self, message: str) -> str:
+        """A message that quotes files: its paths relative to the rootdir, its text visible."""
+        from pytest_fib.data import visible
+
+        return visible(message.replace(f"{self.rootdir}/", ""))
 
 
 SETTINGS = pytest.StashKey[Settings]()

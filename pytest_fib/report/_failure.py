@@ -84,7 +84,7 @@ def headline(status: EvaluationStatus, sentence: str) -> list[str]:
     line = f"{status.value}: {sentence}"
     if status.value != "INCORRECT_NUMERICAL":
         return [line]
-    return textwrap.wrap(line, WIDTH, subsequent_indent="  ")
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False)
 
 
 def describe_definition_fault(

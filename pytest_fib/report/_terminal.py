@@ -95,7 +95,8 @@ def _write_table(terminal: pytest.TerminalReporter, table: Table, width: int) ->
 
 
 def _write_wrapped(terminal: pytest.TerminalReporter, text: str, width: int) -> None:
-    for line in textwrap.wrap(text, width, subsequent_indent="  "):
+    # Cut at blanks only: "a::error::" in a text must not become the beginning of a line.
+    for line in textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False):
         terminal.write_line(line)
 
 

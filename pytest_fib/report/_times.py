@@ -43,7 +43,9 @@ class TimeRecord:
 
     @classmethod
     def from_trace(cls, trace: Trace) -> TimeRecord | None:
-        """The time in a trace; None where it has none."""
+        """The time in a trace, its text visible; None where it has none."""
+        from pytest_fib.data import visible_line
+
         evaluation = trace.evaluation
         if evaluation is None or evaluation.performance is None:
             return None
@@ -55,14 +57,14 @@ class TimeRecord:
         method = extra.get("method")
         return cls(
             definition=trace.definition,
-            solution=trace.solution or "",
+            solution=visible_line(trace.solution or ""),
             workload_key=_workload_key(trace.workload),
             latency_ms=latency,
             low_ms=low,
             high_ms=high,
-            method=method if isinstance(method, str) else "",
-            hardware=evaluation.hardware or "",
-            timestamp=evaluation.timestamp,
+            method=visible_line(method) if isinstance(method, str) else "",
+            hardware=visible_line(evaluation.hardware or ""),
+            timestamp=visible_line(evaluation.timestamp),
             reference_ms=reference if _is_time(reference) else None,
         )
 

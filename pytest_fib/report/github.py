@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_fib.data import DataError, read_traces
+from pytest_fib.data import DataError, read_traces, visible
 from pytest_fib.report._failure import axis_sizes
 from pytest_fib.report._rows import Row
 from pytest_fib.report._times import (
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         traces = [trace for file in options.files for trace in read_traces(file)]
         earlier = options.compare and Baseline(str(options.compare), read_times(options.compare))
     except (DataError, OSError) as error:
-        sys.exit(str(error))
+        sys.exit(visible(str(error)))
     sys.stdout.write(summary(traces, earlier))
 
 
@@ -107,8 +107,8 @@ def _environments(evaluations: Iterable[Evaluation]) -> str:
     devices = sorted({environment.hardware for environment in environments})
     libs = {lib for environment in environments for lib in environment.libs.items()}
     versions = sorted(" ".join(lib) for lib in libs)
-    where = f" on {', '.join(devices)}" if devices else ""
-    return f"{where} ({', '.join(versions)})" if versions else where
+    where = f" on {_text(', '.join(devices))}" if devices else ""
+    return f"{where} ({_text(', '.join(versions))})" if versions else where
 
 
 def _comparisons(timed: Iterable[Row], baseline: Baseline) -> list[str]:
@@ -141,8 +141,9 @@ def _line(cells: Iterable[str]) -> str:
 
 def _text(cell: str) -> str:
     """A program's output, escaped: it stays text and in its cell."""
+    cell = visible(cell)
     shown = cell if len(cell) <= TEXT_LIMIT else f"{cell[: TEXT_LIMIT - 1]}…"
-    return re.sub(r"([\\`*_~|<>\[\]])", r"\\\1", " ".join(shown.split()))
+    return re.sub(r"([\\`*_~|<>&$\[\]])", r"\\\1", " ".join(shown.split()))
 
 
 def _failure(row: Row) -> Sequence[str]:

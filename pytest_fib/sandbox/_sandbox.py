@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
 
+from pytest_fib.data import visible, visible_line
 from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT
@@ -64,7 +65,7 @@ class LocalSandbox:
         start = perf_counter_ns()
         reply = self._runner.answer(request)
         self.ran_ns = perf_counter_ns() - start
-        return reply
+        return _fit_to_show(reply)
 
     def holds(self, program: Program) -> bool:
         """Whether that program is loaded."""
@@ -342,7 +343,7 @@ class ProcessSandbox:
                 raise ChannelBroken("a reply out of turn")
             if self._untrusted and not self._fork_server.has(child):
                 raise ChannelClosed
-            return _trimmed(replies().validate_json(reply), _printed(child))
+            return _fit_to_show(replies().validate_json(reply), _printed(child))
         except ChannelLate:
             return self._failed(child, "TIMEOUT", f"no answer within {round(timeout, 1):g} s")
         except (ChannelBroken, ValidationError) as error:
@@ -387,7 +388,7 @@ def _printed(child: Child) -> str:
         return ""
     tail = os.pread(child.output, LOG_LIMIT, max(0, size - LOG_LIMIT))
     os.ftruncate(child.output, 0)
-    return tail.decode(errors="replace")
+    return visible(tail.decode(errors="replace"))
 
 
 def _how_it_ended(code: int | None) -> str:
@@ -399,14 +400,18 @@ def _how_it_ended(code: int | None) -> str:
     return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
-def _trimmed(reply: Reply, printed: str) -> Reply:
-    """A reply with what was printed in its log, cut to its limits."""
-    log = reply.log[-LOG_LIMIT:]
+def _fit_to_show(reply: Reply, printed: str = "") -> Reply:
+    """A reply with what was printed in its log; all text cut to its limits, and visible.
+
+    Here, on the judge's side: a sandbox may forge its replies. So nobody who shows a summary, a log
+    or a record has to care.
+    """
+    log = visible(reply.log[-LOG_LIMIT:])
     if printed:
         log = f"{log}\n--- printed ---\n{printed}".lstrip()
-    if isinstance(reply, Failed):
-        reply = replace(reply, summary=reply.summary[:LINE_LIMIT])
-    return replace(reply, log=log)
+    if isinstance(reply, Done):
+        return replace(reply, log=log, method=visible_line(reply.method[:LINE_LIMIT]))
+    return replace(reply, log=log, summary=visible_line(reply.summary[:LINE_LIMIT]))
 
 
 def environment_for(device: str) -> dict[str, str]:

@@ -24,6 +24,12 @@ def test_a_name_is_not_both_input_and_output(scale):
     assert complaints(scale) == {"outputs.x": "'x' is an input already"}
 
 
+@pytest.mark.parametrize("name", ["a\x1b", "a\nb", "\u202ea", "::error::a"])
+def test_names_are_such_as_can_be_shown(scale, name):
+    scale["outputs"] = {name: scale["outputs"]["y"]}
+    assert complaints(scale) == {f"outputs.{name}": f"{name!r} can't be shown as it is"}
+
+
 @pytest.mark.parametrize("text", ["hidden % 128 == 0", " a == b[-1].item()", "x.shape[-1] > 1"])
 def test_constraints_may_be_any_expression(scale, text):
     assert Definition(**scale, constraints=[text]).constraints == [text]

@@ -102,6 +102,29 @@ def test_what_a_program_prints_cannot_leave_its_cell():
     assert len(row[4]) < TEXT_LIMIT + 20
 
 
+@pytest.mark.parametrize(
+    ("log", "cell"),
+    [
+        ("\x1b[2J\x1b]0;t\x07 a\rb", r"\\x1b\[2J\\x1b\]0;t\\x07 a\\x0db"),
+        ("::error file=a::b ##[group]c", r"\\x3a:error file=a::b \\x23#\[group\]c"),
+        ("a &#124; $\\frac{1}{2}$", r"a \&#124; \$\\frac{1}{2}\$"),
+        ("\u202ecba\u2028d", r"\\u202ecba\\u2028d"),
+    ],
+    ids=["control", "commands", "entities and formulas", "direction"],
+)
+def test_what_a_program_prints_is_text_and_nothing_else(log, cell):
+    (row,) = rows(summary([trace("RUNTIME_ERROR", log=log)]), ":x: Failures")
+    assert row[4] == cell
+
+
+def test_names_of_devices_are_text_and_nothing_else():
+    where = Environment(hardware="a\x1b<b>", libs={"c": "|\n"})
+    text = summary(
+        [trace().model_copy(update={"evaluation": Evaluation(status="TIMEOUT", environment=where)})]
+    )
+    assert r" on a\\x1b\<b\> (c \|)." in text
+
+
 def test_a_long_table_is_cut_and_says_so():
     text = summary([trace(batch=n) for n in range(ROW_LIMIT + 3)])
     assert len(rows(text, "Correctness")) == ROW_LIMIT

@@ -1,0 +1,30 @@
+"""Text of others that is shown to people: on terminals, in logs of CI, as XML and Markdown."""
+
+import re
+
+#: What is not shown as it is: control characters of C0 (but newline and tab) and C1, separators of
+#: lines, overrides of the direction of writing, lone surrogates; and how a line begins that is a
+#: command to a CI system which reads the log: "::error ...::", "##[group]", "##vso[...]".
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    r"|(?<!\S):(?=:)|#(?=#\w*\[)"
+)
+
+
+def visible(text: str) -> str:
+    r"""The text with an escape as ``\x1b`` for each character that would do other than be read.
+
+    So it can't move a cursor, reorder what is read, or give orders to a CI system. What is visible
+    already stays as it is.
+    """
+    return _HIDDEN.sub(_escape, text)
+
+
+def visible_line(text: str) -> str:
+    """The same, and no more than one line."""
+    return visible(text).replace("\n", r"\n")
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
