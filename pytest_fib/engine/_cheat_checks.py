@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-import torch
-
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from random import Random
+
+    import torch
 
     from pytest_fib.data import Workload
     from pytest_fib.timing import Ceilings, Timings
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 POISONS = (0xFFE5, 0x5555)
 #: Makes another seed of a seed.
 OTHER_SEED = 0x5EED0
-#: How much of the buffers is compared at once: that takes copies.
-COMPARED_BYTES = 128 << 20
+#: How many elements of both sides' timed calls are compared, at most.
+COMPARED = 1 << 21
 #: The ways of timing that there are.
 METHODS = {"cpu": r"cpu, \d{1,4} threads?", "cuda": "cuda graph|cupti|events"}
 #: A call takes no less, in nanoseconds.
@@ -97,21 +98,23 @@ def check_inputs(
 # Of timed calls, and what they left.
 
 
-def most_different(one: torch.Tensor, other: torch.Tensor, numbers: Sequence[int]) -> int:
-    """Against timed calls that are skipped, or do less than others, or are wrong now and then.
+def most_different(
+    one: torch.Tensor, other: torch.Tensor, numbers: Sequence[int], source: Random
+) -> int:
+    """Against timed calls that are skipped, or do less than others.
 
-    Of the calls with these ``numbers``, the one whose outputs are the furthest apart; outputs have
-    shape (calls, ...).
+    Of the calls with these numbers, the one whose outputs, shape (calls, ...), are the furthest
+    apart; where there are many elements, by some of them.
     """
-    distances = []
-    step = max(1, COMPARED_BYTES // max(one[0].nbytes, 1))
-    for at in range(0, len(numbers), step):
-        chunk = numbers[at : at + step]
-        sides = one[chunk].float(), other[chunk].float()
-        same = (sides[0] == sides[1]) | (sides[0].isnan() & sides[1].isnan())
-        apart = (sides[0] - sides[1]).abs().masked_fill(same, 0).nan_to_num(inf, inf)
-        distances.append(apart.reshape(len(chunk), -1).amax(1))
-    return numbers[int(torch.cat(distances).argmax())]
+    size = one[0].numel()
+    step = -(-len(numbers) * size // COMPARED)
+    start = source.randrange(min(step, size))
+    first, second = (
+        side.reshape(len(side), -1)[:, start::step][numbers].float() for side in (one, other)
+    )
+    same = (first == second) | (first.isnan() & second.isnan())
+    apart = (first - second).abs().masked_fill(same, 0).nan_to_num(inf, inf)
+    return numbers[int(apart.amax(1).argmax())]
 
 
 def check_collecting(checks: Sequence[Check], timings: Timings) -> str:
@@ -188,6 +191,11 @@ def check_judges_clock(timings: Timings, method: str, reference_method: str) -> 
         return FALSE_TIMES + sides
     known = max(hidden_ns, accounting.error_ns) <= allowed_ns
     return "" if known else f"{UNTIMED}: {sides}"
+
+
+def is_far_off(timings: Timings) -> bool:
+    """Whether rounds take over twice what they claim: other work slows both sides down."""
+    return timings.accounting.hidden_ns > timings.accounting.blocks_ns
 
 
 def hidden_share(latency_ns: float) -> float:

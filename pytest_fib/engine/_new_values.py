@@ -45,6 +45,7 @@ class NewValues:
         self._seeds = SystemRandom()
         self._random = torch.Generator(self._device)
         self._elementwise = self._elementwise_words()
+        self._coupled = not bool(self._elementwise.all())
         self._bits = self._starts = self._wholes = torch.empty(0)
         self.fill_mixed()
 
@@ -86,8 +87,9 @@ class NewValues:
             return
         first, second = inputs[self._candidate.count :]
         mask = self._bits.unfold(0, words, 1)[self._starts[numbers]]
-        mask = torch.where(self._elementwise, mask, self._wholes[numbers])
-        inputs[numbers] = torch.where(mask, first, second)
+        if self._coupled:
+            mask = torch.where(self._elementwise, mask, self._wholes[numbers])
+        torch.where(mask, first, second, out=inputs[numbers])
 
     def _random_numbers(self, below: int, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.randint(below, shape, generator=self._random, device=self._device)
