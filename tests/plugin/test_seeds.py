@@ -53,8 +53,8 @@ def test_a_run_has_draws_of_its_own_which_its_header_repeats(noted):
     assert (again, line_again) == (first, line)
     (other, _), other_line = calls(noted, noted.run())
     assert replay(other_line) != replay(line)
-    shared = {*first.splitlines()} & {*other.splitlines()}
-    assert len({*first.splitlines()} - shared) == len({*other.splitlines()} - shared) >= 2
+    assert {*first.splitlines()} & {*other.splitlines()}  # most draws are those of seed 0
+    assert {*first.splitlines()} != {*other.splitlines()}
 
 
 def test_all_workers_of_xdist_draw_from_the_seed_of_the_controller(noted):
