@@ -36,6 +36,7 @@ from pytest_fib.data._solution import (
 )
 from pytest_fib.data._text import visible, visible_line
 from pytest_fib.data._trace import (
+    NOT_EVALUATED,
     Correctness,
     Diagnosis,
     Environment,
@@ -66,6 +67,7 @@ __all__ = [
     "INPUTS",
     "LAYOUTS",
     "LENGTHS",
+    "NOT_EVALUATED",
     "ON_REQUEST",
     "REGIMES",
     "VALUE_PATTERNS",

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from ._base import Record, Size, Text, is_none
 from ._definition import Definition
 from ._solution import Solution
-from ._trace import Evaluation
+from ._trace import NOT_EVALUATED, Evaluation
 from ._workload import Workload
 
 #: Where a failing workload comes from.
@@ -128,6 +128,12 @@ class SearchResult(_SeamRecord):
     workload: Workload
     outcome: Outcome
     origin: Origin | None = None
+
+    @property
+    def was_evaluated(self) -> bool:
+        """Whether the outcome says something of the implementation or the definition."""
+        diagnosis = self.outcome.diagnosis if isinstance(self.outcome, Evaluation) else None
+        return diagnosis is None or diagnosis.pattern != NOT_EVALUATED
 
 
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)

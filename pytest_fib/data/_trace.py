@@ -60,11 +60,16 @@ class Performance(Record):
     speedup_factor: float | None = None
 
 
+#: The pattern of what the machine, not an implementation, kept from being tried.
+NOT_EVALUATED = "not evaluated"
+
+
 class Diagnosis(Record):
     """Why an evaluation failed, for programs; a log or a terminal renders it.
 
     `pattern` names what the wrong outputs look like ("one factor"), or is empty where there are
-    none to look at, as after an exception; `place` names where they are ("last tile"). `sentence`
+    none to look at, as after an exception; ``not evaluated`` is what the machine kept from being
+    tried. `place` names where they are ("last tile"). `sentence`
     is one line for people, `details` more lines below it. `shown_by` has the axes of the larger
     workload that shows the pattern, where it isn't the workload of the evaluation.
     """

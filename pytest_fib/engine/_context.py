@@ -15,6 +15,7 @@ from pytest_fib.sandbox import (
     ALIGNMENT,
     Call,
     Failed,
+    ForkServerError,
     Load,
     TensorRef,
     Widened,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 #: Memory between two buffers: an odd number of lines, so that equal places in buffers of a round
 #: size don't all fall into the same part of a cache.
 GAP = 17 * ALIGNMENT
+#: How often an evaluation is begun whose sandboxes are killed.
+ATTEMPTS = 3
 
 
 class EvaluationEnded(Exception):
@@ -228,6 +231,9 @@ class EvaluationContext:
         """The reply of a call that worked. Raises EvaluationEnded where it did not."""
         if isinstance(reply, Failed):
             self.raise_if_killed(reply)
+            if reply.killed:
+                note = f"so ended each of {ATTEMPTS} attempts"
+                reply = replace(reply, log=f"{note}\n{reply.log}".rstrip())
             raise EvaluationEnded(reply)
         self.printed = reply.log
         return reply
@@ -264,9 +270,11 @@ class EvaluationContext:
         return reply
 
     def raise_if_killed(self, failed: Failed) -> None:
-        """Whose doing it was shows the second time."""
+        """Whose doing it was shows when it happens again and again."""
         if failed.killed and not self.last_attempt:
             raise KilledError(failed.summary)
+        if failed.by_others:
+            raise ForkServerError(f"{failed.summary} in each of {ATTEMPTS} attempts")
 
     # Tensors.
 

@@ -7,17 +7,22 @@ import fcntl
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Timer
+from threading import Event, Lock, Thread
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: After this many seconds of waiting, whoever waits is told for whom.
-PATIENCE = 3.0
+#: After this many seconds of waiting, whoever waits is told for whom; then again and again.
+PATIENCE, REMINDER = 3.0, 60.0
 #: Where every user of a machine finds the same files, and no sandbox opens any: who may read a
 #: file can lock it.
 FOLDER = Path("/dev/shm")
+
+
+class DeviceHeldError(Exception):
+    """Others hold the device for longer than there is time to wait; the message says who."""
 
 
 class DeviceLock:
@@ -25,55 +30,103 @@ class DeviceLock:
 
     ``flock`` rather than a lock library: the kernel releases it when its holder dies, and it can
     be shared. A second file is the turnstile that keeps a stream of sharers from starving who
-    wants to be alone: it is held while waiting, and everyone passes through it.
+    wants to be alone: it is held while waiting, and everyone passes through it. ``timeout`` is how
+    many seconds to wait at most.
     """
 
-    def __init__(self, device: str, announce: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        device: str,
+        announce: Callable[[str], None] | None = None,
+        timeout: float = 600.0,
+    ) -> None:
         self.name = device_name(device)
         self._announce = announce or _silent
+        self._timeout = timeout
         self._path = FOLDER / f"pytest-fib-{self.name}.lock"
         self._turnstile = FOLDER / f"pytest-fib-{self.name}.turnstile.lock"
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Use the device beside others."""
-        with self._holding(self._turnstile, fcntl.LOCK_SH):
+        """Use the device beside others. Raises DeviceHeldError."""
+        until = monotonic() + self._timeout
+        with self._holding(self._turnstile, fcntl.LOCK_SH, until):
             pass
-        with self._holding(self._path, fcntl.LOCK_SH):
+        with self._holding(self._path, fcntl.LOCK_SH, until):
             yield
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Use the device alone."""
+        """Use the device alone. Raises DeviceHeldError."""
+        until = monotonic() + self._timeout
         with contextlib.ExitStack() as stack:
-            with self._holding(self._turnstile, fcntl.LOCK_EX):
-                stack.enter_context(self._holding(self._path, fcntl.LOCK_EX))
+            with self._holding(self._turnstile, fcntl.LOCK_EX, until):
+                stack.enter_context(self._holding(self._path, fcntl.LOCK_EX, until))
             yield
 
     @contextmanager
-    def _holding(self, path: Path, mode: int) -> Iterator[None]:
+    def _holding(self, path: Path, mode: int, until: float) -> Iterator[None]:
         descriptor = _opened(path)
         try:
-            self._wait(descriptor, mode)
+            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._wait(descriptor, mode, until)
+        try:
             yield
         finally:
             os.close(descriptor)  # which also unlocks
 
-    def _wait(self, descriptor: int, mode: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
-            return
-        # The kernel wakes who waits at once; to try again and again would leave the device idle.
-        teller = Timer(PATIENCE, self._tell, (descriptor,))
-        teller.start()
+    def _wait(self, descriptor: int, mode: int, until: float) -> None:
+        """Wait for a lock; its file is closed where that takes too long, or is interrupted."""
+        waiter = _Waiter(descriptor, mode)
+        patience = PATIENCE
         try:
-            fcntl.flock(descriptor, mode)
-        finally:
-            teller.cancel()
-            teller.join()
+            while not waiter.has_lock_within(min(patience, until - monotonic())):
+                if monotonic() >= until:
+                    raise DeviceHeldError(self._who_holds_for_too_long(descriptor))
+                self._announce(f"waiting for {self.name}: {_held_by(_holders(descriptor))}")
+                patience = REMINDER
+        except BaseException:  # an interrupt included
+            waiter.abandon()
+            raise
 
-    def _tell(self, descriptor: int) -> None:
-        self._announce(f"waiting for {self.name}: {_holders(descriptor)}")
+    def _who_holds_for_too_long(self, descriptor: int) -> str:
+        holders = [f"{pid} ({_command(pid)})" for pid in _holders(descriptor)]
+        waited = f"for the {self._timeout:g} s of --fib-lock-timeout"
+        return f"{self.name} was {_held_by(holders)} {waited}"
+
+
+class _Waiter:
+    """A thread that waits for a lock, since a wait in the kernel has no deadline.
+
+    The kernel wakes it at once; to try again and again would leave the device idle.
+    """
+
+    def __init__(self, descriptor: int, mode: int) -> None:
+        self._descriptor = descriptor
+        self._mode = mode
+        self._lock = Lock()
+        self._has_lock = Event()
+        self._abandoned = False
+        Thread(target=self._wait, daemon=True).start()
+
+    def _wait(self) -> None:
+        fcntl.flock(self._descriptor, self._mode)
+        with self._lock:
+            self._has_lock.set()
+            if self._abandoned:
+                os.close(self._descriptor)
+
+    def has_lock_within(self, seconds: float) -> bool:
+        """Whether the lock is held after at most so many seconds."""
+        return self._has_lock.wait(max(0.0, seconds))
+
+    def abandon(self) -> None:
+        """Have the file closed, now or as soon as its lock is held."""
+        with self._lock:
+            self._abandoned = True
+            if self._has_lock.is_set():
+                os.close(self._descriptor)
 
 
 def device_name(device: str) -> str:
@@ -98,20 +151,30 @@ def _opened(path: Path) -> int:
                 return descriptor
 
 
-def _holders(descriptor: int) -> str:
-    """``held by pid 123``, from the kernel's list of locks."""
+def _holders(descriptor: int) -> list[str]:
+    """The process ids of other holders, from the kernel's list of locks."""
     inode = os.fstat(descriptor).st_ino
     try:
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
-        return "held by another process"
+        return []
     pids = [
         line.split()[4]
         for line in lines
         if "->" not in line and line.split()[5].endswith(f":{inode}")
     ]
-    others = [pid for pid in pids if pid not in ("0", "-1", str(os.getpid()))]
-    return f"held by pid {', '.join(others)}" if others else "held by another process"
+    return [pid for pid in pids if pid not in ("0", "-1", str(os.getpid()))]
+
+
+def _held_by(holders: list[str]) -> str:
+    return f"held by pid {', '.join(holders)}" if holders else "held by another process"
+
+
+def _command(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "gone"
 
 
 def _silent(_: str) -> None:

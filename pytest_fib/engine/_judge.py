@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from pytest_fib.build import program_of, reference_program
-from pytest_fib.data import DefinitionError, Diagnosis, TensorFiles
+from pytest_fib.data import NOT_EVALUATED, DefinitionError, Diagnosis, TensorFiles
 from pytest_fib.engine._benchmark import Benchmark
 from pytest_fib.engine._context import (
+    ATTEMPTS,
     EvaluationContext,
     EvaluationEnded,
     KilledError,
@@ -17,12 +18,13 @@ from pytest_fib.engine._context import (
     conclude,
 )
 from pytest_fib.engine._correctness import ExpectedCache, SandboxCalls, check_correctness
-from pytest_fib.engine._device_lock import DeviceLock
+from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
 from pytest_fib.engine._sample_plan import check_samples
-from pytest_fib.engine._search import search_and_diagnose
+from pytest_fib.engine._search import cut_short, search_and_diagnose
 from pytest_fib.sandbox import (
     ArenaAllocator,
     ForkServer,
+    ForkServerError,
     LocalSandbox,
     ProcessSandbox,
     environment_for,
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 #: Such calls run no kernel, or one that does nothing.
 NOTHING_TO_TIME = "not timed: its outputs are empty"
+#: What keeps an evaluation from being tried: no fault of an implementation or a definition.
+UNAVAILABLE = (DeviceHeldError, ForkServerError)
 
 
 class Judge:
@@ -58,8 +62,8 @@ class Judge:
 
     Keeps a sandbox and an arena for the candidate, and others for the reference: the candidate's
     side never holds an expected value. ``isolation`` ``none`` runs foreign code in this process.
-    ``announce`` is told when another process holds the device; ``files`` has the recorded tensors
-    that requests name by their content.
+    ``announce`` is told when another process holds the device, ``lock_timeout`` is how many seconds
+    to wait for it; ``files`` has the recorded tensors that requests name by their content.
     """
 
     def __init__(
@@ -68,10 +72,11 @@ class Judge:
         isolation: Literal["process", "none"] = "process",
         announce: Callable[[str], None] | None = None,
         files: TensorFiles | None = None,
+        lock_timeout: float = 600.0,
     ) -> None:
         self.device = device
         self._files = files or TensorFiles()
-        self._lock = DeviceLock(device, announce)
+        self._lock = DeviceLock(device, announce, lock_timeout)
         self._ceilings = DeviceCeilings(device)
         self._counts: Counts = {}
         self._subject: _Subject | None = None
@@ -103,31 +108,49 @@ class Judge:
     def search(self, request: SearchRequest) -> SearchResult:
         """Look for a workload on which the implementation is wrong."""
 
+        checked: list[tuple[Workload, Outcome]] = []
+
         def check(workload: Workload, *, draws: bool = False, explain: bool = False) -> Outcome:
-            return self.evaluate(request.evaluation(workload, draws=draws, explain=explain))
+            outcome = self._outcome(request.evaluation(workload, draws=draws, explain=explain))
+            if not explain:
+                checked.append((workload, outcome))
+            return outcome
 
-        return search_and_diagnose(
-            request.definition,
-            check,
-            failed_before=request.failed_before,
-            listed=request.listed,
-            examples=request.examples,
-            seed=request.seed,
-            run_seed=request.run_seed,
-            max_bytes=request.max_bytes,
-        )
+        try:
+            return search_and_diagnose(
+                request.definition,
+                check,
+                failed_before=request.failed_before,
+                listed=request.listed,
+                examples=request.examples,
+                seed=request.seed,
+                run_seed=request.run_seed,
+                max_bytes=request.max_bytes,
+            )
+        except UNAVAILABLE as error:
+            return cut_short(request, checked, self._not_evaluated(error))
 
-    @plain_defaults()
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """Run the implementation, then the reference, on one workload, and compare."""
         try:
-            return self._evaluate(request, last_attempt=False)
-        except KilledError:
-            # Whose doing it was shows the second time. What killed one may have killed the other.
-            self._close_sandboxes()
-        except DefinitionError as error:
-            return error.fault
+            return self._outcome(request)
+        except UNAVAILABLE as error:
+            return self._not_evaluated(error)
+
+    def _not_evaluated(self, error: Exception) -> Evaluation:
+        diagnosis = Diagnosis(sentence=f"{NOT_EVALUATED}: {error}", pattern=NOT_EVALUATED)
+        return conclude("RUNTIME_ERROR", diagnosis, device=self.device)
+
+    @plain_defaults()
+    def _outcome(self, request: EvaluationRequest) -> Outcome:
+        """As ``evaluate``. Raises one of UNAVAILABLE where the machine keeps it from that."""
         try:
+            for _ in range(ATTEMPTS - 1):
+                try:
+                    return self._evaluate(request, last_attempt=False)
+                except KilledError:
+                    # What killed one sandbox may have killed the other.
+                    self._close_sandboxes()
             return self._evaluate(request, last_attempt=True)
         except DefinitionError as error:
             return error.fault

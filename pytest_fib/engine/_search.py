@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 from pytest_fib.data import LAYOUTS, Evaluation, EvaluationStatus, SearchResult
 from pytest_fib.diagnosis import VAGUE_PATTERNS
 from pytest_fib.verdict import qualified
-from pytest_fib.workloads import enlarge, make_workload, workload_bytes
+from pytest_fib.workloads import enlarge, make_workload, smallest_axes, workload_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_fib.data import Definition, Diagnosis, Outcome, Workload
+    from pytest_fib.data import Definition, Diagnosis, Outcome, SearchRequest, Workload
 
 #: Memory of a workload of which some rows are drawn many times: a thousand rows of as many tokens.
 DRAWN_BYTES = 32 << 20
@@ -80,6 +80,21 @@ def search_and_diagnose(
     return SearchResult(
         tried=result.tried, workload=workload, outcome=outcome, origin=result.origin
     )
+
+
+def cut_short(
+    request: SearchRequest, checked: Sequence[tuple[Workload, Outcome]], last: Evaluation
+) -> SearchResult:
+    """What a search came to that could not go on: the last failure that it saw, or ``last``."""
+    failing = [(workload, outcome) for workload, outcome in checked if _failed(outcome)]
+    if failing:
+        workload, outcome = failing[-1]
+        return SearchResult(
+            tried=len(checked), workload=workload, outcome=outcome, origin="unfinished"
+        )
+    smallest = smallest_axes(request.definition)
+    workload = checked[-1][0] if checked else make_workload(request.definition, smallest)
+    return SearchResult(tried=len(checked), workload=workload, outcome=last)
 
 
 def _failed(outcome: Outcome) -> bool:

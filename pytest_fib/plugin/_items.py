@@ -285,7 +285,8 @@ class CorrectnessItem(KernelItem):
             max_bytes=self.max_bytes(),
         )
         result = self.run.executor.search(request)
-        failure_cache.save(self, workload_json(result.workload) if result.origin else None)
+        if result.was_evaluated:
+            failure_cache.save(self, workload_json(result.workload) if result.origin else None)
         if result.origin and self.settings.keep_failures:
             record_workload(result.workload, self.loaded, self.settings.datasets)
         self.conclude(result.workload, result.outcome, result.origin)

@@ -162,6 +162,13 @@ class Settings:
         type=_checked(float, 0),
         default=60.0,
     )
+    lock_timeout: float = _option(
+        "--fib-lock-timeout",
+        "SECONDS",
+        "most time to wait for other processes that use the device (default: 600)",
+        type=_checked(float, 0),
+        default=600.0,
+    )
     precision: Literal["quick", "default", "strict"] = _choice(
         "--fib-precision",
         ("quick", "default", "strict"),

@@ -172,8 +172,14 @@ class Session:
         """What evaluates for this process; closed with the run."""
         from pytest_fib.executors import LocalExecutor
 
-        isolation = self.settings.isolation
-        executor = LocalExecutor(self.device, isolation, self._announce, self.tensor_files)
+        settings = self.settings
+        executor = LocalExecutor(
+            self.device,
+            settings.isolation,
+            self._announce,
+            self.tensor_files,
+            settings.lock_timeout,
+        )
         self.config.add_cleanup(executor.close)
         return executor
 

@@ -28,6 +28,7 @@ from pytest_fib.sandbox._messages import (
 )
 from pytest_fib.sandbox._sandbox import (
     ForkServer,
+    ForkServerError,
     LocalSandbox,
     ProcessSandbox,
     Sandbox,
@@ -51,6 +52,7 @@ __all__ = [
     "Done",
     "Failed",
     "ForkServer",
+    "ForkServerError",
     "InvalidOutput",
     "Load",
     "LocalSandbox",

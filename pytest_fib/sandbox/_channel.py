@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from time import monotonic
@@ -28,12 +29,14 @@ class Channel:
     """Sends and receives messages: a serial number, bytes, and perhaps file descriptors.
 
     A reply has the serial number of its request, so that it isn't taken for that of another.
-    A message of more than ``limit`` bytes is refused before it is read.
+    A message of more than ``limit`` bytes is refused before it is read. ``pidfd`` is of the process
+    at the other end: nobody waits for one that is dead, even if what it started keeps its end open.
     """
 
-    def __init__(self, end: socket.socket, limit: int = LIMIT) -> None:
+    def __init__(self, end: socket.socket, limit: int = LIMIT, pidfd: int | None = None) -> None:
         self._socket = end
         self._limit = limit
+        self._pidfd = pidfd
 
     def close(self) -> None:
         """Close this end."""
@@ -87,7 +90,7 @@ class Channel:
     def _some(
         self, size: int, deadline: float | None, descriptors: int = 0
     ) -> tuple[bytes, list[int]]:
-        self._set_deadline(deadline)
+        self._wait(deadline)
         try:
             data, received, _, _ = socket.recv_fds(self._socket, size, descriptors)
         except TimeoutError:
@@ -105,8 +108,19 @@ class Channel:
             data += piece
         return bytes(data)
 
-    def _set_deadline(self, deadline: float | None) -> None:
+    def _wait(self, deadline: float | None) -> None:
+        """Until there is something to read, if the other end is watched."""
         remaining = None if deadline is None else deadline - monotonic()
         if remaining is not None and remaining <= 0:
             raise ChannelLate
         self._socket.settimeout(remaining)
+        if self._pidfd is None:
+            return
+        poll = select.poll()
+        for descriptor in (self._socket.fileno(), self._pidfd):
+            poll.register(descriptor, select.POLLIN)
+        ready = dict(poll.poll(None if remaining is None else 1000 * remaining))
+        if not ready:
+            raise ChannelLate
+        if self._socket.fileno() not in ready:
+            raise ChannelClosed

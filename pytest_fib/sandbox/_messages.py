@@ -146,8 +146,8 @@ class Failed:
     """The request failed. ``summary`` is one line for people.
 
     ``broken``: the process can't be used any more, as after an illegal memory access. ``killed``:
-    it or the fork server was killed, perhaps by someone else. ``no_oracle``: the program can't be
-    computed in float64.
+    it or the fork server was killed, perhaps by someone else; ``by_others``: surely. ``no_oracle``:
+    the program can't be computed in float64.
     """
 
     status: FailedStatus
@@ -155,6 +155,7 @@ class Failed:
     log: str = ""
     broken: bool = False
     killed: bool = False
+    by_others: bool = False
     no_oracle: bool = False
     kind: Literal["failed"] = "failed"
 

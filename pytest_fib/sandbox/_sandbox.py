@@ -11,9 +11,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
-from threading import Lock
+from threading import RLock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,7 +25,9 @@ from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT
 from pytest_fib.sandbox._messages import Done, Failed, Load, Map, replies, requests
+from pytest_fib.sandbox._orphans import Adoption, end_group
 from pytest_fib.sandbox._runner import Runner
+from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +44,9 @@ FORK_TIMEOUT = 10.0
 #: How long the fork server may take to end its sandboxes and itself.
 CLOSE_TIMEOUT = 5.0
 GONE = "the process that starts sandboxes is gone"
+#: Fork servers in a row that start no sandbox, until no more are tried: where somebody kills them,
+#: and where they end or hang by themselves.
+KILLED_IN_A_ROW, FAILED_IN_A_ROW = 20, 2
 #: A reply holds little more than a log and the durations of a block.
 REPLY_LIMIT = 4 << 20
 
@@ -83,13 +89,22 @@ class ForkServerError(RuntimeError):
 class Child:
     """A sandbox's process: its channel, and the file that catches what it prints.
 
+    ``pidfd`` is readable when the process has ended; None where the kernel has no such thing.
     ``generation`` counts fork servers: a sandbox dies with the one that forked it.
     """
 
     pid: int
     channel: Channel
     output: int
+    pidfd: int | None
     generation: int
+
+    def close(self) -> None:
+        """Close what belongs to it here."""
+        self.channel.close()
+        os.close(self.output)
+        if self.pidfd is not None:
+            os.close(self.pidfd)
 
 
 class ForkServer:
@@ -100,9 +115,17 @@ class ForkServer:
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._adoption: Adoption | None = None
+        #: The sandboxes of this process, which are the leaders of their groups.
+        self._pids: set[int] = set()
         self._generation = 0
         self._ready = False
-        self._lock = Lock()  # two sandboxes may be asked at the same time
+        #: Whether it has started a sandbox, and how many before it in a row have not.
+        self._has_served = False
+        self._failures = 0
+        #: How the last one ended, as subprocess has it, if it was started.
+        self._exit_code: int | None = None
+        self._lock = RLock()  # two sandboxes may be asked at the same time
         self._folder = ""
         #: Looked up now: by the time it is replaced, foreign code has run.
         self._has_triton = find_spec("triton") is not None
@@ -113,12 +136,18 @@ class ForkServer:
         return None if self._process is None else self._process.pid
 
     def warm(self) -> None:
-        """Start the fork server without waiting for it."""
-        if self._control is not None:
-            return
+        """Start the fork server without waiting; whether that worked is told by ``start``."""
+        with self._lock, suppress(OSError):
+            self._launch_if_needed()
+
+    def _launch_if_needed(self) -> None:
+        if self._control is None:
+            self._launch()
+
+    def _launch(self) -> None:
         self._generation += 1
-        self._ready = False
-        self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ready = self._has_served = False
+        self._exit_code = None
         self._folder = tempfile.mkdtemp(prefix="pytest-fib-")
         modules = ["triton"] * self._has_triton + ["pytest_fib.sandbox._worker"]
         settings = _fork_server.Settings(self._device, self._folder, modules, sys.path)
@@ -126,28 +155,56 @@ class ForkServer:
         command = [sys.executable, "-P", _fork_server.__file__, json.dumps(asdict(settings))]
         environment = {**os.environ, **self._environment}
         environment.pop("PYTHONPATH", None)
-        with server_end:
-            self._process = subprocess.Popen(
-                command,
-                stdin=server_end.fileno(),
-                stdout=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
-            )
+        control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with server_end:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=server_end.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError:
+            control.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        self._control, self._adoption = control, Adoption()
 
     def start(self) -> Child:
-        """A new sandbox. Raises ForkServerError."""
-        try:
-            return self._fork()
-        except OSError:
-            self.close()  # it was killed, perhaps by a sandbox; the next one is as good
-        try:
-            return self._fork()
-        except OSError as error:
-            raise ForkServerError(f"no sandbox can be started: {error}") from error
+        """A new sandbox. Raises ForkServerError.
+
+        A fork server that is gone is replaced, as long as some get to start a sandbox.
+        """
+        with self._lock:
+            while True:
+                try:
+                    child = self._fork()
+                except OSError as error:
+                    self.close()
+                    self._count_failure(error)
+                else:
+                    self._has_served, self._failures = True, 0
+                    return child
+
+    def _count_failure(self, error: OSError) -> None:
+        """Raise ForkServerError where the next one is unlikely to do better."""
+        if self._has_served:
+            return
+        self._failures += 1
+        killed = self._exit_code == -signal.SIGKILL
+        if self._failures < (KILLED_IN_A_ROW if killed else FAILED_IN_A_ROW):
+            return
+        why = str(error)
+        if self._exit_code is not None:
+            why += f"; it {_how_it_ended(self._exit_code)}"
+        if killed:
+            why = "each was killed by SIGKILL, as by a kernel that is short of memory"
+        tried = f"tried {self._failures} times in a row"
+        raise ForkServerError(f"no sandbox can be started, {tried}: {why}") from error
 
     def _fork(self) -> Child:
-        self.warm()
+        self._launch_if_needed()
         judge_end, sandbox_end = socket.socketpair()
         output = os.memfd_create("pytest-fib output")
         fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
@@ -158,7 +215,10 @@ class ForkServer:
             judge_end.close()
             os.close(output)
             raise
-        return Child(pid, Channel(judge_end, REPLY_LIMIT), output, self._generation)
+        self._pids.add(pid)
+        pidfd = _pidfd(pid)
+        channel = Channel(judge_end, REPLY_LIMIT, pidfd)
+        return Child(pid, channel, output, pidfd, self._generation)
 
     def has(self, child: Child) -> bool:
         """Whether the fork server that a sandbox came from still answers, and so it may live.
@@ -186,14 +246,12 @@ class ForkServer:
         self._dismiss(child, b"kill")
 
     def _dismiss(self, child: Child, word: bytes) -> tuple[int, int]:
-        child.channel.close()
-        os.close(child.output)
-        try:
+        child.close()
+        with suppress(OSError), self._lock:
             if child.generation == self._generation:
                 status, killed = self._ask(b"%s %d" % (word, child.pid)).split()
+                self._pids.discard(child.pid)
                 return int(status), int(killed)
-        except OSError:
-            self.close()
         return signal.SIGKILL, 0  # it died with its fork server
 
     def _ask(self, request: bytes, *descriptors: int) -> bytes:
@@ -227,17 +285,29 @@ class ForkServer:
 
     def close(self) -> None:
         """End the fork server, and every sandbox with it."""
-        if self._control is None or self._process is None:
-            return
-        self._control.close()
-        self._process.terminate()
-        try:
-            self._process.wait(CLOSE_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._control = self._process = None
-        shutil.rmtree(self._folder, ignore_errors=True)  # where it couldn't do so itself
+        with self._lock:
+            if self._control is None or self._process is None or self._adoption is None:
+                return
+            self._control.close()
+            self._process.terminate()
+            try:
+                self._process.wait(CLOSE_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._exit_code = self._process.returncode
+            for group in (*self._pids, self._process.pid):
+                end_group(group, CLOSE_TIMEOUT)  # what it left, if it was killed
+            self._adoption.end()
+            self._control = self._process = self._adoption = None
+            self._pids.clear()
+            shutil.rmtree(self._folder, ignore_errors=True)  # where it couldn't do so itself
+
+
+def _pidfd(pid: int) -> int | None:
+    with suppress(OSError):  # not everywhere, and not of a process that is gone
+        return os.pidfd_open(pid)
+    return None
 
 
 def _receive(control: socket.socket) -> bytes:
@@ -367,10 +437,16 @@ class ProcessSandbox:
         self._forget()
         code = self._fork_server.end(child)
         summary = f"the process {_how_it_ended(code)}"
-        if orphaned:
-            summary = "it killed or disturbed the process that sandboxes come from"
         killed = orphaned or code == -signal.SIGKILL
-        return Failed("RUNTIME_ERROR", summary, printed, broken=True, killed=killed)
+        # Landlock keeps foreign code from that where it scopes signals.
+        by_others = orphaned and (not self._untrusted or "landlock" in wall_names())
+        if by_others:
+            summary = "the process that sandboxes come from was killed"
+        elif orphaned:
+            summary = "it killed or disturbed the process that sandboxes come from"
+        return Failed(
+            "RUNTIME_ERROR", summary, printed, broken=True, killed=killed, by_others=by_others
+        )
 
     def _failed(self, child: Child, status: FailedStatus, summary: str) -> Failed:
         printed = _printed(child)

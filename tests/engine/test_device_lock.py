@@ -11,8 +11,9 @@ from textwrap import dedent
 
 import pytest
 
-from pytest_fib.engine import _device_lock
-from pytest_fib.engine._device_lock import DeviceLock
+from pytest_fib.data import SearchRequest
+from pytest_fib.engine import Judge, _device_lock
+from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
 
 ROOT = Path(__file__).parents[2]
 
@@ -161,6 +162,45 @@ def test_who_waits_for_several_is_told_all_of_them(holder, monkeypatch):
     [message] = said
     pids = message.removeprefix("waiting for cpu: held by pid ").split(", ")
     assert sorted(pids) == sorted(str(process.pid) for process in processes)
+
+
+@pytest.mark.parametrize("how", ["shared", "exclusive"])
+def test_nobody_waits_for_ever_and_the_holder_is_named(holder, how):
+    process = holder("exclusive")
+    assert held(process)
+    name = Path(f"/proc/{process.pid}/comm").read_text().strip()
+    said = rf"cpu was held by pid {process.pid} \({name}\) for the 0.2 s of --fib-lock-timeout"
+    with pytest.raises(DeviceHeldError, match=said), getattr(DeviceLock("cpu", None, 0.2), how)():
+        pass
+    # Who gave up doesn't take the lock when it comes.
+    process.communicate(b"")
+    with DeviceLock("cpu").exclusive():
+        pass
+
+
+def test_who_is_held_up_has_an_outcome_with_the_holder(holder, request_for):
+    process = holder("exclusive")
+    assert held(process)
+    with Judge("cpu", lock_timeout=0.2) as judge:
+        evaluation = judge.evaluate(request_for("def run(x, factor):\n    return x * factor\n"))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.log.startswith(f"not evaluated: cpu was held by pid {process.pid} (")
+
+
+def test_a_search_that_is_held_up_ends_at_once(holder, definition, solution):
+    process = holder("exclusive")
+    assert held(process)
+    request = SearchRequest(
+        definition=definition,
+        solution=solution("def run(x, factor):\n    return x * factor\n"),
+        examples=25,
+        seed=0,
+        max_bytes=1 << 20,
+    )
+    with Judge("cpu", lock_timeout=0.2) as judge:
+        result = judge.search(request)
+    assert (result.tried, result.origin, result.was_evaluated) == (0, None, False)
+    assert f"held by pid {process.pid}" in result.outcome.log
 
 
 def test_nothing_is_said_of_a_short_wait():

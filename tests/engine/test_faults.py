@@ -12,7 +12,7 @@ from time import sleep
 
 import pytest
 
-from benchmarks import _faults
+from benchmarks import _faults, faults
 from pytest_fib.data import EvaluationRequest
 from pytest_fib.discovery import find_implementations
 from pytest_fib.workloads import make_workload
@@ -116,3 +116,10 @@ def forked(pid):
         )
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_whatever_is_killed_of_two_workers_no_verdict_is_lost(tmp_path):
+    campaign = faults.run(tmp_path, 12, 2, every=3.0, seed=1, seconds=0.05)
+    assert campaign.kills, campaign.output
+    assert (campaign.right + campaign.killed, campaign.wrong, campaign.lost) == (12, 0, 0)
+    assert (campaign.tracebacks, campaign.left) == (0, []), campaign.output

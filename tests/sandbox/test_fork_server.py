@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fib.sandbox import ForkServer
+from pytest_fib.sandbox import ForkServer, ForkServerError
 
 ROOT = Path(__file__).parents[2]
 
@@ -204,3 +204,90 @@ def test_a_fork_server_serves_from_any_thread_that_lives(fork_server):
     child = fork_server.start()
     assert fork_server.has(child)
     fork_server.kill(child)
+
+
+def test_what_a_killed_one_leaves_is_ended_before_it_is_replaced(fork_server, descendants, lives):
+    """Strays of a sandbox, too: in its group, they have become children of this process."""
+    children = [fork_server.start() for _ in range(2)]
+    pid = fork_server.pid
+    family = descendants(pid)
+    os.kill(pid, signal.SIGKILL)
+    fork_server.close()
+    assert len(family) == 2
+    assert not any(map(lives, family))
+    for child in children:
+        with pytest.raises(ChildProcessError):  # reaped, as well
+            os.waitpid(child.pid, os.WNOHANG)
+        fork_server.kill(child)
+
+
+def test_children_of_other_code_are_left_alone(fork_server, lives):
+    """Orphans, which become children of this process meanwhile, among them."""
+    fork_server.start()
+    text = "import subprocess; print(subprocess.Popen(['sleep', '100'], stdout=-3).pid)"
+    printed = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, check=True)
+    orphan = int(printed.stdout)
+    beside = subprocess.Popen(["sleep", "100"])
+    os.kill(fork_server.pid, signal.SIGKILL)
+    fork_server.close()
+    try:
+        assert lives(orphan)
+        assert beside.poll() is None
+        assert os.waitpid(orphan, os.WNOHANG) == (0, 0)
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+        os.waitpid(orphan, 0)
+        beside.kill()
+        beside.wait()
+
+
+def test_orphans_are_adopted_only_while_there_is_a_fork_server():
+    asked = """\
+import ctypes
+from pytest_fib.sandbox import ForkServer
+
+def is_subreaper():
+    flag = ctypes.c_int()
+    ctypes.CDLL(None).prctl(37, ctypes.byref(flag))
+    return bool(flag.value)
+
+servers = [ForkServer("cpu", {}) for _ in range(2)]
+found = [is_subreaper()]
+for server in servers:
+    server.warm()
+for server in servers:
+    found.append(is_subreaper())
+    server.close()
+print([*found, is_subreaper()])
+"""
+    command = [sys.executable, "-c", asked]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
+    assert printed.stdout.strip() == "[False, True, True, False]"
+
+
+def test_it_is_replaced_as_often_as_it_is_killed(fork_server):
+    for _ in range(2):
+        child = fork_server.start()
+        os.kill(fork_server.pid, signal.SIGKILL)
+        fork_server.kill(child)
+    fork_server.kill(fork_server.start())
+
+
+def test_after_several_that_are_killed_before_they_serve_no_more_are_tried(
+    fork_server, monkeypatch
+):
+    monkeypatch.setattr("pytest_fib.sandbox._sandbox.KILLED_IN_A_ROW", 3)
+    fork_server.close()
+    launch, launched = fork_server._launch, []
+
+    def launch_and_kill():
+        launch()
+        launched.append(fork_server.pid)
+        os.kill(fork_server.pid, signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fork_server, "_launch", launch_and_kill)
+        with pytest.raises(ForkServerError, match=r"tried 3 times in a row: each was killed by"):
+            fork_server.start()
+    assert len(launched) == 3
+    fork_server.kill(fork_server.start())

@@ -71,16 +71,23 @@ def test_how_it_ended_is_named_and_the_next_evaluation_is_right(evaluate, line, 
         "time.sleep(1000)",
         "os.kill(os.getpid(), signal.SIGSTOP)",
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)",
-        # The channel stays open in the child, and nobody answers.
-        "os.fork() and os._exit(0); time.sleep(1000)",
     ],
-    ids=["loop", "sleep", "stops itself", "ignores SIGTERM", "leaves a child behind"],
+    ids=["loop", "sleep", "stops itself", "ignores SIGTERM"],
 )
 def test_a_hang_is_a_timeout_and_leaves_no_process(evaluate, processes, eventually, line):
     before = processes()
     evaluation = evaluate(body(line), timeout=0.5)
     assert evaluation.status == "TIMEOUT"
     assert evaluation.log.splitlines()[0] == "no answer within 0.5 s"
+    assert evaluate(GOOD).status == "PASSED"
+    assert eventually(lambda: len(processes()) <= max(len(before), 3))
+
+
+def test_nobody_waits_for_a_process_that_is_dead_but_for_a_child(evaluate, processes, eventually):
+    """The channel stays open in the child, and nobody answers."""
+    before = processes()
+    evaluation = evaluate(body("os.fork() and os._exit(0); time.sleep(1000)"))
+    assert evaluation.log.splitlines()[0] == "the process exited with code 0"
     assert evaluate(GOOD).status == "PASSED"
     assert eventually(lambda: len(processes()) <= max(len(before), 3))
 
@@ -316,6 +323,28 @@ def test_the_process_that_sandboxes_come_from_may_be_killed_from_outside(own_jud
     assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
     os.kill(own_judge._fork_server.pid, signal.SIGKILL)
     assert own_judge.evaluate(request_for(GOOD, seed=1)).status == "PASSED"
+
+
+def test_who_is_killed_every_time_has_an_outcome_that_says_so(judge, request_for):
+    evaluation = judge.evaluate(request_for(body("os.kill(os.getpid(), signal.SIGKILL)")))
+    first, second = evaluation.log.splitlines()
+    assert first == "the process was killed by SIGKILL"
+    assert second == "so ended each of 3 attempts"
+
+
+def test_without_sandboxes_nothing_is_evaluated_and_nobody_blamed(
+    own_judge, request_for, monkeypatch, definition
+):
+    def fails(*_, **__):
+        raise OSError("no more processes")
+
+    own_judge.close()
+    monkeypatch.setattr("subprocess.Popen", fails)
+    evaluation = own_judge.evaluate(request_for(GOOD))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.diagnosis.pattern == "not evaluated"
+    said = "not evaluated: no sandbox can be started, tried 2 times in a row: no more processes"
+    assert evaluation.log.startswith(said)
 
 
 def test_a_program_that_could_not_be_loaded_is_not_held(judge, evaluate, solution, definition):
