@@ -109,7 +109,7 @@ def test_an_interrupted_run_keeps_what_was_finished(toys):
 
 
 def test_workers_give_the_ids_results_and_records_of_a_single_process(toys):
-    toys.write("pytest.ini", "[pytest]\naddopts = --fib-examples=8\n")
+    toys.write("pytest.ini", "[pytest]\naddopts = --fib-examples=8 --fib-seed=0\n")
     runs = []
     for workers in ("0", "2"):
         toys.run_apart(
