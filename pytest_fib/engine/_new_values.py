@@ -42,7 +42,7 @@ class NewValues:
         self._candidate = candidate
         self._reference = reference
         self._device = reference.words.device
-        self._seeds = SystemRandom()
+        self._source = SystemRandom()
         self._random = torch.Generator(self._device)
         self._elementwise = self._elementwise_words()
         self._coupled = not bool(self._elementwise.all())
@@ -57,39 +57,48 @@ class NewValues:
         context, workload = self._context, self._context.request.workload
         for number in range(self._candidate.count, self._reference.count):
             tensors = self._reference.at(number)
-            context.fill(context.reference, tensors, workload, self._seeds.getrandbits(32))
+            context.fill(context.reference, tensors, workload, self._source.getrandbits(32))
         self.mix()
 
     def mix(self) -> None:
         """Give all buffers other mixtures, and outputs that are none."""
-        self._random.manual_seed(self._seeds.getrandbits(63))
+        self._random.manual_seed(self._source.getrandbits(63))
         count, words = self._candidate.count, len(self._elementwise)
         # One row of random bits, read from another place for each buffer.
         places = max(count, words)
         self._bits = self._random_numbers(2, (places + words,)).bool()
         self._starts = torch.randperm(places, generator=self._random, device=self._device)[:count]
         self._wholes = self._random_numbers(2, (count, 1)).bool()
-        step = max(1, MIXED_BYTES // max(self._reference.size, 1))
-        for start in range(0, count, step):
-            self._mix(slice(start, min(start + step, count)))
-        self._candidate.inputs().copy_(self._reference.inputs()[:count])
-        self._candidate.outputs().fill_(-1)
+        # In the same way and in random order: what was written last may still be in a cache.
+        for pool in self._source.sample((self._candidate, self._reference), 2):
+            self._mix(pool, slice(0, count))
+            pool.outputs().fill_(-1)
         self._context.synchronize()
 
     def restore(self, number: int) -> None:
         """Put a buffer's inputs on the reference's side back, which calls may have changed."""
-        self._mix(slice(number, number + 1))
+        self._mix(self._reference, slice(number, number + 1))
         self._context.synchronize()
 
-    def _mix(self, numbers: slice) -> None:
-        inputs, words = self._reference.inputs(), len(self._elementwise)
+    def _mix(self, pool: BufferPool, numbers: slice) -> None:
+        inputs, words = pool.inputs(), len(self._elementwise)
         if not words:
             return
-        first, second = inputs[self._candidate.count :]
+        step = max(1, MIXED_BYTES // pool.size)
+        for start in range(numbers.start, numbers.stop, step):
+            chunk = slice(start, min(start + step, numbers.stop))
+            torch.where(self._mask(chunk), *self._mixed(), out=inputs[chunk])
+
+    def _mixed(self) -> torch.Tensor:
+        """The inputs of the two buffers that the others are mixtures of."""
+        return self._reference.inputs()[self._candidate.count :]
+
+    def _mask(self, numbers: slice) -> torch.Tensor:
+        words = len(self._elementwise)
         mask = self._bits.unfold(0, words, 1)[self._starts[numbers]]
         if self._coupled:
             mask = torch.where(self._elementwise, mask, self._wholes[numbers])
-        torch.where(mask, first, second, out=inputs[numbers])
+        return mask
 
     def _random_numbers(self, below: int, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.randint(below, shape, generator=self._random, device=self._device)
