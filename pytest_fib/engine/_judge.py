@@ -61,7 +61,8 @@ class Judge:
     """Evaluates one request after another on one device, ``cpu`` or ``cuda``.
 
     Keeps a sandbox and an arena for the candidate, and others for the reference: the candidate's
-    side never holds an expected value. ``isolation`` ``none`` runs foreign code in this process.
+    side never holds an expected value. ``isolation`` ``none`` runs foreign code in this process,
+    ``container`` has sandboxes see a file system and a network of their own (by bwrap).
     ``announce`` is told when another process holds the device, ``lock_timeout`` is how many seconds
     to wait for it; ``files`` has the recorded tensors that requests name by their content.
     """
@@ -69,7 +70,7 @@ class Judge:
     def __init__(
         self,
         device: str = "cpu",
-        isolation: Literal["process", "none"] = "process",
+        isolation: Literal["process", "container", "none"] = "process",
         announce: Callable[[str], None] | None = None,
         files: TensorFiles | None = None,
         lock_timeout: float = 600.0,
@@ -82,8 +83,9 @@ class Judge:
         self._subject: _Subject | None = None
         self._expected = ExpectedCache()
         self._fork_server: ForkServer | None = None
-        if isolation == "process":
-            self._fork_server = ForkServer(device, environment_for(device))
+        if isolation != "none":
+            contained = isolation == "container"
+            self._fork_server = ForkServer(device, environment_for(device), contained=contained)
             self._fork_server.warm()
         self._candidate = self._side(untrusted=True)
         self._reference = self._side(untrusted=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
+import subprocess
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 def check_options(settings: Settings) -> None:
     """Check what needs no definition to be read."""
     _check_device(settings)
+    _check_isolation(settings)
     _check_directories(settings)
     _check_workload(settings)
     _check_comparison(settings)
@@ -58,6 +61,22 @@ def _check_glob(option: str, glob: str, names: Sequence[str]) -> None:
 def _check_device(settings: Settings) -> None:
     if settings.device == "cuda" and _gpus.count() == 0:
         raise pytest.UsageError(f"--fib-device cuda: {_gpus.why_none()}")
+
+
+def _check_isolation(settings: Settings) -> None:
+    """Whether containers can be had."""
+    if settings.isolation != "container":
+        return
+    if shutil.which("bwrap") is None:
+        raise pytest.UsageError(
+            "--fib-isolation=container needs bwrap (bubblewrap), which is not on PATH: install "
+            "the package bubblewrap of your distribution, or run pytest as a whole in a container"
+        )
+    command = ["bwrap", "--ro-bind", "/", "/", "--unshare-net", "true"]
+    tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if tried.returncode != 0:
+        problem = tried.stderr.strip() or f"it exited with code {tried.returncode}"
+        raise pytest.UsageError(f"--fib-isolation=container: bwrap does not work here: {problem}")
 
 
 def _check_directories(settings: Settings) -> None:

@@ -23,8 +23,9 @@ def header(session: Session) -> list[str]:
         why = "--pdb" if config.option.usepdb else "--fib-isolation=none"
         lines.append(f"fib: {why} runs kernels in this process; a crash ends the run")
     else:
-        walls = ", ".join(wall_names()) or "processes without walls, which this system lacks"
-        lines.append(f"fib: sandbox: {walls}")
+        walls = ["container"] * (settings.isolation == "container") + wall_names()
+        shown = ", ".join(walls) or "processes without walls, which this system lacks"
+        lines.append(f"fib: sandbox: {shown}")
     if settings.workload is None:
         lines.append(f"fib: {_drawn_from(*session.seeds)}")
     return lines + (list(_inferred(session)) if config.get_verbosity() > 0 else [])

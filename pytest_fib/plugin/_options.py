@@ -175,11 +175,12 @@ class Settings:
         "default",
         "time until the confidence interval is within 2, 0.5 or 0.25 %% (default: 0.5)",
     )
-    isolation: Literal["process", "none"] = _choice(
+    isolation: Literal["process", "container", "none"] = _choice(
         "--fib-isolation",
-        ("process", "none"),
+        ("process", "container", "none"),
         "process",
-        "run kernels in child processes or in pytest's own, as with --pdb (default: process)",
+        "run kernels in child processes, also in a container (bwrap), or in pytest's own process, "
+        "as with --pdb (default: process)",
     )
     workload: str | None = _option(
         "--fib-workload", "JSON", 'test only this workload: \'{"axes": {"batch": 7}, "seed": 3}\''

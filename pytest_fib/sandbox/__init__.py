@@ -11,6 +11,7 @@ from pytest_fib.sandbox._arena import (
 )
 from pytest_fib.sandbox._calling import InvalidOutput, bind, dtype_name, store
 from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
+from pytest_fib.sandbox._container import container_command
 from pytest_fib.sandbox._messages import (
     Argument,
     Blocks,
@@ -66,6 +67,7 @@ __all__ = [
     "Widened",
     "bind",
     "changed",
+    "container_command",
     "copy_bits",
     "dtype_name",
     "environment_for",

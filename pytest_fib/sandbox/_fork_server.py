@@ -35,13 +35,15 @@ _LIBC = ctypes.CDLL(None)
 class Settings:
     """``folder`` is for files of sandboxes; ``modules`` are imported once for all of them.
 
-    ``path`` is ``sys.path`` for foreign code.
+    ``path`` is ``sys.path`` for foreign code. A ``contained`` one may have other process ids than
+    the judge: each sandbox sends a byte, with which the kernel tells the judge who sent it.
     """
 
     device: str
     folder: str
     modules: list[str]
     path: list[str]
+    contained: bool
 
 
 def main(settings: Settings) -> None:
@@ -76,6 +78,7 @@ class _Server:
     def __init__(self, settings: Settings) -> None:
         self._device = settings.device
         self._folder = settings.folder
+        self._contained = settings.contained
         self._control = socket.socket(fileno=os.dup(0))
         with Path(os.devnull).open("rb") as empty:
             os.dup2(empty.fileno(), 0)
@@ -129,6 +132,8 @@ class _Server:
             from pytest_fib.sandbox._worker import serve
 
             channel, output = descriptors
+            if self._contained:
+                os.write(channel, b"!")
             serve(channel, output, self._device, folder, self._caches)
         except BaseException:  # noqa: BLE001  (KeyboardInterrupt, say; goes where prints go)
             traceback.print_exc()

@@ -8,12 +8,14 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from threading import RLock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,6 +25,7 @@ from pydantic import ValidationError
 from pytest_fib.data import visible, visible_line
 from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
+from pytest_fib.sandbox._container import container_command, container_environment
 from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT
 from pytest_fib.sandbox._messages import Done, Failed, Load, Map, replies, requests
 from pytest_fib.sandbox._orphans import Adoption, end_group
@@ -89,11 +92,13 @@ class ForkServerError(RuntimeError):
 class Child:
     """A sandbox's process: its channel, and the file that catches what it prints.
 
+    ``inner_pid`` is what its fork server calls it, which is another in a container.
     ``pidfd`` is readable when the process has ended; None where the kernel has no such thing.
     ``generation`` counts fork servers: a sandbox dies with the one that forked it.
     """
 
     pid: int
+    inner_pid: int
     channel: Channel
     output: int
     pidfd: int | None
@@ -108,11 +113,17 @@ class Child:
 
 
 class ForkServer:
-    """Starts sandboxes on one device, and ends them. Its process is replaced when it dies."""
+    """Starts sandboxes on one device, and ends them. Its process is replaced when it dies.
 
-    def __init__(self, device: str, environment: dict[str, str]) -> None:
+    A ``contained`` one runs under bwrap, which has to be installed.
+    """
+
+    def __init__(
+        self, device: str, environment: dict[str, str], *, contained: bool = False
+    ) -> None:
         self._device = device
         self._environment = environment
+        self._contained = contained
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._adoption: Adoption | None = None
@@ -150,11 +161,17 @@ class ForkServer:
         self._exit_code = None
         self._folder = tempfile.mkdtemp(prefix="pytest-fib-")
         modules = ["triton"] * self._has_triton + ["pytest_fib.sandbox._worker"]
-        settings = _fork_server.Settings(self._device, self._folder, modules, sys.path)
+        settings = _fork_server.Settings(
+            self._device, self._folder, modules, sys.path, self._contained
+        )
         # Nothing is imported from the working directory or PYTHONPATH, where a triton.py may be.
         command = [sys.executable, "-P", _fork_server.__file__, json.dumps(asdict(settings))]
         environment = {**os.environ, **self._environment}
         environment.pop("PYTHONPATH", None)
+        if self._contained:
+            folder = Path(self._folder)
+            command = [*container_command(self._device, folder), *command]
+            environment |= container_environment(folder)
         control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with server_end:
@@ -192,7 +209,7 @@ class ForkServer:
         if self._has_served:
             return
         self._failures += 1
-        killed = self._exit_code == -signal.SIGKILL
+        killed = self._exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)  # the latter is bwrap's
         if self._failures < (KILLED_IN_A_ROW if killed else FAILED_IN_A_ROW):
             return
         why = str(error)
@@ -210,7 +227,10 @@ class ForkServer:
         fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
         try:
             with sandbox_end:
-                pid = int(self._ask(b"start", sandbox_end.fileno(), output))
+                judge_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, self._contained)
+                pid = inner_pid = int(self._ask(b"start", sandbox_end.fileno(), output))
+            if self._contained:
+                pid = _pid_of_sender(judge_end)
         except BaseException:  # an interrupt included
             judge_end.close()
             os.close(output)
@@ -218,7 +238,7 @@ class ForkServer:
         self._pids.add(pid)
         pidfd = _pidfd(pid)
         channel = Channel(judge_end, REPLY_LIMIT, pidfd)
-        return Child(pid, channel, output, pidfd, self._generation)
+        return Child(pid, inner_pid, channel, output, pidfd, self._generation)
 
     def has(self, child: Child) -> bool:
         """Whether the fork server that a sandbox came from still answers, and so it may live.
@@ -249,7 +269,7 @@ class ForkServer:
         child.close()
         with suppress(OSError), self._lock:
             if child.generation == self._generation:
-                status, killed = self._ask(b"%s %d" % (word, child.pid)).split()
+                status, killed = self._ask(b"%s %d" % (word, child.inner_pid)).split()
                 self._pids.discard(child.pid)
                 return int(status), int(killed)
         return signal.SIGKILL, 0  # it died with its fork server
@@ -294,7 +314,8 @@ class ForkServer:
                 self._process.wait(CLOSE_TIMEOUT)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-                self._process.wait()
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(CLOSE_TIMEOUT)
             self._exit_code = self._process.returncode
             for group in (*self._pids, self._process.pid):
                 end_group(group, CLOSE_TIMEOUT)  # what it left, if it was killed
@@ -302,6 +323,18 @@ class ForkServer:
             self._control = self._process = self._adoption = None
             self._pids.clear()
             shutil.rmtree(self._folder, ignore_errors=True)  # where it couldn't do so itself
+
+
+def _pid_of_sender(end: socket.socket) -> int:
+    """Receive a byte, and who sent it: a process id of this side's. Raises OSError."""
+    credentials = struct.Struct("iii")
+    end.settimeout(FORK_TIMEOUT)
+    data, ancillary, _, _ = end.recvmsg(1, socket.CMSG_SPACE(credentials.size))
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+    if not data:
+        raise ConnectionResetError("a sandbox ended before it could be told by its process id")
+    [(_, _, sender)] = ancillary
+    return int(credentials.unpack(sender)[0])
 
 
 def _pidfd(pid: int) -> int | None:

@@ -284,3 +284,23 @@ def test_collecting_imports_neither_torch_nor_an_implementation(scale):
         ["kernel_defs/toy/scale.yaml::scale[[]loud-correctness]", "heavy: [[]]"]
     )
     result.stdout.no_fnmatch_line("imported")
+
+
+def test_a_container_without_bwrap_is_refused_with_what_to_install(scale, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = scale.run("--fib-isolation=container")
+    result.stderr.fnmatch_lines(
+        ["ERROR: --fib-isolation=container needs bwrap (bubblewrap), which is not on PATH: *"]
+    )
+
+
+def test_a_bwrap_that_does_not_work_is_refused_with_what_it_says(scale, monkeypatch, tmp_path):
+    bwrap = tmp_path / "bin/bwrap"
+    bwrap.parent.mkdir()
+    bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n", encoding="utf-8")
+    bwrap.chmod(0o755)
+    monkeypatch.setenv("PATH", str(bwrap.parent))
+    result = scale.run("--fib-isolation=container")
+    result.stderr.fnmatch_lines(
+        ["ERROR: --fib-isolation=container: bwrap does not work here: bwrap: No permissions"]
+    )

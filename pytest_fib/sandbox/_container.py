@@ -1,0 +1,48 @@
+"""The command that has a process see a file system, processes and a network of its own: bwrap's."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Devices of GPUs, as far as there are any.
+_DEVICES = ("nvidia*", "dri", "kfd", "infiniband")
+#: Where compilers keep what they made: in a container, nowhere that anyone else reads.
+_CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
+
+
+def container_command(device: str, folder: Path) -> list[str]:
+    """What to put before a command: it can write nothing but ``folder`` and a /tmp of its own.
+
+    CUDA's IPC wants both ends in one namespace of processes and of IPC, so on CUDA those are kept.
+    """
+    command = ["bwrap", "--die-with-parent", "--unshare-net", "--ro-bind", "/", "/"]
+    if device == "cpu":
+        command += ["--unshare-pid", "--unshare-ipc", "--proc", "/proc"]
+    else:
+        command += ["--dev-bind", "/proc", "/proc"]
+    command += ["--dev", "/dev", "--tmpfs", "/tmp"]
+    for path in (path for pattern in _DEVICES for path in sorted(Path("/dev").glob(pattern))):
+        command += ["--dev-bind", str(path), str(path)]
+    for path in _needed_beneath_tmp():
+        command += ["--ro-bind", str(path), str(path)]
+    return [*command, "--bind", str(folder), str(folder), "--"]
+
+
+def container_environment(folder: Path) -> dict[str, str]:
+    """Variables for what runs there: caches that go with ``folder``."""
+    return {name: str(folder / name.lower()) for name in _CACHES}
+
+
+def _needed_beneath_tmp() -> Iterator[Path]:
+    """Folders of Python and of the project that the new /tmp would hide."""
+    hidden = {Path("/tmp"), Path(tempfile.gettempdir())}
+    paths = {Path(text).absolute() for text in (*sys.path, sys.prefix, sys.base_prefix, ".")}
+    for path in sorted(paths):
+        if path.exists() and Path("/tmp") in path.parents and path not in hidden:
+            yield path
