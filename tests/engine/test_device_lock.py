@@ -203,6 +203,30 @@ def test_a_search_that_is_held_up_ends_at_once(holder, definition, solution):
     assert f"held by pid {process.pid}" in result.outcome.log
 
 
+def test_a_search_that_is_held_up_while_it_shrinks_keeps_what_it_found(
+    judge, definition, solution, monkeypatch
+):
+    evaluated, evaluate = [], judge._outcome
+
+    def held_up_after_a_failure(request):
+        if any(outcome.status != "PASSED" for outcome in evaluated):
+            raise DeviceHeldError("cpu was held")
+        evaluated.append(evaluate(request))
+        return evaluated[-1]
+
+    monkeypatch.setattr(judge, "_outcome", held_up_after_a_failure)
+    request = SearchRequest(
+        definition=definition,
+        solution=solution("def run(x, factor):\n    return x * (factor if len(x) < 9 else 0)\n"),
+        examples=25,
+        seed=0,
+        max_bytes=1 << 20,
+    )
+    result = judge.search(request)
+    assert result.outcome.status == "INCORRECT_NUMERICAL"
+    assert (result.tried, result.origin) == (len(evaluated), "unfinished")
+
+
 def test_nothing_is_said_of_a_short_wait():
     said = []
     with DeviceLock("cpu", said.append).exclusive():
