@@ -53,8 +53,9 @@ ROUNDS, FEWEST_ROUNDS = 5, 3
 UNSPENT = 2
 #: More rounds don't help where no more than this share of the variance between groups is noise.
 LITTLE = 0.1
-#: How exactly it has to be known what is left out of the claimed times, as a share of them.
-EXACT = 0.02
+#: How exactly it has to be known what is left out of the claimed times, as a share of them; and how
+#: many times the budget may be used for that, while other work keeps both sides waiting.
+EXACT, PATIENCE = 0.02, 3
 #: Warming up ends when the medians of two successive rounds are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
@@ -200,7 +201,7 @@ def time_both_sides(
         for _ in range(several):
             rounds.run()
         after_more = rounds.spent_ns + several * rounds.longest_ns
-        if after_more > budget or rounds.settled(PRECISIONS[precision]):
+        if after_more > rounds.patience * budget or rounds.settled(PRECISIONS[precision]):
             return rounds.timings(device, PRECISIONS[precision])
 
 
@@ -217,18 +218,25 @@ class Accounting:
     """One side's rounds by the judge's clock, in nanoseconds; the middle ones.
 
     ``hidden_ns`` is what they take beyond their blocks and beyond what the other side's do, give or
-    take ``error_ns``, two standard errors.
+    take ``error_ns``, two standard errors; ``other_error_ns`` is the other side's share of that.
     """
 
     calls_ns: float
     blocks_ns: float
     hidden_ns: float
     error_ns: float
+    other_error_ns: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the judge's clock says exactly enough what is left out of the claimed times."""
+        return self.error_ns <= EXACT * self.blocks_ns
 
     @property
     def unaccounted(self) -> float:
         """How much longer calls may take than is claimed, as a share of that."""
-        return max(0.0, (self.blocks_ns + self.hidden_ns) / self.calls_ns - 1)
+        most_ns = self.hidden_ns if self.is_exact else self.hidden_ns + self.error_ns
+        return max(0.0, (self.blocks_ns + most_ns) / self.calls_ns - 1)
 
 
 def account(turns: Sequence[Turn], other_turns: Sequence[Turn]) -> Accounting:
@@ -242,7 +250,8 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn]) -> Accounting:
         float(np.median([getattr(turn, name) for turn in turns]))
         for name in ("calls_ns", "blocks_ns")
     )
-    return Accounting(calls_ns, blocks_ns, rest - usual, 2 * hypot(error, usual_error))
+    errors_ns = 2 * hypot(error, usual_error), 2 * usual_error
+    return Accounting(calls_ns, blocks_ns, rest - usual, *errors_ns)
 
 
 def _rest(turns: Sequence[Turn]) -> tuple[float, float]:
@@ -300,14 +309,17 @@ class _Rounds:
         self.spent_ns += spent
         self.longest_ns = max(self.longest_ns, spent)
 
+    @property
+    def patience(self) -> int:
+        """How many times the budget may be used."""
+        return 1 if account(*self._turns).is_exact else PATIENCE
+
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
 
-        The differences between placements stay, however well the time of each is known. And whether
-        the judge's clock is exact enough to say what is left out of them.
+        The differences between placements stay, however well the time of each is known.
         """
-        accounting = account(*self._turns)
-        if accounting.error_ns > EXACT * accounting.blocks_ns:
+        if not account(*self._turns).is_exact:
             return False
         candidate, reference = map(np.stack, self._rounds)
         latency = latency_of(candidate, FEWER_RESAMPLES)
