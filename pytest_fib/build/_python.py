@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import linecache
+import shutil
 import stat
 import sys
 import tempfile
-from functools import partial
+from functools import cache, partial
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -111,11 +113,19 @@ def _holds(path: Path, content: str) -> bool:
         return False
 
 
+@cache
+def _private_folder(parent: Path) -> Path:
+    """A folder that is removed when this process ends."""
+    folder = tempfile.mkdtemp(prefix="pytest-fib-", dir=parent)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 def _written_out(program: Program) -> Path:
     """Write the sources to a folder that nobody else may write to."""
     root = Path(tempfile.gettempdir())
     if root.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        root = Path(tempfile.mkdtemp(prefix="pytest-fib-"))
+        root = _private_folder(root)
     root /= program.key
     for path, content in program.sources:
         target = root / path

@@ -2,6 +2,8 @@
 
 import importlib.util
 import inspect
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from importlib._bootstrap_external import _code_to_timestamp_pyc as code_to_timestamp_pyc
@@ -96,3 +98,26 @@ def test_a_source_that_changes_after_it_was_compared_is_not_read_again(program):
 def test_an_entry_point_that_is_no_function_is_named(program):
     with pytest.raises(BuildError, match=r"kernel.py has no function 'missing'"):
         load(replace(program, entry_symbol="missing"))
+
+
+def test_what_is_written_out_in_a_shared_folder_is_gone_with_the_process(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    code = """\
+from pathlib import Path
+from pytest_fib.build import Program, load
+for name in ("a", "b"):
+    sources = ((f"{name}.py", "def run(x):\\n    return x\\n"),)
+    load(Program(name, "python", f"{name}.py", "run", "value", ("y",), sources))
+print(sum(1 for path in Path("SHARED").rglob("*.py")))
+"""
+    printed = subprocess.run(
+        [sys.executable, "-c", code.replace("SHARED", str(shared))],
+        env={**os.environ, "TMPDIR": str(shared)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert printed.stdout == "2\n"
+    assert list(shared.iterdir()) == []
