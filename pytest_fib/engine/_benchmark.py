@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 #: What the buffers of one side may take in all, in bytes, and as a share of a device's memory; two
 #: are made however large they are.
-MOST_BYTES = {"cpu": 512 << 20, "cuda": 8 << 30}
+MOST_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
 MOST_SHARE = 1 / 8
 #: Rounds of a measurement whose outputs are checked, at most, beside the last; and the share of
 #: rounds that are, until then.

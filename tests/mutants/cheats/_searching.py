@@ -25,7 +25,7 @@ def mapped(name=""):
         for line in maps:
             span, mode = line.split()[:2]
             start, end = (int(number, 16) for number in span.split("-"))
-            if mode.startswith("rw") and end - start < 1 << 28 and name in line:
+            if mode.startswith("rw") and end - start < 1 << 30 and name in line:
                 memory.seek(start)
                 try:
                     yield memory.read(end - start)
