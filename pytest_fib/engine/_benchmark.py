@@ -9,7 +9,7 @@ the rounds before it.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from random import SystemRandom
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -186,16 +186,23 @@ class Benchmark:
         self._ready([0], (ROUGH, ROUGH))
         return [min(min(s.run().samples_ns) for _ in range(ROUGH_ROUNDS)) for s in self._sides]
 
+    @cached_property
+    def _most_buffers(self) -> int:
+        """How many buffers a side may have."""
+        most = MOST_BYTES[self._device]
+        if self._device != "cpu":
+            most = min(most, int(MOST_SHARE * torch.cuda.mem_get_info()[1]))
+        return max(2, most // (self._candidate.buffers.size + GAP))
+
     def _sizes(self, ns: Sequence[float]) -> list[int]:
         """How many calls a block of each side has, where one takes so long."""
-        most = _most_buffers(self._candidate.buffers.size, self._device)
-        return calls_per_block(ns, self._device, max(most // GROUPS, 1))
+        return calls_per_block(ns, self._device, max(self._most_buffers // GROUPS, 1))
 
     def _prepare(self, ns: Sequence[float]) -> None:
         """Get blocks ready, where a call of each side takes about so long."""
-        most, sizes = _most_buffers(self._candidate.buffers.size, self._device), self._sizes(ns)
+        sizes = self._sizes(ns)
         blocks_ns = [each * size for each, size in zip(ns, sizes, strict=True)]
-        groups = placements(blocks_ns, self._device, most // max(sizes))
+        groups = placements(blocks_ns, self._device, self._most_buffers // max(sizes))
         self._allocate(groups * max(sizes))
         # Both, though only one is untrusted: once CUPTI has recorded, kernels take 2 % longer.
         self._ready([max(sizes) * number for number in range(groups)], sizes, check=True)
@@ -406,14 +413,6 @@ class Benchmark:
                 **facts,
             }
         )
-
-
-def _most_buffers(size: int, device: str) -> int:
-    """How many buffers of that many bytes a side may have."""
-    most = MOST_BYTES[device]
-    if device != "cpu":
-        most = min(most, int(MOST_SHARE * torch.cuda.mem_get_info()[1]))
-    return max(2, most // (size + GAP))
 
 
 def _interval(estimate: Estimate, unit: float = 1.0) -> list[float]:

@@ -22,7 +22,6 @@ from pytest_fib.timing._roofline import (
     Ceilings,
     DeviceCeilings,
     OperationCounts,
-    Roofline,
     compute_dtype,
     least_traffic,
     roofline,
@@ -33,7 +32,6 @@ from pytest_fib.timing._series import (
     Series,
     flush,
     flush_ns,
-    l2_bytes,
     series,
 )
 
@@ -48,7 +46,6 @@ __all__ = [
     "Estimate",
     "Graph",
     "OperationCounts",
-    "Roofline",
     "Samples",
     "Series",
     "TimedBlocks",
@@ -62,7 +59,6 @@ __all__ = [
     "cupti",
     "flush",
     "flush_ns",
-    "l2_bytes",
     "least_traffic",
     "placements",
     "processor",

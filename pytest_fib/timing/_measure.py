@@ -118,8 +118,16 @@ class Timings:
     @cached_property
     def latency(self) -> Estimate:
         """Nanoseconds of a call of the candidate."""
-        estimate = latency_of(self.candidate)
+        estimate = self._claimed_latency
         return replace(estimate, high=estimate.high * (1 + self.accounting.unaccounted))
+
+    @cached_property
+    def _claimed_latency(self) -> Estimate:
+        return latency_of(self.candidate)
+
+    @cached_property
+    def _claimed_speedup(self) -> Estimate:
+        return speedup_of(self.candidate, self.reference)
 
     @cached_property
     def reference_latency(self) -> Estimate:
@@ -129,7 +137,7 @@ class Timings:
     @cached_property
     def speedup(self) -> Estimate:
         """The reference's time over the candidate's."""
-        estimate = speedup_of(self.candidate, self.reference)
+        estimate = self._claimed_speedup
         return replace(estimate, low=estimate.low / (1 + self.accounting.unaccounted))
 
     @cached_property
@@ -145,7 +153,7 @@ class Timings:
     @property
     def noisy(self) -> bool:
         """Whether an interval is wider than the precision that was asked for, by noise."""
-        estimates = latency_of(self.candidate), speedup_of(self.candidate, self.reference)
+        estimates = self._claimed_latency, self._claimed_speedup
         return max(estimate.half_width for estimate in estimates) > self.precision
 
     @property
@@ -201,7 +209,11 @@ def time_both_sides(
         for _ in range(several):
             rounds.run()
         after_more = rounds.spent_ns + several * rounds.longest_ns
-        if after_more > rounds.patience * budget or rounds.settled(PRECISIONS[precision]):
+        if rounds.accounted:
+            enough = after_more > budget or rounds.settled(PRECISIONS[precision])
+        else:
+            enough = after_more > PATIENCE * budget
+        if enough:
             return rounds.timings(device, PRECISIONS[precision])
 
 
@@ -310,17 +322,15 @@ class _Rounds:
         self.longest_ns = max(self.longest_ns, spent)
 
     @property
-    def patience(self) -> int:
-        """How many times the budget may be used."""
-        return 1 if account(*self._turns).is_exact else PATIENCE
+    def accounted(self) -> bool:
+        """Whether the judge's clock is exact enough to say what is left out of the times."""
+        return account(*self._turns).is_exact
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
 
         The differences between placements stay, however well the time of each is known.
         """
-        if not account(*self._turns).is_exact:
-            return False
         candidate, reference = map(np.stack, self._rounds)
         latency = latency_of(candidate, FEWER_RESAMPLES)
         speedup = speedup_of(candidate, reference, FEWER_RESAMPLES)

@@ -27,7 +27,7 @@ from pytest_fib.workloads._plan import (
     workload_bytes,
 )
 from pytest_fib.workloads._recorded import RecordedError, missing, stored_inputs
-from pytest_fib.workloads._sizes import DEFAULT_BUDGETS, TILE_SIZES, tensor_bytes
+from pytest_fib.workloads._sizes import DEFAULT_BUDGETS, TILE_SIZES
 from pytest_fib.workloads._solver import InfeasibleError
 from pytest_fib.workloads._tensors import (
     BrokenConstraintError,
@@ -88,7 +88,6 @@ __all__ = [
     "scalar_inputs",
     "smallest_axes",
     "stored_inputs",
-    "tensor_bytes",
     "why_not_generated",
     "why_unfit",
     "without_plainest",
