@@ -21,11 +21,11 @@ from pytest_fib.data import Performance
 from pytest_fib.engine._cheat_checks import (
     Check,
     check_blocks_ns,
-    check_collecting,
     check_flush_ns,
     check_judges_clock,
     check_memory_rate,
     check_method,
+    check_reading,
     check_samples_ns,
     check_single_calls,
     is_far_off,
@@ -67,6 +67,8 @@ CHECKS, CHECKED_SHARE = 2, 0.3
 PAUSES = (0.1, 0.5, 2.0)
 #: Calls in a block that says roughly how long one takes, and rounds of it.
 ROUGH, ROUGH_ROUNDS = 2, 3
+#: What of the L2 cache waits to be written back, at most: 0.35 was seen on an H200.
+LEFT_IN_CACHE = 0.5
 #: How often blocks are made anew, where they could have more than so many times the calls.
 PREPARATIONS, LONGER = 3, 2
 #: Rounds of blocks of one call.
@@ -140,9 +142,9 @@ class TimedSide:
         return TimedBlocks(samples, done.blocks_ns, self._side.sandbox.ran_ns)
 
     def collect(self) -> float:
-        """Have the outputs of the round's calls stored; nanoseconds that it took for a call."""
+        """Have the outputs of the round's calls stored; nanoseconds that it took."""
         self._ask(Collect())
-        return self._side.sandbox.ran_ns / len(self.called)
+        return self._side.sandbox.ran_ns
 
     def _ask(self, request: Blocks | Collect) -> Done:
         return self._done(self._side.sandbox.ask(request, self._timeout))
@@ -255,8 +257,8 @@ class Benchmark:
         while True:
             timings = self._time(clocks)
             methods = self._candidate.method, self._reference.method
-            wrong = check_judges_clock(timings, *methods)
-            wrong = wrong or check_collecting(self._checks, timings)
+            wrong = check_judges_clock(timings, *methods, self._left_in_cache_ns())
+            wrong = wrong or check_reading(self._checks, timings, len(self._candidate.called))
             if not wrong:
                 return timings
             if (pause := next(pauses, None)) is None:
@@ -280,10 +282,13 @@ class Benchmark:
         self._check()
         return timings
 
-    def _before_round(self) -> None:
-        """Check the round before, or don't: nobody knows that while it runs. Then, new values."""
+    def _before_round(self, shortest: bool) -> None:
+        """Check the round before, or don't: nobody knows that while it runs. Then, new values.
+
+        The shortest says what calls leave out of their times, so it must have done the work.
+        """
         due = len(self._checks) < CHECKS and self._random.random() < CHECKED_SHARE
-        if self._round_is_unchecked and due:
+        if self._round_is_unchecked and (due or shortest):
             self._check()
         self._values.mix()
         self._round_is_unchecked = True
@@ -294,7 +299,7 @@ class Benchmark:
         self._round_is_unchecked = False
         samples: tuple[list[Any], ...] = ([], [])
         for _ in range(SINGLE_ROUNDS):
-            self._before_round()
+            self._before_round(shortest=False)
             for side, own in zip(self._sides, samples, strict=True):
                 own.append(time_round(side)[0])
         self._check()
@@ -317,14 +322,43 @@ class Benchmark:
         """Check what the calls of the last round left. Raises WrongOutputsError."""
         self._round_is_unchecked = False
         candidate, reference = self._candidate, self._reference
-        collecting_ns = candidate.collect(), reference.collect()
+        reading_ns = candidate.collect() - self._usual_reading_ns(reference.collect())
         for number in self._numbers_to_check():
             self._values.restore(number)  # the reference may write to its inputs
             tensors = candidate.buffers.at(number), reference.buffers.at(number)
             verdict = SandboxCalls(self._context, *tensors).check_outputs()
             if not verdict.passed:
                 raise WrongOutputsError(verdict)
-        self._checks.append(Check(verdict, *collecting_ns))
+        self._checks.append(Check(verdict, reading_ns))
+
+    def _usual_reading_ns(self, reference_ns: float) -> float:
+        """How long storing what the candidate's calls returned should take, if the reference's did.
+
+        Of captured calls it is a few launches, and as many copies more as there are calls more.
+        """
+        calls, reference_calls = (len(side.called) for side in self._sides)
+        if not all(side.method.startswith("cuda graph") for side in self._sides):
+            return reference_ns * calls / reference_calls
+        if self._context.request.solution.spec.calling == "destination":
+            calls = 0
+        copy_ns = 2e9 * self._output_bytes / self._ceilings().bytes_per_second
+        return reference_ns + (calls - reference_calls) * copy_ns
+
+    @property
+    def _output_bytes(self) -> int:
+        """What a call writes."""
+        return self._candidate.buffers.size - self._candidate.buffers.inputs_size
+
+    def _left_in_cache_ns(self) -> float:
+        """How long it takes to write back what a round's blocks leave in the cache at most.
+
+        That is after each, when the cache is flushed. The reference may have left less.
+        """
+        if self._device == "cpu":
+            return 0.0
+        ceilings, written = self._ceilings(), self._output_bytes * self._candidate.calls_per_block
+        left = min(written, LEFT_IN_CACHE * ceilings.cache_bytes)
+        return 1e9 * len(self._candidate.groups) * left / ceilings.bytes_per_second
 
     def _numbers_to_check(self) -> list[int]:
         """Those that are furthest from what the reference left, and one that it did not make.

@@ -35,11 +35,24 @@ def bind(
 
 def store(result: Any, calling: str, names: Sequence[str], outputs: Sequence[torch.Tensor]) -> None:
     """Copy what a call returned to the output tensors. Raises InvalidOutput."""
+    for output, value in copies(result, calling, names, outputs):
+        output.copy_(value)
+
+
+def copies(
+    result: Any, calling: str, names: Sequence[str], outputs: Sequence[torch.Tensor]
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The output tensors that a call has not written itself, and what goes there.
+
+    Raises InvalidOutput.
+    """
     if calling == "destination" or (calling == "tuple" and result is None):
-        return
-    for name, value, output in zip(names, _in_order(result, names), outputs, strict=True):
-        if value is not output:
-            output.copy_(_checked(name, value, output))
+        return []
+    return [
+        (output, _checked(name, value, output))
+        for name, value, output in zip(names, _in_order(result, names), outputs, strict=True)
+        if value is not output
+    ]
 
 
 def _in_order(result: Any, names: Sequence[str]) -> Sequence[Any]:

@@ -8,6 +8,7 @@ other code, and its children import the parent's ``__main__``.
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import shutil
@@ -70,6 +71,7 @@ def _preload(settings: Settings) -> None:
     from pytest_fib.walls import hide_from_ptrace
 
     hide_from_ptrace()
+    gc.freeze()  # else a collection in a sandbox copies all memory that it shares
     sys.path[:] = settings.path
     os.environ["PYTHONPATH"] = os.pathsep.join(settings.path)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.build import BuildError, Program, load
-from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, store
+from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, copies, store
 from pytest_fib.sandbox._foreign_errors import one_line, own_traceback
 from pytest_fib.sandbox._messages import (
     Blocks,
@@ -24,7 +24,7 @@ from pytest_fib.sandbox._widen import OracleUnavailable, run_widened
 from pytest_fib.timing import EmptyCaptureError, Graph, count_operations, flush_ns, series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_fib.sandbox._messages import Argument, FailedStatus, Reply, Request
     from pytest_fib.timing import Series
@@ -43,6 +43,8 @@ class Runner:
         self._function: Callable[..., Any]
         self._series: Series | None = None
         self._prepared: Prepare | None = None
+        #: Copies what captured calls return to their outputs.
+        self._store_captured: Callable[[], object] | None = None
         #: Whether calls of the program can be captured in a graph; None until that was tried.
         self._capturable: bool | None = None
         #: Whether a graph was compared with plain calls: once in a process, since it takes long.
@@ -106,7 +108,7 @@ class Runner:
 
     def release(self) -> None:
         """Drop prepared calls: graphs hold memory."""
-        self._series = self._prepared = None
+        self._series = self._prepared = self._store_captured = None
 
     def _call(self, request: Call) -> Reply:
         for refs in filter(None, (request.outputs, request.second_outputs)):
@@ -134,6 +136,8 @@ class Runner:
         self._checked |= request.check
         self._capturable = isinstance(self._series, Graph)
         self._prepared = request
+        if self._capturable:
+            self._store_captured = self._captured_stores()
         flush = 0.0 if self._device == "cpu" else flush_ns()
         return Done(method=self._series.method, flush_ns=flush)
 
@@ -147,13 +151,41 @@ class Runner:
         return Done(samples_ns=timed.samples_ns, blocks_ns=timed.blocks_ns)
 
     def _collect(self) -> Reply:
+        if self._store_captured is not None:
+            self._store_captured()
+        else:
+            for output, value in self._copies():
+                output.copy_(value)
+        return self._finished()
+
+    def _captured_stores(self) -> Callable[[], object]:
+        """Stores the outputs of all captured calls in a few launches: the judge times that.
+
+        Raises InvalidOutput.
+        """
+        by_dtype: dict[torch.dtype, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
+        for output, value in self._copies():
+            outputs, values = by_dtype.setdefault(output.dtype, ([], []))
+            outputs.append(output)
+            values.append(value.to(output.device))  # a number is the same in each launch
+        if not by_dtype:
+            return lambda: None
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for outputs, values in by_dtype.values():
+                torch._foreach_copy_(outputs, values)
+        graph.replay()  # the first launch takes longer
+        return graph.replay
+
+    def _copies(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """The outputs of the calls that are timed, and what these returned last."""
         assert self._series is not None, "calls are timed before their outputs are collected"
         assert self._prepared is not None
-        prepared = self._prepared
+        program, prepared = self._loaded, self._prepared
         for start, results in zip(prepared.groups, self._series.results, strict=True):
             for i, result in enumerate(results, start):
-                self._store(result, self._values(prepared.outputs, i * prepared.stride))
-        return self._finished()
+                outputs = self._values(prepared.outputs, i * prepared.stride)
+                yield from copies(result, program.calling, program.outputs, outputs)
 
     def _values(self, arguments: Sequence[Argument], by: int = 0) -> list[Any]:
         """Scalars as they are, and the tensors that lie ``by`` bytes behind the references."""

@@ -20,14 +20,20 @@ from threading import RLock
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias
 
-from pydantic import ValidationError
-
 from pytest_fib.data import visible, visible_line
 from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._container import container_command, container_environment
 from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT
-from pytest_fib.sandbox._messages import Done, Failed, Load, Map, replies, requests
+from pytest_fib.sandbox._messages import (
+    Done,
+    Failed,
+    Load,
+    Map,
+    decode_reply,
+    encode_request,
+    is_short,
+)
 from pytest_fib.sandbox._orphans import Adoption, end_group
 from pytest_fib.sandbox._runner import Runner
 from pytest_fib.walls import wall_names
@@ -50,6 +56,9 @@ GONE = "the process that starts sandboxes is gone"
 #: Fork servers in a row that start no sandbox, until no more are tried: where somebody kills them,
 #: and where they end or hang by themselves.
 KILLED_IN_A_ROW, FAILED_IN_A_ROW = 20, 2
+#: For how many seconds a timed reply is waited for with a core kept busy. Not on the CPU, where
+#: calls that are timed need the cores.
+SPIN = 0.05
 #: A reply holds little more than a log and the durations of a block.
 REPLY_LIMIT = 4 << 20
 
@@ -372,6 +381,7 @@ class ProcessSandbox:
         self._arena: Arena | None = None  # kept alive while it is mapped
         self._serial = 0
         self._stopped = False
+        self._spin = 0.0 if allocator.device == "cpu" else SPIN
         #: How long the process could run for its last reply, by this process' clock.
         self.ran_ns = 0
 
@@ -435,25 +445,34 @@ class ProcessSandbox:
         try:
             if child.channel.pending():
                 raise ChannelBroken("a message without a request")
-            payload = requests().dump_json(request)
-            start = perf_counter_ns()
-            self._resume(child)
-            child.channel.send(self._serial, payload, descriptors, timeout)
-            serial, reply, _ = child.channel.receive(timeout)
-            self._stop(child)
-            self.ran_ns = perf_counter_ns() - start
+            serial, reply = self._timed_exchange(child, request, timeout, descriptors)
             if serial != self._serial:
                 raise ChannelBroken("a reply out of turn")
             if self._untrusted and not self._fork_server.has(child):
                 raise ChannelClosed
-            return _fit_to_show(replies().validate_json(reply), _printed(child))
+            return _fit_to_show(_decoded(reply), _printed(child))
         except ChannelLate:
             return self._failed(child, "TIMEOUT", f"no answer within {round(timeout, 1):g} s")
-        except (ChannelBroken, ValidationError) as error:
-            problem = str(error).partition("\n")[0]
-            return self._failed(child, "RUNTIME_ERROR", f"the process forged a message: {problem}")
+        except ChannelBroken as error:
+            return self._failed(child, "RUNTIME_ERROR", f"the process forged a message: {error}")
         except (ChannelClosed, ProcessLookupError):
             return self._ended(child)
+
+    def _timed_exchange(
+        self, child: Child, request: Request, timeout: float, descriptors: tuple[int, ...]
+    ) -> tuple[int, bytes]:
+        """Let the process run until it replies: the serial number and the message."""
+        payload, short = encode_request(request), is_short(request)
+        if short:  # it fits the socket, and is there when the process wakes up
+            child.channel.send(self._serial, payload, (), timeout)
+        start = perf_counter_ns()
+        self._resume(child)
+        if not short:
+            child.channel.send(self._serial, payload, descriptors, timeout)
+        serial, reply, _ = child.channel.receive(timeout, spin=self._spin if short else 0.0)
+        self._stop(child)
+        self.ran_ns = perf_counter_ns() - start
+        return serial, reply
 
     def _stop(self, child: Child) -> None:
         """Both sides, so that asking either takes as long."""
@@ -488,6 +507,14 @@ class ProcessSandbox:
 
 
 Sandbox: TypeAlias = LocalSandbox | ProcessSandbox
+
+
+def _decoded(payload: bytes) -> Reply:
+    """The reply of a message. Raises ChannelBroken."""
+    try:
+        return decode_reply(payload)
+    except ValueError as error:
+        raise ChannelBroken(str(error).partition("\n")[0]) from error
 
 
 def _printed(child: Child) -> str:

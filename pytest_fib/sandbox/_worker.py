@@ -18,7 +18,7 @@ import torch
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._arena import view
 from pytest_fib.sandbox._channel import Channel, ChannelClosed
-from pytest_fib.sandbox._messages import Done, Map, replies, requests
+from pytest_fib.sandbox._messages import Done, Map, decode_request, encode_reply
 from pytest_fib.sandbox._runner import Runner
 from pytest_fib.walls import raise_walls
 
@@ -93,15 +93,16 @@ class _Worker:
                 serial, payload, descriptors = self._channel.receive(descriptors=1)
             except ChannelClosed:
                 return
-            request = requests().validate_json(payload)
+            request = decode_request(payload)
             if isinstance(request, Map):
                 reply: Reply = self._map(request, descriptors)
             else:
                 reply = self._runner.answer(request)
-                # Its folder has another name each time, and tracebacks name files in it.
-                reply = replace(reply, log=reply.log.replace(f"{self._folder}/", ""))
+                if reply.log:
+                    # Its folder has another name each time, and tracebacks name files in it.
+                    reply = replace(reply, log=reply.log.replace(f"{self._folder}/", ""))
             _LIBC.fflush(None)  # what C code, and CUDA's printf, have printed
-            self._channel.send(serial, replies().dump_json(reply))
+            self._channel.send(serial, encode_reply(reply))
 
     def _map(self, request: Map, descriptors: list[int]) -> Done:
         self._runner.release()

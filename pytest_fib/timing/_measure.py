@@ -56,6 +56,9 @@ LITTLE = 0.1
 #: How exactly it has to be known what is left out of the claimed times, as a share of them; and how
 #: many times the budget may be used for that, while other work keeps both sides waiting.
 EXACT, PATIENCE = 0.02, 3
+#: Of the blocks' times, the quantile that no latency is below: it is the mean of the middle half.
+#: How many rounds say what one takes beyond its blocks.
+LOW, AGREEING = 0.25, 3
 #: Warming up ends when the medians of two successive rounds are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
@@ -192,14 +195,15 @@ def time_both_sides(
     device: str,
     precision: str = "default",
     steady: Callable[[], bool] = lambda: True,
-    before_round: Callable[[], object] = lambda: None,
+    before_round: Callable[[bool], object] = lambda shortest: None,
     seed: int | None = None,
 ) -> Timings:
     """Time rounds of both sides until the intervals are narrow.
 
     The sides take turns in random order. ``steady`` says whether the device's clock is steady:
     warming up goes on until it is and two rounds agree. ``before_round`` gives both sides values
-    that neither has seen.
+    that neither has seen; it is told whether the candidate's last round was its shortest so far, by
+    the judge's clock.
     """
     rounds = _Rounds(candidate, reference, before_round, Random(seed))
     budget = BUDGETS[device]
@@ -227,10 +231,10 @@ def time_round(side: BlockTimer) -> tuple[Samples, Turn]:
 
 @dataclass(frozen=True)
 class Accounting:
-    """One side's rounds by the judge's clock, in nanoseconds; the middle ones.
+    """One side's rounds by the judge's clock, in nanoseconds.
 
     ``hidden_ns`` is what they take beyond their blocks and beyond what the other side's do, give or
-    take ``error_ns``, two standard errors; ``other_error_ns`` is the other side's share of that.
+    take ``error_ns``; ``other_error_ns`` is the other side's share of that.
     """
 
     calls_ns: float
@@ -257,25 +261,23 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn]) -> Accounting:
     Asking for a round and getting its answer takes time that is in no block. It is the same for
     both sides, since the same code does it, so the other side says how long an honest one takes.
     """
-    (rest, error), (usual, usual_error) = map(_rest, (turns, other_turns))
+    (rest, error), (usual, other_error) = map(_rest, (turns, other_turns))
     calls_ns, blocks_ns = (
         float(np.median([getattr(turn, name) for turn in turns]))
         for name in ("calls_ns", "blocks_ns")
     )
-    errors_ns = 2 * hypot(error, usual_error), 2 * usual_error
-    return Accounting(calls_ns, blocks_ns, rest - usual, *errors_ns)
+    return Accounting(calls_ns, blocks_ns, rest - usual, hypot(error, other_error), other_error)
 
 
 def _rest(turns: Sequence[Turn]) -> tuple[float, float]:
-    """The median of what is in no block, and its standard error.
+    """What a round takes beyond its blocks, by the shortest; how far two others are from that.
 
-    By the median absolute deviation, as for a normal distribution: other work on the machine makes
-    some rounds much longer.
+    Whatever else the machine does only makes rounds longer. A side whose claims are false in some
+    rounds and true in others gains nothing: in each, it is held to one of its lowest claims.
     """
-    rests = np.array([turn.wall_ns - turn.blocks_ns for turn in turns])
-    middle = float(np.median(rests))
-    deviation = 1.4826 * float(np.median(np.abs(rests - middle)))
-    return middle, 1.2533 * deviation / sqrt(len(rests))
+    low = float(np.quantile([turn.blocks_ns for turn in turns], LOW))
+    rests = sorted(turn.wall_ns - min(turn.blocks_ns, low) for turn in turns)
+    return rests[0], rests[min(AGREEING, len(rests)) - 1] - rests[0]
 
 
 class _Rounds:
@@ -283,7 +285,7 @@ class _Rounds:
         self,
         candidate: BlockTimer,
         reference: BlockTimer,
-        before_round: Callable[[], object],
+        before_round: Callable[[bool], object],
         source: Random,
     ) -> None:
         self._sides = candidate, reference
@@ -308,7 +310,7 @@ class _Rounds:
 
     def run(self) -> None:
         """Time a round of each side."""
-        self._before_round()
+        self._before_round(self._last_was_shortest())
         spent = 0.0
         for index in self._random.sample((0, 1), 2):
             side = self._sides[index]
@@ -320,6 +322,10 @@ class _Rounds:
             self._turns[index].append(turn)
         self.spent_ns += spent
         self.longest_ns = max(self.longest_ns, spent)
+
+    def _last_was_shortest(self) -> bool:
+        walls = [turn.wall_ns for turn in self._turns[0]]
+        return bool(walls) and walls[-1] == min(walls)
 
     @property
     def accounted(self) -> bool:

