@@ -34,6 +34,7 @@ from pytest_fib.sandbox._sandbox import (
     ProcessSandbox,
     Sandbox,
     environment_for,
+    on_one_core,
 )
 from pytest_fib.sandbox._widen import YARDSTICKS, OracleUnavailable, run_widened, widened_dtype
 
@@ -73,6 +74,7 @@ __all__ = [
     "environment_for",
     "fill_with_poison",
     "nbytes",
+    "on_one_core",
     "room_for",
     "run_widened",
     "store",

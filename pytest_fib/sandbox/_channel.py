@@ -64,18 +64,14 @@ class Channel:
             raise ChannelClosed from error
 
     def receive(
-        self, timeout: float | None = None, descriptors: int = 0, spin: float = 0.0
+        self, timeout: float | None = None, descriptors: int = 0
     ) -> tuple[int, bytes, list[int]]:
         """A whole message within ``timeout`` seconds, whatever the pieces it comes in.
 
-        At most ``descriptors`` file descriptors are taken; the kernel closes the others. For the
-        first ``spin`` seconds this keeps a core busy: to be woken takes 0.05 to 0.3 ms.
+        At most ``descriptors`` file descriptors are taken; the kernel closes the others.
         Raises ChannelClosed, ChannelLate or ChannelBroken.
         """
         deadline = None if timeout is None else monotonic() + timeout
-        until = monotonic() + spin
-        while monotonic() < until and not self.pending():
-            pass
         header, received = self._some(_HEADER.size, deadline, descriptors)
         header += self._rest(_HEADER.size - len(header), deadline)
         serial, length = _HEADER.unpack(header)

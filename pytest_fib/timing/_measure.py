@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, hypot, log, log2, sqrt
+from math import exp, hypot, inf, log, log2, sqrt
 from random import Random
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -55,10 +55,12 @@ UNSPENT = 2
 LITTLE = 0.1
 #: How exactly it has to be known what is left out of the claimed times, as a share of them; and how
 #: many times the budget may be used for that, while other work keeps both sides waiting.
-EXACT, PATIENCE = 0.02, 3
+EXACT, PATIENCE = 0.03, 3
 #: Of the blocks' times, the quantile that no latency is below: it is the mean of the middle half.
-#: How many rounds say what one takes beyond its blocks.
-LOW, AGREEING = 0.25, 3
+LOW = 0.25
+#: By which of the shortest rounds it is told what one takes beyond its blocks, and by those on both
+#: sides of it how exactly that is known. A round is shorter if by more than this share of a block.
+SHORTEST, SHORTER = (1, 2, 4), 0.01
 #: Warming up ends when the medians of two successive rounds are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
@@ -270,14 +272,15 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn]) -> Accounting:
 
 
 def _rest(turns: Sequence[Turn]) -> tuple[float, float]:
-    """What a round takes beyond its blocks, by the shortest; how far two others are from that.
+    """What a round takes beyond its blocks, by one of the shortest; how far others are from that.
 
     Whatever else the machine does only makes rounds longer. A side whose claims are false in some
     rounds and true in others gains nothing: in each, it is held to one of its lowest claims.
     """
     low = float(np.quantile([turn.blocks_ns for turn in turns], LOW))
     rests = sorted(turn.wall_ns - min(turn.blocks_ns, low) for turn in turns)
-    return rests[0], rests[min(AGREEING, len(rests)) - 1] - rests[0]
+    shortest = [rests[min(index, len(rests) - 1)] for index in SHORTEST]
+    return shortest[1], shortest[-1] - shortest[0]
 
 
 class _Rounds:
@@ -295,6 +298,7 @@ class _Rounds:
         self._turns: tuple[list[Turn], list[Turn]] = ([], [])
         self.spent_ns = 0.0
         self.longest_ns = 0.0
+        self._shortest_ns = inf
 
     def warm_up(self, steady: Callable[[], bool], budget_ns: float) -> None:
         """Run rounds that are dropped."""
@@ -307,6 +311,7 @@ class _Rounds:
                 break
             before = now
         self._rounds, self._turns = ([], []), ([], [])
+        self._shortest_ns = inf
 
     def run(self) -> None:
         """Time a round of each side."""
@@ -324,8 +329,14 @@ class _Rounds:
         self.longest_ns = max(self.longest_ns, spent)
 
     def _last_was_shortest(self) -> bool:
-        walls = [turn.wall_ns for turn in self._turns[0]]
-        return bool(walls) and walls[-1] == min(walls)
+        """Whether the candidate's last round was shorter than those for which that was so."""
+        if not self._turns[0]:
+            return False
+        last = self._turns[0][-1]
+        shorter = last.wall_ns < self._shortest_ns - SHORTER * last.blocks_ns
+        if shorter:
+            self._shortest_ns = last.wall_ns
+        return shorter
 
     @property
     def accounted(self) -> bool:

@@ -190,8 +190,8 @@ def test_a_round_has_the_judges_clock_beside_the_claim(pair):
 
 
 def test_what_both_sides_take_beside_their_blocks_is_not_hidden():
-    turns = [Turn(1500 + extra, 1000, 1000) for extra in (0, 0, 0, 900)]
-    accounting = account(turns, [Turn(2500, 2000, 2000)] * 4)
+    turns = [Turn(1500 + extra, 1000, 1000) for extra in (0, 0, 0, 0, 0, 900)]
+    accounting = account(turns, [Turn(2500, 2000, 2000)] * 6)
     assert (accounting.hidden_ns, accounting.error_ns, accounting.unaccounted) == (0, 0, 0)
 
 
@@ -231,7 +231,7 @@ def test_who_checks_rounds_is_told_of_the_shortest(pair):
     told = []
     found = time_both_sides(*sides, device="cpu", before_round=told.append, seed=0)
     walls = [turn.wall_ns for turn in found.turns]
-    shortest = [wall == min(walls[: i + 1]) for i, wall in enumerate(walls)]
+    shortest = [wall < 0.99 * min([np.inf, *walls[:i]]) for i, wall in enumerate(walls)]
     assert told[-len(walls) + 1 :] == shortest[:-1]
     assert 1 < sum(shortest) < len(walls)
 
