@@ -1,12 +1,25 @@
-"""From a Solution to a callable: one module per language."""
+"""From a Solution to an artifact to a callable: one builder for each language."""
 
-from pytest_fib.build._builders import BuildError, load
-from pytest_fib.build._program import Program, program_of, reference_program
+from pytest_fib.build._artifact import Built, KernelResources
+from pytest_fib.build._builders import build, load
+from pytest_fib.build._cache import Artifact, ArtifactCache, default_builds_directory
+from pytest_fib.build._errors import BuildError
+from pytest_fib.build._program import Compilation, Program, program_of, reference_program
 from pytest_fib.build._runnable import why_not_runnable
+from pytest_fib.build._targets import CPU, Hardware
 
 __all__ = [
+    "CPU",
+    "Artifact",
+    "ArtifactCache",
     "BuildError",
+    "Built",
+    "Compilation",
+    "Hardware",
+    "KernelResources",
     "Program",
+    "build",
+    "default_builds_directory",
     "load",
     "program_of",
     "reference_program",

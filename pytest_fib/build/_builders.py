@@ -1,37 +1,56 @@
-"""One module for each language, ``_<language>.py``, whose ``load`` makes a program a module."""
+"""The builder of each language: a module that makes a program callable.
+
+``load(program, artifact)`` returns what has the entry symbol as an attribute. For compiled
+languages there is ``build(program, folder)`` before it: it compiles in that folder, and what it
+returns names the file there that is the artifact. Both run in sandboxes. ``versions(program)``
+are the versions that decide what is built; only that runs outside.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from pytest_fib.build._errors import BuildError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+    from pytest_fib.build._artifact import Built
     from pytest_fib.build._program import Program
 
-
-class BuildError(Exception):
-    """The program could not be made callable; the message says why."""
+_MODULES = {"python": "_python", "triton": "_triton", "cpp": "_native", "cuda": "_native"}
 
 
 def has_builder(language: str) -> bool:
     """Whether programs in this language can be loaded."""
-    return find_spec(_module_name(language)) is not None
+    return language in _MODULES
 
 
-def load(program: Program) -> Callable[..., Any]:
-    """The program's entry symbol, ready to be called.
+def build(program: Program, folder: Path) -> Built:
+    """Compile a program into an empty folder. Raises BuildError."""
+    built: Built = _builder(program.language).build(program, folder)
+    return built
+
+
+def load(program: Program, artifact: Path | None = None) -> Callable[..., Any]:
+    """The program's entry symbol, ready to be called; ``artifact`` is what it was built to.
 
     Raises BuildError, or whatever the program's own top-level code raises.
     """
-    builder = import_module(_module_name(program.language))
-    function = getattr(builder.load(program), program.entry_symbol, None)
+    loaded = _builder(program.language).load(program, artifact)
+    function = getattr(loaded, program.entry_symbol, None)
     if not callable(function):
         raise BuildError(f"{program.entry_file} has no function {program.entry_symbol!r}")
     return function  # type: ignore[no-any-return]
 
 
-def _module_name(language: str) -> str:
-    return f"pytest_fib.build._{language}"
+def versions(program: Program) -> dict[str, str]:
+    """What decides the binary of a compiled program besides its sources and flags."""
+    found: dict[str, str] = _builder(program.language).versions(program)
+    return found
+
+
+def _builder(language: str) -> Any:
+    return import_module(f"pytest_fib.build.{_MODULES[language]}")

@@ -7,10 +7,31 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from pytest_fib.build._targets import CPU, build_target
+
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_fib.build._targets import Hardware
     from pytest_fib.data import Definition, Solution
+
+#: Languages whose programs are compiled before they are loaded.
+COMPILED = frozenset({"cpp", "cuda"})
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """How a program is compiled: for ``target`` (``cpu`` or ``sm_90a``), with which flags.
+
+    ``include_paths`` are absolute, or relative to the sources.
+    """
+
+    target: str
+    binding: str = "tvm-ffi"
+    cflags: tuple[str, ...] = ()
+    cuda_cflags: tuple[str, ...] = ()
+    ld_flags: tuple[str, ...] = ()
+    include_paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -19,7 +40,7 @@ class Program:
 
     ``directory`` is where ``sources`` already lie on disk; without one, or where a file there has
     another text by now, they are written out before they are loaded. ``calling`` is ``value``,
-    ``destination`` or ``tuple``.
+    ``destination`` or ``tuple``. One with a ``compilation`` is built before it is loaded.
     """
 
     name: str
@@ -30,6 +51,7 @@ class Program:
     outputs: tuple[str, ...]
     sources: tuple[tuple[str, str], ...]
     directory: str | None = None
+    compilation: Compilation | None = None
 
     @property
     def key(self) -> str:
@@ -37,18 +59,42 @@ class Program:
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
 
-def program_of(solution: Solution, definition: Definition, directory: Path | None) -> Program:
-    """The program of a Solution; ``directory`` holds its sources, if they are on disk."""
-    assert solution.spec.calling is not None  # resolved when a BuildSpec is validated
+def program_of(
+    solution: Solution, definition: Definition, directory: Path | None, hardware: Hardware = CPU
+) -> Program:
+    """The program of a Solution on this hardware; ``directory`` holds its sources, if any does.
+
+    Raises BuildError where it is for other hardware, and has to be compiled.
+    """
+    spec = solution.spec
+    assert spec.calling is not None  # resolved when a BuildSpec is validated
     return Program(
         name=solution.name,
-        language=solution.spec.language.value,
+        language=spec.language.value,
         entry_file=solution.entry_file,
         entry_symbol=solution.entry_symbol,
-        calling=solution.spec.calling,
+        calling=spec.calling,
         outputs=tuple(definition.outputs),
         sources=tuple((source.path, source.content) for source in solution.sources),
         directory=None if directory is None else str(directory),
+        compilation=_compilation(solution, hardware),
+    )
+
+
+def _compilation(solution: Solution, hardware: Hardware) -> Compilation | None:
+    from pytest_fib.data import CompileOptions
+
+    spec = solution.spec
+    if spec.language.value not in COMPILED:
+        return None
+    options = spec.compile_options or CompileOptions()
+    return Compilation(
+        target=build_target(spec, hardware),
+        binding=spec.binding or "tvm-ffi",
+        cflags=tuple(options.cflags),
+        cuda_cflags=tuple(options.cuda_cflags),
+        ld_flags=tuple(options.ld_flags),
+        include_paths=tuple(spec.include_paths),
     )
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _sources: dict[str, dict[str, str]] = {}
 
 
-def load(program: Program) -> ModuleType:
+def load(program: Program, artifact: Path | None = None) -> ModuleType:
     """Import the program's entry file afresh; its folder is importable while it loads.
 
     Raises whatever the module's top level raises.

@@ -8,19 +8,27 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pytest_fib.build._builders import has_builder
+from pytest_fib.build._targets import why_other_hardware
+from pytest_fib.build._toolchain import why_no_toolchain
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+    from pytest_fib.build._targets import Hardware
     from pytest_fib.discovery import Implementation
 
 
-def why_not_runnable(implementation: Implementation, device: str) -> str | None:
-    """Why an implementation can't run on ``device`` (``cpu`` or ``cuda``) here, or None."""
+def why_not_runnable(implementation: Implementation, hardware: Hardware) -> str | None:
+    """Why an implementation can't run on this hardware here, or None."""
+    return _wrong_hardware(implementation, hardware) or why_not_buildable(implementation)
+
+
+def why_not_buildable(implementation: Implementation) -> str | None:
+    """Why an implementation can't be built or loaded here, whatever it runs on, or None."""
     return (
         _why_no_builder(implementation.language)
         or _missing_dependency(implementation)
-        or _wrong_device(implementation, device)
+        or why_no_toolchain(implementation.language)
     )
 
 
@@ -38,7 +46,9 @@ def _missing_dependency(implementation: Implementation) -> str | None:
 
     from pytest_fib.data import SupportedLanguages
 
-    names = (*SupportedLanguages(implementation.language).requires, *implementation.dependencies)
+    by_torch = implementation.binding == "torch"
+    required = () if by_torch else SupportedLanguages(implementation.language).requires
+    names = (*required, *implementation.dependencies)
     return next(filter(None, (_why_unmet(Requirement(name)) for name in names)), None)
 
 
@@ -72,10 +82,9 @@ def _to_install(requirement: Requirement) -> str:
     return shlex.quote(str(requirement))
 
 
-def _wrong_device(implementation: Implementation, device: str) -> str | None:
-    targets = {target.lower() for target in implementation.target_hardware}
-    if device == "cpu" and "cpu" not in targets and implementation.language != "triton":
-        return f"targets {', '.join(sorted(targets))}; this run is on the CPU"
-    if device == "cuda" and targets == {"cpu"}:
-        return "targets the CPU only; this run is on CUDA"
-    return None
+def _wrong_hardware(implementation: Implementation, hardware: Hardware) -> str | None:
+    if hardware.device == "cpu" and implementation.language == "triton":
+        return None  # by its interpreter
+    return why_other_hardware(
+        implementation.target_hardware, implementation.supported_major_versions, hardware
+    )

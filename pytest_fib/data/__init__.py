@@ -27,8 +27,10 @@ from pytest_fib.data._request import (
     outcome_to_json,
 )
 from pytest_fib.data._solution import (
+    Binding,
     BuildSpec,
     Calling,
+    CompileOptions,
     Solution,
     SourceFile,
     SupportedLanguages,
@@ -45,6 +47,7 @@ from pytest_fib.data._trace import (
     Performance,
     Trace,
 )
+from pytest_fib.data._user_cache import cache_directory
 from pytest_fib.data._workload import (
     INPUTS,
     LAYOUTS,
@@ -74,8 +77,10 @@ __all__ = [
     "AxisConst",
     "AxisDomain",
     "AxisVar",
+    "Binding",
     "BuildSpec",
     "Calling",
+    "CompileOptions",
     "Correctness",
     "DType",
     "DataError",
@@ -111,6 +116,7 @@ __all__ = [
     "Workload",
     "WorkloadsSection",
     "bad_requirement",
+    "cache_directory",
     "compose",
     "compose_family",
     "kinds",

@@ -65,8 +65,8 @@ class _Request(_SeamRecord):
     `solution` holds its sources. `directory` is where they lie on this machine, if they do: with
     it, tracebacks and debuggers show the user's own files. `tensors` has, for each file of recorded
     tensors, by its path in the workload or definition, the sha256 of what it holds: see
-    `TensorFiles`. `timeout` is in seconds, for one evaluation. Each workload is checked `repeat`
-    times: two calls on the same inputs each time.
+    `TensorFiles`. `timeout` is in seconds, for one evaluation, `build_timeout` for compiling the
+    implementation. Each workload is checked `repeat` times: two calls on the same inputs each time.
     """
 
     definition: Definition
@@ -74,6 +74,7 @@ class _Request(_SeamRecord):
     tensors: dict[str, str] = Field(default_factory=dict)
     directory: Annotated[str | None, Field(exclude_if=is_none)] = None
     timeout: Annotated[float, Field(gt=0)] = 60.0
+    build_timeout: Annotated[float, Field(gt=0)] = 600.0
     repeat: Annotated[int, Field(ge=1)] = 1
 
 

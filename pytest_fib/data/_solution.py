@@ -10,9 +10,11 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ._base import (
     CheckedRecord,
+    OptionalList,
     OptionalText,
     Raw,
     Record,
+    Size,
     Text,
     Violation,
     did_you_mean,
@@ -22,6 +24,7 @@ from ._base import (
 )
 
 Calling: TypeAlias = Literal["value", "destination", "tuple"]
+Binding: TypeAlias = Literal["tvm-ffi", "torch"]
 
 
 class SupportedLanguages(StrEnum):
@@ -33,8 +36,8 @@ class SupportedLanguages(StrEnum):
 
     PYTHON = "python"
     TRITON = "triton"
-    CPP = "cpp", "cuda", ("apache-tvm-ffi", "ninja")
-    CUDA = "cuda", "cuda", ("apache-tvm-ffi", "ninja")
+    CPP = "cpp", "cuda", ("apache-tvm-ffi",)
+    CUDA = "cuda", "cuda", ("apache-tvm-ffi",)
     TILELANG = "tilelang", "tilelang", ("tilelang",)
     CUTEDSL = "cutedsl", "cutedsl", ("nvidia-cutlass-dsl",)
 
@@ -88,12 +91,22 @@ class SourceFile(Record):
     content: str
 
 
+class CompileOptions(Record):
+    """Flags for the C++ compiler, for nvcc, and for the linker."""
+
+    cflags: OptionalList = Field(default_factory=list)
+    cuda_cflags: OptionalList = Field(default_factory=list)
+    ld_flags: OptionalList = Field(default_factory=list)
+
+
 class BuildSpec(Record):
     """How to turn an implementation's sources into something callable.
 
     `calling` is how it is called: ``value`` returns its outputs, ``destination`` takes them as its
     last arguments, ``tuple`` takes one tuple of inputs then outputs. Not given, it follows from
     `destination_passing_style`; given, it decides that. `binding` None is the language's default.
+    `include_paths` are folders of headers, absolute or relative to the implementation's own.
+    `supported_major_versions` are the major compute capabilities that it runs on; empty is any.
     """
 
     language: SupportedLanguages
@@ -101,7 +114,12 @@ class BuildSpec(Record):
     entry_point: Annotated[Text, refuse(_not_file_and_symbol)]
     dependencies: list[Annotated[Text, refuse(bad_requirement)]] = Field(default_factory=list)
     destination_passing_style: Annotated[bool, Field(strict=True)] = True
-    binding: Annotated[Literal["tvm-ffi", "torch"] | None, Field(exclude_if=is_none)] = None
+    binding: Annotated[Binding | None, Field(exclude_if=is_none)] = None
+    compile_options: Annotated[CompileOptions | None, Field(exclude_if=is_none)] = None
+    include_paths: OptionalList = Field(default_factory=list)
+    supported_major_versions: Annotated[
+        list[Size], Field(exclude_if=lambda versions: not versions)
+    ] = Field(default_factory=list)
     # The schema's own flag says all but "tuple".
     calling: Annotated[
         Calling | None,

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_fib.data import Calling, Solution
+    from pytest_fib.data import Binding, Calling, Solution
 
 
 @dataclass(frozen=True)
 class Implementation:
     """One implementation, as read from its source without importing it.
 
-    ``definition`` is a definition's name or a glob. ``problem`` says why it can't be tested, with
-    its file and line. ``record`` is the file of its Solution record, if it has one.
+    ``definition`` is a definition's name or a glob. ``flags`` are for the compiler of a single C++
+    or CUDA file. ``problem`` says why it can't be tested, with its file and line. ``record`` is the
+    file of its Solution record, if it has one.
     """
 
     name: str
@@ -29,6 +30,9 @@ class Implementation:
     target_hardware: tuple[str, ...] = ("cpu", "cuda")
     dependencies: tuple[str, ...] = ()
     calling: Calling = "value"
+    binding: Binding | None = None
+    supported_major_versions: tuple[int, ...] = ()
+    flags: tuple[str, ...] = ()
     author: str = ""
     description: str = ""
     record: Path | None = None
@@ -44,7 +48,7 @@ class Implementation:
     def solution(self, definition: str) -> Solution:
         """The FlashInfer Trace Solution record of this implementation of ``definition``.
 
-        Its sources are the files that it imports from its folder. They are read once.
+        Its sources are the files that it imports or includes from its folder. They are read once.
         Raises ``pytest_fib.data.DataError`` where a Solution file is malformed.
         """
         return self._solution.model_copy(update={} if self.record else {"definition": definition})
@@ -54,16 +58,18 @@ class Implementation:
         """The record, with the definition as the mark has it, which may be a glob."""
         from pytest_fib.data import (
             BuildSpec,
+            CompileOptions,
             Solution,
             SourceFile,
             SupportedLanguages,
             load_solution_file,
         )
-        from pytest_fib.discovery._imports import local_modules
+        from pytest_fib.discovery._imports import local_files
 
         if self.record is not None:
             return load_solution_file(self.record)
-        sources = local_modules(self.path)
+        sources = local_files(self.path)
+        flags = list(self.flags)
         return Solution(
             name=self.name,
             definition=self.definition,
@@ -75,6 +81,9 @@ class Implementation:
                 entry_point=f"{self.path.name}::{self.symbol}",
                 dependencies=list(self.dependencies),
                 calling=self.calling,
+                binding=self.binding,
+                compile_options=CompileOptions(cflags=flags, cuda_cflags=flags) if flags else None,
+                supported_major_versions=list(self.supported_major_versions),
             ),
             sources=[
                 SourceFile(path=path.relative_to(self.path.parent).as_posix(), content=text)

@@ -1,29 +1,45 @@
-"""Which files of its own folder a Python module imports, found by reading them."""
+"""Which files of its own folder a source file imports or includes, found by reading them."""
 
 from __future__ import annotations
 
 import ast
+import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
-def local_modules(entry: Path) -> dict[Path, str]:
-    """``entry`` and the files under its folder that it imports, directly or not, with their texts.
+def local_files(entry: Path) -> dict[Path, str]:
+    """``entry`` and the files under its folder that it needs, directly or not, with their texts.
 
-    A module named ``a.b`` is ``a/b.py`` or ``a/b/__init__.py``, and needs ``a/__init__.py`` where
-    there is one. Raises OSError and UnicodeDecodeError for ``entry`` itself only.
+    C++ and CUDA need what they include in quotes, relative to the including file or to the folder
+    of ``entry``. A Python module named ``a.b`` is ``a/b.py`` or ``a/b/__init__.py``, and needs
+    ``a/__init__.py`` where there is one.
+
+    Raises OSError and UnicodeDecodeError for ``entry`` itself only.
     """
+    needed = _imported_files if entry.suffix == ".py" else _included_files
     texts = {entry: entry.read_text(encoding="utf-8")}
     unread = [entry]
     while unread:
-        for path in _imported_files(unread.pop(), texts, entry.parent):
+        for path in needed(unread.pop(), texts, entry.parent):
             if path not in texts and (text := _text(path)) is not None:
                 texts[path] = text
                 unread.append(path)
     return texts
+
+
+def _included_files(path: Path, texts: dict[Path, str], root: Path) -> Iterator[Path]:
+    for name in _INCLUDE.findall(texts[path]):
+        for folder in (path.parent, root):
+            file = Path(os.path.normpath(folder / name))
+            if file.is_relative_to(root):
+                yield file
 
 
 def _imported_files(path: Path, texts: dict[Path, str], root: Path) -> Iterator[Path]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
+from pytest_fib.discovery._header import LANGUAGES, in_header
 from pytest_fib.discovery._implementation import Implementation
 from pytest_fib.discovery._marker import ARGUMENTS
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
 # There may be other JSON beside implementations, such as tables of tuned parameters.
 _SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
+_SUFFIXES = (".py", ".json", *LANGUAGES)
 Markable: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -54,6 +56,8 @@ def why_unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:
 
 def _in_file(path: Path) -> list[Implementation]:
     try:
+        if path.suffix in LANGUAGES:
+            return list(in_header(path, path.read_text(encoding="utf-8")))
         return _in_module(path) if path.suffix == ".py" else _in_record(path)
     except (OSError, UnicodeDecodeError) as error:
         return [_broken(path, "", why_unreadable(path, error))]
@@ -64,7 +68,7 @@ def _source_files(directories: Iterable[Path]) -> Iterator[Path]:
         for folder, subfolders, names in os.walk(directory):
             subfolders[:] = [s for s in subfolders if not s.startswith((".", "__pycache__"))]
             for name in names:
-                if name.endswith((".py", ".json")) or name in ("solution.yaml", "solution.yml"):
+                if name.endswith(_SUFFIXES) or name in ("solution.yaml", "solution.yml"):
                     yield Path(folder, name)
 
 
@@ -226,6 +230,8 @@ def _in_record(path: Path) -> list[Implementation]:
         target_hardware=tuple(solution.spec.target_hardware),
         dependencies=tuple(solution.spec.dependencies),
         calling=solution.spec.calling or "value",
+        binding=solution.spec.binding,
+        supported_major_versions=tuple(solution.spec.supported_major_versions),
         author=solution.author,
         description=solution.description or "",
         record=path,

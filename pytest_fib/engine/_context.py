@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import torch
 
 from pytest_fib.data import DefinitionError, Environment, Evaluation, EvaluationStatus
+from pytest_fib.engine._artifacts import file_in_memory
 from pytest_fib.sandbox import (
     ALIGNMENT,
     Call,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_fib.build import Program
+    from pytest_fib.build import Artifact, Program
     from pytest_fib.data import (
         Correctness,
         Definition,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         Performance,
         Workload,
     )
+    from pytest_fib.engine._artifacts import Artifacts
     from pytest_fib.sandbox import ArenaAllocator, Argument, Done, Reply, Request, Sandbox
 
 #: Memory between two buffers: an odd number of lines, so that equal places in buffers of a round
@@ -209,19 +211,33 @@ class EvaluationContext:
 
     # The candidate.
 
-    def load_candidate(self) -> None:
-        """Have its program loaded."""
+    def build_candidate(self, artifacts: Artifacts) -> Artifact | None:
+        """What its program was built to, if it has to be, and is not loaded already."""
+        program = self.candidate_program
+        if program.compilation is None or self.candidate.sandbox.holds(program):
+            return None
+        found = artifacts.get(program, self.request.build_timeout)
+        if isinstance(found, Failed):
+            self._end(found)
+        return found
+
+    def load_candidate(self, artifact: Artifact | None) -> None:
+        """Have its program loaded, which was built to ``artifact`` if it has to be."""
         sandbox, program = self.candidate.sandbox, self.candidate_program
         if not sandbox.holds(program):
             # The outputs of another implementation may be the right answers of this one.
             self.candidate.allocator.wipe()
             self.candidate_reply(sandbox.open(program))
-            self.ask_candidate(Load(program))
+            if artifact is None:
+                self.ask_candidate(Load(program))
+            else:
+                with file_in_memory(artifact.content) as file:
+                    self.ask_candidate(Load(program), file)
 
-    def ask_candidate(self, request: Request) -> Done:
+    def ask_candidate(self, request: Request, file: int | None = None) -> Done:
         """The candidate's reply, within what is left of its time. Raises EvaluationEnded."""
         start = monotonic()
-        reply = self.candidate.sandbox.ask(request, max(self._seconds_left, 0.001))
+        reply = self.candidate.sandbox.ask(request, max(self._seconds_left, 0.001), file)
         self._seconds_left -= monotonic() - start
         if isinstance(reply, Failed) and reply.status == "TIMEOUT":
             reply = replace(reply, summary=f"no answer within {self.request.timeout:g} s")
@@ -230,13 +246,16 @@ class EvaluationContext:
     def candidate_reply(self, reply: Reply) -> Done:
         """The reply of a call that worked. Raises EvaluationEnded where it did not."""
         if isinstance(reply, Failed):
-            self.raise_if_killed(reply)
-            if reply.killed:
-                note = f"so ended each of {ATTEMPTS} attempts"
-                reply = replace(reply, log=f"{note}\n{reply.log}".rstrip())
-            raise EvaluationEnded(reply)
+            self._end(reply)
         self.printed = reply.log
         return reply
+
+    def _end(self, failed: Failed) -> NoReturn:
+        self.raise_if_killed(failed)
+        if failed.killed:
+            note = f"so ended each of {ATTEMPTS} attempts"
+            failed = replace(failed, log=f"{note}\n{failed.log}".rstrip())
+        raise EvaluationEnded(failed)
 
     def refuse(self, summary: str) -> NoReturn:
         """End the evaluation: the candidate did what none may."""

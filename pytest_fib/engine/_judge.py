@@ -6,8 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from pytest_fib.build import program_of, reference_program
+import torch
+
+from pytest_fib.build import (
+    CPU,
+    ArtifactCache,
+    BuildError,
+    Hardware,
+    default_builds_directory,
+    program_of,
+    reference_program,
+)
 from pytest_fib.data import NOT_EVALUATED, DefinitionError, Diagnosis, TensorFiles
+from pytest_fib.engine._artifacts import Artifacts
 from pytest_fib.engine._benchmark import Benchmark
 from pytest_fib.engine._context import (
     ATTEMPTS,
@@ -64,7 +75,8 @@ class Judge:
     side never holds an expected value. ``isolation`` ``none`` runs foreign code in this process,
     ``container`` has sandboxes see a file system and a network of their own (by bwrap).
     ``announce`` is told when another process holds the device, ``lock_timeout`` is how many seconds
-    to wait for it; ``files`` has the recorded tensors that requests name by their content.
+    to wait for it; ``files`` has the recorded tensors that requests name by their content. What is
+    built is kept in ``builds``, by default in the user's cache directory.
     """
 
     def __init__(
@@ -74,8 +86,11 @@ class Judge:
         announce: Callable[[str], None] | None = None,
         files: TensorFiles | None = None,
         lock_timeout: float = 600.0,
+        *,
+        builds: Path | None = None,
     ) -> None:
         self.device = device
+        self._hardware = _hardware(device)
         self._files = files or TensorFiles()
         self._lock = DeviceLock(device, announce, lock_timeout)
         self._ceilings = DeviceCeilings(device)
@@ -89,6 +104,8 @@ class Judge:
             self._fork_server.warm()
         self._candidate = self._side(untrusted=True)
         self._reference = self._side(untrusted=False)
+        cache = ArtifactCache(builds or default_builds_directory(), announce)
+        self._artifacts = Artifacts(cache, self._builder())
 
     def __enter__(self) -> Self:
         return self
@@ -158,9 +175,12 @@ class Judge:
             return error.fault
 
     def _evaluate(self, request: EvaluationRequest, *, last_attempt: bool) -> Evaluation:
-        context = self._context(request, last_attempt=last_attempt)
         try:
+            context = self._context(request, last_attempt=last_attempt)
             verdict, performance = self._run_phases(context)
+        except BuildError as error:  # it is for other hardware
+            diagnosis = Diagnosis(sentence=str(error))
+            return conclude("COMPILE_ERROR", diagnosis, device=self.device)
         except EvaluationEnded as ended:
             failed = ended.failed
             diagnosis = Diagnosis(sentence=failed.summary)
@@ -177,8 +197,9 @@ class Judge:
     def _run_phases(self, context: EvaluationContext) -> tuple[Verdict, Performance | None]:
         """Are the outputs right and, where that is asked, how fast do they come?"""
         request = context.request
+        artifact = context.build_candidate(self._artifacts)  # without the device: it takes long
         with self._lock.shared():
-            context.load_candidate()
+            context.load_candidate(artifact)
             buffers = context.buffers(context.candidate)
             tensors = buffers.first, context.buffers(context.reference).first
             calls = SandboxCalls(context, *tensors, self._expected)
@@ -199,7 +220,7 @@ class Judge:
     def _context(self, request: EvaluationRequest, *, last_attempt: bool) -> EvaluationContext:
         subject = self._subject
         if subject is None or not subject.is_of(request):
-            previous, subject = subject, _Subject.of(request)
+            previous, subject = subject, _Subject.of(request, self._hardware)
             if previous is not None and previous.definition == subject.definition:
                 # One object for equal records: what is known of a definition is kept with it.
                 subject = replace(subject, definition=previous.definition)
@@ -226,6 +247,12 @@ class Judge:
             files[path] = file
         return files
 
+    def _builder(self) -> LocalSandbox | ProcessSandbox:
+        """A sandbox without tensors."""
+        if self._fork_server is None:
+            return LocalSandbox(self.device, self._candidate.allocator)
+        return ProcessSandbox(self._fork_server, None, untrusted=True)
+
     def _close_sandboxes(self) -> None:
         self._candidate.sandbox.close()
         self._reference.sandbox.close()
@@ -235,6 +262,13 @@ class Judge:
         if self._fork_server is None:
             return Side(LocalSandbox(self.device, allocator), allocator)
         return Side(ProcessSandbox(self._fork_server, allocator, untrusted=untrusted), allocator)
+
+
+def _hardware(device: str) -> Hardware:
+    """What this process runs on."""
+    if device == "cpu":
+        return CPU
+    return Hardware(device, torch.cuda.get_device_capability(), torch.cuda.get_device_name())
 
 
 @dataclass(frozen=True)
@@ -248,13 +282,15 @@ class _Subject:
     reference_program: Program
 
     @classmethod
-    def of(cls, request: EvaluationRequest) -> _Subject:
+    def of(cls, request: EvaluationRequest, hardware: Hardware) -> _Subject:
         definition, solution, directory = request.definition, request.solution, request.directory
         return cls(
             definition,
             solution,
             directory,
-            program_of(solution, definition, None if directory is None else Path(directory)),
+            program_of(
+                solution, definition, None if directory is None else Path(directory), hardware
+            ),
             reference_program(definition),
         )
 

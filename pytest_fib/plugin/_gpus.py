@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_fib.build import Hardware
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+#: The driver's attributes of a device that hold its major and its minor version.
+_COMPUTE_CAPABILITY = 75, 76
 
 
 @lru_cache(maxsize=1)
@@ -45,6 +51,21 @@ def _on_the_driver() -> int:
     if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(number)) != 0:
         return 0
     return number.value
+
+
+def first() -> Hardware:
+    """The device that this process uses, of which it may see several."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return Hardware("cuda")  # whoever runs kernels will say what is wrong
+    name = ctypes.create_string_buffer(256)
+    version = [ctypes.c_int(0), ctypes.c_int(0)]
+    driver.cuInit(0)
+    driver.cuDeviceGetName(name, len(name), 0)
+    for part, attribute in zip(version, _COMPUTE_CAPABILITY, strict=True):
+        driver.cuDeviceGetAttribute(ctypes.byref(part), attribute, 0)
+    return Hardware("cuda", (version[0].value, version[1].value), name.value.decode())
 
 
 def visible(number: int) -> list[str]:

@@ -119,7 +119,7 @@ class KernelItem(pytest.Item):
         """Why this can't run here, or None."""
         if self.implementation.problem is not None:
             return None  # it is seen to fail instead
-        return why_not_runnable(self.implementation, self.run.device) or self.why_no_inputs()
+        return why_not_runnable(self.implementation, self.run.hardware) or self.why_no_inputs()
 
     def why_no_inputs(self) -> str | None:
         """Why inputs can't be had, or None."""
@@ -179,6 +179,7 @@ class KernelItem(pytest.Item):
             "tensors": {path: add_file(file) for path, file in files.items() if file.is_file()},
             "directory": None if directory is None else str(directory),
             "timeout": self.settings.timeout,
+            "build_timeout": self.settings.build_timeout,
             "repeat": self.settings.repeat,
         }
 

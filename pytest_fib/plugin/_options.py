@@ -162,6 +162,19 @@ class Settings:
         type=_checked(float, 0),
         default=60.0,
     )
+    build_timeout: float = _option(
+        "--fib-build-timeout",
+        "SECONDS",
+        "most time that compiling an implementation may take (default: 600)",
+        type=_checked(float, 0),
+        default=600.0,
+    )
+    cache_dir: str | None = _option(
+        "--fib-cache-dir",
+        "DIR",
+        "where to keep what was compiled (default: pytest-fib in the user's cache directory)",
+    )
+    cache_clear: bool = _flag("--fib-cache-clear", "first remove what was compiled before")
     lock_timeout: float = _option(
         "--fib-lock-timeout",
         "SECONDS",
@@ -228,6 +241,11 @@ class Settings:
     def traces(self) -> Path:
         """Where trace records go."""
         return self.place(self.traces_file or "fib-traces.jsonl")
+
+    @property
+    def cache(self) -> Path | None:
+        """Where what was compiled is kept; None is the default."""
+        return None if self.cache_dir is None else self.place(self.cache_dir)
 
     def _directories(self, texts: Sequence[str]) -> tuple[Path, ...]:
         return tuple(map(self.place, texts))

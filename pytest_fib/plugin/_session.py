@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_fib.build import CPU, ArtifactCache, default_builds_directory
 from pytest_fib.discovery import (
     Catalogue,
     DefinitionLookup,
@@ -30,6 +31,7 @@ from pytest_fib.report import Baseline, write_comparison, write_tables
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pytest_fib.build import Hardware
     from pytest_fib.data import TensorFiles
     from pytest_fib.executors import Executor
     from pytest_fib.testing import KernelCheck
@@ -73,6 +75,8 @@ class Session:
                 self.baseline = Baseline.from_json(self._worker[_BASELINE])
             return
         check_options(settings)
+        if settings.cache_clear:
+            ArtifactCache(settings.cache or default_builds_directory()).clear()
         self._add_paths()
         check_selection(settings, lambda: self.catalogue)
         if settings.compare is not None:  # before the recorder replaces what may be the same file
@@ -168,6 +172,11 @@ class Session:
         return self.settings.device
 
     @cached_property
+    def hardware(self) -> Hardware:
+        """What that is, as implementations name it."""
+        return CPU if self.device == "cpu" else _gpus.first()
+
+    @cached_property
     def executor(self) -> Executor:
         """What evaluates for this process; closed with the run."""
         from pytest_fib.executors import LocalExecutor
@@ -179,6 +188,7 @@ class Session:
             self._announce,
             self.tensor_files,
             settings.lock_timeout,
+            builds=settings.cache,
         )
         self.config.add_cleanup(executor.close)
         return executor

@@ -15,6 +15,7 @@ from pytest_fib.sandbox._container import container_command
 from pytest_fib.sandbox._messages import (
     Argument,
     Blocks,
+    Build,
     Call,
     Collect,
     CountOperations,
@@ -44,6 +45,7 @@ __all__ = [
     "ArenaAllocator",
     "Argument",
     "Blocks",
+    "Build",
     "Call",
     "Channel",
     "ChannelBroken",

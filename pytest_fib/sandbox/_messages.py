@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from pydantic import TypeAdapter
 
 # Messages are decoded by their annotations.
-from pytest_fib.build import Program  # noqa: TC001
+from pytest_fib.build import Built, Program  # noqa: TC001
 from pytest_fib.timing import OperationCounts  # noqa: TC001
 
 
@@ -52,8 +52,19 @@ class Map:
 
 
 @dataclass(frozen=True)
+class Build:
+    """Compile the program; the artifact is written to the file that is sent with the message."""
+
+    program: Program
+    kind: Literal["build"] = "build"
+
+
+@dataclass(frozen=True)
 class Load:
-    """Make the program callable. A sandbox holds one program at a time."""
+    """Make the program callable. A sandbox holds one program at a time.
+
+    What it was built to, if it is of a compiled language, is in a file sent with the message.
+    """
 
     program: Program
     kind: Literal["load"] = "load"
@@ -122,7 +133,7 @@ class CountOperations:
     kind: Literal["count"] = "count"
 
 
-Request: TypeAlias = Map | Load | Call | Prepare | Blocks | Collect | CountOperations
+Request: TypeAlias = Map | Build | Load | Call | Prepare | Blocks | Collect | CountOperations
 
 
 @dataclass(frozen=True)
@@ -131,7 +142,7 @@ class Done:
 
     ``samples_ns`` are times of one call in each block, ``blocks_ns`` is what all blocks took;
     ``method``, how prepared calls are timed; ``flush_ns``, how long it takes to flush the cache
-    before a block.
+    before a block; ``built``, the facts of a build.
     """
 
     log: str = ""
@@ -140,6 +151,7 @@ class Done:
     method: str = ""
     flush_ns: float = 0.0
     counts: OperationCounts | None = None
+    built: Built | None = None
     kind: Literal["done"] = "done"
 
 

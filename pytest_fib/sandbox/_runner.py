@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_fib.build import BuildError, Program, load
+from pytest_fib.build import BuildError, Program, build, load
 from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, copies, store
 from pytest_fib.sandbox._foreign_errors import one_line, own_traceback
 from pytest_fib.sandbox._messages import (
     Blocks,
+    Build,
     Call,
     Collect,
     CountOperations,
@@ -50,14 +55,20 @@ class Runner:
         #: Whether a graph was compared with plain calls: once in a process, since it takes long.
         self._checked = False
 
-    def answer(self, request: Request) -> Reply:
-        """The reply. Whatever the program raises becomes a Failed."""
-        status: FailedStatus = "COMPILE_ERROR" if isinstance(request, Load) else "RUNTIME_ERROR"
+    def answer(self, request: Request, file: int | None = None) -> Reply:
+        """The reply. Whatever the program raises becomes a Failed.
+
+        ``file`` is a descriptor, of the artifact to write or to load.
+        """
+        is_building = isinstance(request, (Build, Load))
+        status: FailedStatus = "COMPILE_ERROR" if is_building else "RUNTIME_ERROR"
         try:
-            return self._answer(request)
+            return self._answer(request, file)
         except InvalidOutput as error:
             return Failed(error.status, str(error))
-        except (BuildError, EmptyCaptureError) as error:
+        except BuildError as error:
+            return Failed(status, str(error), error.log)
+        except EmptyCaptureError as error:
             return Failed(status, str(error))
         except OracleUnavailable as error:
             return Failed(status, str(error), no_oracle=True)
@@ -77,10 +88,15 @@ class Runner:
             return True
         return False
 
-    def _answer(self, request: Request) -> Reply:
+    def _answer(self, request: Request, file: int | None) -> Reply:
+        if isinstance(request, Build):
+            return _build(request.program, file)
+        if isinstance(request, Load):
+            return self._load(request.program, file)
+        return self._answer_with_program(request)
+
+    def _answer_with_program(self, request: Request) -> Reply:
         match request:
-            case Load():
-                return self._load(request.program)
             case Call():
                 return self._call(request)
             case Prepare():
@@ -93,11 +109,12 @@ class Runner:
                 return self._collect()
         raise AssertionError(f"{request} is not for a program")
 
-    def _load(self, program: Program) -> Reply:
+    def _load(self, program: Program, file: int | None) -> Reply:
         if program != self.program:
             self.program = self._capturable = None
             self.release()
-            self._function = load(program)
+            with TemporaryDirectory() as folder:
+                self._function = load(program, _written_out(file, Path(folder)))
             self.program = program
         return Done()
 
@@ -202,3 +219,21 @@ class Runner:
         if self._device != "cpu":
             _synchronize()
         return Done()
+
+
+def _build(program: Program, file: int | None) -> Done:
+    assert file is not None, "a build is asked for with a file for what is built"
+    with TemporaryDirectory() as folder:
+        built = build(program, Path(folder))
+        with Path(folder, built.file).open("rb") as artifact, os.fdopen(os.dup(file), "wb") as out:
+            shutil.copyfileobj(artifact, out)
+    return Done(built=built)
+
+
+def _written_out(file: int | None, folder: Path) -> Path | None:
+    """The artifact as a file of that folder, since a library is loaded by its path."""
+    if file is None:
+        return None
+    path = folder / "artifact.so"
+    path.write_bytes(os.pread(file, os.fstat(file).st_size, 0))
+    return path

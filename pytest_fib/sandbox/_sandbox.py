@@ -75,11 +75,11 @@ class LocalSandbox:
         """Nothing to start."""
         return Done()
 
-    def ask(self, request: Request, timeout: float) -> Reply:
+    def ask(self, request: Request, timeout: float, file: int | None = None) -> Reply:
         """The reply; nothing ends a request that hangs."""
         assert not isinstance(request, Map), "nothing is mapped within one process"
         start = perf_counter_ns()
-        reply = self._runner.answer(request)
+        reply = self._runner.answer(request, file)
         self.ran_ns = perf_counter_ns() - start
         return _fit_to_show(reply)
 
@@ -366,13 +366,13 @@ class ProcessSandbox:
     No state of one implementation can reach the next, since no process sees two of them. It is
     stopped between requests, so that it can neither finish work late nor disturb others. Each reply
     of an ``untrusted`` one is confirmed with the process that forked it; a reference has nothing to
-    gain by killing that, so it is spared the time.
+    gain by killing that, so it is spared the time. One that only builds has no ``allocator``.
     """
 
     is_process = True  # so it may be asked while another one is
 
     def __init__(
-        self, fork_server: ForkServer, allocator: ArenaAllocator, *, untrusted: bool
+        self, fork_server: ForkServer, allocator: ArenaAllocator | None, *, untrusted: bool
     ) -> None:
         self._fork_server = fork_server
         self._allocator = allocator
@@ -385,19 +385,19 @@ class ProcessSandbox:
         #: How long the process could run for its last reply, by this process' clock.
         self.ran_ns = 0
 
-    def ask(self, request: Request, timeout: float) -> Reply:
-        """The reply within ``timeout`` seconds.
+    def ask(self, request: Request, timeout: float, file: int | None = None) -> Reply:
+        """The reply within ``timeout`` seconds; ``file`` is sent along, if it is given.
 
         Failed where the process dies, hangs or sends what is no reply; it is ended then.
         """
         try:
-            return self._ask(request, timeout)
+            return self._ask(request, timeout, () if file is None else (file,))
         except BaseException:  # an interrupt leaves a request without its reply
             self.close()
             raise
 
-    def _ask(self, request: Request, timeout: float) -> Reply:
-        reply = self._map() or self._exchange(request, timeout)
+    def _ask(self, request: Request, timeout: float, descriptors: tuple[int, ...]) -> Reply:
+        reply = self._map() or self._exchange(request, timeout, descriptors)
         if isinstance(request, Load) and isinstance(reply, Done):
             self._program = request.program
         if isinstance(reply, Failed) and reply.broken:
@@ -433,8 +433,8 @@ class ProcessSandbox:
         self._stopped = False
 
     def _map(self) -> Failed | None:
-        arena = self._allocator.arena
-        if arena is self._arena:
+        arena = None if self._allocator is None else self._allocator.arena
+        if arena is None or arena is self._arena:
             return None
         reply = self._exchange(Map(arena.size, arena.handle), MAP_TIMEOUT, arena.descriptors)
         if isinstance(reply, Failed):

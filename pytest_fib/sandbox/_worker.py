@@ -97,7 +97,9 @@ class _Worker:
             if isinstance(request, Map):
                 reply: Reply = self._map(request, descriptors)
             else:
-                reply = self._runner.answer(request)
+                reply = self._runner.answer(request, *descriptors)
+                for descriptor in descriptors:
+                    os.close(descriptor)
                 if reply.log:
                     # Its folder has another name each time, and tracebacks name files in it.
                     reply = replace(reply, log=reply.log.replace(f"{self._folder}/", ""))

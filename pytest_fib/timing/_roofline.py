@@ -14,18 +14,19 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import inf
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 
+from pytest_fib.data import cache_directory
 from pytest_fib.timing._device import last_cache_bytes, nvidia_driver, processor
 from pytest_fib.timing._series import flush, l2_bytes
 from pytest_fib.workloads import bytes_needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from pytest_fib.data import Definition
 
@@ -193,16 +194,6 @@ class DeviceCeilings:
 def _file_for(facts: Mapping[str, Any], device: str) -> Path:
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     return cache_directory() / "ceilings" / f"{device}-{name}.json"
-
-
-def cache_directory() -> Path:
-    """Where measurements of this machine are kept: ``$XDG_CACHE_HOME/pytest-fib``."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    try:
-        base = Path(given) if given else Path.home() / ".cache"
-    except RuntimeError as error:
-        raise FileNotFoundError("the user has no home directory") from error
-    return base / "pytest-fib"
 
 
 def _read(file: Path, cache_bytes: int) -> Ceilings | None:

@@ -1,15 +1,16 @@
 """Whether an implementation can run here, and what is lacking where it can't."""
 
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 
-from pytest_fib.build import why_not_runnable
+from pytest_fib.build import CPU, Hardware, why_not_runnable
 from pytest_fib.data import SupportedLanguages
 from pytest_fib.discovery import Implementation
 
+H200 = Hardware("cuda", (9, 0), "NVIDIA H200")
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
@@ -18,7 +19,8 @@ def reason():
     """Why an implementation with these facts can't run on a device."""
 
     def reason(device="cpu", **facts):
-        return why_not_runnable(Implementation("mine", "op", Path("mine.py"), 1, **facts), device)
+        implementation = Implementation("mine", "op", Path("mine.py"), 1, **facts)
+        return why_not_runnable(implementation, CPU if device == "cpu" else H200)
 
     return reason
 
@@ -33,10 +35,30 @@ def test_what_a_language_requires_is_in_its_extra(language):
     assert names >= set(language.requires)
 
 
-@pytest.mark.parametrize("language", ["cpp", "cuda", "tilelang", "cutedsl"])
+@pytest.mark.parametrize("language", ["tilelang", "cutedsl"])
 def test_a_language_without_a_builder_says_which_have_one(reason, language):
-    expected = f"no builder for {language!r} yet (there are: python, triton)"
+    expected = f"no builder for {language!r} yet (there are: python, triton, cpp, cuda)"
     assert reason(language=language) == expected
+
+
+def test_a_missing_compiler_is_named_with_what_to_install(reason, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    facts = {"language": "cpp", "binding": "torch"}
+    assert reason(**facts) == "needs a C++ compiler; there is no no-such-compiler on PATH"
+    monkeypatch.setattr("pytest_fib.build._toolchain._nvcc_places", lambda: iter(()))
+    facts["language"] = "cuda"
+    assert reason("cuda", **facts).startswith("needs nvcc, which is neither in CUDA_HOME nor on")
+
+
+@pytest.mark.parametrize(("language", "binding"), [("cpp", None), ("cuda", "tvm-ffi")])
+def test_a_missing_binding_is_a_reason(reason, language, binding, monkeypatch):
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("pytest_fib.build._runnable.version", absent)
+    monkeypatch.setattr("pytest_fib.build._runnable.find_spec", lambda name: None)
+    why = "needs apache-tvm-ffi, which is not installed: pip install 'pytest-fib[cuda]'"
+    assert reason("cuda", language=language, binding=binding) == why
 
 
 @pytest.mark.parametrize(
@@ -62,8 +84,20 @@ def test_a_dependency_is_read_as_pip_reads_it(reason, requirement, expected):
         ("cuda", "python", ("cuda",), None),
         ("cpu", "triton", ("cuda",), None),  # by its interpreter
         ("cpu", "python", ("cuda", "B200"), "targets b200, cuda; this run is on the CPU"),
-        ("cuda", "python", ("CPU",), "targets the CPU only; this run is on CUDA"),
+        ("cuda", "python", ("CPU",), "targets the CPU only; this run is on NVIDIA H200 (sm_90)"),
+        ("cuda", "triton", ("sm_90a",), None),
+        ("cuda", "triton", ("NVIDIA_H100",), None),  # of the same architecture
+        ("cuda", "triton", ("B200",), "targets b200; this run is on NVIDIA H200 (sm_90)"),
+        ("cuda", "cuda", ("sm_80",), "targets sm_80; this run is on NVIDIA H200 (sm_90)"),
+        ("cuda", "triton", ("hip",), "targets hip; this run is on NVIDIA H200 (sm_90)"),
     ],
 )
 def test_an_implementation_runs_on_its_hardware_only(reason, device, language, targets, expected):
     assert reason(device, language=language, target_hardware=targets) == expected
+
+
+def test_major_versions_say_which_devices_are_meant(reason):
+    facts = {"language": "triton", "target_hardware": ("cuda",)}
+    assert reason("cuda", supported_major_versions=(9, 10), **facts) is None
+    why = "supports compute capabilities 10.x; this run is on NVIDIA H200 (sm_90)"
+    assert reason("cuda", supported_major_versions=(10,), **facts) == why

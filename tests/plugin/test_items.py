@@ -234,7 +234,10 @@ def test_each_way_of_calling_is_understood(scale):
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        (', language="cuda"', "no builder for 'cuda' yet (there are: python, triton)"),
+        (
+            ', language="tilelang"',
+            "no builder for 'tilelang' yet (there are: python, triton, cpp, cuda)",
+        ),
         (
             ', dependencies=["no-such-thing>=2"]',
             "needs no-such-thing, which is not installed: pip install 'no-such-thing>=2'",

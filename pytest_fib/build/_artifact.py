@@ -1,0 +1,31 @@
+"""What a build leaves: a file, and facts about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What ptxas says one kernel takes: registers of a thread, and bytes.
+
+    ``spills`` are stores and loads of registers that did not fit.
+    """
+
+    name: str
+    registers: int = 0
+    shared_bytes: int = 0
+    spills: int = 0
+
+
+@dataclass(frozen=True)
+class Built:
+    """``file`` is the artifact's name in the build's folder.
+
+    ``headers`` are those outside the sources and the system that it was built from: each path,
+    and the SHA-256 of what it held.
+    """
+
+    file: str
+    headers: tuple[tuple[str, str], ...] = ()
+    kernels: tuple[KernelResources, ...] = ()

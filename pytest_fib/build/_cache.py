@@ -1,0 +1,188 @@
+"""What was built, kept by all that decides it: contents and versions, never names of folders.
+
+An entry is one file: a digest, the facts as JSON, the artifact. It is replaced as a whole, and one
+whose digest is wrong counts as missing. Sandboxes can't write here: what they built comes to the
+judge through a file in memory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
+
+from pytest_fib.build._artifact import Built, KernelResources
+from pytest_fib.build._builders import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_fib.build._program import Program
+
+#: Changes when the commands that build, or the files here, become others.
+FORMAT = 1
+#: Bytes that all entries may take; the ones that were not used for longest go.
+SIZE_LIMIT = 4 << 30
+#: Seconds until whoever waits for another's build says so, and between two looks.
+PATIENCE, INTERVAL = 3.0, 0.02
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file that a program was built to, in memory, and the facts of its build."""
+
+    content: bytes
+    built: Built
+
+
+class ArtifactCache:
+    """Artifacts on disk, for all processes of this user; without a folder, none are kept.
+
+    ``announce`` is told of long waits.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        announce: Callable[[str], None] | None = None,
+        size_limit: int = SIZE_LIMIT,
+    ) -> None:
+        self.folder = folder
+        self._announce = announce
+        self._size_limit = size_limit
+
+    @staticmethod
+    def key(program: Program) -> str:
+        """The digest of all that changes what is built. Raises BuildError where a tool lacks."""
+        assert program.compilation is not None, "only compiled programs are kept"
+        facts = {
+            "format": FORMAT,
+            "language": program.language,
+            "calling": program.calling,
+            "sources": sorted(program.sources),
+            "compilation": asdict(program.compilation),
+            "versions": versions(program),
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def find(self, key: str) -> Artifact | None:
+        """What was built, if it is whole and the headers that it was built from are the same."""
+        if self.folder is None:
+            return None
+        path = self._path(self.folder, key)
+        try:
+            entry = path.read_bytes()
+        except OSError:
+            return None
+        digest, _, rest = entry.partition(b"\n")
+        if hashlib.sha256(rest).hexdigest().encode() != digest:
+            return None
+        facts, _, content = rest.partition(b"\n")
+        built = _built(json.loads(facts))
+        if not all(_digest_of(Path(header)) == was for header, was in built.headers):
+            return None
+        with suppress(OSError):
+            os.utime(path)  # used now
+        return Artifact(content, built)
+
+    def add(self, key: str, artifact: Artifact) -> None:
+        """Keep what was built. Where it can't be written, it is built again next time."""
+        if self.folder is None:
+            return
+        rest = json.dumps(asdict(artifact.built)).encode() + b"\n" + artifact.content
+        digest = hashlib.sha256(rest).hexdigest().encode()
+        path = self._path(self.folder, key)
+        new = path.with_suffix(f".{os.getpid()}.new")
+        with suppress(OSError):
+            new.write_bytes(digest + b"\n" + rest)
+            new.replace(path)
+            self._shrink(self.folder)
+        with suppress(OSError):
+            new.unlink()
+
+    @contextmanager
+    def lock(self, key: str, what: str, timeout: float) -> Iterator[None]:
+        """Be the one who builds. After ``timeout`` seconds, or where nothing can be locked, anyway.
+
+        Adding is atomic, so all that a lock saves is work.
+        """
+        file = self._lock_file(key)
+        if file is None:
+            yield
+            return
+        try:
+            self._wait(file, what, timeout)
+            yield
+        finally:
+            os.close(file)  # which also unlocks
+
+    def _lock_file(self, key: str) -> int | None:
+        if self.folder is None:
+            return None
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.open(
+                self.folder / f"{key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        return None
+
+    def _wait(self, file: int, what: str, timeout: float) -> None:
+        start = monotonic()
+        told = False
+        while monotonic() < start + timeout:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if self._announce and not told and monotonic() > start + PATIENCE:
+                    self._announce(f"waiting for another process that builds {what}")
+                    told = True
+                sleep(INTERVAL)
+            else:
+                return
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    @staticmethod
+    def _path(folder: Path, key: str) -> Path:
+        return folder / f"{key}.artifact"
+
+    def _shrink(self, folder: Path) -> None:
+        entries = [(path, path.stat()) for path in folder.glob("*.artifact")]
+        total = sum(status.st_size for _, status in entries)
+        for path, status in sorted(entries, key=lambda entry: entry[1].st_mtime):
+            if total <= self._size_limit:
+                return
+            path.unlink(missing_ok=True)
+            total -= status.st_size
+
+
+def default_builds_directory() -> Path | None:
+    """Where what is built is kept unless another folder is given; None without a home."""
+    from pytest_fib.data import cache_directory
+
+    with suppress(FileNotFoundError):
+        return cache_directory() / "builds"
+    return None
+
+
+def _built(facts: dict[str, object]) -> Built:
+    kernels = tuple(KernelResources(**each) for each in facts.pop("kernels"))  # type: ignore[attr-defined]
+    headers = tuple((path, digest) for path, digest in facts.pop("headers"))  # type: ignore[attr-defined]
+    return Built(**facts, headers=headers, kernels=kernels)  # type: ignore[arg-type]
+
+
+def _digest_of(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None

@@ -1,0 +1,14 @@
+"""What goes wrong when a program is built or loaded."""
+
+from __future__ import annotations
+
+
+class BuildError(Exception):
+    """The program could not be made callable; the message says why.
+
+    ``log`` is what a compiler printed, with the source line of its first error before it.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log

@@ -1,0 +1,236 @@
+"""C++ and CUDA: compiled to a shared library, through TVM FFI or as an extension of torch.
+
+The commands are few and known, so there is no build system in between.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.build._artifact import Built
+from pytest_fib.build._compiler_log import failure, kernel_resources
+from pytest_fib.build._errors import BuildError
+from pytest_fib.build._targets import nvcc_flags
+from pytest_fib.build._toolchain import cpp_compiler, nvcc, version_of, why_no_toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_fib.build._program import Compilation, Program
+
+LIBRARY = "program.so"
+#: The name of a torch extension's module, which is compiled into it.
+_EXTENSION = "fib_extension"
+_CPP_SUFFIXES = frozenset({".cpp", ".cc", ".cxx", ".c"})
+_COMMON = ["-O3", "-std=c++20"]
+
+
+def versions(program: Program) -> dict[str, str]:
+    """Of the compilers, the binding's library and the machine's architecture."""
+    compilation = _compilation_of(program)
+    found = {"machine": platform.machine(), "c++": version_of(_needed(cpp_compiler(), "cpp"))}
+    if program.language == "cuda":
+        found["nvcc"] = version_of(_needed(nvcc(), "cuda"))
+    if compilation.binding == "torch":
+        return found | {"torch": _version("torch"), "python": sys.implementation.cache_tag}
+    return found | {"apache-tvm-ffi": _version("apache-tvm-ffi")}
+
+
+def build(program: Program, folder: Path) -> Built:
+    """Compile every source file, all at once, and link them. Raises BuildError."""
+    for path, content in program.sources:
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content, encoding="utf-8")
+    files = [
+        path for path, _ in program.sources if PurePosixPath(path).suffix in _suffixes(program)
+    ]
+    if not files:
+        raise BuildError(f"no source file is one of {', '.join(sorted(_suffixes(program)))}")
+    commands = [_compile_command(program, path, f"{i}.o") for i, path in enumerate(files)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        logs = list(pool.map(lambda command: _run(program, command, folder), commands))
+    objects = [f"{i}.o" for i in range(len(files))]
+    logs.append(_run(program, _link_command(program, objects), folder))
+    log = "".join(logs)
+    return Built(LIBRARY, tuple(_headers(program, folder)), tuple(kernel_resources(log)))
+
+
+def load(program: Program, artifact: Path | None) -> Any:
+    """The library's functions as attributes. Raises BuildError."""
+    if artifact is None:
+        raise BuildError(f"{program.name} was not built")
+    try:
+        if _compilation_of(program).binding == "torch":
+            return _extension(artifact)
+        return _module(program, artifact)
+    except (ImportError, RuntimeError) as error:  # unresolved symbols, mostly
+        text = str(error).replace(f"{artifact.parent}/", "")
+        raise BuildError(f"what was built can't be loaded: {text.splitlines()[0]}", text) from error
+
+
+class _Functions:
+    """Keeps the library loaded for as long as its functions."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        self._module = module
+        setattr(self, name, getattr(module, name, None))
+
+
+def _module(program: Program, artifact: Path) -> Any:
+    import tvm_ffi
+
+    _crash_at_once()
+    return _Functions(tvm_ffi.load_module(str(artifact)), program.entry_symbol)
+
+
+def _crash_at_once() -> None:
+    """Undo the handler that TVM FFI installs when it is imported.
+
+    It resolves all symbols before a process dies of SIGSEGV, which was seen to take 20 seconds.
+    """
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    if faulthandler.is_enabled():
+        faulthandler.enable()
+
+
+def _extension(artifact: Path) -> Any:
+    import torch  # noqa: F401  # its libraries are those that the extension needs
+
+    loader = ExtensionFileLoader(_EXTENSION, str(artifact))
+    spec = spec_from_file_location(_EXTENSION, artifact, loader=loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def _compile_command(program: Program, path: str, output: str) -> list[str]:
+    compilation = _compilation_of(program)
+    host = ["-fPIC", *_definitions(compilation)]
+    include = [f"-I{place}" for place in (".", *compilation.include_paths)]
+    system = [part for place in _system_headers(program) for part in ("-isystem", place)]
+    where = ["-MMD", "-MF", f"{output}.d", "-c", path, "-o", output]
+    if PurePosixPath(path).suffix == ".cu":
+        through = [part for flag in host for part in ("-Xcompiler", flag)]
+        target = nvcc_flags(compilation.target)
+        own = ["-Xptxas", "-v", "--expt-relaxed-constexpr", *compilation.cuda_cflags]
+        compiler = [_needed(nvcc(), "cuda"), "-ccbin", _needed(cpp_compiler(), "cpp")]
+        return [*compiler, *_COMMON, *target, *through, *own, *include, *system, *where]
+    compiler = [_needed(cpp_compiler(), "cpp")]
+    return [*compiler, *_COMMON, *host, *compilation.cflags, *include, *system, *where]
+
+
+def _link_command(program: Program, objects: Iterable[str]) -> list[str]:
+    compilation = _compilation_of(program)
+    # nvcc links its runtime statically: whoever loads the library needs the driver alone.
+    compiler = nvcc() if program.language == "cuda" else cpp_compiler()
+    libraries = [f"-L{_library_folder(compilation)}", *_libraries(program)]
+    command = [_needed(compiler, program.language), "-shared", "-o", LIBRARY, *objects]
+    # What is missing fails now, not at the first call; Python's own symbols come when it is loaded.
+    missing = "now" if compilation.binding == "torch" else "defs"
+    strict = ["-Xlinker", "-z", "-Xlinker", missing]
+    return [*command, *libraries, *strict, *compilation.ld_flags]
+
+
+def _definitions(compilation: Compilation) -> list[str]:
+    if compilation.binding != "torch":
+        return []
+    # Hidden, as pybind11 wants its types to be.
+    names = [f"-DTORCH_EXTENSION_NAME={_EXTENSION}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
+    return ["-fvisibility=hidden", *names]
+
+
+def _libraries(program: Program) -> list[str]:
+    if _compilation_of(program).binding != "torch":
+        return ["-ltvm_ffi"]
+    cuda = ["-lc10_cuda", "-ltorch_cuda"] if program.language == "cuda" else []
+    return ["-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python", *cuda]
+
+
+def _library_folder(compilation: Compilation) -> Path:
+    return _package(compilation) / "lib"
+
+
+def _system_headers(program: Program) -> list[str]:
+    compilation = _compilation_of(program)
+    include = _package(compilation) / "include"
+    if compilation.binding != "torch":
+        return [str(include)]
+    return [str(include), str(include / "torch/csrc/api/include"), sysconfig.get_path("include")]
+
+
+def _package(compilation: Compilation) -> Path:
+    """Where the binding's library is installed, found without importing it."""
+    name = "torch" if compilation.binding == "torch" else "tvm_ffi"
+    found = find_spec(name)
+    if found is None or found.origin is None:
+        raise BuildError(f"needs {name}, which is not installed")
+    return Path(found.origin).parent
+
+
+def _run(program: Program, command: list[str], folder: Path) -> str:
+    """What the command printed. Raises BuildError where it fails."""
+    environment = {**os.environ, "LC_ALL": "C"}  # messages in English, quotes in ASCII
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    log = done.stdout.decode(errors="replace").replace(f"{folder}/", "")
+    if done.returncode != 0:
+        raise failure(program, log or f"{command[0]} ended with code {done.returncode}")
+    return log
+
+
+def _headers(program: Program, folder: Path) -> Iterable[tuple[str, str]]:
+    """The headers that were read of other folders that the program names, and their digests."""
+    named = map(Path, _compilation_of(program).include_paths)
+    places = [path.resolve() for path in named if path.is_absolute()]
+    seen: set[str] = set()
+    for listing in sorted(folder.glob("*.d")):
+        _, _, names = listing.read_text(encoding="utf-8").replace("\\\n", " ").partition(":")
+        seen.update(re.split(r"(?<!\\)\s+", names.strip()))
+    for name in sorted(seen):
+        path = folder / name.replace("\\ ", " ")
+        if any(path.resolve().is_relative_to(place) for place in places):
+            yield str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _compilation_of(program: Program) -> Compilation:
+    assert program.compilation is not None, "programs of compiled languages say how"
+    return program.compilation
+
+
+def _suffixes(program: Program) -> frozenset[str]:
+    return _CPP_SUFFIXES | {".cu"} if program.language == "cuda" else _CPP_SUFFIXES
+
+
+def _needed(compiler: str | None, language: str) -> str:
+    if compiler is None:
+        raise BuildError(why_no_toolchain(language) or f"there is no compiler of {language}")
+    return compiler
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        raise BuildError(f"needs {distribution}, which is not installed") from None

@@ -1,0 +1,63 @@
+"""The compilers of this machine: where they are, and which."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CPP_COMPILERS = ("g++", "c++", "clang++")
+#: Where wheels put nvcc, in the package ``nvidia``.
+_NVCC_IN_WHEELS = ("cu13/bin/nvcc", "cuda_nvcc/bin/nvcc")
+
+
+def cpp_compiler() -> str | None:
+    """The path of ``$CXX`` or another C++ compiler, if there is one."""
+    given = os.environ.get("CXX")
+    names = (given,) if given else _CPP_COMPILERS
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+def nvcc() -> str | None:
+    """The path of nvcc, if there is one: in ``$CUDA_HOME``, on PATH, or of a wheel."""
+    return next((str(path) for path in _nvcc_places() if os.access(path, os.X_OK)), None)
+
+
+def _nvcc_places() -> Iterator[Path]:
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if home := os.environ.get(variable):
+            yield Path(home, "bin", "nvcc")
+    if found := shutil.which("nvcc"):
+        yield Path(found)
+    yield Path("/usr/local/cuda/bin/nvcc")
+    package = find_spec("nvidia")
+    for folder in package.submodule_search_locations or () if package else ():
+        yield from (Path(folder, place) for place in _NVCC_IN_WHEELS)
+
+
+def why_no_toolchain(language: str) -> str | None:
+    """Which compiler a language lacks here and how to get it, or None."""
+    if language == "cuda" and nvcc() is None:
+        return (
+            "needs nvcc, which is neither in CUDA_HOME nor on PATH: install the CUDA toolkit, "
+            "https://developer.nvidia.com/cuda-downloads"
+        )
+    if language in ("cpp", "cuda") and cpp_compiler() is None:
+        return f"needs a C++ compiler; there is no {os.environ.get('CXX') or 'g++'} on PATH"
+    return None
+
+
+@cache
+def version_of(compiler: str) -> str:
+    """All that a compiler says of its version."""
+    command = [compiler, "--version"]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False
+    ).stdout.strip()

@@ -1,0 +1,86 @@
+"""What C++ and CUDA files say in comments of themselves, as Python files do by ``@implements``."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any, get_args
+
+from pytest_fib.discovery._implementation import Implementation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: The language of a file that has a header.
+LANGUAGES = {".cu": "cuda", ".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}
+#: What a header may say. Those of the second line may name several, separated by blanks or commas.
+_KEYS = ("implements", "entry", "calling", "binding", "author", "description")
+_LISTS = {"target": "target_hardware", "flags": "flags", "dependencies": "dependencies"}
+_LINE = re.compile(r"^//[ \t]*([\w-]+)[ \t]*:[ \t]*(.*?)[ \t]*$")
+
+
+def in_header(path: Path, text: str) -> Iterator[Implementation]:
+    """The implementations that the file's comments name, each from a line ``// implements: x`` on.
+
+    The other keys follow on the next lines: ``// target: sm_90``. One that says something wrong has
+    it as its problem.
+    """
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if (match := _LINE.match(line)) and match[1] == "implements":
+            yield _implementation(path, number, _facts(lines[number - 1 :]))
+
+
+def _facts(lines: list[str]) -> dict[str, str]:
+    """The keys of a block of comments up to the next ``implements``."""
+    facts: dict[str, str] = {}
+    for line in lines:
+        match = _LINE.match(line)
+        if not line.startswith("//") or (match and facts and match[1] == "implements"):
+            break
+        if match:
+            facts.setdefault(match[1], match[2])
+    return facts
+
+
+def _implementation(path: Path, line: int, facts: dict[str, str]) -> Implementation:
+    language = LANGUAGES[path.suffix]
+    entry = facts.get("entry") or "run"
+    name = path.stem if entry == "run" else f"{path.stem}_{entry}"
+    targets = ("cuda",) if language == "cuda" else ("cpu",)
+    wrong = _why_wrong(facts)
+    given: dict[str, Any] = {
+        field: tuple(re.split(r"[\s,]+", facts[key]))
+        for key, field in _LISTS.items()
+        if facts.get(key)
+    }
+    return Implementation(
+        name=name,
+        definition=facts["implements"] or path.parent.name,
+        path=path,
+        line=line,
+        symbol=entry,
+        language=language,
+        calling=facts.get("calling", "destination"),  # type: ignore[arg-type]  # checked above
+        binding=facts.get("binding"),  # type: ignore[arg-type]
+        author=facts.get("author", ""),
+        description=facts.get("description", ""),
+        problem=f"{path}:{line}: {wrong}" if wrong else None,
+        **{"target_hardware": targets, **given},
+    )
+
+
+def _why_wrong(facts: dict[str, str]) -> str | None:
+    """What is wrong with a header, or None. Other words before a colon are prose."""
+    from pytest_fib.data import Binding, Calling
+
+    if not facts["implements"]:
+        return "// implements: names no definition"
+    for key, choices in (("calling", get_args(Calling)), ("binding", get_args(Binding))):
+        if key in facts and facts[key] not in choices:
+            return f"// {key}: {facts[key]!r} is not one of {', '.join(choices)}"
+    for key in facts.keys() - {*_KEYS, *_LISTS}:
+        if near := difflib.get_close_matches(key, [*_KEYS, *_LISTS], n=1, cutoff=0.8):
+            return f"// {key}: is not known; did you mean {near[0]!r}?"
+    return None

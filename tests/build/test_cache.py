@@ -1,0 +1,129 @@
+"""Builds are kept by what decides them, and nothing else."""
+
+import os
+import threading
+from dataclasses import replace
+
+import pytest
+
+from pytest_fib.build import Artifact, ArtifactCache, Built, KernelResources
+
+KEY = "0" * 64
+ARTIFACT = Artifact(b"a library\nof two lines", Built("x.so", kernels=(KernelResources("k", 32),)))
+
+
+@pytest.fixture
+def cache(tmp_path):
+    (tmp_path / "builds").mkdir()
+    return ArtifactCache(tmp_path / "builds")
+
+
+@pytest.mark.parametrize("same", [{"name": "other"}, {"directory": "/elsewhere"}])
+def test_names_and_folders_are_no_part_of_the_key(double, same):
+    assert ArtifactCache.key(replace(double, **same)) == ArtifactCache.key(double)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"sources": (("double.cpp", "int x;"), ("factor.h", ""))},
+        {"calling": "value"},
+        {"target": "sm_90a"},
+        {"cflags": ("-g",)},
+        {"include_paths": ("/opt",)},
+        {"binding": "torch"},
+    ],
+)
+def test_all_that_changes_the_binary_is_in_the_key(double, other):
+    fields = {name for name in other if name in vars(double)}
+    changed = replace(
+        double,
+        compilation=replace(
+            double.compilation, **{k: v for k, v in other.items() if k not in fields}
+        ),
+        **{name: other[name] for name in fields},
+    )
+    assert ArtifactCache.key(changed) != ArtifactCache.key(double)
+
+
+def test_the_version_of_the_compiler_is_in_the_key(double, monkeypatch, tmp_path):
+    compiler = tmp_path / "newer"
+    compiler.write_text("#!/bin/sh\necho version 99\n")
+    compiler.chmod(0o755)
+    key = ArtifactCache.key(double)
+    monkeypatch.setenv("CXX", str(compiler))
+    assert ArtifactCache.key(double) != key
+
+
+def test_what_was_added_is_found(cache):
+    assert cache.find(KEY) is None
+    cache.add(KEY, ARTIFACT)
+    assert cache.find(KEY) == ARTIFACT
+    cache.clear()
+    assert cache.find(KEY) is None
+
+
+@pytest.mark.parametrize("place", [0, 70, -1])
+def test_an_entry_that_was_changed_counts_as_missing(cache, place):
+    cache.add(KEY, ARTIFACT)
+    (entry,) = cache.folder.iterdir()
+    content = bytearray(entry.read_bytes())
+    content[place] ^= 1
+    entry.write_bytes(content)
+    assert cache.find(KEY) is None
+    entry.write_bytes(content[:40])
+    assert cache.find(KEY) is None
+
+
+def test_an_entry_is_of_no_use_once_a_header_has_changed(cache, tmp_path):
+    header = tmp_path / "lib.h"
+    header.write_text("")
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    cache.add(KEY, replace(ARTIFACT, built=Built("x.so", headers=((str(header), empty),))))
+    assert cache.find(KEY) is not None
+    header.write_text("#define NEW")
+    assert cache.find(KEY) is None
+
+
+def test_the_entries_that_were_not_used_for_longest_go(tmp_path):
+    cache = ArtifactCache(tmp_path, size_limit=5000)
+    large = replace(ARTIFACT, content=bytes(2000))
+    for number, used in enumerate((20, 10)):
+        cache.add(f"{number:064}", large)
+        os.utime(tmp_path / f"{number:064}.artifact", (used, used))
+    cache.add(f"{2:064}", large)
+    assert [cache.find(f"{number:064}") is not None for number in range(3)] == [True, False, True]
+
+
+def test_one_builds_and_the_others_wait(cache, monkeypatch):
+    monkeypatch.setattr("pytest_fib.build._cache.PATIENCE", 0.0)
+    told = threading.Event()
+    messages = []
+    waiting = ArtifactCache(cache.folder, lambda message: (messages.append(message), told.set()))
+    found = []
+
+    def wait():
+        with waiting.lock(KEY, "double for cpu", 60.0):
+            found.append(waiting.find(KEY))
+
+    with cache.lock(KEY, "double for cpu", 60.0):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert told.wait(30.0)
+        cache.add(KEY, ARTIFACT)
+    thread.join(30.0)
+    assert found == [ARTIFACT]
+    assert messages == ["waiting for another process that builds double for cpu"]
+
+
+def test_who_waits_for_too_long_builds_anyway(cache):
+    with cache.lock(KEY, "x", 60.0), cache.lock(KEY, "x", 0.05):
+        cache.add(KEY, ARTIFACT)
+    assert cache.find(KEY) == ARTIFACT
+
+
+def test_without_a_folder_nothing_is_kept():
+    cache = ArtifactCache(None)
+    with cache.lock(KEY, "x", 1.0):
+        cache.add(KEY, ARTIFACT)
+    assert cache.find(KEY) is None

@@ -1,0 +1,109 @@
+"""Compiled implementations: built in a sandbox of their own, kept, loaded, called."""
+
+import shutil
+
+import pytest
+
+from pytest_fib.build import default_builds_directory
+from pytest_fib.data import BuildSpec, SourceFile
+from pytest_fib.engine import Judge
+
+pytest.importorskip("tvm_ffi")
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+
+#: y = factor * x. What a request to build or a call does besides is put in place of the marks.
+SCALE = """\
+#include <tvm/ffi/c_api.h>
+{before}
+extern "C" int __tvm_ffi_run(void*, const TVMFFIAny* arguments, int32_t, TVMFFIAny*) {{
+  const DLTensor* x = TVMFFITensorGetDLTensorPtr(arguments[0].v_obj);
+  const DLTensor* y = TVMFFITensorGetDLTensorPtr(arguments[2].v_obj);
+  const float factor = arguments[1].v_float64;
+  {first}
+  for (int64_t i = 0; i < x->shape[0]; ++i)
+    static_cast<float*>(y->data)[i] = factor * static_cast<const float*>(x->data)[i];
+  return 0;
+}}
+"""
+
+
+#: Takes a compiler minutes.
+SLOW = """\
+template <int N, int M> struct Slow {
+  enum { value = Slow<N - 1, M>::value + Slow<N - 1, M + N>::value };
+};
+template <int M> struct Slow<0, M> { enum { value = M }; };
+int slow = Slow<200, 1>::value;"""
+
+
+@pytest.fixture
+def builds():
+    """Where the judge keeps what it builds."""
+    return default_builds_directory()
+
+
+@pytest.fixture
+def scale(request_for):
+    """A request to evaluate SCALE with other lines in it."""
+
+    def scale(before="", first="", build_timeout=60.0, target="cpu"):
+        request = request_for("")
+        text = SCALE.format(before=before, first=first)
+        spec = BuildSpec(language="cpp", target_hardware=[target], entry_point="scale.cpp::run")
+        sources = [SourceFile(path="scale.cpp", content=text)]
+        solution = request.solution.model_copy(update={"spec": spec, "sources": sources})
+        return request.model_copy(update={"solution": solution, "build_timeout": build_timeout})
+
+    return scale
+
+
+def test_a_kernel_is_built_once_and_again_only_if_the_entry_was_changed(judge, builds, scale):
+    before = set(builds.glob("*.artifact"))
+    request = scale(before="// kept")
+    assert judge.evaluate(request).status == "PASSED"
+    (entry,) = set(builds.glob("*.artifact")) - before
+    file = entry.stat().st_ino
+    with Judge() as another:
+        assert another.evaluate(request).status == "PASSED"
+        assert entry.stat().st_ino == file
+        entry.write_bytes(entry.read_bytes()[:-1] + b"\x01")
+        assert another.evaluate(scale()).status == "PASSED"  # so that the first is loaded anew
+        assert another.evaluate(request).status == "PASSED"
+        assert entry.stat().st_ino != file
+
+
+def test_a_compile_error_leaves_nothing(judge, builds, scale):
+    before = set(builds.glob("*.artifact"))
+    evaluation = judge.evaluate(scale(first="missing();"))
+    assert evaluation.status == "COMPILE_ERROR"
+    sentence, line, *_ = evaluation.log.splitlines()
+    assert sentence == "scale.cpp:7: 'missing' was not declared in this scope"
+    assert line.strip() == "7 | missing();"
+    assert set(builds.glob("*.artifact")) == before
+    assert not list(builds.glob("*.new"))
+
+
+def test_a_build_that_takes_too_long_is_a_compile_error(judge, scale):
+    evaluation = judge.evaluate(scale(before=SLOW, build_timeout=0.5))
+    assert evaluation.status == "COMPILE_ERROR"
+    assert evaluation.log == "not built within 0.5 s (--fib-build-timeout)"
+
+
+def test_what_a_kernel_throws_is_a_runtime_error_with_its_message(judge, scale):
+    throw = 'TVMFFIErrorSetRaisedFromCStr("ValueError", "n should be even"); return -1;'
+    evaluation = judge.evaluate(scale(first=throw))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.log.startswith("ValueError: n should be even")
+
+
+def test_a_crash_is_one_evaluation(judge, scale):
+    evaluation = judge.evaluate(scale(first="*(volatile int*)0 = 1;"))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.log.startswith("the process was killed by SIGSEGV")
+    assert judge.evaluate(scale()).status == "PASSED"
+
+
+def test_an_implementation_for_other_hardware_is_not_built(judge, scale):
+    evaluation = judge.evaluate(scale(target="sm_90"))
+    assert evaluation.status == "COMPILE_ERROR"
+    assert evaluation.log == "targets sm_90; this run is on the CPU"
