@@ -69,9 +69,8 @@ if TYPE_CHECKING:
 #: are made however large they are.
 MOST_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
 MOST_SHARE = 1 / 8
-#: Rounds of a measurement whose outputs are checked, at most, beside the last; and the share of
-#: rounds that are, until then.
-CHECKS, CHECKED_SHARE = 2, 0.3
+#: The share of rounds whose outputs are checked, beside the shortest and the last.
+CHECKED_SHARE = 0.05
 #: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
 PAUSES = (0.1, 0.5, 2.0)
 #: Calls in a block that says roughly how long one takes, and rounds of it.
@@ -270,16 +269,17 @@ class Benchmark:
         pauses = iter(PAUSES)
         while True:
             timings = self._time(clocks)
-            wrong = self._wrong_by_the_judges_clock(timings)
+            pause = next(pauses, None)
+            wrong = self._wrong_by_the_judges_clock(timings, strictly=pause is not None)
             if not wrong:
                 return timings
-            if (pause := next(pauses, None)) is None:
+            if pause is None:
                 self._context.refuse(wrong)
             if is_far_off(timings):
                 pauses = iter(())
             sleep(pause)
 
-    def _wrong_by_the_judges_clock(self, timings: Timings) -> str:
+    def _wrong_by_the_judges_clock(self, timings: Timings, *, strictly: bool) -> str:
         """What of the times can't be true.
 
         Blocks that are launched one by one take the host time between them, which a graph does not.
@@ -288,7 +288,7 @@ class Benchmark:
         candidate, reference = (side.is_captured for side in self._sides)
         if reference and not candidate:
             return ""
-        wrong = check_judges_clock(timings, self._left_in_cache_ns())
+        wrong = check_judges_clock(timings, self._left_in_cache_ns(), strictly=strictly)
         return wrong or check_reading(self._checks, timings, len(self._candidate.called))
 
     def _time(self, clocks: Clocks) -> Timings:
@@ -314,8 +314,7 @@ class Benchmark:
 
         The shortest says what calls leave out of their times, so it must have done the work.
         """
-        due = len(self._checks) < CHECKS and self._random.random() < CHECKED_SHARE
-        if self._round_is_unchecked and (due or shortest):
+        if self._round_is_unchecked and (shortest or self._random.random() < CHECKED_SHARE):
             self._check()
         self._values.mix()
         self._round_is_unchecked = True
@@ -387,18 +386,20 @@ class Benchmark:
         left = min(written, LEFT_IN_CACHE * ceilings.cache_bytes)
         return 1e9 * len(self._candidate.groups) * left / ceilings.bytes_per_second
 
-    def _numbers_to_check(self) -> list[int]:
+    def _numbers_to_check(self) -> set[int]:
         """Those that are furthest from what the reference left, and one that it did not make.
 
-        Its blocks have fewer calls where these take longer. Else, any.
+        Its blocks have fewer calls where these take longer.
         """
         definition, called = self._context.definition, {*self._candidate.called}
         both = sorted(called & {*self._reference.called})
-        numbers = [self._random.choice(sorted(called.difference(both)) or both)]
+        numbers = set()
         for name in definition.outputs:
             if both and not definition.is_sampled(name):
                 candidate, reference = (s.buffers.outputs_named(name) for s in self._sides)
-                numbers.append(most_different(candidate, reference, both, self._random))
+                numbers.add(most_different(candidate, reference, both, self._random))
+        if others := sorted(called.difference(both if numbers else ())):
+            numbers.add(self._random.choice(others))
         return numbers
 
     # The record.

@@ -40,9 +40,9 @@ LEAST_NS = 1.0
 #: How much longer than it claims a round may take by the judge's clock, beyond what the reference's
 #: does, as a share; calls that are shorter than LONG_NS may hide more.
 HIDDEN, HIDDEN_OF_SHORT, LONG_NS = 0.05, 0.10, 20_000.0
-#: How many times as long a call may take by itself as in a block, and how much longer besides,
-#: beyond what the reference's does: a block of one call has its code in no cache.
-SINGLE, SINGLE_NS = 2.0, 3_000.0
+#: How many times as long a call may take by itself as in a block, and how much longer besides: the
+#: events and the code's way to the cache took 0 to 3.8 µs on an H200, 4 % of the longest call.
+SINGLE, SINGLE_NS = 1.05, 4_000.0
 #: How much longer reading a call's outputs may take than the reference's, in nanoseconds: 280 were
 #: measured where outputs are in a dict.
 READING_NS = 400.0
@@ -135,7 +135,7 @@ def check_single_calls(single_ns: float, usual_ns: float, reference_extra_ns: fl
     ``single_ns`` is the time of a call that has a block for itself, ``usual_ns`` that of one of
     many; ``reference_extra_ns`` is by how much the reference's differ.
     """
-    if single_ns <= SINGLE * usual_ns + max(reference_extra_ns, 0.0) + SINGLE_NS:
+    if single_ns <= SINGLE * usual_ns + max(reference_extra_ns, SINGLE_NS):
         return ""
     sides = f"{single_ns / 1e3:.3g} µs by itself, {usual_ns / 1e3:.3g} µs beside others"
     return f"does the work of several calls at once: a call takes {sides}"
@@ -174,16 +174,17 @@ def check_blocks_ns(blocks_ns: float, calls_ns: float, longest_ns: float) -> str
     return f"{FALSE_TIMES}blocks took {blocks_ns} ns, and their calls {calls_ns} ns"
 
 
-def check_judges_clock(timings: Timings, left_ns: float) -> str:
+def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> str:
     """Against clocks and events that were replaced, and work outside of what they time.
 
     ``left_ns`` is what it takes to write back what blocks leave in the cache, when it is flushed.
+    Unless ``strictly``, what the reference's rounds leave uncertain is no reason: the intervals
+    contain it. A candidate that makes its own rounds uncertain only makes them longer.
     """
     accounting = timings.accounting
     hidden_ns = accounting.hidden_ns
     allowed_ns = hidden_share(timings.latency.value) * accounting.blocks_ns + left_ns
-    # A candidate that makes its own rounds uncertain only makes them longer.
-    if hidden_ns - accounting.other_error_ns <= allowed_ns:
+    if hidden_ns <= allowed_ns + (0.0 if strictly else accounting.other_error_ns):
         return ""
     return FALSE_TIMES + by_both_clocks(accounting.blocks_ns, accounting.blocks_ns + hidden_ns)
 
