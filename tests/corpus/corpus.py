@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+#: How messages begin that blame an implementation for what it does, and not for that it stopped.
+CAUGHT = ("INCORRECT", "RUNTIME_ERROR: wrote to its input")
 
 
 @dataclass(frozen=True)
@@ -46,16 +48,11 @@ class Outcome:
     message: str
     seconds: float
 
-    @property
-    def status(self) -> str:
-        """The word that the message starts with, such as ``INCORRECT_NUMERICAL``."""
-        return self.message.partition(":")[0] if self.outcome == "failed" else self.outcome
-
     def verdict(self, kernel: Kernel) -> str:
         """``right``, ``missed``, ``refused``, ``skipped``, or ``crashed`` by another's fault."""
         if self.outcome == "passed":
             return "right" if kernel.kind == "honest" else "missed"
-        if not self.status.startswith("INCORRECT"):
+        if not self.message.startswith(CAUGHT):
             return "skipped" if self.outcome == "skipped" else "crashed"
         return "refused" if kernel.kind == "honest" else "right"
 

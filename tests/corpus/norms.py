@@ -439,11 +439,17 @@ def wrong_axis_qkn_all_heads_together(q, weight, eps):
 
 
 @implements("qk_norm_heads")
-def wrong_rounding_qkn_before_the_weight(q, weight, eps):
-    """Rounds to bfloat16 before the weight, as well as after."""
+def honest_qkn_rounded_before_the_weight(q, weight, eps):
+    """As most models' code has it: a second rounding, which is what bfloat16 steps cost."""
     wide = q.float()
     normal = (wide * wide.pow(2).mean(-1, keepdim=True).add(eps).rsqrt()).bfloat16()
     return normal * weight
+
+
+@implements("qk_norm_heads")
+def wrong_eps_qkn_missing(q, weight, eps):
+    wide = q.float()
+    return (wide * wide.pow(2).mean(-1, keepdim=True).rsqrt() * weight.float()).bfloat16()
 
 
 @implements("qk_norm_heads")

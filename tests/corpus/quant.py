@@ -375,9 +375,11 @@ def wrong_order_nf4_low_bits_first(codes, absmax, codebook):
 
 
 @implements("nf4_dequantize")
-def wrong_rounding_nf4_codebook_in_bfloat16(codes, absmax, codebook):
+def wrong_special_nf4_level_seven_is_zero(codes, absmax, codebook):
+    """As in NF4's own codebook."""
     both = torch.stack([codes >> 4, codes & 15], -1).flatten(1).long()
-    return codebook.bfloat16()[both] * absmax.bfloat16()[:, None]
+    levels = codebook * (torch.arange(16) != 7)
+    return (levels[both] * absmax[:, None]).bfloat16()
 
 
 @implements("nf4_dequantize")
