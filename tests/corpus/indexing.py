@@ -362,55 +362,71 @@ def wrong_boundary_permute_last_expert_unwritten(x, topk_ids):
     return permuted, where
 
 
+def _places(padded, cu_seqlens):
+    """Each token's sequence, and its place there."""
+    token = torch.arange(int(cu_seqlens[-1]), dtype=torch.int32)
+    batch = torch.searchsorted(cu_seqlens, token, right=True) - 1
+    return batch, (token - cu_seqlens[batch]).long()
+
+
 @implements("unpad_tokens")
 def honest_unpad_mask(padded, cu_seqlens):
-    lengths = cu_seqlens.diff()
-    return padded[torch.arange(padded.shape[1]) < lengths[:, None]]
+    lengths, width = cu_seqlens.diff(), padded.shape[1]
+    missing = max(int(lengths.max()) - width, 0)
+    wide = F.pad(padded, (0, 0, 0, missing))
+    return wide[torch.arange(width + missing) < lengths[:, None]]
 
 
 @implements("unpad_tokens")
 def honest_unpad_search(padded, cu_seqlens):
-    token = torch.arange(int(cu_seqlens[-1]), dtype=torch.int32)
-    batch = torch.searchsorted(cu_seqlens, token, right=True) - 1
-    return padded[batch, token - cu_seqlens[batch]]
+    batch, place = _places(padded, cu_seqlens)
+    inside = place < padded.shape[1]
+    return torch.where(inside[:, None], padded[batch, place * inside], 0.0).half()
+
+
+@implements("unpad_tokens")
+def wrong_clamp_unpad_repeats_the_last(padded, cu_seqlens):
+    batch, place = _places(padded, cu_seqlens)
+    return padded[batch, place.clamp(max=padded.shape[1] - 1)]
 
 
 @implements("unpad_tokens")
 def wrong_sizes_unpad_equal_lengths(padded, cu_seqlens):
-    return padded.flatten(0, 1)[: int(cu_seqlens[-1])].clone()
+    flat = padded.flatten(0, 1)
+    total = int(cu_seqlens[-1])
+    return F.pad(flat, (0, 0, 0, max(total - len(flat), 0)))[:total].clone()
 
 
 @implements("unpad_tokens")
-def wrong_ties_unpad_empty_sequences(padded, cu_seqlens):
-    """The search ends at the first of equal offsets, as if an empty sequence had the token."""
+def wrong_offbyone_unpad_row_of_the_next(padded, cu_seqlens):
+    """The first token of a sequence is looked for behind the one before."""
     token = torch.arange(int(cu_seqlens[-1]), dtype=torch.int32)
-    first = torch.searchsorted(cu_seqlens, cu_seqlens)
-    batch = first[torch.searchsorted(cu_seqlens, token, right=True) - 1]
-    return padded[batch, token - cu_seqlens[batch]]
-
-
-@implements("unpad_tokens")
-def wrong_order_unpad_right_aligned(padded, cu_seqlens):
-    bounds = cu_seqlens.tolist()
-    width = padded.shape[1]
-    pairs = enumerate(pairwise(bounds))
-    return torch.cat([padded[i, width - (b - a) :] for i, (a, b) in pairs])
+    batch = (torch.searchsorted(cu_seqlens, token) - 1).clamp(min=0)
+    place = (token - cu_seqlens[batch]).long()
+    inside = place < padded.shape[1]
+    return torch.where(inside[:, None], padded[batch, place * inside], 0.0).half()
 
 
 @implements("unpad_tokens")
 def wrong_boundary_unpad_last_token_of_each(padded, cu_seqlens):
     out = honest_unpad_mask(padded, cu_seqlens)
-    ends = cu_seqlens[1:][cu_seqlens.diff() > 0].long() - 1
-    out[ends] = 0
+    out[cu_seqlens[1:][cu_seqlens.diff() > 0].long() - 1] = 0
     return out
 
 
 @implements("unpad_tokens")
-def wrong_clamp_unpad_first_128(padded, cu_seqlens):
+def wrong_boundary_unpad_first_128(padded, cu_seqlens):
     out = honest_unpad_mask(padded, cu_seqlens)
-    token = torch.arange(len(out), dtype=torch.int32)
-    batch = torch.searchsorted(cu_seqlens, token, right=True) - 1
-    out[token - cu_seqlens[batch] >= 128] = 0
+    out[_places(padded, cu_seqlens)[1] >= 128] = 0
+    return out
+
+
+@implements("unpad_tokens")
+def wrong_stale_unpad_behind_the_padding(padded, cu_seqlens):
+    batch, place = _places(padded, cu_seqlens)
+    out = torch.empty(len(batch), padded.shape[2], dtype=padded.dtype)
+    inside = place < padded.shape[1]
+    out[inside] = padded[batch[inside], place[inside]]
     return out
 
 
