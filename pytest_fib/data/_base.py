@@ -86,9 +86,15 @@ class CheckedRecord(Record):
     def _violations(cls, data: Mapping[str, Any]) -> Iterator[Violation]:
         yield from ()
 
+    @classmethod
+    def _long_form(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The data without what is only short for something else."""
+        return data
+
     @model_validator(mode="wrap")
     @classmethod
     def _check(cls, data: Raw, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        data = cls._long_form(data) if isinstance(data, Mapping) else data
         details = [
             _detail(loc, "fib", "{message}", {"message": message, "line": line})
             for loc, message, line in cls._violations(data if isinstance(data, Mapping) else {})

@@ -50,7 +50,51 @@ def _unknown_axes(data: Mapping[str, Any]) -> Iterator[Violation]:
         for name, spec in _mapping(data, section).items():
             for i, axis in enumerate(_items(spec, "shape")):
                 if isinstance(axis, str) and axis not in axes:
-                    yield Violation((section, name, "shape", i), unknown("axis", axis, axes))
+                    yield Violation((section, name, "shape", i), _no_axis(axis, axes))
+
+
+def _no_axis(text: str, axes: Mapping[str, Any]) -> str:
+    """What to write instead of something that is no axis."""
+    tree = parsed(text, "eval")
+    used = sorted(set(_names_in(text))) if not isinstance(tree, SyntaxError) else []
+    if text.strip().isdigit():
+        return f"{text!r} is text; a size has no quotes: {text.strip()}"
+    if not used or used == [text.strip()]:
+        return unknown("axis", text, axes)
+    missing = [unknown("axis", name, axes) for name in used if name not in axes]
+    name = f"{used[0]}_{len(axes)}" if f"len_{used[0]}" in axes else f"len_{used[0]}"
+    remedy = f"add `{name}: var` to axes and `{name} == {text}` to constraints, and write {name}"
+    return "; ".join([f"{text!r} is an expression, not an axis: {remedy} here", *missing])
+
+
+def with_named_sizes(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The data with a const axis for each size that a shape gives as a number."""
+    if not isinstance(part(data, "axes"), Mapping):
+        return data
+    axes = dict(data["axes"])
+    sections = {
+        section: {name: _named(spec, axes) for name, spec in data[section].items()}
+        for section in ("inputs", "outputs")
+        if isinstance(part(data, section), Mapping)
+    }
+    return {**data, **sections, "axes": axes}
+
+
+def _named(spec: Raw, axes: dict[str, Any]) -> Raw:
+    """An input or output whose shape has axes only; those that were sizes are added to `axes`."""
+    shape = part(spec, "shape")
+    if not isinstance(spec, Mapping) or not isinstance(shape, (list, tuple)):
+        return spec
+    return {**spec, "shape": [_axis_of(entry, axes) for entry in shape]}
+
+
+def _axis_of(entry: Raw, axes: dict[str, Any]) -> Raw:
+    if not isinstance(entry, int) or isinstance(entry, bool) or entry < 0:
+        return entry
+    name = f"const_{entry}"
+    while axes.setdefault(name, entry) != entry:
+        name += "_"
+    return name
 
 
 def _names_used_twice(data: Mapping[str, Any]) -> Iterator[Violation]:

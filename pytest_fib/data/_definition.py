@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from ._base import CheckedRecord, OptionalList, OptionalText, Raw, Record, Size, Text, Violation
-from ._checks import definition_violations
+from ._checks import definition_violations, with_named_sizes
 from ._dtypes import DType
+from ._errors import shown
 from ._workloads_section import Tolerance, WorkloadsSection
 
 #: What a definition has here and not in FlashInfer Trace.
@@ -32,7 +33,7 @@ class AxisConst(Record):
     description: OptionalText = None
 
 
-def _long_form(value: Raw) -> Raw:
+def _long_axis(value: Raw) -> Raw:
     if value == "var":
         return {"type": "var"}
     if isinstance(value, int) and not isinstance(value, bool):
@@ -42,7 +43,13 @@ def _long_form(value: Raw) -> Raw:
     raise ValueError("should be var, a size, or a mapping with a type")
 
 
-Axis = Annotated[AxisVar | AxisConst, Field(discriminator="type"), BeforeValidator(_long_form)]
+Axis = Annotated[AxisVar | AxisConst, Field(discriminator="type"), BeforeValidator(_long_axis)]
+
+
+def _axis_name(value: Raw) -> Raw:
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"should be an axis or a size, not {shown(value)}")
 
 
 class TensorSpec(Record):
@@ -51,7 +58,7 @@ class TensorSpec(Record):
     `shape` None is a Python scalar, an empty one a 0-D tensor.
     """
 
-    shape: tuple[Text, ...] | None
+    shape: tuple[Annotated[Text, BeforeValidator(_axis_name)], ...] | None
     dtype: DType
     description: OptionalText = None
 
@@ -97,6 +104,10 @@ class Definition(CheckedRecord):
             return name
         allowed = "letters, digits, '_', '.' and '-'" if dots else "letters, digits, '_' and '-'"
         raise ValueError(f"{name!r} should be {allowed}, not starting with '-'")
+
+    @classmethod
+    def _long_form(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        return with_named_sizes(data)
 
     @classmethod
     def _violations(cls, data: Mapping[str, Any]) -> Iterator[Violation]:

@@ -9,6 +9,7 @@ class DType(StrEnum):
     """Element types a tensor or scalar may have; values are torch's names."""
 
     FLOAT32 = "float32"
+    FLOAT64 = "float64"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
     FLOAT8_E4M3FN = "float8_e4m3fn"
@@ -41,7 +42,7 @@ def _bits(dtype: str) -> int:
 
 _INTEGERS = frozenset({DType.INT64, DType.INT32, DType.INT16, DType.INT8, DType.UINT8})
 _FP8 = frozenset({DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2})
-_WIDE_FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
+_WIDE_FLOATS = frozenset({DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})
 
 #: Classes of dtypes by name.
 DTYPE_CLASSES: dict[str, frozenset[DType]] = {

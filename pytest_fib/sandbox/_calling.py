@@ -46,6 +46,8 @@ def copies(
 
     Raises InvalidOutput.
     """
+    if calling == "destination" and result is not None:
+        _refuse_new(result, names, outputs)
     if calling == "destination" or (calling == "tuple" and result is None):
         return []
     return [
@@ -53,6 +55,20 @@ def copies(
         for name, value, output in zip(names, _in_order(result, names), outputs, strict=True)
         if value is not output
     ]
+
+
+def _refuse_new(result: Any, names: Sequence[str], outputs: Sequence[torch.Tensor]) -> None:
+    """Refuse a tensor that was returned where outputs are written, unless it is one of these."""
+    mine = [output.untyped_storage().data_ptr() for output in outputs]
+    values = result.values() if isinstance(result, dict) else result
+    for value in values if isinstance(result, (dict, tuple, list)) else (result,):
+        if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() not in mine:
+            message = (
+                "returned a tensor, but with calling='destination' outputs are written into the "
+                f"last arguments ({', '.join(names)}): write there, as in {names[0]}.copy_(...), "
+                "or leave calling='destination' out"
+            )
+            raise InvalidOutput("RUNTIME_ERROR", message)
 
 
 def _in_order(result: Any, names: Sequence[str]) -> Sequence[Any]:

@@ -19,6 +19,22 @@ def test_shapes_name_known_axes(scale):
     }
 
 
+@pytest.mark.parametrize(
+    ("axis", "message"),
+    [
+        (
+            "batch + 1",
+            "'batch + 1' is an expression, not an axis: add `len_batch: var` to axes and "
+            "`len_batch == batch + 1` to constraints, and write len_batch here",
+        ),
+        ("8", "'8' is text; a size has no quotes: 8"),
+    ],
+)
+def test_what_is_no_axis_has_its_remedy(scale, axis, message):
+    scale["inputs"]["x"]["shape"] = ["batch", axis]
+    assert complaints(scale) == {"inputs.x.shape.1": message}
+
+
 def test_a_name_is_not_both_input_and_output(scale):
     scale["outputs"] = {"x": scale["outputs"]["y"]}
     assert complaints(scale) == {"outputs.x": "'x' is an input already"}

@@ -85,6 +85,7 @@ def test_a_null_shape_is_a_scalar_and_an_empty_one_is_not():
 @pytest.mark.parametrize(
     ("dtype", "bits", "floating"),
     [
+        ("float64", 64, True),
         ("float32", 32, True),
         ("float16", 16, True),
         ("bfloat16", 16, True),
@@ -104,7 +105,7 @@ def test_dtypes_know_their_size_and_kind(dtype, bits, floating):
 
 
 def test_no_dtype_is_left_out_above():
-    assert len(DType) == 12
+    assert len(DType) == 13
 
 
 @pytest.mark.parametrize("name", ["", "-a", ".a", "a b", "a::b", "a/b", "é", "a\n"])
@@ -135,6 +136,17 @@ def test_export_leaves_out_what_is_ours_and_keeps_null_shapes(scale):
     assert definition.nondeterministic
     assert definition.to_flashinfer() == scale
     assert Definition(**json.loads(json.dumps(definition.to_flashinfer()))) == Definition(**scale)
+
+
+def test_a_size_in_a_shape_is_a_const_axis_with_a_name(scale):
+    scale["inputs"]["x"]["shape"] = ["batch", 128, 8]
+    scale["outputs"]["y"]["shape"] = ["batch", 128]
+    scale["axes"]["const_8"] = {"type": "var"}
+    definition = Definition(**scale)
+    assert definition.inputs["x"].shape == ("batch", "const_128", "const_8_")
+    assert definition.outputs["y"].shape == ("batch", "const_128")
+    assert definition.const_axes == {"hidden": 128, "const_128": 128, "const_8_": 8}
+    assert Definition(**definition.to_flashinfer()) == definition
 
 
 def test_a_definition_survives_pydantics_own_json(scale):

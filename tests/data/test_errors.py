@@ -64,8 +64,8 @@ def test_errors_survive_pickling():
         ),
         (
             "[batch, hidden], dtype: float16}\n  f",
-            "[batch, 3], dtype: float16}\n  f",
-            "8: inputs.x.shape[1]: should be text, not 3",
+            "[batch, -3], dtype: float16}\n  f",
+            "8: inputs.x.shape[1]: should be an axis or a size, not -3",
         ),
         (
             "name: scale",

@@ -59,6 +59,18 @@ def test_what_destination_passing_returns_is_ignored():
     assert called(run, "destination", ["y"], outputs((3,))) == [[1.0, 2.0, 3.0]]
 
 
+@pytest.mark.parametrize("result", [X * 2, (X * 2,), {"y": X * 2}], ids=["tensor", "tuple", "dict"])
+def test_destination_passing_that_returns_a_new_tensor_is_told_where_to_write(result):
+    with pytest.raises(InvalidOutput, match=r"write there, as in y\.copy_\(\.\.\.\)"):
+        called(lambda x, y: result, "destination", ["y"], outputs((3,)))
+
+
+def test_destination_passing_may_return_its_outputs():
+    assert called(lambda x, y: y.copy_(x)[:2], "destination", ["y"], outputs((3,))) == [
+        [1.0, 2.0, 3.0]
+    ]
+
+
 def test_a_tuple_holds_inputs_then_outputs():
     def run(data):
         x, y = data
