@@ -11,6 +11,7 @@ import pytest
 
 from pytest_fib.build import why_not_runnable
 from pytest_fib.data import Evaluation, EvaluationStatus, Trace
+from pytest_fib.discovery import FibWarning
 from pytest_fib.plugin import _failure_cache as failure_cache
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import (
@@ -289,8 +290,14 @@ class CorrectnessItem(KernelItem):
         if result.was_evaluated:
             failure_cache.save(self, workload_json(result.workload) if result.origin else None)
         if result.origin and self.settings.keep_failures:
-            record_workload(result.workload, self.loaded, self.settings.datasets)
+            self._record(result.workload)
         self.conclude(result.workload, result.outcome, result.origin)
+
+    def _record(self, workload: Workload) -> None:
+        try:
+            record_workload(workload, self.loaded, self.settings.datasets)
+        except OSError as error:
+            self.warn(FibWarning(f"the failing workload could not be recorded: {error}"))
 
     def _failed_before(self) -> list[Workload]:
         """The workload on which this failed last; none where the definition has moved on."""

@@ -1,5 +1,6 @@
 """Datasets, recorded workloads, and failures that are kept as such."""
 
+import fcntl
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -131,6 +132,18 @@ def test_tensors_that_mean_something_are_kept_with_a_failure(project, scale_yaml
     assert stored["type"] == "safetensors"
     assert (project.path / "kernel_defs/toy" / stored["path"]).is_file()
     project.run("-k", "workload").assert_outcomes(failed=1)
+
+
+def test_a_file_that_stays_locked_costs_a_warning_and_no_verdict(project, scale_yaml):
+    project.define(scale_yaml)
+    project.implement("wrong", "x, factor\nreturn x")
+    file = project.path / "kernel_defs/toy/scale.workloads.jsonl"
+    file.touch()
+    with file.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        result = project.run("--fib-keep-failures")
+    result.assert_outcomes(failed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*could not be recorded: *scale.workloads.jsonl is locked by*"])
 
 
 def test_workers_that_record_at_the_same_time_lose_nothing(tmp_path, scale_yaml):
