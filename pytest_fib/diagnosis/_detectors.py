@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
+from pytest_fib.diagnosis._experiments import correlation, errors_of_moved_inputs
 from pytest_fib.diagnosis._localize import localize, shortened
 from pytest_fib.diagnosis._wrong_output import (
+    EVIDENCE,
+    FEW,
     NEARLY_ALL,
     Failure,
     Sample,
@@ -35,6 +38,9 @@ from pytest_fib.workloads import bits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    OtherValues: TypeAlias = (
+        tuple[str, str, torch.Tensor] | tuple[str, str, torch.Tensor, torch.Tensor]
+    )
     Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]]
 
 #: The share of wrong elements that is most of them.
@@ -48,15 +54,20 @@ LEFT, LEFT_TOGETHER = 0.5, 0.9
 SHIFTED = 0.7
 #: Slices of a dimension that are looked for at other places, and elements that identify each.
 SLICES, MARKS, MOST_SLICES = 64, 24, 8192
+#: How likely it may be that some number is what a factor is known for.
+BY_CHANCE = 0.01
+#: Factors that may come from anywhere.
+SIMPLE = (-2.0, -1.0, -0.5, 0.25, 1 / 3, 0.5, 1.0, 2.0, 3.0, 4.0)
+#: How many slices may be like a wrong one, on average, if one of them is to have been taken for it.
+MOST_ALIKE = 1.5
 #: Unit roundoffs that errors are compared with; float16's is tf32's too.
 ROUNDOFFS = {"float16 or tf32": 2.0**-11, "bfloat16": 2.0**-8, "float8 e4m3": 2.0**-4}
 #: The largest error, as a share of a row's scale, that rounding operands to float8 e5m2 makes.
 COARSEST = 0.08
-#: How much of small errors is in proportion to what is expected, and how much two rows of them have
-#: in common, where that is not by chance.
-ALONG, ALIKE = 0.3, 0.1
-#: A correlation that isn't by chance even where there are few elements, at least 16.
-CERTAINLY_ALONG = 0.85
+#: How far inputs are moved, over the size of small errors, to see whether these become others, and
+#: the correlation from which they are the same. Of products with a factor beside a power of two,
+#: neighbours over dozens of steps are rounded alike.
+MOVED, RELATED = 64.0, 0.5
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDED = 0.15
 
@@ -64,7 +75,7 @@ ROUNDED = 0.15
 def where(output: WrongOutput) -> str:
     """Where an output is wrong, behind a blank."""
     location = localize(output)
-    return f" {location.phrase}" if location else " at scattered elements"
+    return f" {location.phrase}" if location else f" at {output.count} of {output.total} elements"
 
 
 def _where_those(output: WrongOutput, which: torch.Tensor) -> str:
@@ -80,35 +91,61 @@ def _vary(values: torch.Tensor) -> bool:
 
 
 def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    written = bits(output.got.reshape(-1))[output.wrong_sample.at]
-    for poison in failure.context.poisons:
-        left = fill_with_poison(written[:1].clone(), poison)
-        if share(written == left) >= MOST:
-            place = _where_those(output, bits(output.got) == left)
-            yield "unwritten", f"never written{place}".removesuffix(" everywhere")
+    """Elements that hold in each call what they held before it.
+
+    Of one call, only where two bytes tell poison from numbers.
+    """
+    context, at = failure.context, output.wrong_sample.at
+    again = context.again.get(output.name)
+    calls = [output.got] if again is None else [output.got, again]
+    if len(calls) > len(context.poisons) or (len(calls) == 1 and output.got.element_size() == 1):
+        return
+    left = torch.ones(output.shape, dtype=torch.bool, device=output.got.device)
+    for got, poison in zip(calls, context.poisons, strict=False):
+        written = bits(got.reshape(-1))
+        same = written == fill_with_poison(written[:1].clone(), poison)
+        left &= same.view(output.shape)
+    if share(left.reshape(-1)[at]) >= MOST:
+        yield "unwritten", f"never written{_where_those(output, left)}".removesuffix(" everywhere")
 
 
 def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """NaN and infinities where there should be none, or none where there should be."""
     got, expected = output.wrong_sample.got, output.wrong_sample.expected
-    overflown = got.isinf() & expected.isfinite()
-    if share(~got.isfinite() & expected.isfinite()) >= MOST and overflown.any():
-        least = float(expected[overflown].abs().min())
+    infinite = got.isinf() & expected.isfinite()
+    if share(~got.isfinite() & expected.isfinite()) >= MOST and infinite.any():
         place = _where_those(output, ~output.got.isfinite())
-        yield "overflow", f"infinity{place}, where values of {least:.3g} or more are expected"
+        if least := _overflown_from(output, infinite):
+            yield "overflow", f"infinity{place}, where values of {least:.3g} or more are expected"
+        signs = torch.unique(got[infinite].sign()).tolist()
+        special = {1.0: "inf", -1.0: "-inf"}[signs[0]] if len(signs) == 1 else "infinities"
+        yield "infinity", f"{special}{place}, where numbers are expected"
     if share(got.isnan() & ~expected.isnan()) >= MOST:
         right = "infinity is" if share(expected.isinf()) >= MOST else "numbers are"
         yield "nan", f"NaN{where(output)}, where {right} expected"
     rounded = expected.to(output.got.dtype).double()
     if share(~rounded.isfinite() & got.isfinite()) >= MOST:
         special = "NaN" if bool(rounded.isnan().any()) else f"{float(rounded.min()):g}"
-        yield "lost special value", f"finite numbers{where(output)}, where {special} is expected"
+        location = localize(output)
+        known = location is not None and location.name in ("everywhere", "padding region")
+        place = "" if known else where(output)
+        yield "lost special value", f"finite numbers{place}, where {special} is expected"
+
+
+def _overflown_from(output: WrongOutput, infinite: torch.Tensor) -> float:
+    """The least size from which numbers are infinite, of their own sign; 0 if it is not size."""
+    wrong, every = output.wrong_sample, output.any_sample
+    if bool((wrong.got.sign() != wrong.expected.sign())[infinite].any()):
+        return 0.0
+    least = float(wrong.expected[infinite].abs().min())
+    finite = every.expected[every.got.isfinite()].abs()
+    return least if share(finite < least) >= NEARLY_ALL else 0.0
 
 
 def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     sample = output.wrong_sample
     value = sample.got.median()
-    if share(sample.got == value) < NEARLY_ALL:
+    if not output.is_number or output.total < FEW or share(sample.got == value) < NEARLY_ALL:
         return
     if value == 0:
         yield "zeros", f"zeros{where(output)}"
@@ -120,13 +157,18 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
 
 
 def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    for pattern, words, values in _other_values(output, failure):
-        if output.holds(values, exact=pattern == "copied input"):
+    if not output.is_number:
+        return
+    for pattern, words, values, *known in _other_values(output, failure):
+        if output.holds(values, *known, exact=pattern == "copied input"):
             yield pattern, words if pattern == "transposed" else f"{words}{where(output)}"
 
 
-def _other_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str, torch.Tensor]]:
-    """What the wrong elements may hold in place of their own: a pattern, words and the values."""
+def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues]:
+    """What the wrong elements may hold in place of their own: a pattern, words and the values.
+
+    And for which elements there is a value, if not for all.
+    """
     at, expected = output.wrong_sample.at, output.wrong_sample.expected
     inputs = failure.context.tensors()
     others = {other.name: other.expected for other in failure.outputs if other is not output}
@@ -139,6 +181,7 @@ def _other_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
             if tensor.shape == output.got.shape and (pattern != "stale" or name == output.name):
                 yield pattern, words.format(name), take(tensor, at)
     yield "negated", "the sign is wrong", -expected
+    yield from _wrapped(output)
     yield from _transposed(output)
     yield from _shifted(output)
     for name, tensor in inputs.items():
@@ -152,7 +195,18 @@ def _other_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
         yield "missing input", f"as if multiplied by {name} twice", expected * values
 
 
-def _transposed(output: WrongOutput) -> Iterator[tuple[str, str, torch.Tensor]]:
+def _wrapped(output: WrongOutput) -> Iterator[OtherValues]:
+    """The low bits of integers."""
+    if output.got.is_floating_point():
+        return
+    whole = output.expected.reshape(-1)[output.wrong_sample.at]
+    for narrow in (torch.int32, torch.int16, torch.int8):
+        if narrow.itemsize < output.got.element_size():
+            words = f"wrapped around to {narrow.itemsize * 8} bits"
+            yield "wrapped", words, whole.to(narrow).double()
+
+
+def _transposed(output: WrongOutput) -> Iterator[OtherValues]:
     for i, j in combinations(range(len(output.shape)), 2):
         if 1 in (output.shape[i], output.shape[j]):
             continue
@@ -166,7 +220,7 @@ def _transposed(output: WrongOutput) -> Iterator[tuple[str, str, torch.Tensor]]:
         yield "transposed", words, take(output.expected, moved)
 
 
-def _shifted(output: WrongOutput) -> Iterator[tuple[str, str, torch.Tensor]]:
+def _shifted(output: WrongOutput) -> Iterator[OtherValues]:
     at = output.wrong_sample.at
     for dim, (size, step) in enumerate(zip(output.shape, strides(output.shape), strict=True)):
         index = at // step % size
@@ -176,11 +230,12 @@ def _shifted(output: WrongOutput) -> Iterator[tuple[str, str, torch.Tensor]]:
                 continue
             values = take(output.expected, torch.where(inside, at - by * step, at))
             # What comes from outside may be anything.
-            values = torch.where(inside, values, output.wrong_sample.got)
-            yield "shifted", f"shifted by {by:+d} along {output.axis(dim)}", values
+            yield "shifted", f"shifted by {by:+d} along {output.axis(dim)}", values, inside
 
 
 def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    if not output.is_number:
+        return
     for dim, size in enumerate(output.shape):
         is_sized = 1 < size <= MOST_SLICES and output.total // size >= 4
         if is_sized and (moves := _moves(output, dim)):
@@ -206,13 +261,17 @@ def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
         same &= held <= bound[:, mark]
     alike = ((every.expected[wrong][:, None] - every.expected).abs() <= bound).all(2)
     same &= ~alike  # what is expected here is there as well: that is no move
-    if share(same.any(1)) < NEARLY_ALL or not _vary(every.expected):
+    if share(same.any(1)) < NEARLY_ALL or not _vary(every.got[wrong]):
         return None
+    if float(same[same.any(1)].sum(1).double().mean()) > MOST_ALIKE:
+        return None  # what many slices hold is nobody's
     return list(zip(wrong.tolist(), same.int().argmax(1).tolist(), strict=True))
 
 
 def _reordered(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """The right values in each row, in an order of its own."""
+    if not output.is_number:
+        return
     rows = output.rows(output.wrong_sample)
     if len(rows.at) < 2 or rows.at.shape[1] != output.width or output.width < 3:
         return
@@ -233,21 +292,25 @@ def _reordered(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
 class LinearFit:
     """Least squares for each line of a sample: ``got = value * expected``, or ``expected + value``.
 
-    ``good`` says which lines it explains, ``left`` is their root mean square error over the bound.
+    ``good`` says which lines it explains, ``left`` is their root mean square error over the bound,
+    ``error`` the standard error of the value.
     """
 
     value: torch.Tensor
     good: torch.Tensor
     left: torch.Tensor
+    error: torch.Tensor
 
     @classmethod
     def of(cls, sample: Sample, *, factor: bool, left: float = LEFT) -> LinearFit:
         """Fit each line; a good fit leaves no more than ``left`` of the error, and not by chance.
 
-        An element's weight is one over its bound.
+        An element's weight is one over its bound; what is exact is rounded by half, at most.
         """
         known = sample.finite
-        bound = torch.where(sample.bound > 0, sample.bound, 1e-6 * sample.expected.abs().clamp(1.0))
+        size = sample.expected.abs()
+        exact = 0.5 if bool((size == size.round())[known].all()) else 1e-6 * size.clamp(1.0)
+        bound = torch.where(sample.bound > 0, sample.bound, exact)
         error = torch.where(known, sample.error / bound, 0.0)
         column = torch.where(known, (sample.expected if factor else 1.0) / bound, 0.0)
         length = column.square().sum(-1)
@@ -262,30 +325,58 @@ class LinearFit:
         gain = (before / after.clamp(min=1e-6 * before.clamp(min=1e-300))).log10()
         enough = (after <= left * before) & ((count - 1) * gain >= CHANCE) & (length > 0)
         missed = (~close).sum(-1) <= (1 - NEARLY_ALL) * count
-        return cls(value, enough & missed & (count >= 2) & (before > 0), after)
+        error = after.clamp(min=1e-6) / length.clamp(min=1e-300).sqrt()
+        return cls(value, enough & missed & (count >= 2) & (before > 0), after, error)
 
 
 def _one_number(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """One factor, or one offset, of all elements or else of the wrong ones."""
+    if not output.is_number:
+        return
     left = LEFT if output.marked else LEFT_TOGETHER
     for every, sample in (("every element is ", output.any_sample), ("", output.wrong_sample)):
         place = "" if every else where(output)
         factor, offset = (LinearFit.of(sample, factor=f, left=left) for f in (True, False))
         good = [fit for fit in (factor, offset) if bool(fit.good)]
         best = min(good, key=lambda fit: float(fit.left), default=None)
-        if best is factor:
+        if best is factor and _is_evident(output, sample, factor):
             value = float(factor.value)
-            known = _known(value, failure)
+            known = _known(value, float(factor.error), failure)
             yield "one factor", f"{every}{value:.5g} x expected{place}{known}"
         elif best is offset:
             yield "one offset", f"{every}off by {float(offset.value):+.4g}{place}"
+    yield from _factor_of_few(output, failure)
 
 
-def _known(factor: float, failure: Failure) -> str:
-    """What a factor is known for."""
-    for value, name in _known_factors(failure):
-        near = abs(factor / value - 1)
-        if near < 1e-3 and abs(factor - 1) > 4 * near:
+def _is_evident(output: WrongOutput, sample: Sample, fit: LinearFit) -> bool:
+    """Whether integers are what a factor makes of them by more than chance."""
+    if output.got.is_floating_point():
+        return True
+    wrong = output.wrong_sample
+    return output.evidence(wrong, fit.value * wrong.expected) >= 2 * EVIDENCE
+
+
+def _factor_of_few(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    """Of an output that is one element at any size, a factor that is known for something."""
+    definition, sample = failure.context.definition, output.wrong_sample
+    if output.total > 1 or not bool(sample.finite.all()) or float(sample.expected) == 0:
+        return
+    if definition is None or set(output.dims) & set(definition.var_axes):
+        return  # there are larger ones
+    value = float(sample.got / sample.expected)
+    error = float(sample.bound / sample.expected.abs()) / 2
+    if known := _known(value, error, failure):
+        yield "one factor", f"{value:.5g} x expected{known}"
+
+
+def _known(factor: float, error: float, failure: Failure) -> str:
+    """What a factor is known for, given its standard error; nothing that many numbers are."""
+    names = list(_known_factors(failure))
+    reach = max(4 * error / max(abs(factor), 1e-300), 2.0**-20)
+    if 2 * reach * len(names) > BY_CHANCE or any(abs(factor / n - 1) <= reach for n in SIMPLE):
+        return ""
+    for value, name in names:
+        if abs(factor / value - 1) <= reach < abs(value - 1) / 4:
             return f" (which is {name})"
     return ""
 
@@ -299,6 +390,8 @@ def _known_factors(failure: Failure) -> Iterator[tuple[float, str]]:
             yield 1 / size, f"1 / {name}"
             yield sqrt(size), f"sqrt({name})"
             yield 1 / sqrt(size), f"1 / sqrt({name})"
+            yield size / (size - 1), f"{name} / ({name} - 1)"
+            yield (size - 1) / size, f"({name} - 1) / {name}"
     for name, x in failure.context.readable_inputs().items():
         number = x if isinstance(x, (int, float)) else float(x) if x.numel() == 1 else nan
         if isfinite(number) and number != 0:
@@ -308,6 +401,8 @@ def _known_factors(failure: Failure) -> Iterator[tuple[float, str]]:
 
 def _factor_per_line(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """Rows or columns that each have a factor, or nearly all of them."""
+    if not output.got.is_floating_point():
+        return
     rows, columns = output.rows(output.wrong_sample), output.columns(output.wrong_sample)
     for name, lines in (("row", rows), ("column", columns)):
         if len(lines.at) < 2 or lines.at.shape[1] < 8:
@@ -327,14 +422,26 @@ def _factor_per_line(output: WrongOutput, failure: Failure) -> Iterator[tuple[st
 def _dense_location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     location = localize(output)
     if location and location.dense and location.name not in ("everywhere", "one element"):
-        yield location.name, f"wrong {location.phrase}"
+        yield location.name, f"{_wrong(output)} {location.phrase}"
 
 
 def _location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    if location := localize(output):
-        yield location.name, f"wrong {location.phrase}"
-    else:
+    location = localize(output)
+    if output.total < FEW:
+        yield "everywhere" if output.count == output.total else "scattered", _wrong(output)
+    elif location:
+        yield location.name, f"{_wrong(output)} {location.phrase}"
+    elif output.is_number:
         yield "scattered", f"{output.count} of {output.total} elements are wrong, in no pattern"
+    else:
+        yield "scattered", f"{_wrong(output)} at {output.count} of {output.total} elements"
+
+
+def _wrong(output: WrongOutput) -> str:
+    """``wrong``, or of bools which way, if it is one."""
+    sides = [] if output.is_number else torch.unique(output.wrong_sample.got).tolist()
+    one_way = {0.0: "False where True is expected", 1.0: "True where False is expected"}
+    return one_way[sides[0]] if len(sides) == 1 else "wrong"
 
 
 # ---- small errors ----
@@ -355,26 +462,27 @@ def _rounded_toward_zero(output: WrongOutput, failure: Failure) -> Iterator[tupl
 
 
 def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    """Errors of every element that grow with what is expected, or are like those of rounding."""
+    """Small errors of every element; those that rounding makes are others for other inputs."""
+    if not output.got.is_floating_point():
+        return
     rows = output.rows(output.any_sample)
     rows = output.sample_at(rows.at[rows.finite.all(1)])
     if rows.at.numel() < 16 or rms(rows.error / rows.bound.clamp(min=1e-300)) < ROUNDED:
         return
     scale = rows.expected.square().mean(1, keepdim=True).sqrt()
     has_scale = scale[:, 0] > 0
-    error, expected = ((x / scale)[has_scale] for x in (rows.error, rows.expected))
+    error = (rows.error / scale)[has_scale]
     if not error.numel() or not 2.0**-14 < (size := rms(error)) < COARSEST:
         return
     if not _like_rounding(error):
         return
-    slope = float((error * expected).mean() / expected.square().mean())
-    if abs(slope) * rms(expected) / size >= min(ALONG + 4 / sqrt(error.numel()), CERTAINLY_ALONG):
-        words = f"about {1 + slope:.5g} x expected everywhere, with other small errors"
-        yield "about one factor", words
-    elif not _rows_alike(error):
+    words = f"errors of {100 * size:.2g} % of a row's scale everywhere"
+    moved = errors_of_moved_inputs(output, failure.context, MOVED * size)
+    if moved is None:
+        yield "small errors", words
+    elif abs(correlation(take(moved, rows.at), rows.error, beside=rows.expected)) < RELATED:
         name = min(ROUNDOFFS, key=lambda which: abs(log(size / (ROUNDOFFS[which] * 0.5))))
-        words = f"errors of {100 * size:.2g} % of a row's scale everywhere"
-        yield "lower precision", f"{words}, as {name} arithmetic has"
+        yield "lower precision", f"{words}, like those of rounding to {name}"
 
 
 def _like_rounding(error: torch.Tensor) -> bool:
@@ -391,17 +499,6 @@ def _like_rounding(error: torch.Tensor) -> bool:
         and float(error.abs().median()) >= 0.2 * size
         and float(of_rows.median()) >= 0.1 * size
     )
-
-
-def _rows_alike(error: torch.Tensor) -> bool:
-    """Whether errors of different rows are in proportion, up or down, as no rounding makes them."""
-    products = error @ error.T
-    squares = products.diag()
-    # Products of two rows, squared, over those of their lengths: the squared cosines between them,
-    # by their weight. They are 1 / width on average, where rows are independent.
-    between = float(products.square().sum() - squares.square().sum())
-    most = float(squares.sum().square() - squares.square().sum())
-    return between > (ALIKE + 3 / error.shape[1]) * most
 
 
 #: Those that say what went wrong, the most specific first.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, lgamma, log, log10
 from typing import TYPE_CHECKING
 
 import torch
 
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC
+from pytest_fib.diagnosis._experiments import right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
-from pytest_fib.diagnosis._localize import localize
+from pytest_fib.diagnosis._localize import EVERYWHERE, localize
 from pytest_fib.diagnosis._wrong_output import (
+    EVIDENCE,
+    FEW,
     NEARLY_ALL,
     CallContext,
     Failure,
@@ -19,7 +22,7 @@ from pytest_fib.diagnosis._wrong_output import (
     share,
     take,
 )
-from pytest_fib.verdict import detail_lines, element_name, element_sentence
+from pytest_fib.verdict import detail_lines, element_name, element_sentence, number_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +68,10 @@ def explain(failure: Failure) -> Diagnosis:
     )
     if diagnosis is None:
         raise ValueError("there are no outputs with elements")
+    if diagnosis.pattern in VAGUE_PATTERNS and (inputs := right_with(outputs, failure.context)):
+        what, semicolon, element = diagnosis.sentence.partition("; ")
+        sentence = f"{what}, but right where {' or '.join(inputs)}{semicolon}{element}"
+        return diagnosis.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
     return diagnosis
 
 
@@ -81,7 +88,8 @@ def _detected(
 
 def _diagnosis(pattern: str, sentence: str, output: WrongOutput, place: str) -> Diagnosis:
     elements = _worst_elements(output)
-    element = f"; {elements[0]}" if pattern in VAGUE_PATTERNS else ""
+    is_vague = pattern in VAGUE_PATTERNS or output.count < FEW
+    element = f"; {elements[0]}" if is_vague else ""
     return Diagnosis(
         sentence=f"{output.name}: {sentence}{element}",
         pattern=pattern,
@@ -101,7 +109,8 @@ def _worst_elements(output: WrongOutput) -> list[str]:
 
 def _element(output: WrongOutput, sample: Sample, i: int) -> str:
     element = element_name(output.name, int(sample.at[i]), output.shape)
-    sides = float(sample.got[i]), float(sample.expected[i])
+    at = int(sample.at[i])
+    sides = number_at(output.got, at), number_at(output.expected, at)
     whole = element_sentence(element, *sides, float(sample.bound[i]))
     room = WIDTH - 2
     return whole if len(whole) <= room else element_sentence(element, *sides, None)[:room]
@@ -112,19 +121,38 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
 
     Best is one by which all else is right as well.
     """
-    words = None
-    for hypothesis, values in hypothetical_outputs(context):
+    found = None
+    hypotheses = hypothetical_outputs(context, [output.name for output in outputs])
+    for tried, (hypothesis, values) in enumerate(hypotheses, 1):
         sides = [(output, values[output.name]) for output in outputs]
-        if not all(out.holds(take(value, out.wrong_sample.at)) for out, value in sides):
+        if sum(_support(*side) for side in sides) < EVIDENCE + log10(tried):
             continue
-        words = words or hypothesis
         samples = [(out, out.any_sample, value) for out, value in sides]
         if all(share(out.near(x, take(value, x.at))) >= NEARLY_ALL for out, x, value in samples):
-            words = hypothesis
-            break
-    if words is None:
-        return None
+            return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], "")
+        found = found or hypothesis
     location = localize(outputs[0])
-    partly = location and location.name != "everywhere"
-    place = f", {location.phrase}" if location and partly else ""
-    return _diagnosis("misread input", f"as if {words}{place}", outputs[0], "")
+    if found is None or location is None or not location.dense or location == EVERYWHERE:
+        return None
+    sentence = f"as if {found.words}, {location.phrase}"
+    return _diagnosis(found.pattern, sentence, outputs[0], location.name)
+
+
+def _support(output: WrongOutput, values: torch.Tensor) -> float:
+    """log10 of how unlikely it is that an output holds what a hypothesis says; -inf if it doesn't.
+
+    Of bools the values are no evidence, but which ones are wrong is.
+    """
+    sample = output.wrong_sample
+    if not output.agrees(sample, take(values, sample.at)):
+        return -inf
+    if output.is_number:
+        return output.evidence(sample, take(values, sample.at))
+    every = output.any_sample
+    wrong, predicted = every.got != every.expected, take(values, every.at) != every.expected
+    either, count = wrong | predicted, int(wrong.sum())
+    same_for_all = not 0 < share(every.got) < 1
+    if same_for_all or share((wrong & predicted)[either]) < NEARLY_ALL:
+        return -inf
+    n = len(every.at)
+    return (lgamma(n + 1) - lgamma(count + 1) - lgamma(n - count + 1)) / log(10)

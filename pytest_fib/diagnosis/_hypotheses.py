@@ -19,13 +19,26 @@ from pytest_fib.data import kinds
 from pytest_fib.workloads import TILE_SIZES, bits, once, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pytest_fib.data import Definition, InputRule
     from pytest_fib.diagnosis._wrong_output import CallContext
 
 #: Kinds of integers that stay valid in another order, and when the first stands for all.
 _MOVABLE = ("indices", "positions", "permutation", "last_page_len")
+#: Mistakes that change a number.
+_FACTORS = (
+    (10.0, "10 times as large"),
+    (0.1, "a tenth of that"),
+    (0.01, "a hundredth of that"),
+    (2.0, "twice as large"),
+    (0.5, "half of that"),
+    (log(2), "multiplied by ln 2"),
+    (1 / log(2), "divided by ln 2"),
+    (-1.0, "negative"),
+)
+#: Narrower dtypes that an input may be rounded to on the way.
+_NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 
 
 @dataclass(frozen=True)
@@ -33,45 +46,50 @@ class InputHypothesis:
     """Other values of some inputs, by name; of size 1 along dimensions of stride 0.
 
     ``words`` fit after "as if". ``back`` turns an output of the reference, whose axes it is given,
-    into what such a kernel writes.
+    into what such a kernel writes. ``pattern`` is that of the diagnosis.
     """
 
     words: str
     values: Mapping[str, Any]
     back: Callable[[torch.Tensor, Sequence[str]], torch.Tensor] = lambda output, axes: output
+    pattern: str = "misread input"
 
 
 def input_hypotheses(
-    definition: Definition, inputs: Mapping[str, Any]
+    definition: Definition, inputs: Mapping[str, Any], wrong: Collection[str] = ()
 ) -> Iterator[InputHypothesis]:
-    """The likelier hypotheses first."""
+    """The likelier hypotheses first; ``wrong`` names the wrong outputs, if not all are."""
     scalars = {n: x for n, x in inputs.items() if not isinstance(x, torch.Tensor)}
     tensors = {n: once(x) for n, x in inputs.items() if isinstance(x, torch.Tensor) and x.numel()}
     rules = plan(definition).rules
     for name, number in scalars.items():
-        for words, other in _numbers(number, _last_axes(definition)):
+        for words, other in _numbers(number, _last_axes(definition), rules[name]):
             yield InputHypothesis(f"{name} {words}", {name: other})
+    for (one, x), (two, y) in combinations(scalars.items(), 2):
+        if isinstance(x, float) and isinstance(y, float) and x != y:
+            yield InputHypothesis(f"{one} and {two} were swapped", {one: y, two: x})
     for make in (_values, _moved):
         for name, tensor in tensors.items():
             axes = definition.inputs[name].shape or ()
             for words, value in make(tensor, axes, rules[name], definition):
                 yield InputHypothesis(f"{name} {words}", {name: value})
+    yield from _rounded(tensors)
     yield from _exchanged(tensors)
     yield from _interleaved(definition, tensors)
-    yield from _cut_short(definition, tensors)
+    yield from _cut_short(definition, tensors, wrong or definition.outputs)
 
 
 def hypothetical_outputs(
-    context: CallContext,
-) -> Iterator[tuple[str, Mapping[str, torch.Tensor]]]:
-    """Each hypothesis in words, and the outputs that a kernel would write if it held."""
+    context: CallContext, wrong: Collection[str]
+) -> Iterator[tuple[InputHypothesis, Mapping[str, torch.Tensor]]]:
+    """Each hypothesis, and the outputs that a kernel would write if it held."""
     if context.definition is None or context.reference_outputs is None:
         return
     axes = {name: spec.shape or () for name, spec in context.definition.outputs.items()}
-    for hypothesis in input_hypotheses(context.definition, context.inputs):
+    for hypothesis in input_hypotheses(context.definition, context.inputs, wrong):
         outputs = context.reference_outputs(hypothesis.values)
         if outputs is not None:
-            yield hypothesis.words, {n: hypothesis.back(x, axes[n]) for n, x in outputs.items()}
+            yield hypothesis, {n: hypothesis.back(x, axes[n]) for n, x in outputs.items()}
 
 
 def _last_axes(definition: Definition) -> dict[str, int]:
@@ -80,25 +98,19 @@ def _last_axes(definition: Definition) -> dict[str, int]:
     return {axis: definition.const_axes[axis] for axis in ends if axis in definition.const_axes}
 
 
-def _numbers(number: float, axes: Mapping[str, int]) -> Iterator[tuple[str, float]]:
-    if isinstance(number, bool):
-        return
+def _numbers(
+    number: float, axes: Mapping[str, int], rule: InputRule
+) -> Iterator[tuple[str, float]]:
     if isinstance(number, int):
-        yield "were 0", 0
+        yield from _whole_numbers(number, rule)
         return
     yield "were 0", 0.0
     yield "were 1", 1.0
-    for factor, what in (
-        (10.0, "10 times as large"),
-        (0.1, "a tenth of that"),
-        (0.01, "a hundredth of that"),
-        (2.0, "twice as large"),
-        (0.5, "half of that"),
-        (log(2), "multiplied by ln 2"),
-        (1 / log(2), "divided by ln 2"),
-        (-1.0, "negative"),
-    ):
+    for factor, what in _FACTORS:
         yield f"were {what}", number * factor
+    for axis, size in axes.items():
+        yield f"were divided by {axis}", number / size
+        yield f"were multiplied by {axis}", number * size
     yield "were squared", number * number
     if number > 0:
         yield "were its square root", number**0.5
@@ -108,6 +120,18 @@ def _numbers(number: float, axes: Mapping[str, int]) -> Iterator[tuple[str, floa
         root = sum(axes[name] for name in names) ** -0.5
         if number > 0 and not isclose(root, number, rel_tol=1e-3):
             yield f"were 1 / sqrt({' + '.join(names)})", root
+
+
+def _whole_numbers(number: int, rule: InputRule) -> Iterator[tuple[str, int]]:
+    if isinstance(number, bool):
+        return
+    yield "were 0", 0
+    limits = (rule.min, rule.max) if isinstance(rule, kinds.Integers) else (1, 0)
+    if any(isinstance(limit, str) for limit in limits):
+        return
+    for words, other in (("one more", number + 1), ("one less", number - 1)):
+        if float(limits[0]) <= other <= float(limits[1]):
+            yield f"were {words}", other
 
 
 def _values(
@@ -124,13 +148,19 @@ def _values(
     wide = x.double()
     yield "were 0", torch.zeros_like(wide).to(x.dtype)
     yield "were 1", torch.ones_like(wide).to(x.dtype)
-    yield "were negative", (-wide).to(x.dtype)
     yield "had lost its signs", wide.abs().to(x.dtype)
+    for factor, what in _FACTORS[5:]:  # other ones are seen by what elements have in common
+        yield f"were {what}", (factor * wide).to(x.dtype)
 
 
 def _integers(
     x: torch.Tensor, rule: InputRule, definition: Definition
 ) -> Iterator[tuple[str, torch.Tensor]]:
+    if x.dtype is torch.bool:
+        yield "were inverted", ~x
+        yield "were True everywhere", torch.ones_like(x)
+        yield "were False everywhere", torch.zeros_like(x)
+        return
     if isinstance(rule, kinds.LastPageLen):
         page = rule.page_size
         size = definition.const_axes.get(page) if isinstance(page, str) else page
@@ -169,6 +199,19 @@ def _moved(
     for i, j in combinations(range(x.dim()), 2):
         if x.shape[i] == x.shape[j] > 1:
             yield f"were transposed ({axes[i]}, {axes[j]})", x.transpose(i, j).contiguous()
+
+
+def _rounded(tensors: Mapping[str, torch.Tensor]) -> Iterator[InputHypothesis]:
+    """Each wide input in a narrower dtype, and all of them."""
+    wide = {n: x for n, x in tensors.items() if x.is_floating_point() and x.element_size() > 1}
+    for dtype in _NARROW:
+        values = {name: x.to(dtype).to(x.dtype) for name, x in wide.items() if x.dtype is not dtype}
+        words = f"rounded to {str(dtype).removeprefix('torch.')}"
+        if len(values) > 1:
+            yield InputHypothesis(f"all inputs were {words}", values, pattern="lower precision")
+        for name, value in values.items():
+            each = {name: value}
+            yield InputHypothesis(f"{name} were {words}", each, pattern="lower precision")
 
 
 def _exchanged(tensors: Mapping[str, torch.Tensor]) -> Iterator[InputHypothesis]:
@@ -226,10 +269,10 @@ def _ordered(x: torch.Tensor, axes: Sequence[str], axis: str, order: torch.Tenso
 
 
 def _cut_short(
-    definition: Definition, tensors: Mapping[str, torch.Tensor]
+    definition: Definition, tensors: Mapping[str, torch.Tensor], wrong: Collection[str]
 ) -> Iterator[InputHypothesis]:
     """Sums that leave out the end of an axis, by the first of the inputs that share it."""
-    covered = {axis for spec in definition.outputs.values() for axis in spec.shape or ()}
+    covered = {axis for name in wrong for axis in definition.outputs[name].shape or ()}
     for name, x in tensors.items():
         if not x.is_floating_point() or x.dtype is torch.float4_e2m1fn_x2:
             continue

@@ -23,6 +23,8 @@ TILES = TILE_SIZES[5:0:-1]
 CHANCE, LIKELY_CHANCE = -3.0, -1.0
 #: The share of a whole that is as good as all of it.
 NEARLY_ALL = 0.9
+#: Indices that are listed one by one.
+MOST_LISTED = 5
 #: Members of a progression below which there is none.
 LEAST_MEMBERS = 4
 
@@ -66,8 +68,7 @@ def localize(output: WrongOutput) -> Location | None:
         return Location(name, f"in {phrase} element")
     if _is_everywhere(output):
         return EVERYWHERE
-    found = _padding(output) or _along_dimensions(output) or _tail(output)
-    return found or (EVERYWHERE if output.count >= 0.5 * output.total else None)
+    return _padding(output) or _along_dimensions(output) or _tail(output)
 
 
 def _is_everywhere(output: WrongOutput) -> bool:
@@ -86,12 +87,14 @@ def _filled(values: torch.Tensor) -> torch.Tensor:
 
 def _padding(output: WrongOutput) -> Location | None:
     """Where nothing but zeros or -inf is expected, and elsewhere something is."""
+    if not output.is_number:
+        return None
     expected = output.wrong_sample.expected
     filled = share(_filled(output.any_sample.expected))
     if share(_filled(expected)) > 0.01 or filled < 0.05 or (1 - filled) ** output.count > 0.01:
         return None
     value = "0" if bool((expected == 0).any()) else "-inf"
-    return Location("padding region", f"where {value} is expected, as in padding")
+    return Location("padding region", f"only where {value} is expected")
 
 
 def _along_dimensions(output: WrongOutput) -> Location | None:
@@ -99,8 +102,12 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     found = [indices for dim in range(len(output.shape)) if (indices := _along(output, dim))]
     density = output.count / (prod(indices.part for indices in found) * output.total)
     dense = density >= 0.5
-    # Else, where errors of all elements happen to be larger.
-    found = [each for each in found if dense or (each.part <= 0.5 and not each.listed)]
+    # Else, where errors of all elements happen to be larger. A list of most is one of whole rows.
+    found = [
+        each
+        for each in found
+        if (dense, each.part <= 0.5, not each.listed or density >= NEARLY_ALL).count(True) >= 2
+    ]
     if not found:
         return None
     # What is true of nearly a whole dimension may be so by chance, as where an input is small.
@@ -153,8 +160,10 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
         return _Indices(role, f"everywhere but at {axis} {left_out}", part, log_size)
     # log10 of the number of ways to choose so many.
     ways = lgamma(size + 1) - lgamma(count + 1) - lgamma(size - count + 1)
-    phrase = f"at {axis} {shortened(members)}"
-    return _Indices(role, phrase, part, ways / log(10), listed=True)
+    some = f"{count} of {size} along {axis}: " if count > MOST_LISTED else f"{axis} "
+    phrase = f"at {some}{', '.join(map(str, members[:MOST_LISTED]))}"
+    more = ", ..." if count > MOST_LISTED else ""
+    return _Indices(role, phrase + more, part, ways / log(10), listed=True)
 
 
 def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Indices:

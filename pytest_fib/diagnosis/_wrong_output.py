@@ -13,14 +13,21 @@ from pytest_fib.verdict import PRECISION, marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias
 
     from pytest_fib.data import Definition
     from pytest_fib.verdict import OutputComparison
 
+    OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] | None]
+
 #: The share of wrong elements that a pattern must account for.
 NEARLY_ALL = 0.95
-#: Wrong elements below which values that agree may do so by chance.
-LEAST_EVIDENCE = 8
+#: log10 of how unlikely it must be that wrong elements hold certain values by chance.
+EVIDENCE = 3.0
+#: How likely 0, 1 and -1 are at least, infinities and NaN, whatever is wrong.
+COMMON = 0.3
+#: An output of fewer elements has no pattern: the elements themselves say more.
+FEW = 8
 #: The share of the error that may be left where elements hold other values than their own.
 LEFT = 0.25
 #: Elements in a sample of the wrong ones, or of all.
@@ -36,18 +43,20 @@ class CallContext:
     """What is known of the call whose outputs are wrong; all of it is optional.
 
     ``axes`` are the sizes of all axes; ``poisons`` what outputs held before the call, two bytes
-    each; ``previous`` what earlier calls should have written. ``reference_outputs`` computes the
-    outputs of the reference for other values of some inputs, or None where it can't.
+    each; ``again``, what a second call on the same inputs wrote, over the second of these;
+    ``previous`` what earlier calls should have written. ``reference_outputs`` computes the outputs
+    of the reference for other values of some inputs, ``outputs`` those of the implementation; each
+    returns None where that can't be.
     """
 
     definition: Definition | None = None
     axes: Mapping[str, int] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     poisons: tuple[int, ...] = ()
+    again: Mapping[str, torch.Tensor] = field(default_factory=dict)
     previous: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    reference_outputs: Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] | None] | None = (
-        None
-    )
+    reference_outputs: OutputsOf | None = None
+    outputs: OutputsOf | None = None
 
     def readable_inputs(self) -> dict[str, Any]:
         """The inputs whose numbers can be looked at one by one, but empty tensors."""
@@ -81,22 +90,26 @@ def is_readable(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Sample:
-    """Elements at some flat indices, in float64: both sides and how far apart they may be."""
+    """Elements at some flat indices, in float64: both sides and how far apart they may be.
+
+    ``error`` is what is written less what is expected, of integers exactly.
+    """
 
     at: torch.Tensor
     got: torch.Tensor
     expected: torch.Tensor
     bound: torch.Tensor
+    error: torch.Tensor
 
     @cached_property
     def finite(self) -> torch.Tensor:
         """Where both sides are numbers."""
         return self.got.isfinite() & self.expected.isfinite()
 
-    @cached_property
-    def error(self) -> torch.Tensor:
-        """What is written less what is expected."""
-        return self.got - self.expected
+    def part(self, which: torch.Tensor) -> Sample:
+        """Some of the elements."""
+        sides = self.at, self.got, self.expected, self.bound, self.error
+        return Sample(*(side[which] for side in sides))
 
 
 @dataclass(frozen=True)
@@ -148,6 +161,11 @@ class WrongOutput:
         return self.shape[-1] if self.shape else 1
 
     @property
+    def is_number(self) -> bool:
+        """Whether elements are more than true or false."""
+        return self.got.dtype is not torch.bool
+
+    @property
     def height(self) -> int:
         """Rows."""
         return self.total // max(self.width, 1)
@@ -158,7 +176,12 @@ class WrongOutput:
 
     def sample_at(self, at: torch.Tensor) -> Sample:
         """The elements at these flat indices, of any shape."""
-        return Sample(at, take(self.got, at), take(self.expected, at), self._bound_at(at))
+        got, expected = take(self.got, at), take(self.expected, at)
+        error = got - expected
+        if self.got.dtype is torch.int64:  # more digits than a float64 has
+            one, other = (x.reshape(-1)[at.to(x.device)] for x in (self.got, self.expected))
+            error = torch.where(error.abs() < 2.0**62, (one - other).to(at.device).double(), error)
+        return Sample(at, got, expected, self._bound_at(at), error)
 
     def _bound_at(self, at: torch.Tensor) -> torch.Tensor:
         if not isinstance(self.bound, torch.Tensor):
@@ -199,26 +222,62 @@ class WrongOutput:
         lines = evenly(starts, ROWS)[:, None] + evenly(elements, ROW_ELEMENTS) * step
         return self.sample_at(lines)
 
-    def holds(self, values: torch.Tensor, *, exact: bool = False) -> bool:
-        """Whether the wrong elements hold these values, which are not what is expected anyway."""
+    def holds(
+        self, values: torch.Tensor, known: torch.Tensor | None = None, *, exact: bool = False
+    ) -> bool:
+        """Whether the wrong elements hold these values, and hardly by chance.
+
+        ``known`` says for which of them there is a value.
+        """
         sample = self.wrong_sample
+        if known is not None:
+            sample, values = sample.part(known), values[known]
+        agrees = self.agrees(sample, values, exact=exact)
+        return agrees and self.evidence(sample, values) >= EVIDENCE
+
+    def agrees(self, sample: Sample, values: torch.Tensor, *, exact: bool = False) -> bool:
+        """Whether the elements of a sample hold these values, by chance or not."""
         held = sample.got == values if exact else self.near(sample, values)
-        if len(sample.at) < LEAST_EVIDENCE or share(held) < NEARLY_ALL:
+        if share(held) < NEARLY_ALL:
             return False
-        known = sample.finite & values.isfinite()
-        before, after = sample.error[known], (sample.got - values)[known]
-        return not bool(known.any()) or rms(after) <= LEFT * rms(before)
+        numbers = sample.finite & values.isfinite()
+        before, after = sample.error[numbers], (sample.got - values)[numbers]
+        return not bool(numbers.any()) or rms(after) <= LEFT * rms(before)
+
+    def evidence(self, sample: Sample, values: torch.Tensor) -> float:
+        """log10 of how unlikely it is that wrong elements are so near to these values by chance.
+
+        By chance a value is as near as it is to another element's, or as likely as two numbers
+        that are as far apart as what is written and expected are within a bound. So what all
+        elements hold is no evidence, one of few integers or of 0 and 1 hardly any.
+        """
+        held = self.near(sample, values)
+        if not bool(held.any()):
+            return 0.0
+        generator = torch.Generator().manual_seed(0)
+        order = torch.randperm(len(values), generator=generator).to(values.device)
+        moved = order != torch.arange(len(order), device=order.device)
+        others = share(self.near(sample, values[order])[moved])
+        known = sample.finite & (sample.got.abs() != 1) & (sample.got != 0)
+        chance = self._reach(sample, values) / sample.error.abs()
+        chance = torch.where(known, chance, chance.nan_to_num(1.0).clamp(min=COMMON))
+        return float(-chance[held].clamp(max(others, 1e-9), 1.0).log10().sum())
 
     def near(self, sample: Sample, values: torch.Tensor) -> torch.Tensor:
         """Which elements of a sample hold ``values``, to within twice their bound."""
-        # What is of another size is rounded at that size.
+        same = (sample.got == values) | (sample.got.isnan() & values.isnan())
+        return ((sample.got - values).abs() <= self._reach(sample, values)) | same
+
+    def _reach(self, sample: Sample, values: torch.Tensor) -> torch.Tensor:
+        """Twice the bounds of ``values``; what is of another size is rounded at that size."""
         precision = PRECISION.get(self.got.dtype)
-        reach = 0.0 if precision is None else precision.element * precision.roundoff
+        if precision is None:
+            return (2 * sample.bound).clamp(min=0.5)
+        reach = precision.element * precision.roundoff
         bound, finite = sample.bound, values[values.isfinite()]
         if len(finite):
             bound = bound.clamp(min=reach * rms(finite)) + reach * values.abs()
-        same = (sample.got == values) | (sample.got.isnan() & values.isnan())
-        return ((sample.got - values).abs() <= 2 * bound) | same
+        return 2 * bound
 
 
 def take(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:

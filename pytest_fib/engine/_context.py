@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 #: Memory between two buffers: an odd number of lines, so that equal places in buffers of a round
 #: size don't all fall into the same part of a cache.
 GAP = 17 * ALIGNMENT
+#: How long a call may take that is made to explain a failure.
+EXPERIMENT_SECONDS = 10.0
 #: How often an evaluation is begun whose sandboxes are killed.
 ATTEMPTS = 3
 
@@ -242,6 +244,27 @@ class EvaluationContext:
         if isinstance(reply, Failed) and reply.status == "TIMEOUT":
             reply = replace(reply, summary=f"no answer within {self.request.timeout:g} s")
         return self.candidate_reply(reply)
+
+    def restart_candidate(self) -> None:
+        """Have the same program in another process."""
+        self.candidate.sandbox.close()
+        self.candidate_reply(self.candidate.sandbox.open(self.candidate_program))
+        self.ask_candidate(Load(self.candidate_program))
+
+    def try_candidate(self, request: Request) -> bool:
+        """Whether a request is answered that decides nothing, so that it may fail and take time."""
+        printed, seconds_left = self.printed, self._seconds_left
+        self._seconds_left = min(self.request.timeout, EXPERIMENT_SECONDS)
+        try:
+            self.ask_candidate(request)
+        except EvaluationEnded:
+            self._seconds_left = self.request.timeout
+            if not self.candidate.sandbox.holds(self.candidate_program):
+                self.restart_candidate()
+            return False
+        finally:
+            self.printed, self._seconds_left = printed, seconds_left
+        return True
 
     def candidate_reply(self, reply: Reply) -> Done:
         """The reply of a call that worked. Raises EvaluationEnded where it did not."""

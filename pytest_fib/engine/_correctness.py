@@ -42,11 +42,13 @@ if TYPE_CHECKING:
     from pytest_fib.engine._context import CallTensors, EvaluationContext
     from pytest_fib.verdict import OutputComparison, Outputs
 
-#: The circumstance of a failure that a first call does not have.
+#: The circumstances of failures that a first call does not have.
 SECOND_CALL_ONLY = "right on a first call, wrong on a second of the same inputs"
 #: Up to this size an implementation is called once more, with other values.
 THIRD_CALL_BYTES = 8 << 20
 THIRD_CALL_ONLY = "right on a first call, wrong on a second of the same shapes with other values"
+#: Of one that may have it or not, since nobody looked.
+OTHER_VALUES = "with other values of the same shapes"
 #: Memory of the cache of expected outputs, and the most that one workload's may take of it.
 CACHE_BYTES, LARGEST_BYTES = 256 << 20, 16 << 20
 #: A workload as text, and the addresses of its recorded tensors.
@@ -60,7 +62,8 @@ class OutputChecker:
     ``inputs`` include scalars. ``yardsticks`` makes the outputs that honest rounding may lead to,
     and is called after a failure only; None, there are none. ``no_oracle`` is why ``expected`` is
     not in float64. ``reference_outputs`` computes the float64 outputs for other values of some
-    inputs, or None where the reference can't; it is called to explain a failure.
+    inputs, ``candidate_outputs`` those of the implementation, or None where that can't be; they are
+    called to explain a failure.
     """
 
     definition: Definition
@@ -70,6 +73,7 @@ class OutputChecker:
     yardsticks: Callable[[], Sequence[Outputs]] | None = None
     no_oracle: str | None = None
     reference_outputs: Callable[[Mapping[str, Any]], Outputs | None] | None = None
+    candidate_outputs: Callable[[Mapping[str, Any]], Outputs | None] | None = None
 
     def check_twice(self, first: Outputs, second: Outputs) -> Verdict:
         """Check two calls on the same inputs, which must be right and have the same bits.
@@ -77,7 +81,7 @@ class OutputChecker:
         Other bits are allowed where the definition says ``nondeterministic``, and in outputs that
         are chosen at random, unless the inputs have what they are drawn with.
         """
-        verdict = self.check(first, POISONS[:1])
+        verdict = self.check(first, POISONS, again=second)
         if verdict.passed:
             again = self.check_again(verdict, first, second, POISONS[1:])
             nondeterministic = _pattern(again) == "nondeterministic"
@@ -110,12 +114,17 @@ class OutputChecker:
         ]
 
     def check(
-        self, outputs: Outputs, poisons: tuple[int, ...] = (), previous: Outputs | None = None
+        self,
+        outputs: Outputs,
+        poisons: tuple[int, ...] = (),
+        *,
+        again: Outputs | None = None,
+        previous: Outputs | None = None,
     ) -> Verdict:
         """Check one call: by the oracle alone and, if that fails, by what rounding may do.
 
-        ``poisons`` are what outputs held before the call, ``previous`` what earlier calls should
-        have written.
+        ``poisons`` are what outputs held before the call, and before that which wrote ``again``;
+        ``previous`` is what earlier calls should have written.
         """
         compared = self.compare(outputs)
         if self.yardsticks is not None and not all(each.passed for each in compared):
@@ -128,8 +137,10 @@ class OutputChecker:
             self.definition.axis_values(self.workload.axes),
             self.inputs,
             poisons,
+            again or {},
             previous or {},
             self.reference_outputs,
+            self.candidate_outputs,
         )
         return verdict.failed(diagnose(compared, context))
 
@@ -268,6 +279,9 @@ class Calls(Protocol):
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """The reference's outputs for other values of some inputs; None where it fails."""
 
+    def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """The candidate's, likewise."""
+
 
 def check_same_inputs(
     calls: Calls,
@@ -324,8 +338,7 @@ def check_third_call(
     inputs = calls.make_inputs(other)
     (outputs,) = calls.call_candidate(POISONS[1:])
     checker = output_checker(calls, definition, other, inputs, explain=explain)
-    verdict = checker.check(outputs, POISONS[1:], previous)
-    return verdict if verdict.passed else verdict.qualified(THIRD_CALL_ONLY)
+    return checker.check(outputs, POISONS[1:], previous=previous)
 
 
 def output_checker(
@@ -346,6 +359,7 @@ def output_checker(
         None if expected.no_oracle else calls.yardsticks,
         no_oracle=expected.no_oracle,
         reference_outputs=calls.reference_outputs if explain else None,
+        candidate_outputs=calls.candidate_outputs if explain else None,
     )
 
 
@@ -361,7 +375,24 @@ def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int
         return verdict
     expected = calls.cached(request.workload)
     third = check_third_call(calls, *what, expected.outputs if expected else {}, explain=explain)
-    return verdict if third.passed else third
+    if third.passed:
+        return verdict
+    return _afresh(calls, *what, third) if explain else third.qualified(OTHER_VALUES)
+
+
+def _afresh(
+    calls: SandboxCalls, definition: Definition, workload: Workload, third: Verdict
+) -> Verdict:
+    """The verdict of a third call, or of a first one with its values where that is wrong too.
+
+    Only if that is right does the failure need the calls before it.
+    """
+    other = with_other_values(workload)
+    calls.start_afresh()
+    first = check_same_inputs(calls, definition, other, explain=True)
+    if first.passed:
+        return third.qualified(THIRD_CALL_ONLY)
+    return first.qualified(f"with seed {other.seed}")
 
 
 class SandboxCalls:
@@ -378,6 +409,7 @@ class SandboxCalls:
         self._candidate = candidate_tensors
         self._reference = reference_tensors
         self._cache = cache
+        self._experiments_failed = False
 
     @cached_property
     def _candidate_inputs(self) -> dict[str, torch.Tensor]:
@@ -407,7 +439,12 @@ class SandboxCalls:
         for each, poison in zip(outputs, poisons, strict=True):
             poison_outputs(each, poison)
         context.synchronize()
-        context.ask_candidate(tensors.call(twice=len(poisons) > 1))
+        try:
+            context.ask_candidate(tensors.call(twice=len(poisons) > 1))
+        except EvaluationEnded as ended:
+            if ended.failed.status in ("INCORRECT_SHAPE", "INCORRECT_DTYPE"):
+                self._call_reference()  # where it returns these too, the definition is wrong
+            raise
         sides = self._candidate_inputs, self._reference_inputs
         context.refuse_if(check_inputs(*sides, self._written_by_reference))
         context.synchronize()
@@ -466,6 +503,28 @@ class SandboxCalls:
             yardsticks.append(_copies(widened))
         _put_back(widened, expected)
         return yardsticks
+
+    def start_afresh(self) -> None:
+        """Have the candidate in a process that has not been called before."""
+        self._context.restart_candidate()
+
+    def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """Inputs, outputs, and what is known of the last call are put back."""
+        if self._experiments_failed:
+            return None
+        context, inputs = self._context, self._candidate_inputs
+        outputs = context.candidate.read(self._candidate.outputs)
+        whole = {name: bits(once(tensor)) for name, tensor in inputs.items()}
+        before, written = _copies(whole), _copies(outputs)
+        _put_back(whole, {name: bits(values[name]) for name in whole if name in values})
+        scalars = {n: value for n, value in values.items() if n not in inputs}
+        call = replace(self._candidate, inputs={**self._candidate.inputs, **scalars})
+        context.synchronize()
+        self._experiments_failed = not context.try_candidate(call.call())
+        got = None if self._experiments_failed else _copies(outputs)
+        _put_back(whole, before)
+        _put_back(outputs, written)
+        return got
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """In float64; inputs and expected outputs are put back."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.build import load, reference_program
-from pytest_fib.data import Diagnosis
+from pytest_fib.data import DefinitionError, Diagnosis
 from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs
 from pytest_fib.engine._context import EvaluationEnded, conclude
 from pytest_fib.engine._correctness import Expected, check_same_inputs
@@ -100,6 +100,7 @@ class FunctionChecker:
         try:
             return [self._call(poison) for poison in poisons]
         except InvalidOutput as error:
+            self._call_reference()
             raise EvaluationEnded(Failed(error.status, str(error))) from error
 
     def _call(self, poison: int) -> Outputs:
@@ -132,7 +133,15 @@ class FunctionChecker:
             return Expected(self._call_reference(), str(error))
 
     def _call_reference(self) -> dict[str, torch.Tensor]:
-        return self._named(self._reference(*self._pristine.values()))
+        """Its outputs in its own dtypes. Raises DefinitionError where they are none."""
+        names = list(self.definition.outputs)
+        outputs = [empty_tensor(self._layouts[name], self._device) for name in names]
+        try:
+            store(self._reference(*self._pristine.values()), "value", names, outputs)
+        except InvalidOutput as error:
+            problem = f"the reference of {self.definition.name} is wrong: {error}"
+            raise DefinitionError(problem) from error
+        return dict(zip(names, outputs, strict=True))
 
     def _widened(self, inputs: Mapping[str, Any], **how: Any) -> dict[str, torch.Tensor]:
         return self._named(run_widened(self._reference, list(inputs.values()), **how))
@@ -152,6 +161,10 @@ class FunctionChecker:
             return self._widened(inputs)
         except OracleUnavailable:
             return None
+
+    def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """None: what the function may raise would end a test."""
+        return None
 
     def _named(self, result: Any) -> dict[str, torch.Tensor]:
         names = self.definition.outputs

@@ -5,6 +5,7 @@ A failure is explained by a larger workload: the smallest one that fails shows f
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_fib.data import LAYOUTS, Evaluation, EvaluationStatus, SearchResult
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 DRAWN_BYTES = 32 << 20
 #: Memory of the larger workload: rows enough for a pattern, and calls that take milliseconds.
 DIAGNOSIS_BYTES = 4 << 20
+#: Elements of every tensor of a workload that shows too little.
+TINY = 16
 
 
 class Check(Protocol):
@@ -117,7 +120,8 @@ def diagnose_failure(
 ) -> Evaluation:
     """The outcome of a workload, with the diagnosis of a larger one where that fails too.
 
-    Unless the larger one's says little, and that of the workload itself says more. ``evaluate``
+    Unless the larger one's says little, and that of the workload itself says more and not just for
+    a few elements: of these nearly anything may be true. ``evaluate``
     evaluates a workload with ``explain``, or returns None where it can't. Only wrong numbers have
     a pattern, so other outcomes are returned as they are.
     """
@@ -131,10 +135,21 @@ def diagnose_failure(
         diagnosis = _with_layout(definition, shown, diagnosis, evaluate)
         if shown is not workload:
             diagnosis = _as_shown_by(shown, diagnosis, outcome)
-        first = first or diagnosis
-        if diagnosis.pattern not in VAGUE_PATTERNS:
+        is_first, first = first is None, first or diagnosis
+        if diagnosis.pattern not in VAGUE_PATTERNS and (
+            is_first or not _is_tiny(definition, shown)
+        ):
             return _with_diagnosis(outcome, diagnosis)
     return outcome if first is None else _with_diagnosis(outcome, first)
+
+
+def _is_tiny(definition: Definition, workload: Workload) -> bool:
+    """Whether no tensor has more than a few elements."""
+    sizes, tensors = (
+        definition.axis_values(workload.axes),
+        {**definition.inputs, **definition.outputs},
+    )
+    return max(prod(spec.shape_at(sizes)) for spec in tensors.values()) < TINY
 
 
 def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:

@@ -91,7 +91,9 @@ class LocalSandbox:
         return self._runner.program == program
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Forget the program: loaded again, it starts from nothing."""
+        self._runner.program = None
+        self._runner.release()
 
 
 class ForkServerError(RuntimeError):

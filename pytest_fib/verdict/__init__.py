@@ -21,6 +21,7 @@ from pytest_fib.verdict._verdict import (
     detail_lines,
     element_name,
     element_sentence,
+    number_at,
     qualified,
     verdict_of,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "is_seeded",
     "judge_samples",
     "marked",
+    "number_at",
     "overridden",
     "plan_sampling",
     "qualified",

@@ -125,8 +125,8 @@ class OutputComparison:
         element = {
             "output": self.name,
             "index": list(index),
-            "got": float(self.got[index]),
-            "expected": expected,
+            "got": number_at(self.got, self.at),
+            "expected": number_at(self.expected, self.at),
             "allowed": self._allowed(expected),
         }
         return element | (self.by_index.facts(self.at) if self.by_index else {})
@@ -179,10 +179,21 @@ def element_name(name: str, flat: int, shape: Sequence[int]) -> str:
     return f"{name}[{', '.join(map(str, index))}]" if index else name
 
 
+def number_at(tensor: torch.Tensor, flat: int) -> float:
+    """An element by its place in memory: integers and bools as such."""
+    element = tensor[unravelled(flat, tensor.shape)]
+    return float(element) if tensor.is_floating_point() else element.item()
+
+
 def element_sentence(element: str, got: float, expected: float, allowed: float | None) -> str:
-    """Both sides of an element and, unless None, how far apart they may be."""
-    sides = f"{element} got {got:.6g}, expected {expected:.6g}"
-    return sides if allowed is None else f"{sides}, allowed ±{allowed:.2g}"
+    """Both sides of an element and, unless None, how far apart they may be.
+
+    Integers are shown whole, floats in as many digits as tell them apart.
+    """
+    digits = next(n for n in (6, 9, 17) if n == 17 or f"{got:.{n}g}" != f"{expected:.{n}g}")
+    one, other = (f"{x:.{digits}g}" if isinstance(x, float) else str(x) for x in (got, expected))
+    sides = f"{element} got {one}, expected {other}"
+    return sides if allowed is None or isinstance(got, bool) else f"{sides}, allowed ±{allowed:.2g}"
 
 
 @dataclass(frozen=True)

@@ -292,7 +292,7 @@ def keys_for_values(
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps64")
-@caught("permuted", "shifted")
+@caught("permuted", "shifted", "misread input")
 def heads_rotated(
     q, k_cache, v_cache, kv_indptr, kv_indices, kv_last_page_len, sm_scale
 ):  # fmt: skip

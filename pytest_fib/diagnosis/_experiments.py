@@ -1,0 +1,137 @@
+"""What a kernel does with other inputs: experiments, in place of guesses from one call.
+
+A failure is explained by calling the implementation again, beside the reference. Rounding errors
+are others where inputs are moved a little, those of a wrong formula are nearly the same. And where
+outputs are right as soon as an input is 0 or 1, it is what this input is used for that is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_fib.data import kinds
+from pytest_fib.diagnosis._wrong_output import FEW
+from pytest_fib.verdict import PRECISION, compare_outputs
+from pytest_fib.workloads import once, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_fib.diagnosis._wrong_output import CallContext, WrongOutput
+
+#: The furthest that inputs are moved, relatively.
+FURTHEST = 0.15
+#: How far at least, in steps between numbers beside 1.
+LEAST_STEPS = 2.0
+#: How many times their bound the errors are of what is clearly wrong.
+CLEARLY = 3.0
+#: Inputs that are tried with 0 and 1, the scalars and the smallest tensors first; and how many are
+#: named, at most.
+TRIED, NAMED = 12, 2
+#: Inputs that may be any number, and so 0 or 1.
+_FREE = (kinds.Values, kinds.Normal, kinds.Uniform, kinds.Boolean, kinds.Scales, kinds.FixedValue)
+
+
+def errors_of_moved_inputs(
+    output: WrongOutput, context: CallContext, by: float
+) -> torch.Tensor | None:
+    """The errors of an output where all floating inputs are off by a share of about ``by``."""
+    moved = {}
+    for number, (name, value) in enumerate(context.tensors().items()):
+        if value.dtype in PRECISION:
+            generator = torch.Generator(value.device).manual_seed(number)
+            wide = once(value).double()
+            step = torch.finfo(value.dtype).eps  # less would be rounded away
+            share = min(max(by, LEAST_STEPS * step), FURTHEST)
+            noise = torch.empty_like(wide).uniform_(-1.0, 1.0, generator=generator)
+            factor = noise.add_(noise.sign()).mul_(share / 1.5).add_(1.0)
+            moved[name] = (wide * factor).to(value.dtype)
+    sides = _both(context, moved) if moved else None
+    return None if sides is None else sides[0][output.name].double() - sides[1][output.name]
+
+
+def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor) -> float:
+    """Of two tensors of errors, about 0, less what is in proportion to a third in each."""
+    known = one.isfinite() & other.isfinite() & beside.isfinite()
+    one, other, beside = one[known], other[known], beside[known]
+    length = beside.square().sum().clamp(min=1e-300)
+    one, other = (x - beside * (x * beside).sum() / length for x in (one, other))
+    size = float(one.norm() * other.norm())
+    return float((one * other).sum()) / size if size else 0.0
+
+
+def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str]:
+    """The inputs that make all outputs right if they are 0 or 1: ``b is 0``.
+
+    None of outputs that are hardly wrong: they may be right as well by chance.
+    """
+    if context.definition is None or any(output.total < FEW for output in outputs):
+        return []
+    if not any(_is_clearly_wrong(output) for output in outputs):
+        return []
+    found: dict[str, str] = {}
+    for name, number, value in _plain_inputs(context):
+        sides = _both(context, {name: value})
+        if sides is not None and _is_right(outputs, context, *sides):
+            is_bool = context.definition.inputs[name].dtype.value == "bool"
+            found.setdefault(name, f"{name} is {bool(number) if is_bool else number}")
+        if len(found) == NAMED:
+            break
+    return list(found.values())
+
+
+def _is_clearly_wrong(output: WrongOutput) -> bool:
+    sample = output.wrong_sample
+    return not bool((sample.error.abs() <= CLEARLY * sample.bound).all())
+
+
+def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
+    """Inputs as 0 and as 1."""
+    assert context.definition is not None
+    rules = plan(context.definition).rules
+    inputs = context.readable_inputs()
+    free = [name for name in inputs if isinstance(rules[name], _FREE)]
+    free.sort(key=lambda name: _elements(inputs[name]))
+    for name in free[:TRIED]:
+        value = inputs[name]
+        if isinstance(value, int) and not isinstance(value, bool):
+            continue
+        for number in (0, 1):
+            if isinstance(value, torch.Tensor):
+                if value.is_floating_point() or value.dtype is torch.bool:
+                    yield name, number, torch.full_like(once(value).float(), number).to(value.dtype)
+            elif value != number:
+                yield name, number, type(value)(number)
+
+
+def _elements(value: Any) -> int:
+    return value.numel() if isinstance(value, torch.Tensor) else 0
+
+
+def _both(
+    context: CallContext, values: Mapping[str, Any]
+) -> tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]] | None:
+    """Outputs of the implementation and of the reference; None where one of them fails."""
+    if context.outputs is None or context.reference_outputs is None:
+        return None
+    got = context.outputs(values)
+    expected = None if got is None else context.reference_outputs(values)
+    return None if got is None or expected is None else (got, expected)
+
+
+def _is_right(
+    outputs: Sequence[WrongOutput],
+    context: CallContext,
+    got: Mapping[str, torch.Tensor],
+    expected: Mapping[str, torch.Tensor],
+) -> bool:
+    """Whether what was wrong is right now, and that says something: values are not nearly alike."""
+    assert context.definition is not None
+    for values in (expected[output.name].double() for output in outputs):
+        if len(torch.unique(values)) < FEW or not bool(values.isfinite().all()):
+            return False
+    names = {output.name for output in outputs}
+    compared = compare_outputs(context.definition, got, expected, inputs=context.inputs)
+    return all(each.passed for each in compared if each.name in names)

@@ -1,0 +1,212 @@
+"""First lines on kernels of no known kind say what is so, and where little is known, little."""
+
+import re
+
+import pytest
+
+from pytest_fib.data import (
+    BuildSpec,
+    Definition,
+    EvaluationRequest,
+    Solution,
+    SourceFile,
+    SupportedLanguages,
+)
+from pytest_fib.engine import Judge
+from pytest_fib.workloads import make_workload
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Judge("cpu", "none") as judge:
+        yield judge
+
+
+def define(inputs, outputs, body, axes=None, rules=None):
+    """A definition whose reference ends in ``body``; a spec is ``float32[n, d]``."""
+
+    def spec(text):
+        dtype, _, shape = text.rstrip("]").partition("[")
+        axes = [axis.strip() for axis in shape.split(",") if axis.strip()]
+        return {"dtype": dtype, "shape": axes if "[" in text else None}
+
+    return Definition.model_validate(
+        {
+            "name": "kernel",
+            "op_type": "other",
+            "axes": {"n": "var", "d": 64, **(axes or {})},
+            "inputs": {name: spec(text) for name, text in inputs.items()},
+            "outputs": {name: spec(text) for name, text in outputs.items()},
+            "reference": f"import torch\n\ndef run({', '.join(inputs)}):\n    {body}\n",
+            "workloads": {"inputs": rules or {}},
+        }
+    )
+
+
+def outcome(judge, definition, body, n=200, seed=0, regime=None, header=""):
+    """What becomes of an implementation that ends in ``body``, explained."""
+    text = f"import torch\n{header}\ndef run({', '.join(definition.inputs)}):\n    {body}\n"
+    solution = Solution(
+        name="kernel",
+        definition=definition.name,
+        author="tests",
+        spec=BuildSpec(
+            language=SupportedLanguages("python"),
+            target_hardware=["cpu"],
+            entry_point="module.py::run",
+            calling="value",
+        ),
+        sources=[SourceFile(path="module.py", content=text)],
+    )
+    workload = make_workload(definition, {"n": n}, seed, regime)
+    request = EvaluationRequest(
+        definition=definition, solution=solution, workload=workload, explain=True
+    )
+    return judge.evaluate(request)
+
+
+def diagnosis(*arguments, **settings):
+    evaluation = outcome(*arguments, **settings)
+    assert evaluation.status.value == "INCORRECT_NUMERICAL", evaluation.log
+    return evaluation.diagnosis
+
+
+SCALE = define({"x": "float32[n, d]"}, {"y": "float32[n, d]"}, "return x * 3")
+
+
+def test_what_depends_on_values_alone_needs_no_call_before(judge):
+    wrong = "return x * 3 + (x[0, :1] > 0) * (x > 0)"
+    found = [outcome(judge, SCALE, wrong, seed=seed).diagnosis for seed in range(8)]
+    sentences = [each.sentence for each in found if each is not None]
+    assert not any("first call" in sentence for sentence in sentences)
+    assert any(re.search(r"\(with seed \d+\)$", sentence) for sentence in sentences)
+
+
+def test_what_depends_on_the_calls_before_says_so(judge):
+    wrong = "calls.append(0)\n    return x * 3 + (len(calls) > 2)"
+    found = diagnosis(judge, SCALE, wrong, header="calls = []")
+    assert found.sentence.endswith("wrong on a second of the same shapes with other values)")
+
+
+NORM = define(
+    {"x": "float32[n, d]", "w": "float32[d]", "b": "float32[d]"},
+    {"y": "float32[n, d]"},
+    "return torch.sigmoid(x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w + b)",
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        # A mean that is subtracted, a power series, a bias behind the function.
+        ("x = x - x.mean(-1, keepdim=True)\n    return {}", "wrong"),
+        ("return {} - 0.01 * ({} - 0.5).pow(3)", "wrong"),
+        ("return {} + 0.01 * torch.sin(b)", "but right where b is 0"),
+    ],
+)
+def test_errors_of_a_formula_are_no_rounding(judge, wrong, words):
+    right = "torch.sigmoid(x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w + b)"
+    found = diagnosis(judge, NORM, wrong.replace("{}", right))
+    assert words in found.sentence
+    assert not re.search("float16|round|errors of", found.sentence)
+
+
+def test_errors_of_rounding_are_called_that(judge):
+    right = "x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w + b"
+    found = diagnosis(judge, NORM, f"return torch.sigmoid(({right}).bfloat16().float())")
+    assert found.pattern in ("lower precision", "scattered", "everywhere")
+    found = diagnosis(judge, SCALE, "return (x * 1.7).bfloat16().float() * (3 / 1.7)")
+    assert (found.pattern, "rounding to bfloat16" in found.sentence) == ("lower precision", True)
+    found = diagnosis(judge, SCALE, "return x.bfloat16().float() * 3.0")
+    assert found.sentence.endswith("x were rounded to bfloat16")
+
+
+COUNTS = define(
+    {"x": "float32[n, d]"},
+    {"y": "int64[d]"},
+    "return (x > 0).sum(0) * 1_000_000_007",
+)
+
+
+def test_integers_have_all_their_digits_and_are_not_rounded(judge):
+    found = diagnosis(judge, COUNTS, "return (x > 0).sum(0) * 1_000_000_007 + (x > 1).sum(0)")
+    assert re.search(r"got (\d{11,}), expected (?!\1\b)\d{11,}", found.sentence)
+    assert not re.search("float|round", found.sentence)
+    found = diagnosis(judge, COUNTS, "return ((x > 0).sum(0) * 1_000_000_007).int().long()")
+    assert found.sentence == "y: wrapped around to 32 bits everywhere"
+
+
+MASKED = define(
+    {"x": "float32[n, d]"},
+    {"y": "float32[n, d]"},
+    "return x.masked_fill(x < x.topk(8).values[:, -1:], float('-inf'))",
+)
+
+
+def test_an_infinity_of_a_mask_is_no_overflow(judge):
+    found = diagnosis(
+        judge, MASKED, "return x.masked_fill(x < x.topk(6).values[:, -1:], -torch.inf)"
+    )
+    assert found.pattern == "infinity"
+    assert re.fullmatch(r"y: -inf at 400 of 12800 elements, where numbers .*", found.sentence)
+    found = diagnosis(judge, MASKED, "return x.masked_fill(x < x.topk(8).values[:, -1:], -1e9)")
+    assert found.sentence == "y: finite numbers, where -inf is expected"
+
+
+def test_nan_of_one_byte_was_written(judge):
+    cast = define(
+        {"x": "float32[n, d]"}, {"y": "float8_e4m3fn[n, d]"}, "return x.to(torch.float8_e4m3fn)"
+    )
+    wrong = (
+        "y = x.to(torch.float8_e4m3fn).view(torch.uint8)\n"
+        "    return torch.where(x < 0, 255, y).to(torch.uint8).view(torch.float8_e4m3fn)"
+    )
+    assert re.match(r"y: NaN at \d+ of 12800 elements", diagnosis(judge, cast, wrong).sentence)
+
+
+ABOVE = define({"x": "float32[n, d]", "t": "float32[d]"}, {"y": "bool[n, d]"}, "return x > t")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "regime", "words"),
+    [
+        ("x == x", {}, "y: True where False is expected at"),
+        ("x >= t", {"values": "zeros"}, "y: True where False is expected everywhere"),
+        ("x > t + 9", {}, "y: False where True is expected everywhere"),
+        ("x < t", {}, "y: wrong everywhere; y[0, 0] got"),
+        ("x > t[:1]", {}, "y: as if t repeated its first entry along d"),
+        ("x.abs() > t", {}, "y: as if x had lost its signs"),
+    ],
+)
+def test_bools_that_agree_with_something_may_do_so_by_chance(judge, wrong, regime, words):
+    assert diagnosis(judge, ABOVE, f"return {wrong}", regime=regime).sentence.startswith(words)
+
+
+LOSS = define(
+    {"p": "float32[n, d]", "scale": "float32", "shift": "float32"},
+    {"loss": "float32[]"},
+    "return (p.sigmoid() * scale).sum(-1).mean() + shift",
+    rules={"scale": {"value": 0.7}, "shift": {"value": 5.0}},
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("(p.sigmoid() * scale).sum(-1).mean() * 1.01 + shift", "loss: wrong; loss got"),
+        ("(p.sigmoid() * scale).sum(-1).mean() + shift * shift", "loss: as if shift were squared"),
+        ("(p.tanh() * scale).sum(-1).mean() + shift", "loss: wrong; loss got"),
+        ("((p.sigmoid() * scale).sum(-1).mean() + shift) * len(p)", "(which is n); loss got"),
+        ("-(p.sigmoid() * scale).sum(-1).mean() - shift", "loss: the sign is wrong"),
+    ],
+)
+def test_one_element_says_what_it_is_and_what_it_can_hardly_be_by_chance(judge, wrong, words):
+    assert words in diagnosis(judge, LOSS, f"return {wrong}").sentence
+
+
+def test_a_definition_whose_reference_has_another_dtype_is_wrong_and_nobody_else(judge):
+    returns_other = define({"x": "float32[n, d]"}, {"y": "bfloat16[n, d]"}, "return x * 3")
+    assert (
+        "y: got float32, expected bfloat16" in outcome(judge, returns_other, "return x * 3").message
+    )
+    assert outcome(judge, returns_other, "return (x * 3).bfloat16()").status.value == "PASSED"
