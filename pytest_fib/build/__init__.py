@@ -5,8 +5,8 @@ from pytest_fib.build._builders import build, load
 from pytest_fib.build._cache import Artifact, ArtifactCache, default_builds_directory
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._program import Compilation, Program, program_of, reference_program
-from pytest_fib.build._runnable import why_not_runnable
-from pytest_fib.build._targets import CPU, Hardware
+from pytest_fib.build._runnable import why_not_buildable, why_not_runnable
+from pytest_fib.build._targets import CPU, Hardware, build_targets, capability_of
 
 __all__ = [
     "CPU",
@@ -19,9 +19,12 @@ __all__ = [
     "KernelResources",
     "Program",
     "build",
+    "build_targets",
+    "capability_of",
     "default_builds_directory",
     "load",
     "program_of",
     "reference_program",
+    "why_not_buildable",
     "why_not_runnable",
 ]

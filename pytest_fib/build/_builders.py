@@ -1,9 +1,12 @@
 """The builder of each language: a module that makes a program callable.
 
 ``load(program, artifact)`` returns what has the entry symbol as an attribute. For compiled
-languages there is ``build(program, folder)`` before it: it compiles in that folder, and what it
-returns names the file there that is the artifact. Both run in sandboxes. ``versions(program)``
+languages there is ``build(program, folder, call)`` before it: it compiles in that folder, and what
+it returns names the file there that is the artifact. Both run in sandboxes. ``versions(program)``
 are the versions that decide what is built; only that runs outside.
+
+Kernels of Triton are compiled when they are launched. Their ``build`` has ``call`` call the
+program's function with inputs, and launches compile for the target instead.
 """
 
 from __future__ import annotations
@@ -28,9 +31,11 @@ def has_builder(language: str) -> bool:
     return language in _MODULES
 
 
-def build(program: Program, folder: Path) -> Built:
+def build(
+    program: Program, folder: Path, call: Callable[[Callable[..., Any]], object] | None = None
+) -> Built:
     """Compile a program into an empty folder. Raises BuildError."""
-    built: Built = _builder(program.language).build(program, folder)
+    built: Built = _builder(program.language).build(program, folder, call)
     return built
 
 

@@ -59,8 +59,11 @@ class ArtifactCache:
         self._size_limit = size_limit
 
     @staticmethod
-    def key(program: Program) -> str:
-        """The digest of all that changes what is built. Raises BuildError where a tool lacks."""
+    def key(program: Program, subject: str = "") -> str:
+        """The digest of all that changes what is built. Raises BuildError where a tool lacks.
+
+        ``subject`` says what it is called with, where that decides.
+        """
         assert program.compilation is not None, "only compiled programs are kept"
         facts = {
             "format": FORMAT,
@@ -69,6 +72,7 @@ class ArtifactCache:
             "sources": sorted(program.sources),
             "compilation": asdict(program.compilation),
             "versions": versions(program),
+            "subject": subject,
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

@@ -50,7 +50,7 @@ def versions(program: Program) -> dict[str, str]:
     return found | {"apache-tvm-ffi": _version("apache-tvm-ffi")}
 
 
-def build(program: Program, folder: Path) -> Built:
+def build(program: Program, folder: Path, call: object = None) -> Built:
     """Compile every source file, all at once, and link them. Raises BuildError."""
     for path, content in program.sources:
         target = folder / path

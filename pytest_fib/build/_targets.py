@@ -87,6 +87,20 @@ def build_target(spec: BuildSpec, hardware: Hardware) -> str:
     return named[0] if named else native_architecture(hardware.capability)
 
 
+def build_targets(
+    language: str, targets: Sequence[str], major_versions: Sequence[int], wanted: Sequence[str]
+) -> list[str]:
+    """Which of the wanted targets something for these targets is compiled for; C++ for ``cpu``."""
+    if language == "cpp":
+        return ["cpu"]
+    hardware = {target: Hardware("cuda", capability_of(target), target) for target in wanted}
+    return [
+        target
+        for target, device in hardware.items()
+        if why_other_hardware(targets, major_versions, device) is None
+    ]
+
+
 def native_architecture(capability: tuple[int, int]) -> str:
     """``sm_80``; from 9.0 on with the features of just that device: ``sm_90a``."""
     major, minor = capability

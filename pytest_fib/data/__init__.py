@@ -15,6 +15,8 @@ from pytest_fib.data._files import (
 )
 from pytest_fib.data._generator_kinds import GENERATOR_KINDS, FixedValue, GeneratorKind, InputRule
 from pytest_fib.data._request import (
+    BuildRequest,
+    BuildResult,
     DefinitionError,
     DefinitionFault,
     EvaluationRequest,
@@ -78,6 +80,8 @@ __all__ = [
     "AxisDomain",
     "AxisVar",
     "Binding",
+    "BuildRequest",
+    "BuildResult",
     "BuildSpec",
     "Calling",
     "CompileOptions",

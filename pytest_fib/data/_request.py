@@ -94,6 +94,38 @@ class EvaluationRequest(_Request):
     explain: bool = False
 
 
+class BuildRequest(_SeamRecord):
+    """One implementation, to be compiled for ``target``: ``cpu``, or an architecture as ``sm_90``.
+
+    The other fields are as those of an EvaluationRequest.
+    """
+
+    definition: Definition
+    solution: Solution
+    target: Text
+    directory: Annotated[str | None, Field(exclude_if=is_none)] = None
+    build_timeout: Annotated[float, Field(gt=0)] = 600.0
+
+
+class BuildResult(_SeamRecord):
+    """What came of a build, and the most that any of its kernels takes.
+
+    `registers` are of a thread, `shared_bytes` of a block; `spills` are bytes of registers that did
+    not fit, `kernel` is the one that spills most; `binary_bytes` is the size of what was built.
+    `status` is PASSED, COMPILE_ERROR or, where it can't be told here, SKIPPED; `message` is a line
+    on that, `log` what a compiler printed.
+    """
+
+    status: Literal["PASSED", "COMPILE_ERROR", "SKIPPED"]
+    message: str = ""
+    log: str = ""
+    kernel: str = ""
+    registers: int = 0
+    shared_bytes: int = 0
+    spills: int = 0
+    binary_bytes: int = 0
+
+
 class SearchRequest(_Request):
     """One implementation on the workloads of a search.
 

@@ -5,36 +5,67 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_fib.build import Artifact, BuildError
-from pytest_fib.data import visible_line
+from pytest_fib.build import (
+    CPU,
+    Artifact,
+    BuildError,
+    Compilation,
+    Hardware,
+    capability_of,
+    program_of,
+)
+from pytest_fib.data import BuildResult, visible_line
 from pytest_fib.sandbox import Build, Failed
+from pytest_fib.workloads import (
+    DEFAULT_BUDGETS,
+    bench_workloads,
+    make_workload,
+    smallest_axes,
+    workload_bytes,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_fib.build import ArtifactCache, Built, Program
+    from pytest_fib.data import BuildRequest, Definition, Workload
     from pytest_fib.sandbox import Sandbox
+
+
+#: What nvcc says of a target that is newer or older than it knows.
+_UNKNOWN_TARGET = "Unsupported gpu architecture"
 
 
 class Artifacts:
     """Builds compiled programs once: what fails to build is not tried again either.
 
     Compilers read any file that sources name, and some run code; so the judge starts none.
-    ``sandbox`` is where they run, one process for each build.
+    ``sandbox`` is where a language's run, one process for each build.
     """
 
-    def __init__(self, cache: ArtifactCache, sandbox: Sandbox) -> None:
+    def __init__(self, cache: ArtifactCache, sandbox: Callable[[str], Sandbox]) -> None:
         self._cache = cache
         self._sandbox = sandbox
         self._failed: dict[str, Failed] = {}
 
-    def get(self, program: Program, timeout: float) -> Artifact | Failed:
-        """What a program was built to; ``timeout`` is in seconds."""
+    def get(
+        self,
+        program: Program,
+        timeout: float,
+        subject: tuple[Definition, Workload] | None = None,
+    ) -> Artifact | Failed:
+        """What a program was built to; ``timeout`` is in seconds.
+
+        With a ``subject``, it is compiled for calls on such inputs.
+        """
         assert program.compilation is not None, "only compiled programs are built"
+        request = Build(program, *(subject or ()))
+        called = [program.entry_symbol, *(each.model_dump_json() for each in subject or ())]
         try:
-            key = self._cache.key(program)
+            key = self._cache.key(program, "\n".join(called) if subject else "")
         except BuildError as error:
             return Failed("COMPILE_ERROR", str(error), error.log)
         if key in self._failed:
@@ -44,25 +75,73 @@ class Artifacts:
         what = f"{program.name} for {program.compilation.target}"
         with self._cache.lock(key, what, timeout):
             # Another process may have been faster.
-            result = self._cache.find(key) or self._build(program, timeout)
+            result = self._cache.find(key) or self._build(request, timeout)
             if isinstance(result, Artifact):
                 self._cache.add(key, result)
             elif not result.killed:
                 self._failed[key] = result
         return result
 
-    def _build(self, program: Program, timeout: float) -> Artifact | Failed:
-        sandbox = self._sandbox
+    def _build(self, request: Build, timeout: float) -> Artifact | Failed:
+        sandbox = self._sandbox(request.program.language)
         with file_in_memory() as file:
-            reply = sandbox.open(program)
+            reply = sandbox.open(request.program)
             if not isinstance(reply, Failed):
-                reply = sandbox.ask(Build(program), timeout, file)
+                reply = sandbox.ask(request, timeout, file)
             sandbox.close()  # from here on nobody writes to the file
             if isinstance(reply, Failed):
                 return _as_compile_error(reply, timeout)
             if reply.built is None:
                 return Failed("COMPILE_ERROR", "the process forged a message: nothing was built")
             return Artifact(os.pread(file, os.fstat(file).st_size, 0), _visible(reply.built))
+
+
+def build_subject(request: BuildRequest) -> tuple[Program, tuple[Definition, Workload] | None]:
+    """The program of a request, and what it is called with where that decides what is compiled.
+
+    Raises BuildError where it is not for that target.
+    """
+    definition, target = request.definition, request.target
+    directory = None if request.directory is None else Path(request.directory)
+    capability = capability_of(target)
+    hardware = CPU if target == "cpu" else Hardware("cuda", capability, target)
+    program = program_of(request.solution, definition, directory, hardware)
+    if program.compilation is not None:
+        return program, None
+    return replace(program, compilation=Compilation(target)), (definition, _typical(definition))
+
+
+def _typical(definition: Definition) -> Workload:
+    """A workload that is timed and fits in the budget of the CPU, else the smallest."""
+    fitting = (
+        workload
+        for workload in bench_workloads(definition).values()
+        if workload_bytes(definition, workload.axes) <= DEFAULT_BUDGETS["cpu"]
+    )
+    return next(fitting, None) or make_workload(definition, smallest_axes(definition))
+
+
+def build_result(found: Artifact | Failed) -> BuildResult:
+    """The record of a build."""
+    if isinstance(found, Failed):
+        if _UNKNOWN_TARGET in found.summary:
+            return BuildResult(
+                status="SKIPPED", message=f"nvcc here does not know it: {found.summary}"
+            )
+        if found.status == "COMPILE_ERROR":
+            return BuildResult(status="COMPILE_ERROR", message=found.summary, log=found.log)
+        why = f"without a device its host code can't launch kernels: {found.summary}"
+        return BuildResult(status="SKIPPED", message=why, log=found.log)
+    kernels = found.built.kernels
+    worst = max(kernels, key=lambda kernel: kernel.spills, default=None)
+    return BuildResult(
+        status="PASSED",
+        kernel=worst.name if worst is not None and worst.spills else "",
+        registers=max((kernel.registers for kernel in kernels), default=0),
+        shared_bytes=max((kernel.shared_bytes for kernel in kernels), default=0),
+        spills=0 if worst is None else worst.spills,
+        binary_bytes=len(found.content),
+    )
 
 
 @contextmanager
@@ -78,7 +157,7 @@ def file_in_memory(content: bytes = b"") -> Iterator[int]:
 
 
 def _as_compile_error(failed: Failed, timeout: float) -> Failed:
-    if failed.status == "COMPILE_ERROR":
+    if failed.status == "COMPILE_ERROR" or not failed.broken:
         return failed
     why = f"while it was built, {failed.summary}"
     if failed.status == "TIMEOUT":

@@ -17,8 +17,14 @@ from pytest_fib.build import (
     program_of,
     reference_program,
 )
-from pytest_fib.data import NOT_EVALUATED, DefinitionError, Diagnosis, TensorFiles
-from pytest_fib.engine._artifacts import Artifacts
+from pytest_fib.data import (
+    NOT_EVALUATED,
+    BuildResult,
+    DefinitionError,
+    Diagnosis,
+    TensorFiles,
+)
+from pytest_fib.engine._artifacts import Artifacts, build_result, build_subject
 from pytest_fib.engine._benchmark import Benchmark
 from pytest_fib.engine._context import (
     ATTEMPTS,
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
 
     from pytest_fib.build import Program
     from pytest_fib.data import (
+        BuildRequest,
         Definition,
         Evaluation,
         EvaluationRequest,
@@ -105,7 +112,8 @@ class Judge:
         self._candidate = self._side(untrusted=True)
         self._reference = self._side(untrusted=False)
         cache = ArtifactCache(builds or default_builds_directory(), announce)
-        self._artifacts = Artifacts(cache, self._builder())
+        self._build_server: ForkServer | None = None
+        self._artifacts = Artifacts(cache, self._builder)
 
     def __enter__(self) -> Self:
         return self
@@ -121,8 +129,9 @@ class Judge:
     def close(self) -> None:
         """End the sandboxes."""
         self._close_sandboxes()
-        if self._fork_server is not None:
-            self._fork_server.close()
+        for server in (self._fork_server, self._build_server):
+            if server is not None:
+                server.close()
 
     def search(self, request: SearchRequest) -> SearchResult:
         """Look for a workload on which the implementation is wrong."""
@@ -155,6 +164,20 @@ class Judge:
             return self._outcome(request)
         except UNAVAILABLE as error:
             return self._not_evaluated(error)
+
+    @plain_defaults()
+    def build(self, request: BuildRequest) -> BuildResult:
+        """Compile the implementation for a target, which need not be this device."""
+        try:
+            program, subject = build_subject(request)
+            if program.language == "triton" and self._fork_server is None:
+                return BuildResult(status="SKIPPED", message="Triton compiles in a sandbox only")
+            found = self._artifacts.get(program, request.build_timeout, subject)
+        except BuildError as error:
+            return BuildResult(status="SKIPPED", message=str(error))
+        except ForkServerError as error:
+            return BuildResult(status="SKIPPED", message=f"{NOT_EVALUATED}: {error}")
+        return build_result(found)
 
     def _not_evaluated(self, error: Exception) -> Evaluation:
         diagnosis = Diagnosis(sentence=f"{NOT_EVALUATED}: {error}", pattern=NOT_EVALUATED)
@@ -247,11 +270,18 @@ class Judge:
             files[path] = file
         return files
 
-    def _builder(self) -> LocalSandbox | ProcessSandbox:
-        """A sandbox without tensors."""
+    def _builder(self, language: str) -> LocalSandbox | ProcessSandbox:
+        """A sandbox without tensors, in which a language's compiler works."""
         if self._fork_server is None:
             return LocalSandbox(self.device, self._candidate.allocator)
-        return ProcessSandbox(self._fork_server, None, untrusted=True)
+        server = self._fork_server
+        if language == "triton" and self.device == "cpu":
+            # Where sandboxes come from, Triton was imported as its interpreter.
+            if self._build_server is None:
+                environment = {"TRITON_INTERPRET": "0"}
+                self._build_server = ForkServer("cpu", environment, contained=server.contained)
+            server = self._build_server
+        return ProcessSandbox(server, None, untrusted=True)
 
     def _close_sandboxes(self) -> None:
         self._candidate.sandbox.close()

@@ -6,7 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_fib.data import EvaluationRequest, Outcome, SearchRequest, SearchResult
+    from pytest_fib.data import (
+        BuildRequest,
+        BuildResult,
+        EvaluationRequest,
+        Outcome,
+        SearchRequest,
+        SearchResult,
+    )
     from pytest_fib.engine import Judge
 
 
@@ -32,6 +39,10 @@ class LocalExecutor:
     def search(self, request: SearchRequest) -> SearchResult:
         """What a search for a failing workload comes to."""
         return self._judge.search(request)
+
+    def build(self, request: BuildRequest) -> BuildResult:
+        """What comes of compiling one implementation for one target."""
+        return self._judge.build(request)
 
     def close(self) -> None:
         """End the judge's sandboxes."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pytest_fib.data import EvaluationRequest, Outcome, SearchRequest, SearchResult
+    from pytest_fib.data import (
+        BuildRequest,
+        BuildResult,
+        EvaluationRequest,
+        Outcome,
+        SearchRequest,
+        SearchResult,
+    )
 
 
 class Executor(Protocol):
@@ -16,6 +23,9 @@ class Executor(Protocol):
 
     def search(self, request: SearchRequest) -> SearchResult:
         """What a search for a failing workload comes to; all of it runs at the far end."""
+
+    def build(self, request: BuildRequest) -> BuildResult:
+        """What comes of compiling one implementation for one target."""
 
     def close(self) -> None:
         """End what was started."""

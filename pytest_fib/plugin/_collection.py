@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_fib.build import build_targets
 from pytest_fib.data import DataError
 from pytest_fib.discovery import FibWarning
-from pytest_fib.plugin._items import BenchItem, CorrectnessItem, UnusableItem, WorkloadItem
+from pytest_fib.plugin._items import (
+    BenchItem,
+    CompileItem,
+    CorrectnessItem,
+    UnusableItem,
+    WorkloadItem,
+)
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import message_only
 from pytest_fib.workloads import RecordedWorkload, recorded_workloads
@@ -17,6 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_fib.data import LoadedDefinition
+    from pytest_fib.discovery import Implementation
+
+#: Languages whose implementations have compile items, and what these compile for by default.
+COMPILED_TO_BINARIES = frozenset({"cpp", "cuda", "triton"})
+DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
 
 
 class DefinitionFile(pytest.File):
@@ -68,6 +80,9 @@ class DefinitionFile(pytest.File):
             if not settings.wants_implementation(implementation.name):
                 continue
             item = {"loaded": loaded, "implementation": implementation}
+            for target in self._targets(implementation):
+                label = f"compile-{target}"
+                yield CompileItem.from_parent(self, label=label, target=target, **item)
             yield CorrectnessItem.from_parent(self, label="correctness", **item)
             if implementation.problem is not None:
                 continue
@@ -75,6 +90,17 @@ class DefinitionFile(pytest.File):
                 yield WorkloadItem.from_parent(self, label=f"workload-{uuid}", case=case, **item)
             for size, case in timed.items():
                 yield BenchItem.from_parent(self, label=f"bench-{size}", case=case, **item)
+
+    def _targets(self, implementation: Implementation) -> list[str]:
+        """What an implementation is compiled for, whatever the device is."""
+        if implementation.problem or implementation.language not in COMPILED_TO_BINARIES:
+            return []
+        return build_targets(
+            implementation.language,
+            implementation.target_hardware,
+            implementation.supported_major_versions,
+            self._run.settings.targets or DEFAULT_TARGETS,
+        )
 
     def _recorded(self, loaded: LoadedDefinition) -> tuple[dict[str, RecordedWorkload], list[str]]:
         """The recorded workloads, and what is wrong with other lines of a dataset's file."""

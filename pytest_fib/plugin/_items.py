@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_fib.build import why_not_runnable
+from pytest_fib.build import capability_of, why_not_buildable, why_not_runnable
 from pytest_fib.data import Evaluation, EvaluationStatus, Trace
 from pytest_fib.discovery import FibWarning
 from pytest_fib.plugin import _failure_cache as failure_cache
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import (
     TimeRecord,
+    describe_compile_error,
     describe_definition_fault,
     describe_evaluation,
     describe_slower,
@@ -55,10 +56,11 @@ class KernelFailure(Exception):
 
 @dataclass
 class ItemOutcome:
-    """What a run of an item leaves: traces as JSON lines, and how its time compares."""
+    """What a run of an item leaves: traces as JSON lines, how its time compares, its build."""
 
     traces: list[str] = field(default_factory=list)
     time_comparison: dict[str, Any] | None = None
+    build: dict[str, Any] | None = None
 
 
 class UnusableItem(pytest.Item):
@@ -136,8 +138,15 @@ class KernelItem(pytest.Item):
         """Forget an earlier run, where a plugin runs the item several times."""
         self.outcome = ItemOutcome()
 
+    @property
+    def subject(self) -> tuple[str, str]:
+        """The names of definition and implementation."""
+        return self.definition.name, self.implementation.name
+
     def runtest(self) -> None:
         """Run the test. Raises KernelFailure with the text to show."""
+        if (failed := self.run.uncompiled.get(self.subject)) and self.kind != "compile":
+            pytest.skip(f"does not compile: {failed} failed")
         if self.implementation.problem is not None:
             raise KernelFailure(
                 f"can't be tested: {self.settings.readable(self.implementation.problem)}"
@@ -306,6 +315,46 @@ class CorrectnessItem(KernelItem):
         except ValueError:
             return []
         return [workload] if in_domain(self.definition, workload.axes) else []
+
+
+class CompileItem(KernelItem):
+    """Compiles an implementation for one target. Needs compilers, and no device."""
+
+    kind = "compile"
+
+    def __init__(self, *, target: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.target = target
+
+    def skip_reason(self) -> str | None:
+        """Whatever this runs on."""
+        return why_not_buildable(self.implementation) or self.why_no_inputs()
+
+    def check(self) -> None:
+        """Build. What doesn't compile for this run's device isn't run either."""
+        from pytest_fib.data import BuildRequest
+
+        directory = self.implementation.directory
+        request = BuildRequest(
+            definition=self.definition,
+            solution=self.implementation.solution(self.definition.name),
+            target=self.target,
+            directory=None if directory is None else str(directory),
+            build_timeout=self.settings.build_timeout,
+        )
+        result = self.run.executor.build(request)
+        if result.status == "SKIPPED":
+            pytest.skip(result.message)
+        self.outcome.build = result.model_dump(exclude={"status", "message", "log"})
+        if result.spills:
+            message = f"{self.name}: {result.kernel} spills {result.spills} bytes of registers"
+            self.warn(FibWarning(message))
+        if result.status == "COMPILE_ERROR":
+            self.outcome.build["status"] = result.status
+            if self.target == "cpu" or capability_of(self.target) == self.run.hardware.capability:
+                self.run.uncompiled[self.subject] = self.name
+            replay = shlex.join(["pytest", self.nodeid, *self.settings.replay_options])
+            raise KernelFailure(describe_compile_error(result, self.implementation_place, replay))
 
 
 class WorkloadItem(KernelItem):

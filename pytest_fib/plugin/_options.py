@@ -169,6 +169,11 @@ class Settings:
         type=_checked(float, 0),
         default=600.0,
     )
+    targets: tuple[str, ...] = _list(
+        "--fib-target",
+        "SM",
+        "compile kernels for this architecture, as sm_90 (default: sm_80, sm_90, sm_100)",
+    )
     cache_dir: str | None = _option(
         "--fib-cache-dir",
         "DIR",

@@ -55,6 +55,8 @@ class Session:
         self.baseline: Baseline | None = None
         self._worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self._stray_warnings_given = False
+        #: The compile items that failed for this device, by definition and implementation.
+        self.uncompiled: dict[tuple[str, str], str] = {}
 
     @classmethod
     def of(cls, config: pytest.Config) -> Session:

@@ -1,6 +1,7 @@
 """What people see of a run: tables, failures, times compared. It needs the records alone."""
 
 from pytest_fib.report._failure import (
+    describe_compile_error,
     describe_definition_fault,
     describe_evaluation,
     describe_slower,
@@ -22,6 +23,7 @@ __all__ = [
     "TimeComparison",
     "TimeRecord",
     "amount",
+    "describe_compile_error",
     "describe_definition_fault",
     "describe_evaluation",
     "describe_slower",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_fib.data import (
+        BuildResult,
         Correctness,
         DefinitionFault,
         Diagnosis,
@@ -67,6 +68,12 @@ def describe_evaluation(
         fields += _field("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}")
     first = headline(evaluation.status, diagnosis.sentence)
     return _paragraphs(first, fields, diagnosis.details, replay)
+
+
+def describe_compile_error(result: BuildResult, place: str, replay: str) -> str:
+    """What keeps an implementation from being compiled, the compiler's first error first."""
+    first = [f"{result.status}: {result.message}"]
+    return _paragraphs(first, _field("implementation", place), result.log.splitlines(), replay)
 
 
 def _diagnosis(evaluation: Evaluation) -> Diagnosis:

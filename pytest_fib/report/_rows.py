@@ -41,6 +41,10 @@ class Row:
     separate_bytes: int | None = None
     flops: int | None = None
     time_comparison: TimeComparison | None = None
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spills: int | None = None
+    binary_bytes: int | None = None
 
     @classmethod
     def of(cls, item: dict[str, Any], category: str, trace: dict[str, Any] | None) -> Row:
@@ -49,7 +53,9 @@ class Row:
         ``category`` is the outcome as ``pytest_report_teststatus`` has it; other plugins may have
         outcomes of their own.
         """
-        row = cls(**{**_row_fields(item), "status": _STATUSES.get(category, category.upper())})
+        build = item.get("build") or {}
+        status = build.get("status") or _STATUSES.get(category, category.upper())
+        row = cls(**{**_row_fields({**item, **build}), "status": status})
         if row.time_comparison is not None:
             row = replace(row, time_comparison=TimeComparison(**item["time_comparison"]))
         return row if trace is None else row._with(trace["evaluation"], category)

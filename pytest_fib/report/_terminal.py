@@ -66,7 +66,12 @@ def _write_section(
 ) -> None:
     verbose = terminal.verbosity > 0
     timed = [row for row in rows if row.kind == "bench"]
-    _write_table(terminal, _correctness_table(rows), width)
+    compiled = [row for row in rows if row.kind == "compile"]
+    if others := [row for row in rows if row.kind != "compile"]:
+        _write_table(terminal, _correctness_table(others), width)
+    if compiled:
+        terminal.line("")
+        _write_table(terminal, _compile_table(compiled), width)
     if timed:
         terminal.line("")
         _write_table(terminal, _times_table(timed), width)
@@ -125,6 +130,24 @@ def _correctness_line(row: Row) -> Line:
         return Line(names, [_status(row), *unmarked(row.reason), *reruns])
     errors = unmarked(scientific(row.max_absolute_error), scientific(row.max_relative_error))
     return Line([*names, _status(row), *errors], reruns)
+
+
+def _compile_table(compiled: Iterable[Row]) -> Table:
+    titles = "implementation", "compiled for", "status", "registers", "shared", "spills", "size"
+    return Table([Line(unmarked(*titles)), *map(_compile_line, compiled)], 3, 1)
+
+
+def _compile_line(row: Row) -> Line:
+    names = unmarked(row.implementation, row.label.removeprefix("compile-"))
+    if not row.binary_bytes:
+        return Line(names, [_status(row), *unmarked(row.reason, _reruns(row))])
+    figures = unmarked(
+        str(row.registers),
+        amount(row.shared_bytes or 0, "B"),
+        str(row.spills),
+        amount(row.binary_bytes, "B"),
+    )
+    return Line([*names, _status(row), *figures])
 
 
 def _times_table(timed: Iterable[Row]) -> Table:

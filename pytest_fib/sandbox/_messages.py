@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 # Messages are decoded by their annotations.
 from pytest_fib.build import Built, Program  # noqa: TC001
+from pytest_fib.data import Definition, Workload  # noqa: TC001
 from pytest_fib.timing import OperationCounts  # noqa: TC001
 
 
@@ -53,9 +54,14 @@ class Map:
 
 @dataclass(frozen=True)
 class Build:
-    """Compile the program; the artifact is written to the file that is sent with the message."""
+    """Compile the program; the artifact is written to the file that is sent with the message.
+
+    With a ``definition`` and a ``workload``, it may be called with such inputs, on the CPU.
+    """
 
     program: Program
+    definition: Definition | None = None
+    workload: Workload | None = None
     kind: Literal["build"] = "build"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from pytest_fib.sandbox._messages import (
 )
 from pytest_fib.sandbox._widen import OracleUnavailable, run_widened
 from pytest_fib.timing import EmptyCaptureError, Graph, count_operations, flush_ns, series
+from pytest_fib.workloads import empty_tensor, layouts, make_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -76,6 +78,8 @@ class Runner:
             raise
         # Foreign code may raise anything, SystemExit and pytest's own outcomes included.
         except BaseException as error:  # noqa: BLE001
+            if isinstance(request, Build):
+                status = "RUNTIME_ERROR"  # of host code, that launches what is compiled
             return Failed(status, one_line(error), own_traceback(error), broken=self._is_broken())
 
     def _is_broken(self) -> bool:
@@ -90,7 +94,7 @@ class Runner:
 
     def _answer(self, request: Request, file: int | None) -> Reply:
         if isinstance(request, Build):
-            return _build(request.program, file)
+            return _build(request, file)
         if isinstance(request, Load):
             return self._load(request.program, file)
         return self._answer_with_program(request)
@@ -221,13 +225,24 @@ class Runner:
         return Done()
 
 
-def _build(program: Program, file: int | None) -> Done:
+def _build(request: Build, file: int | None) -> Done:
     assert file is not None, "a build is asked for with a file for what is built"
     with TemporaryDirectory() as folder:
-        built = build(program, Path(folder))
+        built = build(request.program, Path(folder), partial(_call_once, request))
         with Path(folder, built.file).open("rb") as artifact, os.fdopen(os.dup(file), "wb") as out:
             shutil.copyfileobj(artifact, out)
     return Done(built=built)
+
+
+def _call_once(request: Build, function: Callable[..., Any]) -> None:
+    """Call a program that is being built with inputs of the request's workload, on the CPU."""
+    definition, workload = request.definition, request.workload
+    assert definition is not None
+    assert workload is not None
+    inputs = make_inputs(definition, workload)
+    placed = layouts(definition, workload)
+    outputs = [empty_tensor(placed[name], "cpu") for name in definition.outputs]
+    bind(function, request.program.calling, list(inputs.values()), outputs)()
 
 
 def _written_out(file: int | None, folder: Path) -> Path | None:

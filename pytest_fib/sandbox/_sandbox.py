@@ -135,7 +135,7 @@ class ForkServer:
     ) -> None:
         self._device = device
         self._environment = environment
-        self._contained = contained
+        self.contained = contained
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._adoption: Adoption | None = None
@@ -174,13 +174,13 @@ class ForkServer:
         self._folder = tempfile.mkdtemp(prefix="pytest-fib-")
         modules = ["triton"] * self._has_triton + ["pytest_fib.sandbox._worker"]
         settings = _fork_server.Settings(
-            self._device, self._folder, modules, sys.path, self._contained
+            self._device, self._folder, modules, sys.path, self.contained
         )
         # Nothing is imported from the working directory or PYTHONPATH, where a triton.py may be.
         command = [sys.executable, "-P", _fork_server.__file__, json.dumps(asdict(settings))]
         environment = {**os.environ, **self._environment}
         environment.pop("PYTHONPATH", None)
-        if self._contained:
+        if self.contained:
             folder = Path(self._folder)
             command = [*container_command(self._device, folder), *command]
             environment |= container_environment(folder)
@@ -239,9 +239,9 @@ class ForkServer:
         fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
         try:
             with sandbox_end:
-                judge_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, self._contained)
+                judge_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, self.contained)
                 pid = inner_pid = int(self._ask(b"start", sandbox_end.fileno(), output))
-            if self._contained:
+            if self.contained:
                 pid = _pid_of_sender(judge_end)
         except BaseException:  # an interrupt included
             judge_end.close()

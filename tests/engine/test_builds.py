@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from pytest_fib.build import default_builds_directory
-from pytest_fib.data import BuildSpec, SourceFile
+from pytest_fib.data import BuildRequest, BuildSpec, SourceFile, SupportedLanguages
 from pytest_fib.engine import Judge
 
 pytest.importorskip("tvm_ffi")
@@ -107,3 +107,55 @@ def test_an_implementation_for_other_hardware_is_not_built(judge, scale):
     evaluation = judge.evaluate(scale(target="sm_90"))
     assert evaluation.status == "COMPILE_ERROR"
     assert evaluation.log == "targets sm_90; this run is on the CPU"
+
+
+TRITON = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scaled(x, y, n, factor, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) * factor, mask={mask})
+
+
+def run(x, factor):
+    {host}
+    y = torch.empty_like(x)
+    scaled[(triton.cdiv(len(x), 128),)](x, y, len(x), factor, BLOCK=128)
+    return y
+"""
+
+
+@pytest.fixture
+def triton_build(judge, definition, solution):
+    """What comes of compiling a Triton kernel for a device that is not here."""
+    pytest.importorskip("triton")
+
+    def triton_build(mask="at < n", host="", target="sm_90"):
+        given = solution(TRITON.format(mask=mask, host=host))
+        spec = {"language": SupportedLanguages.TRITON, "target_hardware": ["cuda"]}
+        given = given.model_copy(update={"spec": given.spec.model_copy(update=spec)})
+        request = BuildRequest(definition=definition, solution=given, target=target)
+        return judge.build(BuildRequest.from_json(request.to_json()))
+
+    return triton_build
+
+
+def test_triton_is_compiled_without_a_device(triton_build):
+    result = triton_build()
+    assert (result.status, result.message) == ("PASSED", "")
+    assert result.registers > 0
+    assert result.binary_bytes > 1000
+    wrong = triton_build(mask="at < m")
+    assert wrong.status == "COMPILE_ERROR"
+    assert wrong.message.startswith("module.py:9: NameError(")
+    assert wrong.log.startswith("tl.store(y + at, tl.load(")
+
+
+def test_host_code_that_needs_a_device_is_no_compile_error(triton_build):
+    result = triton_build(host="raise RuntimeError('no GPU')")
+    why = "without a device its host code can't launch kernels: RuntimeError: no GPU"
+    assert (result.status, result.message) == ("SKIPPED", why)
