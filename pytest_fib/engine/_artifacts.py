@@ -126,7 +126,7 @@ def build_result(found: Artifact | Failed) -> BuildResult:
     if isinstance(found, Failed):
         if _UNKNOWN_TARGET in found.summary:
             return BuildResult(
-                status="SKIPPED", message=f"nvcc here does not know it: {found.summary}"
+                status="SKIPPED", message="nvcc here does not know it", log=found.log
             )
         if found.status == "COMPILE_ERROR":
             return BuildResult(status="COMPILE_ERROR", message=found.summary, log=found.log)
