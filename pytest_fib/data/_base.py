@@ -52,8 +52,11 @@ def _scalar(value: Raw) -> Raw:
 Text = Annotated[str, Field(min_length=1)]
 OptionalText = Annotated[str | None, Field(exclude_if=is_none)]
 OptionalList = Annotated[list[Text], Field(exclude_if=lambda items: not items)]
+# More elements, or bytes, than any memory has. Far below what 64 bits hold: products of two sizes
+# are compared with budgets.
+MAX_SIZE = 2**48
 # Strict: True is no size, and neither is "32".
-Size = Annotated[int, Field(ge=0, strict=True)]
+Size = Annotated[int, Field(ge=0, le=MAX_SIZE, strict=True)]
 Scalar = Annotated[bool | int | float, BeforeValidator(_scalar)]
 
 

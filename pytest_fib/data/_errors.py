@@ -70,8 +70,9 @@ def _sentence(error: ErrorDetails) -> str:
         tag = context.get("tag", value)
         near = did_you_mean(tag, choices) if len(choices) > FEW else ""
         return f"{shown(tag)} is not one of {', '.join(choices)}{near}"
-    if kind == "greater_than_equal":
-        return f"should be at least {context['ge']:g}, not {shown(value)}"
+    if kind in ("greater_than_equal", "less_than_equal"):
+        limit = f"least {context['ge']:g}" if "ge" in context else f"most {context['le']}"
+        return f"should be at {limit}, not {shown(value)}"
     if kind in ("too_short", "string_too_short"):
         return "should not be empty"
     if kind == "json_invalid":

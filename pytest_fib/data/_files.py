@@ -22,11 +22,15 @@ _YAML = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class LoadedDefinition:
-    """A definition, its file, and the line of its name there (from 1)."""
+    """A definition, its file, and the line of its name there (from 1).
+
+    The reference begins after ``lines_before_reference``; None where its lines aren't the file's.
+    """
 
     definition: Definition
     path: Path
     line: int
+    lines_before_reference: int | None = None
 
 
 def load_definition_file(path: str | os.PathLike[str]) -> tuple[LoadedDefinition, ...]:
@@ -51,7 +55,9 @@ def load_definition_file(path: str | os.PathLike[str]) -> tuple[LoadedDefinition
         definition, content_problems = _validated(Definition, document, data, data)
         problems += content_problems
         if definition is not None:
-            loaded.append(LoadedDefinition(definition, Path(path), document.line(("name",))))
+            before = document.line(("reference",), 1) - 1
+            line = document.line(("name",))
+            loaded.append(LoadedDefinition(definition, Path(path), line, before))
     if problems:
         raise DataError(problems)
     return tuple(loaded)

@@ -14,7 +14,7 @@ class AxisDomain(Record):
 
     min: Size = 1
     max: Size | None = None
-    multiple_of: Annotated[int, Field(ge=1, strict=True)] = 1
+    multiple_of: Annotated[Size, Field(ge=1)] = 1
     values: Annotated[list[Size], Field(min_length=1)] | None = None
 
     @field_validator("max")

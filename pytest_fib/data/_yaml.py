@@ -28,6 +28,9 @@ _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?", re.ASCII)
 _INTEGER = re.compile(r"[-+]?\d{1,4000}|0x[\da-fA-F]+|0o[0-7]+", re.ASCII)
 
 _STRING_TAG = "tag:yaml.org,2002:str"
+_PLAIN_TAGS = (_STRING_TAG, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+# A file of nine lines can stand for billions of entries by aliases of aliases.
+_MOST_ENTRIES = 1_000_000
 _BLOCK = ("|", ">")
 
 
@@ -92,12 +95,12 @@ class Document:
         return text
 
     def _value(self, node: yaml.Node, loc: Loc, problems: list[Problem]) -> Raw:
+        if node.tag not in _PLAIN_TAGS:
+            problems.append(self._problem(node, loc, f"tags like {node.tag!r} are not supported"))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, loc, problems)
         if isinstance(node, yaml.SequenceNode):
             return [self._value(item, (*loc, i), problems) for i, item in enumerate(node.value)]
-        if not isinstance(node, yaml.ScalarNode) or node.tag != _STRING_TAG:
-            problems.append(self._problem(node, loc, f"tags like {node.tag!r} are not supported"))
         text = self._text(node) or ""
         return text if getattr(node, "style", None) else _plain_scalar(text)
 
@@ -132,6 +135,9 @@ def compose(path: str, text: str) -> Document:
     """The single document in `text`. Raises DataError on bad syntax and on an empty file."""
     try:
         root = _Loader(text).get_single_node()
+        if root is not None and "*" in text and _entries(root, {}) > _MOST_ENTRIES:
+            message = "aliases (*name) of aliases make too many entries; write out what is meant"
+            raise DataError([Problem(path, 1, message)])
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         parts = [error.problem, error.context]
@@ -145,6 +151,17 @@ def compose(path: str, text: str) -> Document:
     if root is None:
         raise DataError([Problem(path, 1, "the file is empty")])
     return Document(path, root)
+
+
+def _entries(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many entries there are in and below a node once aliases are followed."""
+    if id(node) not in known:
+        known[id(node)] = 1  # an alias to a parent: it has no end, which is found later
+        pairs = isinstance(node, yaml.MappingNode)
+        below = itertools.chain.from_iterable(node.value) if pairs else node.value
+        if not isinstance(node, yaml.ScalarNode):
+            known[id(node)] += sum(_entries(entry, known) for entry in below)
+    return known[id(node)]
 
 
 def compose_family(path: str, text: str) -> list[Document]:

@@ -54,10 +54,21 @@ class Catalogue:
         names = self.names
         matching = cache(lambda glob: _matching(glob, names))
         for implementation in self.implementations:
-            for name in matching(implementation.definition):
+            for name in matching(implementation.definition) or self._home(implementation):
                 self._by_name[name].append(implementation)
             if not matching(implementation.definition):
                 self._strays.append(implementation)
+
+    def _home(self, implementation: Implementation) -> list[str]:
+        """Where a file is seen to fail that doesn't say what it implements; a record only warns.
+
+        The first definition of the kind that the folder is named after, or the first of all.
+        """
+        if implementation.problem is None or implementation.record is not None:
+            return []
+        definitions = [d.definition for loaded in self.definitions.values() for d in loaded]
+        kind = implementation.path.parent.name
+        return sorted(d.name for d in definitions if d.op_type == kind)[:1] or self.names[:1]
 
     @property
     def names(self) -> list[str]:
@@ -76,7 +87,7 @@ class Catalogue:
         if self.broken:
             return list(self.dangling)
         strays = sorted(self._strays, key=lambda i: (i.path, i.line))
-        problems = [i.problem for i in strays if i.problem is not None]
+        problems = [i.problem for i in strays if i.problem and i.record is not None]
         unknown = [i for i in strays if i.problem is None]
         sentences = [_stray(i, self.names) for i in unknown[:STRAY_LIMIT]]
         if more := len(unknown) - len(sentences):

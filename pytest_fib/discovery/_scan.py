@@ -78,11 +78,22 @@ def _in_module(path: Path) -> list[Implementation]:
         return []
     try:
         tree = ast.parse(text, str(path))
+    except (ValueError, RecursionError, MemoryError) as error:  # null characters, endless nesting
+        return [_broken(path, "", f"{path}:1: not Python: {error or 'nested too deeply'}")]
     except SyntaxError as error:
         problem = f"{path}:{error.lineno or 1}: syntax error: {error.msg}"
         names = dict.fromkeys(_NAMED_DEFINITION.findall(text)) or {"": None}
         return [_broken(path, name, problem, line=error.lineno or 1) for name in names]
-    return _all_marked(path, list(_top_level(tree.body)))
+    return _all_marked(path, list(_top_level(tree.body))) + list(_called(path, tree))
+
+
+def _called(path: Path, tree: ast.Module) -> Iterator[Implementation]:
+    """``run = implements("x")(lambda ...)``: nothing that could be named by its source."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Call) and _is_mark(node.func):
+            remedy = 'goes above a function as a decorator: @implements("..."), then def run(...)'
+            problem = f"{path}:{node.lineno}: @implements: {remedy}"
+            yield _broken(path, _first_literal(node.func), problem, line=node.lineno)
 
 
 def _all_marked(path: Path, statements: list[Markable]) -> list[Implementation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import pytest
 
 from pytest_fib.build import capability_of, why_not_buildable, why_not_runnable
 from pytest_fib.data import Evaluation, EvaluationStatus, Trace
-from pytest_fib.discovery import FibWarning
+from pytest_fib.discovery import FibWarning, why_unreadable
 from pytest_fib.plugin import _failure_cache as failure_cache
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import (
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_fib.data import LoadedDefinition, Origin, Outcome, Workload
+    import _pytest._code
+
+    from pytest_fib.data import LoadedDefinition, Origin, Outcome, Solution, Workload
     from pytest_fib.discovery import Implementation
     from pytest_fib.workloads import RecordedWorkload
 
@@ -163,6 +166,12 @@ class KernelItem(pytest.Item):
             return super().repr_failure(excinfo, style=style)
         return message_only(excinfo)
 
+    def _traceback_filter(
+        self, excinfo: pytest.ExceptionInfo[BaseException]
+    ) -> _pytest._code.Traceback:
+        """Without pytest's own frames, as for test functions."""
+        return excinfo.traceback.cut(path=__file__).filter(excinfo)
+
     def evaluate(self, workload: Workload, root: Path, *, timing: bool = False) -> Outcome:
         """What comes of the implementation on a workload with tensors in files below ``root``."""
         from pytest_fib.data import EvaluationRequest
@@ -185,7 +194,7 @@ class KernelItem(pytest.Item):
         add_file = self.run.tensor_files.add
         return {
             "definition": self.definition,
-            "solution": self.implementation.solution(self.definition.name),
+            "solution": self._solution(),
             "tensors": {path: add_file(file) for path, file in files.items() if file.is_file()},
             "directory": None if directory is None else str(directory),
             "timeout": self.settings.timeout,
@@ -193,17 +202,41 @@ class KernelItem(pytest.Item):
             "repeat": self.settings.repeat,
         }
 
+    def _solution(self) -> Solution:
+        """Read from its files, which may have gone since they were collected."""
+        try:
+            return self.implementation.solution(self.definition.name)
+        except (OSError, UnicodeDecodeError) as error:
+            problem = why_unreadable(self.implementation.path, error)
+            raise KernelFailure(f"can't be tested: {self.settings.readable(problem)}") from None
+
     def conclude(self, workload: Workload, outcome: Outcome, origin: Origin | None = None) -> None:
         """Record an evaluation; raise the KernelFailure that explains what went wrong."""
         if not isinstance(outcome, Evaluation):
-            place = f"{self.settings.shown(self.path)}:{self.loaded.line}"
-            raise KernelFailure(
-                describe_definition_fault(outcome, workload, place, self._replay(workload), origin)
+            text = describe_definition_fault(
+                outcome, workload, self._definition_place, self._replay(workload), origin
             )
+            raise KernelFailure(self._with_lines_of_the_file(text))
         self.outcome.traces.append(self.trace(workload, outcome).to_json_line())
         if outcome.status is not EvaluationStatus.PASSED:
             place, replay = self.implementation_place, self._replay(workload)
             raise KernelFailure(describe_evaluation(outcome, workload, place, replay, origin))
+
+    @property
+    def _definition_place(self) -> str:
+        return f"{self.settings.shown(self.path)}:{self.loaded.line}"
+
+    def _with_lines_of_the_file(self, text: str) -> str:
+        """A traceback's frames in the reference, which runs as a file of its own, in the YAML."""
+        before = self.loaded.lines_before_reference
+        if before is None:
+            return text
+        shown = self.settings.shown(self.path)
+        return re.sub(
+            r'File "[^"\n]*reference\.py", line (\d+)',
+            lambda frame: f'File "{shown}", line {before + int(frame[1])}',
+            text,
+        )
 
     def trace(self, workload: Workload, evaluation: Evaluation) -> Trace:
         """The record of an evaluation."""

@@ -168,7 +168,7 @@ workloads:
     - {batch: 1}
 """,
     )
-    dtypes = "float32, float16, bfloat16, float8_e4m3fn, float8_e5m2, float4_e2m1, int64, int32, "
+    dtypes = "float32, float64, float16, bfloat16, float8_e4m3fn, float8_e5m2, float4_e2m1, int64, "
     assert complaints(path) == [
         "x.yaml:1: missing key 'op_type'",
         "x.yaml:2: unknown key 'descripton'; did you mean 'description'?",
@@ -176,7 +176,7 @@ workloads:
         "x.yaml:7: inputs.x: missing key 'shape'",
         "x.yaml:7: inputs.x: unknown key 'shap'; did you mean 'shape'?",
         "x.yaml:9: inputs.w.shape[0]: unknown axis 'hiden'; did you mean 'hidden'?",
-        f"x.yaml:10: inputs.w.dtype: 'int3' is not one of {dtypes}int16, int8, uint8, bool; "
+        f"x.yaml:10: inputs.w.dtype: 'int3' is not one of {dtypes}int32, int16, int8, uint8, bool; "
         "did you mean 'int32'?",
         "x.yaml:11: outputs: should be a mapping, not 3",
         "x.yaml:13: constraints[0]: not a Python expression: invalid syntax",

@@ -53,7 +53,7 @@ def complaints(load, path):
 
 def test_a_yaml_definition_is_loaded_with_its_place(write, scale, scale_yaml):
     path = write("kernel_defs/x.yaml", "# Why.\n" + scale_yaml)
-    expected = LoadedDefinition(Definition(**scale), Path(path), 2)
+    expected = LoadedDefinition(Definition(**scale), Path(path), 2, 12)
     assert load_definition_file(path) == (expected,) == load_definition_file(Path(path))
 
 

@@ -143,7 +143,7 @@ def test_records_that_are_built_are_checked_too(tmp_path, wrong):
     ("dtypes", "members"),
     [
         ("integer", {"int64", "int32", "int16", "int8", "uint8"}),
-        ("floating", {"float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"}),
+        ("floating", {"float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"}),
         ("bytes", {"float4_e2m1", "int8", "uint8"}),
         ("fp4", {"float4_e2m1"}),
         ("bool", {"bool"}),

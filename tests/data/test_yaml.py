@@ -1,8 +1,15 @@
 import math
+from itertools import pairwise
 
 import pytest
 
 from pytest_fib.data import DataError, compose, compose_family
+
+# Nine lines that stand for ten to the ninth entries.
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+    for before, name in pairwise("abcdefghi")
+)
 
 
 def load(text):
@@ -73,12 +80,20 @@ def test_anchors_stand_for_what_they_name():
         ("", "x.yaml:1: the file is empty"),
         ("&a [*a]", "x.yaml:1: nested too deeply"),
         (
+            BOMB,
+            "x.yaml:1: aliases (*name) of aliases make too many entries; write out what is meant",
+        ),
+        (
             "a: 1\nb:\n  - c: 1\n    d: 2\n    c: 3\n",
             "x.yaml:5: b[0]: key 'c' is given twice, first on line 3",
         ),
         (
             "a: 1\nb: !!timestamp x\n",
             "x.yaml:2: b: tags like 'tag:yaml.org,2002:timestamp' are not supported",
+        ),
+        (
+            "a: !!python/object:os.system [b]\n",
+            "x.yaml:1: a: tags like 'tag:yaml.org,2002:python/object:os.system' are not supported",
         ),
         ("a: 1\n? [b]\n: 2\n", "x.yaml:2: a key should be text"),
     ],
