@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         EvaluationRequest,
         Solution,
         Trace,
+        TraceSet,
         Workload,
     )
     from pytest_fib.discovery import FibWarning, implements
@@ -19,7 +20,15 @@ __version__ = "0.1.0"
 
 # Resolved on first use: importing the package must not import torch, pydantic or yaml.
 _ROOMS = {
-    "data": ("Definition", "Evaluation", "EvaluationRequest", "Solution", "Trace", "Workload"),
+    "data": (
+        "Definition",
+        "Evaluation",
+        "EvaluationRequest",
+        "Solution",
+        "Trace",
+        "TraceSet",
+        "Workload",
+    ),
     "discovery": ("FibWarning", "implements"),
     "engine": ("evaluate",),
 }
@@ -31,6 +40,7 @@ __all__ = [
     "FibWarning",
     "Solution",
     "Trace",
+    "TraceSet",
     "Workload",
     "__version__",
     "evaluate",

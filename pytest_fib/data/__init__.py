@@ -4,6 +4,7 @@ Knows no torch.
 """
 
 from pytest_fib.data import _generator_kinds as kinds
+from pytest_fib.data._dataset import write_counts
 from pytest_fib.data._definition import AxisConst, AxisVar, Definition, TensorSpec
 from pytest_fib.data._dtypes import DTYPE_CLASSES, DType
 from pytest_fib.data._errors import DataError, Problem
@@ -49,6 +50,7 @@ from pytest_fib.data._trace import (
     Performance,
     Trace,
 )
+from pytest_fib.data._trace_set import DefinitionSummary, Export, TraceSet, TraceSetSummary
 from pytest_fib.data._user_cache import cache_directory
 from pytest_fib.data._workload import (
     INPUTS,
@@ -91,11 +93,13 @@ __all__ = [
     "Definition",
     "DefinitionError",
     "DefinitionFault",
+    "DefinitionSummary",
     "Diagnosis",
     "Environment",
     "Evaluation",
     "EvaluationRequest",
     "EvaluationStatus",
+    "Export",
     "FixedValue",
     "GeneratorKind",
     "InputRule",
@@ -117,6 +121,8 @@ __all__ = [
     "TensorSpec",
     "Tolerance",
     "Trace",
+    "TraceSet",
+    "TraceSetSummary",
     "Workload",
     "WorkloadsSection",
     "bad_requirement",
@@ -131,4 +137,5 @@ __all__ = [
     "read_traces",
     "visible",
     "visible_line",
+    "write_counts",
 ]

@@ -1,0 +1,33 @@
+"""What ``python -m pytest_fib`` can do: one module for each subcommand.
+
+Such a module has ``add_parser(subparsers)``, which sets the default ``run``: a function from the
+parsed arguments to an exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The subcommands' modules. None imports anything heavy before it runs.
+SUBCOMMANDS = ("traces",)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; its exit status. What can't be read or written is a message and 2."""
+    parser = argparse.ArgumentParser(prog="python -m pytest_fib")
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name in SUBCOMMANDS:
+        import_module(f"pytest_fib.commands.{name}").add_parser(subparsers)
+    given = parser.parse_args(arguments)
+    try:
+        status: int = given.run(given)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return status

@@ -1,0 +1,116 @@
+"""``python -m pytest_fib traces``: look into datasets, merge and export them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from pytest_fib.data import TraceSet
+
+_PATH = "a dataset's directory, or a JSON file of TraceSet.save"
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand and its actions."""
+    parser = subparsers.add_parser("traces", help="look into datasets, merge and export them")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    _add(actions, "summary", _summary, "how many records there are of each definition")
+    best = _add(actions, "best", _best, "the best implementation of each definition and shape")
+    best.add_argument("--definition", help="only this one")
+    best.add_argument("--hardware", help="only on this device, such as 'NVIDIA H200'")
+    merge = _add(actions, "merge", _merge, "several into one")
+    merge.add_argument("others", nargs="+", type=Path, help="the same, or a JSONL file of traces")
+    merge.add_argument("-o", "--output", required=True, type=Path, help="directory or .json file")
+    export = _add(actions, "export", _export, "write it as FlashInfer's tools read it")
+    export.add_argument("output", type=Path, help="directory, or .json file for pytest-fib alone")
+    _add(actions, "validate", _validate, "read every record; exit status 1 where one is wrong")
+
+
+def _add(actions: Any, name: str, run: Any, summary: str) -> Any:
+    parser = actions.add_parser(name, help=summary)
+    parser.add_argument("path", type=Path, help=_PATH)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _open(path: Path) -> TraceSet:
+    from pytest_fib.data import TraceSet
+
+    return TraceSet.from_path(path) if path.is_dir() else TraceSet.load(path)
+
+
+def _summary(given: Namespace) -> int:
+    summary = _open(given.path).summary()
+    head = ("definition", "solutions", "workloads", "calls", "traces", "passed", "speedup", "best")
+    rows = [
+        (d.name, d.solutions, d.workloads, d.calls, d.traces, d.passed, _times(d.speedup), d.best)
+        for d in summary.definitions
+    ]
+    _print_table([head, *rows])
+    print(f"{summary.total} traces: {summary.passed} passed, {summary.failed} failed")
+    return 0
+
+
+def _best(given: Namespace) -> int:
+    trace_set = _open(given.path)
+    names = [given.definition] if given.definition else list(trace_set.definitions)
+    rows: list[tuple[object, ...]] = [("definition", "shape", "hardware", "solution", "ms")]
+    for name in names:
+        for row in trace_set.fastest(name, given.hardware):
+            evaluation = row.evaluation
+            assert evaluation is not None
+            shape = " ".join(f"{axis}={size}" for axis, size in row.workload.axes.items())
+            latency = f"{evaluation.latency_ms:.4g}"
+            rows.append((name, shape, evaluation.hardware, row.solution, latency))
+    _print_table(rows)
+    return 0
+
+
+def _merge(given: Namespace) -> int:
+    merged = _open(given.path)
+    for path in given.others:
+        if path.suffix == ".jsonl":
+            merged.read_traces(path)
+        else:
+            merged = merged.merge(_open(path))
+    return _write(merged, given.output)
+
+
+def _export(given: Namespace) -> int:
+    return _write(_open(given.path), given.output)
+
+
+def _write(trace_set: TraceSet, output: Path) -> int:
+    if output.suffix == ".json":
+        trace_set.save(output)
+        print(f"{output}: {trace_set!r}")
+        return 0
+    export = trace_set.to_path(output)
+    print(f"{output}: {export.written} records")
+    for line in export.apart:
+        print(f"apart, under pytest_fib/: {line}")
+    for name in export.missing:
+        print(f"not there to be copied: {name}")
+    return 0
+
+
+def _validate(given: Namespace) -> int:
+    problems = _open(given.path).validate()
+    for line in problems:
+        print(line)
+    print("every record is as it should be" if not problems else f"{len(problems)} are not")
+    return 1 if problems else 0
+
+
+def _times(speedup: float | None) -> str:
+    return "-" if speedup is None else f"{speedup:.2f}x"
+
+
+def _print_table(rows: list[tuple[object, ...]]) -> None:
+    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        print("  ".join(map(str.ljust, row, widths)).rstrip())

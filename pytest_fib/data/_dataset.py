@@ -1,0 +1,68 @@
+"""The FlashInfer Trace layout of a dataset on disk: where what lies, and how it is written.
+
+What FlashInfer's tools would refuse lies in the same layout under ``pytest_fib/``, where they
+don't look. So do the counts of calls, one file for each process that counted.
+"""
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+#: The folder of what is for pytest-fib alone.
+OWN = "pytest_fib"
+
+
+def folders(root: Path, kind: str) -> list[Path]:
+    """The folders of ``definitions``, ``solutions``, ``workloads`` or ``traces`` of a dataset."""
+    return [folder for folder in (root / kind, root / OWN / kind) if folder.is_dir()]
+
+
+def files(root: Path, kind: str, suffix: str) -> Iterator[Path]:
+    """All files of a kind, in the order of their paths."""
+    for folder in folders(root, kind):
+        yield from sorted(folder.rglob(f"*{suffix}"))
+
+
+class Places:
+    """Where records of a dataset go; names that look alike as files get a digest each."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._taken: dict[Path, tuple[str, ...]] = {}
+
+    def place(self, kind: str, names: tuple[str, ...], suffix: str, *, apart: bool) -> Path:
+        """The file of a record whose folders and name these are."""
+        base = self._root / OWN / kind if apart else self._root / kind
+        path = base.joinpath(*map(_file_name, names[:-1]), f"{_file_name(names[-1])}{suffix}")
+        if self._taken.setdefault(path, names) != names:
+            digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:8]
+            path = path.with_name(f"{path.stem}-{digest}{suffix}")
+        return path
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"^\.+", "_", re.sub(r"[^\w.\-]", "_", name)) or "_"
+
+
+def write_whole(path: Path, lines: Iterable[bytes]) -> None:
+    """Write a file that is there in whole or not at all. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(lines)
+            os.fchmod(file.fileno(), 0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_counts(root: Path, writer: str, counts: dict[str, dict[str, int]]) -> None:
+    """Write how often each workload of each definition was called, as one process counted."""
+    text = json.dumps(counts, separators=(",", ":"))
+    write_whole(root / OWN / "counts" / f"{_file_name(writer)}.json", [text.encode()])

@@ -1,0 +1,211 @@
+"""Traces by the hundred thousand: each as its line of JSON, beside what choosing asks of it.
+
+A record of pydantic's costs 2.5 KiB and 25 µs, which only those pay that somebody looks at.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from sys import intern
+from typing import Any, NamedTuple
+
+from ._base import Raw, unknown
+from ._definition import Definition
+from ._trace import EvaluationStatus, Trace
+
+_STATUSES = frozenset(status.value for status in EvaluationStatus)
+_PASSED = EvaluationStatus.PASSED.value
+
+
+class Row(NamedTuple):
+    """One trace with a solution.
+
+    ``latency`` is the upper end of its interval in milliseconds, infinite where the trace has no
+    time that means anything; ``speedup`` the lower end of its interval. Without intervals they are
+    the figures themselves.
+    """
+
+    text: bytes
+    definition: str
+    solution: str
+    status: str
+    hardware: str
+    workload: str
+    axes: tuple[tuple[str, Any], ...]
+    latency: float
+    speedup: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the implementation was right."""
+        return self.status == _PASSED
+
+    @property
+    def timed(self) -> bool:
+        """Whether it was right and has a time."""
+        return self.latency < math.inf
+
+
+def row_of(text: bytes, data: Raw) -> Row:
+    """The row of a line of JSON and what that parses to.
+
+    What looks odd is validated in full. Raises pydantic's ValidationError.
+    """
+    try:
+        return _quick_row(text, data)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        trace = Trace.from_json(text)
+        text = trace.to_json_line().encode()
+        return _quick_row(text, trace.to_flashinfer())
+
+
+def _quick_row(text: bytes, data: Raw) -> Row:
+    workload, evaluation = data["workload"], data["evaluation"]
+    status = evaluation["status"]
+    if status not in _STATUSES:
+        raise ValueError(status)
+    # Older records are flat.
+    environment = evaluation.get("environment") or evaluation
+    latency, speedup = math.inf, 0.0
+    if status == _PASSED:
+        latency, speedup = _times(evaluation.get("performance") or evaluation)
+    return Row(
+        text,
+        intern(data["definition"]),
+        intern(data["solution"]),
+        intern(status),
+        intern(environment.get("hardware") or ""),
+        intern(workload.get("uuid") or ""),
+        _one_of_its_kind(tuple(workload["axes"].items())),
+        latency,
+        speedup,
+    )
+
+
+@cache
+def _one_of_its_kind(axes: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return axes
+
+
+def _times(performance: Mapping[str, Any]) -> tuple[float, float]:
+    latency, speedup = performance.get("latency_ms"), performance.get("speedup_factor")
+    interval, speedups = performance.get("ci_ms"), performance.get("speedup_ci")
+    upper = float(interval[1] if interval else latency or math.nan)
+    lower = float(speedups[0] if speedups else speedup or math.nan)
+    return (
+        upper if 0 < upper < math.inf else math.inf,
+        lower if 0 < lower < math.inf else 0.0,
+    )
+
+
+@cache
+def same_hardware(name: str) -> str:
+    """``nvidia h200`` of ``NVIDIA_H200`` and ``NVIDIA H200``: how devices are compared."""
+    return " ".join(re.split(r"[\W_]+", name.lower())).strip()
+
+
+class Index:
+    """What is known of one definition's implementations, by hardware and shape.
+
+    ``ranked`` has, for each hardware and shape (the sizes of the var axes, in order), the rows of
+    the implementations that passed there and nowhere failed at that shape: one of each, best first.
+    """
+
+    def __init__(self, definition: Definition, rows: Iterable[Row]) -> None:
+        self.definition = definition
+        self._var_axes = definition.var_axes
+        self._names = frozenset(self._var_axes)
+        grouped: dict[str, dict[tuple[int, ...], list[Row]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        shapes = cache(self._shape)
+        for row in rows:
+            grouped[same_hardware(row.hardware)][shapes(row.axes)].append(row)
+        self.ranked: dict[str, dict[tuple[int, ...], list[Row]]] = {}
+        for hardware, by_shape in grouped.items():
+            ranked = {shape: _ranked(at_shape) for shape, at_shape in by_shape.items()}
+            self.ranked[hardware] = {shape: best for shape, best in ranked.items() if best}
+        self._at_shape = self._best_anywhere_at()
+        self._most_gained = _most_gained(self.ranked)
+
+    def best(self, axes: Mapping[str, int] | None, hardware: str | None) -> Row | None:
+        """The best row: the fastest where all var axes are given, else that which gains most.
+
+        Raises ValueError for an axis that the definition doesn't have.
+        """
+        if hardware is not None:
+            hardware = same_hardware(hardware)
+        if axes is None:
+            return self._most_gained.get(hardware)
+        try:
+            shape = tuple([axes[name] for name in self._var_axes])
+        except KeyError:
+            return self._among(axes, hardware)
+        if len(axes) > len(shape):
+            self._refuse_unknown(axes)
+        return self._at_shape.get((hardware, shape))
+
+    def _best_anywhere_at(self) -> dict[tuple[str | None, tuple[int, ...]], Row]:
+        best: dict[tuple[str | None, tuple[int, ...]], Row] = {}
+        for hardware, by_shape in self.ranked.items():
+            for shape, (row, *_) in by_shape.items():
+                best[hardware, shape] = row
+                other = best.get((None, shape), row)
+                best[None, shape] = min(row, other, key=_latency_then_name)
+        return best
+
+    def _among(self, axes: Mapping[str, int], hardware: str | None) -> Row | None:
+        self._refuse_unknown(axes)
+        wanted = [(self._var_axes.index(name), axes[name]) for name in axes if name in self._names]
+        rows = (
+            row
+            for device, by_shape in self.ranked.items()
+            if hardware in (None, device)
+            for shape, (row, *_) in by_shape.items()
+            if all(shape[i] == size for i, size in wanted)
+        )
+        return min(rows, key=_gain_then_name, default=None)
+
+    def _refuse_unknown(self, axes: Mapping[str, int]) -> None:
+        for name in axes:
+            if name not in self.definition.axes:
+                raise ValueError(unknown("axis", name, self.definition.axes))
+
+    def _shape(self, axes: tuple[tuple[str, Any], ...]) -> tuple[int, ...]:
+        sizes = dict(axes)
+        return tuple(int(sizes.get(name, -1)) for name in self._var_axes)
+
+
+def _latency_then_name(row: Row) -> tuple[float, str]:
+    return row.latency, row.solution
+
+
+def _gain_then_name(row: Row) -> tuple[float, str]:
+    return -row.speedup, row.solution
+
+
+def _ranked(rows: Sequence[Row]) -> list[Row]:
+    """The fastest row of each solution that was always right, in the order of their mean times."""
+    wrong = {row.solution for row in rows if not row.passed}
+    timed: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.timed and row.solution not in wrong:
+            timed[row.solution].append(row)
+    means = {name: sum(row.latency for row in of) / len(of) for name, of in timed.items()}
+    order = sorted(timed, key=lambda name: (means[name], name))
+    return [min(timed[name], key=lambda row: row.latency) for name in order]
+
+
+def _most_gained(
+    ranked: Mapping[str, Mapping[tuple[int, ...], Sequence[Row]]],
+) -> dict[str | None, Row]:
+    best: dict[str | None, Row] = {
+        hardware: min((rows[0] for rows in by_shape.values()), key=_gain_then_name)
+        for hardware, by_shape in ranked.items()
+        if by_shape
+    }
+    if best:
+        best[None] = min(best.values(), key=_gain_then_name)
+    return best
