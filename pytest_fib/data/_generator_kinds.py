@@ -162,10 +162,21 @@ class Integers(GeneratorKind, dtypes="not packed", scalars=True):
 
 
 class Boolean(GeneratorKind, dtypes="not packed", scalars=True):
-    """True, or 1, with probability `p`."""
+    """True, or 1, with probability `p`; half of the rows are true all, nowhere, at one end, ..."""
 
     kind: Literal["boolean"] = "boolean"
     p: Number = 0.5
+
+
+class Mask(GeneratorKind, dtypes="not packed", dims="1+"):
+    """What counts of each row: all, none, one end, one, or half; true or 1, or else false or 0.
+
+    In a floating tensor, which is added, 0 and -inf. With `allow_empty` false something counts in
+    every row.
+    """
+
+    kind: Literal["mask"] = "mask"
+    allow_empty: Flag = True
 
 
 class L2Normalized(GeneratorKind, dtypes="floating", dims="1+", bulk=True):
@@ -286,8 +297,16 @@ class LastPageLen(GeneratorKind, dtypes="integer", dims="1"):
     at_least: OptionalInputName = None
 
 
-class Indices(GeneratorKind, dtypes="integer", dims="1+"):
-    """Numbers from 0 to `below` - 1, with `unique` distinct in a row; rows may end in `pad`."""
+class _MaybeNothing(GeneratorKind):
+    #: Numbers that stand for nothing, such as an index to be ignored: anywhere in a row.
+    sentinels: Annotated[list[int], Field(min_length=1)] | None = None
+
+
+class Indices(_MaybeNothing, dtypes="integer", dims="1+"):
+    """Numbers from 0 to `below` - 1, with `unique` distinct in a row; rows may end in `pad`.
+
+    Any of the `sentinels` may be anywhere instead.
+    """
 
     kind: Literal["indices"] = "indices"
     below: Number
@@ -330,8 +349,8 @@ class BlockTable(GeneratorKind, dtypes="integer", dims="2"):
     page_size: Number = 1
 
 
-class Positions(GeneratorKind, dtypes="integer", dims="1+"):
-    """Numbers from 0 to `below` - 1, of several the first and the last among them."""
+class Positions(_MaybeNothing, dtypes="integer", dims="1+"):
+    """Numbers from 0 to `below` - 1, of several the first and the last among them; sentinels."""
 
     kind: Literal["positions"] = "positions"
     below: Number
@@ -344,8 +363,8 @@ class _Experts(GeneratorKind):
         yield f"{shapes[name][-1]} <= {self.experts}"
 
 
-class TopkIds(_Experts, dtypes="integer", dims="1+"):
-    """Numbers of `experts`, distinct in a row; some experts are favoured over others."""
+class TopkIds(_Experts, _MaybeNothing, dtypes="integer", dims="1+"):
+    """Numbers of `experts`, distinct in a row, or sentinels; some are favoured over others."""
 
     kind: Literal["topk_ids"] = "topk_ids"
 
@@ -365,9 +384,10 @@ class Safetensors(GeneratorKind):
 
 
 _Kind = (
-    Values | Normal | Uniform | Integers | Boolean | L2Normalized | Probabilities | RouterLogits
-    | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin | Indptr | LastPageLen | Indices
-    | Permutation | SeqLens | BlockTable | Positions | TopkIds | Routing | Safetensors
+    Values | Normal | Uniform | Integers | Boolean | Mask | L2Normalized | Probabilities
+    | RouterLogits | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin | Indptr
+    | LastPageLen | Indices | Permutation | SeqLens | BlockTable | Positions | TopkIds | Routing
+    | Safetensors
 )  # fmt: skip
 #: The kinds of generators by name.
 GENERATOR_KINDS: dict[str, type[GeneratorKind]] = {

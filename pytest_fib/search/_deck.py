@@ -1,26 +1,35 @@
 """Which number is drawn next: dealt from a shuffled deck of the sizes at which kernels break.
 
-Numbers that are drawn again and again, such as the size of one axis, don't depend on luck: of a few
-dozen workloads, some have each card (a boundary, the largest size, a prime, ...) of every deck.
+Numbers that are drawn again and again, such as the size of one axis, don't depend on luck: of a
+search's workloads, some have each card that is dealt early (the least and the largest size, one of
+each octave, one equal to another axis), and most of the others (a tile, a prime, ...).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
-from pytest_fib.workloads import TILE_SIZES
+from pytest_fib.workloads import TILE_SIZES, TURNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection
 
-    #: A number, or how to draw one between two bounds.
-    Card: TypeAlias = int | Callable[[Random, int, int], int]
+    #: A number, or how to draw one; it is not dealt while it is not between the bounds.
+    Card: TypeAlias = int | Callable[["Bounds", Random], int]
     #: What a number is: a size, one of a few choices of which 0 is the plainest, or just a number.
     Sort: TypeAlias = Literal["size", "choice", "any"]
 
 #: Below this many sizes none is more of a boundary than another.
 FEW = 16
+#: Larger ones are only dealt as an axis' ``largest``.
+USUAL_SIZE = 65536
+#: So many cards of a pile are those that come early, and some others among them.
+EARLY = 18
+#: Of choices, the plainest has more cards, up to so many of all: what a search has workloads.
+CHOICES = 24
 #: Of what kernels are tiled by, from 16 on.
 DECK_TILES = TILE_SIZES[1:]
 PRIMES = (5, 7, 11, 13, 61, 251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 65521)
@@ -28,28 +37,68 @@ PRIMES = (5, 7, 11, 13, 61, 251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 6552
 BOUNDARY_SIZES = (1, 2, 3, *(tile + more for tile in DECK_TILES for more in (0, 1)))
 
 
+class Bounds(NamedTuple):
+    """What a size lies between, and sizes of other axes, which it may equal.
+
+    ``largest`` is what it is to be once: the largest there is, where that can be afforded.
+    """
+
+    low: int
+    high: int
+    others: Collection[int] = ()
+    largest: int | None = None
+
+
+class Sizes(Protocol):
+    """Which sizes are dealt."""
+
+    def largest(self, size: int, random: Random) -> int:
+        """The first one of an axis that may be as large as ``size``."""
+
+    def pile(self, random: Random) -> list[Card]:
+        """Cards of the others, in the order in which they are dealt."""
+
+
 class Deck:
     """Numbers that follow from a seed. What is called alike is dealt from one pile of cards.
 
-    ``sizes`` are the cards of what is a size; None stands for all at which kernels break.
+    What a deck ``before`` has dealt of choices is not dealt again before the rest.
     """
 
-    def __init__(self, seed: int, sizes: Sequence[Card] | None = None) -> None:
+    def __init__(self, seed: int, sizes: Sizes | None = None, before: Deck | None = None) -> None:
         self.random = Random(seed)
-        self._sizes = BOUNDARIES if sizes is None else sizes
+        self._sizes = sizes or BoundarySizes()
         self._piles: dict[tuple[str, bool], list[Card]] = {}
+        self._largest: set[str] = set()
+        self._choices: Deck = before._choices if before else self
+        first = self.random.randrange(TURNS)
+        self._turns: dict[str, int] = before._turns if before else defaultdict(lambda: first)
 
-    def deal(self, name: str, sort: Sort, low: int, high: int) -> int:
+    def deal(self, name: str, sort: Sort, bounds: Bounds) -> int:
         """The next number of this name between two bounds: the first card that lies there."""
+        if sort == "choice":
+            return self._choices._next(name, sort, bounds)
         if sort == "any":
-            return self.random.randint(low, high)
+            return self._in_turn(name, bounds)
+        if bounds.largest is not None and name not in self._largest:
+            self._largest.add(name)
+            return self._sizes.largest(bounds.largest, self.random)
+        usual = max(bounds.low, min(bounds.high, USUAL_SIZE))
+        return self._next(name, sort, bounds._replace(high=usual))
+
+    def _in_turn(self, name: str, bounds: Bounds) -> int:
+        """Any number; its remainder by TURNS is one more than that of the last."""
+        turn = self._turns[name] = (self._turns[name] + 1) % TURNS
+        number = self.random.randint(bounds.low, bounds.high)
+        number += (turn - number) % TURNS
+        return number if number <= bounds.high else max(number - TURNS, bounds.low)
+
+    def _next(self, name: str, sort: Sort, bounds: Bounds) -> int:
+        low, high = bounds.low, bounds.high
         pile = self._piles.setdefault((name, high - low < FEW), [])
         for _ in range(2):
             for i, card in enumerate(pile):
-                if isinstance(card, int):
-                    number = card
-                else:
-                    number = min(max(card(self.random, low, high), low), high)
+                number = card if isinstance(card, int) else card(bounds, self.random)
                 if low <= number <= high:
                     del pile[i]
                     return number
@@ -57,75 +106,135 @@ class Deck:
         return self.random.randint(low, high)
 
     def _shuffled(self, sort: Sort, low: int, high: int) -> list[Card]:
-        cards: list[Card]
-        if sort == "choice":
-            cards = [*range(low, high + 1), *[low] * ((high - low + 1) // 3)]
-        elif high - low < FEW:
-            cards = [*range(low, high + 1), *range(max(low, 1), high + 1)]  # hardly ever nothing
-        else:
-            cards = [*self._sizes]
+        if sort == "size" and high - low >= FEW:
+            return self._sizes.pile(self.random)
+        every = [*range(low, high + 1)]
+        self.random.shuffle(every)
+        if sort == "size":
+            again = [*range(max(low, 1), high + 1)]  # hardly ever nothing
+            self.random.shuffle(again)
+            return [*every, *again]
+        cards = [*every, *[low] * max(0, min(len(every) // 3, CHOICES - len(every)))]
         self.random.shuffle(cards)
-        if sort == "choice":  # the plainest first
-            cards.insert(0, cards.pop(cards.index(low)))
-        return cards
+        cards.insert(0, cards.pop(cards.index(low)))  # the plainest first
+        return [*cards]
 
 
-def _lowest(random: Random, low: int, high: int) -> int:
+def _least(bounds: Bounds, random: Random) -> int:
+    return bounds.low
+
+
+def _low(bounds: Bounds, random: Random) -> int:
     """As low as the axes drawn before allow, which often is what equals one of them.
 
     Where it is next to nothing, a little more shows more.
     """
-    return low if low > 1 else low + random.randrange(4)
+    return bounds.low if bounds.low > 1 else bounds.low + random.randrange(4)
 
 
-def _highest(random: Random, low: int, high: int) -> int:
+def _highest(bounds: Bounds, random: Random) -> int:
     """As high as the other axes and the budget allow."""
-    return high
+    return bounds.high
 
 
-def _anywhere(random: Random, low: int, high: int) -> int:
+def _equal(bounds: Bounds, random: Random) -> int:
+    """What another axis is, so that a kernel that takes one for the other is seen to be right."""
+    fitting = sorted({n for n in bounds.others if max(bounds.low, 2) <= n <= bounds.high})
+    return random.choice(fitting) if fitting else NOT_NOW
+
+
+def _anywhere(bounds: Bounds, random: Random) -> int:
     """Log-uniform: small ones are as likely as large ones, and much cheaper."""
-    return low + int((high - low + 1) ** random.random()) - 1
+    return bounds.low + int((bounds.high - bounds.low + 1) ** random.random()) - 1
 
 
-def _larger(random: Random, low: int, high: int) -> int:
-    """Log-uniform among the larger ones: of small ones there are so few that a list has them."""
-    return low + int((high - low + 1) ** random.uniform(0.5, 1)) - 1
-
-
-def _near_tile(random: Random, low: int, high: int) -> int:
+def _near_tile(bounds: Bounds, random: Random) -> int:
     tile = random.choice(DECK_TILES)
-    return _anywhere(random, low, high) // tile * tile + random.choice((-1, 0, 0, 1)) + tile
+    near = _anywhere(bounds, random) // tile * tile + random.choice((-1, 0, 0, 1)) + tile
+    return min(max(near, bounds.low), bounds.high)
 
 
-def _below_tiles(random: Random, low: int, high: int) -> int:
+def _below_tiles(bounds: Bounds, random: Random) -> int:
     """One less than the largest tile that fits, so one less than a multiple of the others too."""
-    return max(tile for tile in (low + 1, *DECK_TILES) if tile <= high) - 1
+    return max(tile for tile in (bounds.low + 1, *DECK_TILES) if tile <= bounds.high) - 1
 
 
-def _power(random: Random, low: int, high: int) -> int:
+def _power(bounds: Bounds, random: Random) -> int:
     """A power of two far above any tile, or else the largest that fits."""
-    return 1 << random.randint(min(11, high.bit_length() - 1), high.bit_length() - 1)
+    most = bounds.high.bit_length() - 1
+    return max(1 << random.randint(min(11, most), most), bounds.low)
 
 
-def _prime(random: Random, low: int, high: int) -> int:
-    return random.choice([p for p in PRIMES if low <= p <= high] or [low])
+def _prime(bounds: Bounds, random: Random) -> int:
+    return random.choice([p for p in PRIMES if bounds.low <= p <= bounds.high] or [bounds.low])
 
 
-#: Cards that depend on the bounds, and how many of each are in a deck.
-CARDS_BY_BOUNDS: dict[Callable[[Random, int, int], int], int] = {
-    _lowest: 2,
-    _highest: 2,
-    _near_tile: 2,
-    _below_tiles: 2,
-    _power: 2,
-    _prime: 1,
-    _anywhere: 2,
-}
-#: Cards of a whole deck.
-BOUNDARIES: Sequence[Card] = (
-    *BOUNDARY_SIZES,
-    *(card for card, n in CARDS_BY_BOUNDS.items() for _ in range(n)),
-)
-#: Cards that no list of sizes has foreseen.
-UNFORESEEN: Sequence[Card] = (_larger,)
+#: Of no pile's bounds: a card that stays in it.
+NOT_NOW = -1
+#: For each octave of larger sizes, above one power of two and up to the next, a card of another
+#: sort: one more than the power, the next one, one less, a prime, beside a tile, or anywhere.
+OCTAVES = range(10, 16)
+
+
+def _in_octave(exponent: int, sort: int) -> Card:
+    def card(bounds: Bounds, random: Random) -> int:
+        above, up_to = 1 << exponent, 2 << exponent
+        low, high = max(above + 1, bounds.low), min(up_to, bounds.high)
+        if low > high:
+            return NOT_NOW
+        within = Bounds(low, high)
+        sizes = (above + 1, up_to, up_to - 1, _prime(within, random), _near_tile(within, random))
+        size = sizes[sort] if sort < len(sizes) else random.randint(low, high)
+        return size if low <= size <= high else random.randint(low, high)
+
+    return card
+
+
+class BoundarySizes:
+    """Sizes at which kernels break. A pile has hardly more cards than a search has workloads."""
+
+    def largest(self, size: int, random: Random) -> int:
+        """The largest itself."""
+        return size
+
+    def pile(self, random: Random) -> list[Card]:
+        """The least, the highest, one equal to another axis and one of each octave come early."""
+        sorts = random.sample(range(len(OCTAVES)), len(OCTAVES))
+        early: list[Card] = [_least, _highest, _equal, *map(_in_octave, OCTAVES, sorts)]
+        late: list[Card] = [2, 3, DECK_TILES[0], DECK_TILES[-1] + 1, _low, _equal]
+        late += [_near_tile, _below_tiles, _below_tiles, _power, _prime, _anywhere]
+        for tile, larger in pairwise(DECK_TILES):
+            one, other = random.sample((tile + 1, larger), 2)
+            early.append(one)
+            late.append(other)
+        random.shuffle(late)
+        room = max(0, EARLY - len(early))
+        early += late[:room]
+        random.shuffle(early)
+        return early + late[room:]
+
+
+class UnforeseenSizes:
+    """Sizes that no list has: log-uniform among the larger ones, since of smaller there are few."""
+
+    def largest(self, size: int, random: Random) -> int:
+        """Log-uniform, in the upper quarter."""
+        return int(size ** random.uniform(0.75, 1))
+
+    def pile(self, random: Random) -> list[Card]:
+        """As many as a search has draws of them, each in a part of the range of its own."""
+        parts: list[Card] = [*map(_in_upper_part, range(UPPER_PARTS))]
+        random.shuffle(parts)
+        return parts
+
+
+#: Into how many parts the larger sizes are split, from the square root of the most.
+UPPER_PARTS = 5
+
+
+def _in_upper_part(part: int) -> Card:
+    def card(bounds: Bounds, random: Random) -> int:
+        exponent = 0.5 + random.uniform(part, part + 1) / (2 * UPPER_PARTS)
+        return bounds.low + int((bounds.high - bounds.low + 1) ** exponent) - 1
+
+    return card

@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, PrimitiveProvider
 
+from pytest_fib.search._deck import Bounds
+
 if TYPE_CHECKING:
     from hypothesis.internal.conjecture.data import ConjectureData
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -29,12 +31,13 @@ LARGEST_TILE = 10
 
 
 class _Dealing:
-    """A deck in use; ``name`` and ``sort`` say what is dealt next."""
+    """A deck in use; ``name``, ``sort`` and ``bounds`` say what is dealt next."""
 
     def __init__(self, deck: Deck) -> None:
         self.deck = deck
         self.name = ""
         self.sort: Sort = "any"
+        self.bounds = Bounds(0, 0)
 
 
 _dealing: ContextVar[_Dealing | None] = ContextVar("pytest_fib_dealing", default=None)
@@ -67,16 +70,16 @@ def deal(strategy: SearchStrategy[Drawn], count: int, deck: Deck) -> list[Drawn]
     return drawn
 
 
-def draw_number(draw: DrawFn, name: str, sort: Sort, low: int, high: int) -> int:
+def draw_number(draw: DrawFn, name: str, sort: Sort, bounds: Bounds) -> int:
     """A number between two bounds, which shrinks to the lower one. ``name`` is that of its deck."""
-    if low == high:
-        return low
+    if bounds.low == bounds.high:
+        return bounds.low
     dealing = _dealing.get()
     if dealing is not None:
-        dealing.name, dealing.sort = name, sort
+        dealing.name, dealing.sort, dealing.bounds = name, sort, bounds
     elif sort == "size":
-        return _draw_size(draw, low, high)
-    return draw(st.integers(low, high))
+        return _draw_size(draw, bounds.low, bounds.high)
+    return draw(st.integers(bounds.low, bounds.high))
 
 
 def _draw_size(draw: DrawFn, low: int, high: int) -> int:
@@ -114,10 +117,9 @@ class DeckProvider(PrimitiveProvider):
         shrink_towards: int = 0,
     ) -> int:
         """An integer between two bounds, both of which are needed."""
-        assert min_value is not None
-        assert max_value is not None
         dealing = self._dealing
-        return dealing.deck.deal(dealing.name, dealing.sort, min_value, max_value)
+        assert (min_value, max_value) == dealing.bounds[:2]
+        return dealing.deck.deal(dealing.name, dealing.sort, dealing.bounds)
 
     def draw_float(self, *args: object, **kwargs: object) -> NoReturn:
         """Not drawn: floats follow from the seed."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pytest_fib.search._deck import UNFORESEEN, Deck
+from pytest_fib.search._deck import USUAL_SIZE, Deck, UnforeseenSizes
 from pytest_fib.search._hypothesis import deal
 from pytest_fib.search._shrink import shrunk
 from pytest_fib.search._strategy import workloads
-from pytest_fib.workloads import smallest_axes, workload_bytes
+from pytest_fib.workloads import is_open, smallest_axes, workload_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Outcome = TypeVar("Outcome")
 #: A check that takes a larger share of the time for shrinking is slow.
 SLOW_SHARE = 0.005
+#: Sizes that nobody has asked for are left out where a check is expected to take more seconds:
+#: references may go through an axis one by one.
+LARGE_SECONDS = 5.0
 #: One of so many draws, rounded up, follows from the seed of the run.
 DRAWS_TO_ONE_OF_THE_RUN = 5
 
@@ -69,6 +72,13 @@ class _Checked(Generic[Outcome]):
                 self._slow.append((size, seconds))
         return self._failed(self.seen[workload.uuid][1])
 
+    def is_worthwhile(self, workload: Workload) -> bool:
+        """Whether a workload is no larger than usual, or asked for, or takes little time."""
+        large = (axis for axis, n in workload.axes.items() if n > USUAL_SIZE)
+        if not any(is_open(self._definition, axis) for axis in large):
+            return True
+        return self._expected(workload_bytes(self._definition, workload.axes)) <= LARGE_SECONDS
+
     def _expected(self, size: int) -> float:
         """Seconds that a workload of so many bytes may take, by those that took long.
 
@@ -110,9 +120,9 @@ def search(
     failing = next(filter(checked.fails, failed_before), None)
     if failing is None:
         failing_listed = next(filter(checked.fails, listed), None)
-        first = failing_listed or next(
-            filter(checked.fails, _drawn(definition, examples, seed, run_seed, max_bytes)), None
-        )
+        drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
+        worthwhile = filter(checked.is_worthwhile, drawn)
+        first = failing_listed or next(filter(checked.fails, worthwhile), None)
         if first is not None:
             checked.start_deadline()
             failing = shrunk(definition, first, checked.fails)
@@ -137,8 +147,9 @@ def _drawn(
     """
     strategy = workloads(definition, max_bytes)
     of_the_run = 0 if run_seed is None else -(-examples // DRAWS_TO_ONE_OF_THE_RUN)
-    drawn = deal(strategy, examples - of_the_run, Deck(seed))
+    deck = Deck(seed)
+    drawn = deal(strategy, examples - of_the_run, deck)
     if run_seed is not None:
         # Whatever the seed, the first is the plainest workload of all.
-        drawn += deal(strategy, of_the_run + 1, Deck(run_seed, UNFORESEEN))[1:]
+        drawn += deal(strategy, of_the_run + 1, Deck(run_seed, UnforeseenSizes(), deck))[1:]
     return sorted(drawn, key=lambda workload: workload_bytes(definition, workload.axes))

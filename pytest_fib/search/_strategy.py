@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from pytest_fib.data import kinds
+from pytest_fib.data import ON_REQUEST, kinds
+from pytest_fib.search._deck import USUAL_SIZE, Bounds
 from pytest_fib.search._hypothesis import draw_number
 from pytest_fib.workloads import (
     in_domain,
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from pytest_fib.workloads import Choice, Plan
 
 SEEDS = 1 << 16
+#: How many cards of a deck are of some patterns: in one row there is but one case of them.
+CARDS = {"nan": 3, "inf": 4}
+#: Above the limits of grids, and of 16-bit indices.
+LARGE_SIZE = 4 * USUAL_SIZE
 
 
 def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload]:
@@ -34,13 +39,17 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
     def draw_workload(draw: DrawFn) -> Workload:
         axes = _draw_axes(draw, planned, max_bytes)
         drawn: dict[str, str] = {}
-        for what, names in choices.items():
+        for what, plain in choices.items():
+            names = [name for name in plain for _ in range(CARDS.get(name, 1))]
             # All inputs hold each regime of values before only some do.
             deck = f"inputs of {drawn['values']}" if what == "inputs" else what
-            drawn[what] = names[draw_number(draw, deck, "choice", 0, len(names) - 1)]
+            drawn[what] = names[draw_number(draw, deck, "choice", Bounds(0, len(names) - 1))]
         if drawn.get("lengths") == "equal":
             axes = _evened(planned, axes)
-        seed = draw_number(draw, "seed", "any", 0, SEEDS - 1)
+        values = drawn.get("values")
+        # Which element is NaN or infinite goes by turns, and so by the seed.
+        of_seeds = f"seed of {values}" if values in ON_REQUEST else "seed"
+        seed = draw_number(draw, of_seeds, "any", Bounds(0, SEEDS - 1))
         return make_workload(definition, axes, seed, without_plainest(drawn))
 
     return draw_workload()
@@ -53,9 +62,34 @@ def _draw_axes(draw: DrawFn, planned: Plan, max_bytes: int) -> dict[str, int]:
     the axes that follow from no other is the first in its turn.
     """
     leads = planned.independent
-    lead = leads[draw_number(draw, "lead", "size", 0, len(leads) - 1)] if leads else None
+    lead = leads[draw_number(draw, "lead", "size", Bounds(0, len(leads) - 1))] if leads else None
     order = sorted(planned.order, key=lambda axis: axis != lead)
-    return planned.choose(dict.fromkeys(order, max_bytes), partial(_draw_size, draw))
+    pick = partial(_draw_size, draw, planned, lead)
+    return planned.choose(dict.fromkeys(order, max_bytes), pick)
+
+
+def _draw_size(draw: DrawFn, planned: Plan, lead: str | None, choice: Choice) -> int:
+    """A size of an axis, which may equal one that is known; of the first, once the largest."""
+    axis, domain = choice.axis, choice.domain
+    others = {*planned.definition.const_axes.values(), *choice.known.values()}
+    largest = _largest(choice, alone=len(planned.independent) == 1) if axis == lead else None
+    if domain.step == 1 and domain.values is None:
+        bounds = Bounds(domain[0], choice.largest, others, largest)
+        return draw_number(draw, axis, "size", bounds)
+    places = [domain.index_below(n) for n in others if n in domain]
+    place = None if largest is None else domain.index_below(largest)
+    return domain[draw_number(draw, axis, "size", Bounds(0, choice.affordable - 1, places, place))]
+
+
+def _largest(choice: Choice, *, alone: bool) -> int | None:
+    """The largest size of an axis; None where it takes the whole budget, as that takes its time.
+
+    Unless that is the only axis. Of what is cheap, some more than is usual.
+    """
+    if alone or choice.affordable == len(choice.domain):
+        return choice.largest
+    beyond = choice.domain.nearest(min(choice.largest, LARGE_SIZE))
+    return beyond if beyond > USUAL_SIZE else None
 
 
 def _evened(planned: Plan, axes: dict[str, int]) -> dict[str, int]:
@@ -67,10 +101,3 @@ def _evened(planned: Plan, axes: dict[str, int]) -> dict[str, int]:
             total, parts = str(rule.total), sizes[shape[0]] - 1
             evened[total] -= axes[total] % parts if axes[total] > parts else 0
     return evened if in_domain(planned.definition, evened) else axes
-
-
-def _draw_size(draw: DrawFn, choice: Choice) -> int:
-    axis, domain = choice.axis, choice.domain
-    if domain.step == 1 and domain.values is None:
-        return draw_number(draw, axis, "size", domain[0], choice.largest)
-    return domain[draw_number(draw, axis, "size", 0, choice.affordable - 1)]

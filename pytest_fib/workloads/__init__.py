@@ -3,7 +3,7 @@
 Nothing here imports torch before tensors are made: collecting tests does not need it.
 """
 
-from pytest_fib.workloads._axes import Domain
+from pytest_fib.workloads._axes import Domain, is_open
 from pytest_fib.workloads._bytes_needed import bytes_needed
 from pytest_fib.workloads._inference import RULES as INFERENCE_RULES
 from pytest_fib.workloads._make import (
@@ -27,7 +27,7 @@ from pytest_fib.workloads._plan import (
     workload_bytes,
 )
 from pytest_fib.workloads._recorded import RecordedError, missing, stored_inputs
-from pytest_fib.workloads._sizes import DEFAULT_BUDGETS, TILE_SIZES
+from pytest_fib.workloads._sizes import DEFAULT_BUDGETS, TILE_SIZES, TURNS
 from pytest_fib.workloads._solver import InfeasibleError
 from pytest_fib.workloads._tensors import (
     BrokenConstraintError,
@@ -54,6 +54,7 @@ __all__ = [
     "DEFAULT_BUDGETS",
     "INFERENCE_RULES",
     "TILE_SIZES",
+    "TURNS",
     "BrokenConstraintError",
     "Choice",
     "Domain",
@@ -73,6 +74,7 @@ __all__ = [
     "extent",
     "fill_inputs",
     "in_domain",
+    "is_open",
     "layouts",
     "make_inputs",
     "make_workload",

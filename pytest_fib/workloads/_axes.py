@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Definition
 
-#: The largest value of an axis that the definition leaves open.
-OPEN_MAXIMUM = 65536
+#: The largest value of an axis that the definition leaves open. Memory is up before, mostly.
+OPEN_MAXIMUM = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Domain:
 
     def around(self, n: int) -> Iterator[int]:
         """All values: the nearest to ``n``, then alternately the next one below and above."""
-        start = self._index_below(n)
+        start = self.index_below(n)
         yield self[start]
         for distance in range(1, len(self)):
             for index in (start - distance, start + distance):
@@ -78,12 +78,19 @@ class Domain:
 
     def nearest(self, n: int) -> int:
         """The largest value up to ``n``, or the smallest there is."""
-        return self[self._index_below(n)]
+        return self[self.index_below(n)]
 
-    def _index_below(self, n: int) -> int:
+    def index_below(self, n: int) -> int:
+        """The index of the largest value up to ``n``, or of the smallest there is."""
         if self.values is not None:
             return max(bisect_right(self.values, n) - 1, 0)
         return (min(max(n, self.low), self.high) - self.low) // self.step
+
+
+def is_open(definition: Definition, axis: str) -> bool:
+    """Whether nothing is said of how large an axis may be."""
+    listed = definition.workloads.axes.get(axis) if definition.workloads else None
+    return listed is None or (listed.max is None and not listed.values)
 
 
 def listed_domain(definition: Definition, axis: str) -> Domain:

@@ -42,12 +42,13 @@ QUICK_TRIES = 1000
 class Choice:
     """An axis that is to be decided: its domain, and how many values, from the smallest, fit.
 
-    Of these, some may not meet the constraints.
+    Of these, some may not meet the constraints. ``known`` has the axes that are decided.
     """
 
     axis: str
     domain: Domain
     affordable: int
+    known: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def largest(self) -> int:
@@ -166,7 +167,7 @@ class Plan:
         axes: dict[str, int] = {}
         whole = self.smallest
         for axis, budget in budgets.items():
-            choice = Choice(axis, *self.affordable(axis, axes, budget))
+            choice = Choice(axis, *self.affordable(axis, axes, budget), dict(axes))
             if len(choice.domain) > 1:
                 whole = self._whole_near(choice, pick(choice), axes, budget) or whole
             axes[axis] = whole[axis]

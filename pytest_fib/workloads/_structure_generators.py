@@ -14,12 +14,13 @@ import torch
 
 from pytest_fib.data import SafetensorsInput, kinds
 from pytest_fib.workloads._constraints import parse_all
+from pytest_fib.workloads._places import in_turn, places
 from pytest_fib.workloads._recorded import read_tensor
 from pytest_fib.workloads._sizes import TILE_SIZES
 from pytest_fib.workloads._value_generators import VALUE_FILLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_fib.data import Definition
     from pytest_fib.workloads._tensors import Fill, FillContext, InputTensors
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 ATTENTION_TILES = TILE_SIZES[1:6]
 #: Lengths at which such kernels change what they do.
 BOUNDARY_LENGTHS = (0, 1, 2, *(tile + near for tile in ATTENTION_TILES for near in (-1, 0, 1)))
+#: Where rows of indices have sentinels.
+SENTINEL_ROWS = (
+    "some", "none", "last", "none", "first", "some", "start", "none", "one", "all", "end", "none",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,20 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
             torch.arange(n) < lengths.clamp_max(below), drawn, context.whole(rule.pad)
         )
     tensor.copy_(drawn.reshape(tensor.shape))
+    _put_sentinels(tensor, rule.sentinels, context)
+
+
+def _put_sentinels(
+    tensor: torch.Tensor, sentinels: Sequence[int] | None, context: FillContext
+) -> None:
+    """Put numbers that stand for nothing where the rows' names say, any of them."""
+    if not sentinels:
+        return
+    rows = in_turn(tensor, SENTINEL_ROWS, context.turn)
+    at = places(tensor, rows, context.device_random)
+    which = torch.randint(0, len(sentinels), tensor.shape, generator=context.host_random)
+    chosen = torch.tensor(sentinels)[which].to(tensor.device, tensor.dtype)
+    tensor.copy_(torch.where(at, chosen, tensor))
 
 
 def _row(n: int, below: int, host: torch.Generator, *, unique: bool) -> torch.Tensor:
@@ -241,10 +260,12 @@ def _positions(tensor: torch.Tensor, rule: kinds.Positions, context: FillContext
         drawn[:] = ends[choice]
     drawn = drawn[torch.randperm(len(drawn), generator=context.host_random)]
     tensor.copy_(drawn.reshape(tensor.shape))
+    _put_sentinels(tensor, rule.sentinels, context)
 
 
 def _topk_ids(tensor: torch.Tensor, rule: kinds.TopkIds, context: FillContext) -> None:
     tensor.copy_(_experts(tensor.shape, rule, context))
+    _put_sentinels(tensor, rule.sentinels, context)
 
 
 def _routing(tensor: torch.Tensor, rule: kinds.Routing, context: FillContext) -> None:

@@ -17,6 +17,7 @@ from pytest_fib.data import LAYOUTS, FixedValue, GeneratorKind, SafetensorsInput
 from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._plan import plan
 from pytest_fib.workloads._recorded import read_tensor, stored_inputs
+from pytest_fib.workloads._sizes import TURNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     #: Fills a contiguous tensor in place, by its rule.
     Fill = Callable[[torch.Tensor, Any, "FillContext"], None]
 
-#: How often a scalar is 0, 1 or the least or the most it may be.
-SPECIAL = 0.5
+#: By how many turns one input is ahead of the one before it.
+INPUT_TURNS = 5
 _RENAMED = {"float4_e2m1": "float4_e2m1fn_x2"}
 #: Elements between the rows of a row-strided tensor: odd, so that hardly a row is aligned.
 ROW_GAP = 17
@@ -91,7 +92,7 @@ def fill_inputs(
         is_bulk = planned.rules[name].bulk or not any_bulk
         seed = workload.seed if bulk_seed is None or not is_bulk else bulk_seed
         regime = _regime(name, planned, workload)
-        _fill(name, inputs, seed=_seed(seed, name), regime=regime, files=files or {})
+        _fill(name, inputs, seed=seed, regime=regime, files=files or {})
     _refuse_broken(planned, sizes, workload, tensors)
 
 
@@ -119,11 +120,13 @@ def _fill(
     from pytest_fib.workloads._structure_generators import FILLS
 
     tensor, rule = inputs.tensors[name], inputs.rules[name]
+    own_seed = _seed(seed, name)
     context = FillContext(
         **vars(inputs),
         regime=regime,
-        host_random=torch.Generator().manual_seed(seed),
-        device_random=torch.Generator(tensor.device).manual_seed(seed),
+        turn=_turn(name, inputs.definition, seed),
+        host_random=torch.Generator().manual_seed(own_seed),
+        device_random=torch.Generator(tensor.device).manual_seed(own_seed),
         files=files,
     )
     stored = once(tensor)
@@ -187,8 +190,11 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
     low, high = inputs.number(rule.min), inputs.number(rule.max)
     floating = inputs.definition.inputs[name].dtype.is_floating
-    if source.random() < SPECIAL:
-        number = source.choice(sorted({n for n in (low, high, 0, 1) if low <= n <= high}))
+    # Half of the time 0, 1 or the least or the most it may be.
+    special = sorted({n for n in (low, high, 0, 1) if low <= n <= high})
+    turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))
+    if turn < len(special):
+        number = special[turn]
     else:
         number = source.uniform(low, high) if floating else source.randint(int(low), int(high))
     return float(number) if floating else int(number)
@@ -232,11 +238,13 @@ class InputTensors:
 class FillContext(InputTensors):
     """What a generator works with.
 
-    ``host_random`` and ``device_random`` are random generators on the host and on the device that
-    the tensor is on; ``files`` has where recorded tensors lie, by their paths.
+    ``turn`` says which of several special cases is made: from 0 to TURNS - 1, as seeds follow each
+    other in a search. ``host_random`` and ``device_random`` are random generators on the host and
+    on the device that the tensor is on; ``files`` has where recorded tensors lie, by their paths.
     """
 
     regime: Mapping[str, str]
+    turn: int
     host_random: torch.Generator
     device_random: torch.Generator
     files: Mapping[str, Path]
@@ -244,6 +252,11 @@ class FillContext(InputTensors):
     def lengths_of(self, indptr: str | None) -> torch.Tensor | None:
         """Sequence lengths from an indptr, on the host."""
         return None if indptr is None else self.on_host(indptr).diff()
+
+
+def _turn(name: str, definition: Definition, seed: int) -> int:
+    """Which of several special cases an input is, from 0 to TURNS - 1: in turn, by the seed."""
+    return (seed + INPUT_TURNS * [*definition.inputs].index(name)) % TURNS
 
 
 def _seed(seed: int, name: str) -> int:

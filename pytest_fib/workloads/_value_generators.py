@@ -7,15 +7,17 @@ pattern breaks kernels of its own.
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf, log2, nan
 from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_fib.workloads._places import in_turn, places, row_count
 from pytest_fib.workloads._sizes import power_of_two
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_fib.data import kinds
     from pytest_fib.workloads._tensors import Fill, FillContext
@@ -32,7 +34,8 @@ def _fill_floating(tensor: torch.Tensor, fill: Callable[[torch.Tensor], object])
     wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
     fill(wide)
     limit = torch.finfo(tensor.dtype).max
-    tensor.copy_(wide.clamp_(-limit, limit))
+    infinite = wide.isinf() & (tensor.dtype is torch.float8_e5m2)
+    tensor.copy_(wide.where(infinite, wide.clamp(-limit, limit)))
 
 
 def _values(tensor: torch.Tensor, rule: kinds.Values, context: FillContext) -> None:
@@ -41,7 +44,10 @@ def _values(tensor: torch.Tensor, rule: kinds.Values, context: FillContext) -> N
 
 
 def _pattern(context: FillContext) -> PatternFill:
-    return PATTERN_FILLS[context.regime.get("values", "normal")]
+    name = context.regime.get("values", "normal")
+    if name in SPECIAL_VALUES:
+        return partial(_with_special_values, SPECIAL_VALUES[name], context.turn)
+    return PATTERN_FILLS[name]
 
 
 def _normal(tensor: torch.Tensor, rule: kinds.Normal, context: FillContext) -> None:
@@ -81,7 +87,34 @@ def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: floa
 
 
 def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) -> None:
-    tensor.bernoulli_(context.number(rule.p), generator=context.device_random)
+    p = context.number(rule.p)
+    tensor.bernoulli_(p, generator=context.device_random)
+    if 0 < p < 1:
+        _put_rows(tensor, BOOLEAN_ROWS, context)
+
+
+def _put_rows(tensor: torch.Tensor, names: Sequence[str], context: FillContext) -> None:
+    """Make 1 what the names say of each row in turn, and the rest 0; "" leaves a row as it is."""
+    rows = in_turn(tensor, [name or "none" for name in names], context.turn)
+    ones = places(tensor, rows, context.device_random).to(tensor.dtype)
+    put = torch.tensor([bool(name) for name in names], device=tensor.device)
+    put = put[(torch.arange(len(rows), device=tensor.device) + context.turn) % len(names)]
+    tensor.copy_(
+        torch.where(put.view(*tensor.shape[:-1], 1) if tensor.dim() else put[0], ones, tensor)
+    )
+
+
+def _mask(tensor: torch.Tensor, rule: kinds.Mask, context: FillContext) -> None:
+    counts = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
+    counts.bernoulli_(generator=context.device_random)
+    _put_rows(counts, MASK_ROWS, context)
+    if not rule.allow_empty:
+        one = places(counts, in_turn(counts, ["one"], 0), context.device_random)
+        counts |= one & ~counts.any(-1, keepdim=True)
+    if tensor.is_floating_point():
+        tensor.zero_().masked_fill_(~counts, -inf)
+    else:
+        tensor.copy_(counts)
 
 
 def _l2_normalized(tensor: torch.Tensor, rule: kinds.L2Normalized, context: FillContext) -> None:
@@ -202,6 +235,7 @@ VALUE_FILLS: dict[str, Fill] = {
     "uniform": _uniform,
     "integers": _integers,
     "boolean": _boolean,
+    "mask": _mask,
     "l2_normalized": _l2_normalized,
     "probabilities": _probabilities,
     "router_logits": _router_logits,
@@ -301,10 +335,27 @@ def _subnormal(tensor: torch.Tensor, generator: torch.Generator, limits: torch.f
     tensor.uniform_(-1, 1, generator=generator).mul_(limits.tiny)
 
 
-def _sprinkled(tensor: torch.Tensor, generator: torch.Generator, special: float) -> None:
+def _with_special_values(
+    cases: Sequence[Mapping[float, str]],
+    turn: int,
+    tensor: torch.Tensor,
+    generator: torch.Generator,
+    limits: torch.finfo,
+) -> None:
+    """Normal but for special values, in half of the rows; where there is but one row, in that.
+
+    A row has one of several cases, each of which says of some values where they are: in one row at
+    least the case whose turn it is, so that searches have all of them in small tensors too.
+    """
     tensor.normal_(generator=generator)
-    chosen = tensor.new_empty(tensor.shape).uniform_(generator=generator) < 0.01
-    tensor.masked_fill_(chosen, special)
+    rows = row_count(tensor)
+    if not rows:
+        return
+    special = torch.empty(rows, device=tensor.device).uniform_(generator=generator) < 0.5
+    special[turn % rows] = True
+    for value in sorted({value for case in cases for value in case}):
+        at = in_turn(tensor, [case.get(value, "none") for case in cases], turn - turn % rows)
+        tensor.masked_fill_(places(tensor, at.where(special, 0), generator), value)
 
 
 def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
@@ -338,6 +389,18 @@ PATTERN_FILLS: dict[str, PatternFill] = {
     "large": _large,
     "subnormal": _subnormal,
     "mixed": _mixed,
-    "nan": lambda tensor, generator, limits: _sprinkled(tensor, generator, nan),
-    "inf": lambda tensor, generator, limits: _sprinkled(tensor, generator, inf),
 }
+#: The same of special values: cases of where they are in a row. Of infinities, any four cases that
+#: follow each other have either sign alone, and both.
+SPECIAL_VALUES: dict[str, Sequence[Mapping[float, str]]] = {
+    "nan": ({nan: "last"}, {nan: "first"}, {nan: "one"}, {nan: "all"}),
+    "inf": (
+        {-inf: "last"}, {inf: "first"}, {inf: "first", -inf: "last"}, {-inf: "all"},
+        {-inf: "first"}, {inf: "last"}, {inf: "some", -inf: "some"}, {-inf: "start"},
+        {-inf: "one"}, {inf: "one"}, {inf: "one", -inf: "one"}, {inf: "all"},
+    ),
+}  # fmt: skip
+#: What is true in rows of booleans: at random, or as said.
+BOOLEAN_ROWS = ("", "all", "", "none", "", "start", "", "last", "", "first", "", "end")
+#: What counts in rows of a mask.
+MASK_ROWS = ("", "start", "none", "first", "", "all", "end", "last", "", "start", "one", "all")

@@ -67,7 +67,7 @@ def problem(tmp_path, name, rule, dtype="int32", more=""):
         (
             "kind: indices, zzz: 4, below: 3",
             "16: workloads.inputs.x: unknown key 'zzz'; there are broadcast, memory_order, packed,"
-            " kind, below, unique, pad",
+            " sentinels, kind, below, unique, pad",
         ),
         ("kind: indices, below: page", "16: workloads.inputs.x.below: unknown axis 'page'; did"),
         ("kind: indices, below: '2 *'", "16: workloads.inputs.x.below: should be a number or an"),

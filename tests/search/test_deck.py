@@ -1,29 +1,63 @@
 """Numbers are dealt from decks: a few dozen draws have each boundary, and each choice, once."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
-from pytest_fib.search._deck import BOUNDARY_SIZES, DECK_TILES, FEW, UNFORESEEN, Deck
+from pytest_fib.search._deck import (
+    BOUNDARY_SIZES,
+    DECK_TILES,
+    FEW,
+    USUAL_SIZE,
+    Bounds,
+    Deck,
+    UnforeseenSizes,
+)
+from pytest_fib.workloads import TURNS
+
+#: Of 25 workloads of a search a fifth follow from the run's seed; the first is the plainest.
+FOLLOWING_FROM_ONE_SEED = 19
 
 
-def dealt(count, low, high, sort="size", seed=0, name="n"):
+def dealt(count, low, high, sort="size", seed=0, name="n", **bounds):
     """Numbers of one name, as a search draws them."""
     deck = Deck(seed)
-    return [deck.deal(name, sort, low, high) for _ in range(count)]
+    return [deck.deal(name, sort, Bounds(low, high, **bounds)) for _ in range(count)]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_forty_sizes_have_every_boundary(seed):
-    assert {*BOUNDARY_SIZES, 70_000} <= {*dealt(40, 1, 70_000, seed=seed)}
+    assert {*BOUNDARY_SIZES, 65_000} <= {*dealt(40, 1, 65_000, seed=seed)}
 
 
-@pytest.mark.parametrize("high", [1000, 70_000])
+@pytest.mark.parametrize("high", [1000, 65_000])
 def test_thirty_sizes_have_one_less_than_a_tile_and_the_larger_half_of_powers(high):
     for seed in range(5):
         sizes = {*dealt(30, 1, high, seed=seed)}
         assert max(tile for tile in DECK_TILES if tile <= high) - 1 in sizes
         assert sizes & {n for n in (512, *(1 << e for e in range(11, 17))) if n <= high}
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("low", "high"), [(1, 50_257), (1, 300), (40, 65_536), (1, 16)])
+def test_a_search_deals_both_ends_and_a_size_above_each_power_of_two(low, high, seed):
+    sizes = dealt(FOLLOWING_FROM_ONE_SEED, low, high, seed=seed, largest=high)
+    assert sizes[0] == high
+    assert low in sizes
+    for power in (1 << e for e in range(4, 17) if low < 1 << e < high):
+        assert any(power < n <= 2 * power for n in sizes), power
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_search_deals_a_size_that_equals_one_of_another_axis(seed):
+    assert {768, 77} & {*dealt(FOLLOWING_FROM_ONE_SEED, 1, 4096, seed=seed, others=[768, 77, 9999])}
+
+
+def test_what_is_larger_than_usual_is_dealt_once():
+    sizes = dealt(60, 1, 10_000_000, largest=10_000_000)
+    assert sizes[0] == 10_000_000
+    assert max(sizes[1:]) <= USUAL_SIZE
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1000), (300, 400), (0, 20), (7, 7), (1, 2)])
@@ -33,8 +67,8 @@ def test_sizes_are_between_their_bounds(low, high):
 
 def test_a_boundary_that_does_not_fit_is_dealt_once_it_does():
     deck = Deck(0)
-    first = [deck.deal("n", "size", 1, 100) for _ in range(10)]
-    later = [deck.deal("n", "size", 1, 70_000) for _ in range(40)]
+    first = [deck.deal("n", "size", Bounds(1, 100)) for _ in range(10)]
+    later = [deck.deal("n", "size", Bounds(1, 65_000)) for _ in range(40)]
     assert max(first) <= 100
     assert {n for n in BOUNDARY_SIZES if n > 100} <= {*later}
 
@@ -57,9 +91,24 @@ def test_the_plainest_choice_comes_first_and_each_in_its_turn(choices):
 
 def test_each_name_has_a_deck_of_its_own():
     deck = Deck(0)
-    both = [deck.deal(name, "size", 1, FEW) for name in ["m", "n"] * FEW]
+    both = [deck.deal(name, "size", Bounds(1, FEW)) for name in ["m", "n"] * FEW]
     assert {*both} <= {*range(1, FEW + 1)}
     assert both[::2] != both[1::2]
+
+
+def test_of_any_numbers_the_remainders_come_in_turn():
+    remainders = [number % TURNS for number in dealt(50, 0, 65_535, "any")]
+    assert all((b - a) % TURNS == 1 for a, b in pairwise(remainders))
+
+
+def test_a_deck_goes_on_with_the_choices_and_turns_of_the_one_before():
+    first = Deck(0)
+    names = [first.deal("values", "choice", Bounds(0, 15)) for _ in range(12)]
+    last = first.deal("seed", "any", Bounds(0, 65_535))
+    other = Deck(7, UnforeseenSizes(), first)
+    names += [other.deal("values", "choice", Bounds(0, 15)) for _ in range(9)]
+    assert {*names} == {*range(16)}
+    assert (other.deal("seed", "any", Bounds(0, 65_535)) - last) % TURNS == 1
 
 
 def test_numbers_that_are_neither_sizes_nor_choices_are_anywhere():
@@ -68,13 +117,21 @@ def test_numbers_that_are_neither_sizes_nor_choices_are_anywhere():
     assert 0.4 < sum(drawn) / len(drawn) / 65_535 < 0.6
 
 
-@pytest.mark.parametrize(("low", "high"), [(1, 256), (1, 70_000), (300, 400), (0, 20)])
+@pytest.mark.parametrize(("low", "high"), [(1, 256), (1, 65_000), (300, 400), (0, 20)])
 def test_unforeseen_sizes_are_of_the_larger_ones(low, high):
-    deck = Deck(0, UNFORESEEN)
-    sizes = [deck.deal("n", "size", low, high) for _ in range(200)]
+    deck = Deck(0, UnforeseenSizes())
+    sizes = [deck.deal("n", "size", Bounds(low, high)) for _ in range(200)]
     middle = low + int((high - low + 1) ** 0.5) - 1
     assert middle <= min(sizes) < max(sizes) <= high
     assert len({*sizes}) > min(100, (high - middle) // 2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_five_unforeseen_sizes_are_spread_over_the_larger_ones(seed):
+    deck = Deck(seed, UnforeseenSizes())
+    sizes = sorted(deck.deal("n", "size", Bounds(1, 65_536)) for _ in range(5))
+    octaves = [n.bit_length() for n in sizes]
+    assert all(b > a for a, b in pairwise(octaves))
 
 
 def test_a_seed_decides_all_draws():

@@ -31,7 +31,7 @@ def test_a_domain_has_members_in_ascending_order(domain, members):
         (LISTED, 19, 8),
         (LISTED, 1, 3),
         (Domain(), 7, 7),
-        (Domain(), 1 << 20, 65_536),
+        (Domain(), 1 << 40, 1 << 27),
     ],
 )
 def test_the_nearest_member_is_not_above_unless_there_is_none_below(domain, n, nearest):

@@ -18,6 +18,7 @@ MADE = {
     "uniform": (["n", "k"], {"min": 1.0, "max": 2.0}, {}),
     "integers": (["n", "k"], {"min": 0, "max": 1}, {}),
     "boolean": (["n", "k"], {"p": 0.25}, {}),
+    "mask": (["n", "k"], {}, {}),
     "l2_normalized": (["n", "k"], {}, {}),
     "probabilities": (["n", "k"], {"sharpness": 1.0}, {}),
     "router_logits": (["n", "k"], {}, {}),
@@ -106,7 +107,10 @@ def test_a_seed_decides_the_bits_in_every_dtype_that_a_kind_can_make(kind, dtype
     assert differs is (kind not in ("cos_sin_cache", "cos", "sin"))
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [c for c in CASES if c[1] in DTYPE_CLASSES["floating"]])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [c for c in CASES if c[1] in DTYPE_CLASSES["floating"] and c[0] != "mask"],
+)
 def test_floating_values_are_finite(kind, dtype):
     assert made(kind, dtype)["x"].float().isfinite().all()
 
@@ -127,8 +131,82 @@ def test_uniform_values_lie_between_their_bounds():
     assert 1.9 < x.max() <= 2
 
 
-def test_a_quarter_is_true():
-    assert abs(wide("boolean", "bool").mean() - 0.25) < 0.06
+def kinds_of_rows(true):
+    """Which elements of rows are true, by name."""
+    _, n = true.shape
+    count, at = true.sum(-1), torch.arange(n)
+    return {
+        "all": count == n,
+        "none": count == 0,
+        "first": (count == 1) & true[:, 0],
+        "last": (count == 1) & true[:, -1],
+        "start": (true == (at < count[:, None])).all(-1) & (count > 1) & (count < n),
+        "end": (true == (at >= n - count[:, None])).all(-1) & (count > 1) & (count < n),
+    }
+
+
+def test_a_quarter_is_true_in_half_of_the_rows_and_the_others_are_ends_or_all_alike():
+    true = made("boolean", "bool", n=2400)["x"]
+    kinds = kinds_of_rows(true)
+    assert all(100 < int(rows.sum()) < 400 for rows in kinds.values())
+    others = ~torch.stack([*kinds.values()]).any(0)
+    assert abs(true[others].double().mean() - 0.25) < 0.06
+    certain = define("boolean", "bool").model_dump(by_alias=True)
+    certain["workloads"]["inputs"]["x"]["p"] = 1
+    certain = Definition.model_validate(certain)
+    assert filled(certain, make_workload(certain, SIZES))["x"].all()
+
+
+@pytest.mark.parametrize(("dtype", "closed"), [("bool", 0), ("int32", 0), ("bfloat16", -torch.inf)])
+def test_of_a_mask_each_end_counts_or_all_or_nothing_or_half(dtype, closed):
+    x = wide("mask", dtype)
+    assert {*x.unique().tolist()} == ({0.0, closed} if dtype == "bfloat16" else {0.0, 1.0})
+    counts = x != closed
+    kinds = kinds_of_rows(counts)
+    assert all(rows.any() for rows in kinds.values())
+    assert (~torch.stack([*kinds.values()]).any(0)).any()
+
+
+def test_a_mask_may_have_to_leave_something_in_each_row():
+    definition = define("mask", "float16")
+    data = definition.model_dump(by_alias=True)
+    data["workloads"]["inputs"]["x"]["allow_empty"] = False
+    definition = Definition.model_validate(data)
+    rows = [
+        filled(definition, make_workload(definition, {**SIZES, "n": 40}, s))["x"] for s in range(5)
+    ]
+    assert all((x == 0).any(-1).all() for x in rows)
+
+
+@pytest.mark.parametrize("kind", ["indices", "positions", "topk_ids"])
+def test_sentinels_are_anywhere_in_a_row_all_of_them(kind):
+    data = define(kind, "int64", few=9).model_dump(by_alias=True)
+    data["workloads"]["inputs"]["x"].update(sentinels=[-100, -1])
+    data["workloads"]["inputs"]["x"].pop("pad", None)
+    definition = Definition.model_validate(data)
+    x = filled(definition, make_workload(definition, {**SIZES, "n": 240}))["x"]
+    found = x < 0
+    assert {*x[found].tolist()} == {-100, -1}
+    kinds = kinds_of_rows(found)
+    assert all(rows.any() for rows in kinds.values())
+    assert (found.any(-1) & ~torch.stack([*kinds.values()]).any(0)).any()
+
+
+def test_a_vector_of_indices_has_sentinels_of_each_kind_in_turn():
+    data = define("positions", "int64").model_dump(by_alias=True)
+    data["inputs"]["x"]["shape"] = ["n"]
+    data["workloads"]["inputs"]["x"].update(sentinels=[-100])
+    definition = Definition.model_validate(data)
+    rows = torch.stack(
+        [
+            filled(definition, make_workload(definition, {**SIZES, "n": 17}, s))["x"]
+            for s in range(12)
+        ]
+    )
+    kinds = kinds_of_rows(rows == -100)
+    assert all(kinds[name].sum() == 1 for name in ("all", "first"))
+    assert kinds["last"].sum() >= 1
+    assert kinds["none"].sum() >= 3
 
 
 def test_rows_have_length_one():

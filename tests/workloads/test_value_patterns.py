@@ -88,11 +88,48 @@ def test_mixed_rows_are_each_of_a_regime(define):
         assert 10 < int(some.sum()) < 100
 
 
-@pytest.mark.parametrize("values", ["nan", "inf"])
-def test_special_values_are_sprinkled(define, values):
-    x = made(define, "float32", values=values)["x"]
-    found = {"nan": x.isnan(), "inf": x == torch.inf}[values]
-    assert 0.002 < float(found.double().mean()) < 0.05
+def where(special):
+    """Which places of a row are special: none, its first, its last, all, or others."""
+    n = special.shape[-1]
+    count, first, last = special.sum(-1), special[..., 0], special[..., -1]
+    return {
+        "none": count == 0,
+        "first": first & (count == 1),
+        "last": last & (count == 1),
+        "one": ~first & ~last & (count == 1),
+        "all": count == n,
+    }
+
+
+def test_rows_have_nan_first_last_anywhere_everywhere_or_nowhere(define):
+    rows = where(made(define, "float32", values="nan")["x"].isnan())
+    assert all(there.any() for there in rows.values())
+    assert 15 < int(rows["none"].sum()) < 50
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e5m2"])
+def test_rows_have_infinities_of_either_sign_or_both(define, dtype):
+    x = made(define, dtype, values="inf", shape=(256, 16))["x"]
+    above, below = x == torch.inf, x == -torch.inf
+    both = above.any(-1) & below.any(-1)
+    assert both.any()
+    for one, other in ((above, below), (below, above)):
+        rows = where(one)
+        alone = {name: there & ~other.any(-1) for name, there in rows.items()}
+        assert all(there.any() for there in alone.values())
+    assert 80 < int((~above & ~below).all(-1).sum()) < 180
+
+
+@pytest.mark.parametrize("shape", [(1, 17), (1, 2)])
+def test_a_single_row_has_each_case_in_its_turn(define, shape):
+    nan = [made(define, "float32", s, values="nan", shape=shape)["x"].isnan() for s in range(4)]
+    assert all(where(torch.cat(nan))[name].any() for name in ("first", "last", "all"))
+    cases = [made(define, "float32", s, values="inf", shape=shape)["x"] for s in range(12)]
+    for start in range(12):
+        four = [cases[(start + i) % 12] for i in range(4)]
+        signs = {(bool((x == torch.inf).any()), bool((x == -torch.inf).any())) for x in four}
+        assert {(True, False), (False, True)} <= signs
+    assert sum(bool((x == torch.inf).any() and (x == -torch.inf).any()) for x in cases) >= 1
 
 
 def test_some_inputs_are_normal_and_some_are_not(define):

@@ -1,0 +1,49 @@
+"""Which elements of a row are special: its first, its last, all of them, a few, ..."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: In a row: nothing, one end of it, all, one element, those up to one (``start``) or from one on
+#: (``end``), or a few that are one at least.
+PLACES = ("none", "first", "last", "all", "one", "start", "end", "some")
+#: The share of a row that ``some`` is, besides the one that is certain.
+SOME = 0.05
+
+
+def row_count(tensor: torch.Tensor) -> int:
+    """How many rows a tensor has; a scalar is a row of one element."""
+    return tensor.shape[:-1].numel()
+
+
+def in_turn(tensor: torch.Tensor, names: Sequence[str], turn: int) -> torch.Tensor:
+    """For each row, a number of ``PLACES``: the first row has the name whose turn it is."""
+    rows = torch.arange(row_count(tensor), device=tensor.device)
+    return numbered(names, tensor.device)[(rows + turn) % len(names)]
+
+
+def numbered(names: Sequence[str], device: torch.device) -> torch.Tensor:
+    """The numbers of places."""
+    return torch.tensor([PLACES.index(name) for name in names], device=device)
+
+
+def places(tensor: torch.Tensor, rows: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A bool tensor of the same shape, true where ``rows`` say: a number of ``PLACES`` for each."""
+    n = tensor.shape[-1] if tensor.dim() else 1
+    one = torch.empty(len(rows), dtype=torch.long, device=tensor.device)
+    one.random_(0, max(n, 1), generator=generator)
+    zero = torch.zeros_like(one)
+    begin = torch.stack([zero, zero, zero + n - 1, zero, one, zero, one, one])
+    end = torch.stack([zero, zero + 1, zero + n, zero + n, one + 1, one + 1, zero + n, one + 1])
+    chosen = rows[None]
+    at = torch.arange(n, device=tensor.device)
+    found = (at >= begin.gather(0, chosen).T) & (at < end.gather(0, chosen).T)
+    if (some := rows == PLACES.index("some")).any():
+        random = torch.empty(found.shape, device=tensor.device).uniform_(generator=generator)
+        found |= (random < SOME) & some[:, None]
+    return found.view(tensor.shape)
