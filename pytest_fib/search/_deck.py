@@ -121,20 +121,13 @@ class Deck:
 
 
 def _least(bounds: Bounds, random: Random) -> int:
-    return bounds.low
-
-
-def _low(bounds: Bounds, random: Random) -> int:
-    """As low as the axes drawn before allow, which often is what equals one of them.
-
-    Where it is next to nothing, a little more shows more.
-    """
-    return bounds.low if bounds.low > 1 else bounds.low + random.randrange(4)
+    """As low as may be, while other axes aren't: where all are, is tried anyway."""
+    return bounds.low if bounds.largest is None else NOT_NOW
 
 
 def _highest(bounds: Bounds, random: Random) -> int:
-    """As high as the other axes and the budget allow."""
-    return bounds.high
+    """As high as the other axes and the budget allow; what may be largest has been that once."""
+    return bounds.high if bounds.largest is None else NOT_NOW
 
 
 def _equal(bounds: Bounds, random: Random) -> int:
@@ -200,8 +193,15 @@ class BoundarySizes:
     def pile(self, random: Random) -> list[Card]:
         """The least, the highest, one equal to another axis and one of each octave come early."""
         sorts = random.sample(range(len(OCTAVES)), len(OCTAVES))
-        early: list[Card] = [_least, _highest, _equal, *map(_in_octave, OCTAVES, sorts)]
-        late: list[Card] = [2, 3, DECK_TILES[0], DECK_TILES[-1] + 1, _low, _equal]
+        early: list[Card] = [
+            _least,
+            _least,
+            _highest,
+            _equal,
+            _equal,
+            *map(_in_octave, OCTAVES, sorts),
+        ]
+        late: list[Card] = [1, 2, 3, DECK_TILES[0], DECK_TILES[-1] + 1]
         late += [_near_tile, _below_tiles, _below_tiles, _power, _prime, _anywhere]
         for tile, larger in pairwise(DECK_TILES):
             one, other = random.sample((tile + 1, larger), 2)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SEEDS = 1 << 16
 #: How many cards of a deck are of some patterns: in one row there is but one case of them.
-CARDS = {"nan": 3, "inf": 4}
+CARDS = {"nan": 4, "inf": 4}
 #: Above the limits of grids, and of 16-bit indices.
 LARGE_SIZE = 4 * USUAL_SIZE
 

@@ -390,14 +390,14 @@ PATTERN_FILLS: dict[str, PatternFill] = {
     "subnormal": _subnormal,
     "mixed": _mixed,
 }
-#: The same of special values: cases of where they are in a row. Of infinities, any four cases that
-#: follow each other have either sign alone, and both.
+#: The same of special values: cases of where they are in a row. Any four that follow each other
+#: have NaN everywhere, or -inf everywhere, an infinity of either sign, and both.
 SPECIAL_VALUES: dict[str, Sequence[Mapping[float, str]]] = {
     "nan": ({nan: "last"}, {nan: "first"}, {nan: "one"}, {nan: "all"}),
     "inf": (
-        {-inf: "last"}, {inf: "first"}, {inf: "first", -inf: "last"}, {-inf: "all"},
-        {-inf: "first"}, {inf: "last"}, {inf: "some", -inf: "some"}, {-inf: "start"},
-        {-inf: "one"}, {inf: "one"}, {inf: "one", -inf: "one"}, {inf: "all"},
+        {-inf: "all"}, {inf: "first"}, {inf: "first", -inf: "last"}, {-inf: "last"},
+        {-inf: "all"}, {inf: "last"}, {inf: "some", -inf: "some"}, {-inf: "first"},
+        {-inf: "all"}, {inf: "all"}, {inf: "one", -inf: "one"}, {-inf: "start"},
     ),
 }  # fmt: skip
 #: What is true in rows of booleans: at random, or as said.

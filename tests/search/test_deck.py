@@ -41,12 +41,16 @@ def test_thirty_sizes_have_one_less_than_a_tile_and_the_larger_half_of_powers(hi
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("low", "high"), [(1, 50_257), (1, 300), (40, 65_536), (1, 16)])
-def test_a_search_deals_both_ends_and_a_size_above_each_power_of_two(low, high, seed):
+def test_a_search_deals_the_largest_size_and_one_above_each_power_of_two(low, high, seed):
     sizes = dealt(FOLLOWING_FROM_ONE_SEED, low, high, seed=seed, largest=high)
     assert sizes[0] == high
-    assert low in sizes
     for power in (1 << e for e in range(4, 17) if low < 1 << e < high):
         assert any(power < n <= 2 * power for n in sizes), power
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_of_an_axis_that_others_limit_both_ends_are_dealt(seed):
+    assert {40, 700} <= {*dealt(FOLLOWING_FROM_ONE_SEED, 40, 700, seed=seed)}
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -161,9 +161,23 @@ def test_no_check_is_begun_that_is_expected_to_outlast_the_time_for_shrinking(de
         return failed
 
     spent, begun = [], []
-    found, _ = look(define(), fails, shrink_seconds=20.0)
+    found, _ = look(define(domains={"n": {"max": 65_536}}), fails, shrink_seconds=20.0)
     assert found.workload.axes["n"] >= 60_000
     assert spent[-1] <= begun[0] + 20
+
+
+@pytest.mark.parametrize(("seconds", "tried_large"), [(0.0, True), (1e-3, False)])
+@pytest.mark.parametrize("max_size", [None, 1_000_000])
+def test_sizes_that_nobody_asked_for_are_left_out_where_they_take_long(
+    define, look, clock, seconds, tried_large, max_size
+):
+    def fails(workload):
+        clock[0] += workload.axes["n"] * seconds
+        return False
+
+    definition = define(domains={"n": {"max": max_size}} if max_size else {})
+    _, tried = look(definition, fails)
+    assert (max(w.axes["n"] for w in tried) > 500_000) is (tried_large or max_size is not None)
 
 
 def test_a_slow_check_of_a_workload_without_elements_can_be_shrunk_from(define, look, clock):
