@@ -51,7 +51,7 @@ class Implementation:
         Its sources are the files that it imports or includes from its folder. They are read once.
         Raises ``pytest_fib.data.DataError`` where a Solution file is malformed.
         """
-        return self._solution.model_copy(update={} if self.record else {"definition": definition})
+        return self._solution.model_copy(update={"definition": definition})
 
     @cached_property
     def _solution(self) -> Solution:
