@@ -7,12 +7,14 @@ import os
 import re
 import subprocess
 from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from pytest_fib.build import _python
-from pytest_fib.build._artifact import Built
+from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._compiler_log import kernel_resources
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._interpreter import repair
@@ -59,8 +61,8 @@ def build(
         raise LookupError("it launches no kernel")
     kernels = {kernel.hash: kernel for kernel in launches.compiled}.values()
     (folder / CUBINS).write_bytes(b"".join(kernel.asm["cubin"] for kernel in kernels))
-    logs = [_assembler_log(kernel.asm["ptx"], launches.architecture, folder) for kernel in kernels]
-    return Built(CUBINS, kernels=tuple(kernel_resources("".join(logs))))
+    taken = (_resources(kernel, launches.architecture, folder) for kernel in kernels)
+    return Built(CUBINS, kernels=tuple(chain.from_iterable(taken)))
 
 
 class _Launches:
@@ -146,8 +148,13 @@ def _target_driver(architecture: int) -> Any:
     )
 
 
+def _resources(kernel: Any, architecture: int, folder: Path) -> list[KernelResources]:
+    """What Triton's ptxas says of a kernel; it allocates shared memory when it launches."""
+    found = kernel_resources(_assembler_log(kernel.asm["ptx"], architecture, folder))
+    return [replace(each, shared_bytes=kernel.metadata.shared) for each in found]
+
+
 def _assembler_log(ptx: str, architecture: int, folder: Path) -> str:
-    """What Triton's ptxas says of a kernel's registers and memory."""
     from triton.backends.nvidia.compiler import get_ptxas
 
     source = folder / "kernel.ptx"

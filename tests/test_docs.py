@@ -1,0 +1,81 @@
+"""The examples of docs/languages.md are implementations that pass, or at least compile."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_fib.build import why_not_buildable
+from pytest_fib.discovery import Implementation
+
+PAGE = Path(__file__).parents[1] / "docs/languages.md"
+_EXAMPLE = re.compile(r"```\w+\n(?:#|//) ([\w./]+)\n(.*?)```", re.DOTALL)
+EXAMPLES = dict(_EXAMPLE.findall(PAGE.read_text(encoding="utf-8")))
+DOUBLED = """\
+name: doubled
+op_type: elementwise
+axes: {n: var}
+inputs:
+  x: {shape: [n], dtype: float32}
+outputs:
+  y: {shape: [n], dtype: float32}
+reference: |
+  def run(x):
+      return x + x
+workloads:
+  axes: {n: {min: 1, max: 256}}
+"""
+
+
+@pytest.fixture
+def documented(project):
+    """A project with the definition and one example."""
+    project.define(DOUBLED, "kernel_defs/toy/doubled.yaml")
+
+    def documented(path):
+        project.write(f"kernel_impls/toy/{path}", EXAMPLES[path])
+        return project
+
+    return documented
+
+
+def test_there_is_an_example_of_each_language():
+    assert {*EXAMPLES} == {
+        "torch_add.py", "triton_block.py", "loop.cpp", "block.cu", "layers/solution.yaml"
+    }  # fmt: skip
+
+
+def test_the_python_example_passes(documented):
+    documented("torch_add.py").run().assert_outcomes(passed=1)
+
+
+def test_the_triton_example_passes(documented):
+    pytest.importorskip("triton")
+    project = documented("triton_block.py")
+    project.run("-k", "correctness").assert_outcomes(passed=1)
+
+
+def test_the_cpp_example_passes(documented):
+    pytest.importorskip("tvm_ffi")
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    documented("loop.cpp").run().assert_outcomes(passed=2)
+
+
+def test_the_cuda_example_compiles(documented):
+    example = Implementation("block", "doubled", Path("block.cu"), 1, language="cuda")
+    if reason := why_not_buildable(example):
+        pytest.skip(reason)
+    documented("block.cu").run("--fib-target=sm_90", "-k", "compile").assert_outcomes(passed=1)
+
+
+def test_the_example_of_a_folder_is_a_record(documented):
+    project = documented("layers/solution.yaml")
+    for name in ("src/binding.cu", "src/launcher.cuh", "include/double.cuh"):
+        project.write(f"kernel_impls/toy/layers/{name}", "")
+    ids = project.ids("--fib-target=sm_90")
+    assert [line.rpartition("[")[2] for line in ids] == [
+        "layers-compile-sm_90]",
+        "layers-correctness]",
+    ]
