@@ -62,6 +62,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Where that is asked for, explain inputs rather than run tests."""
+    settings = session.config.stash[options.SETTINGS]
+    if not (settings.active and settings.explain_inputs) or session.testsfailed:
+        return None
+    from pytest_fib.plugin._header import explain_inputs
+
+    return explain_inputs(session)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip kernels that can't run here, before pytest looks at the skip marks."""
     if hasattr(item, "skip_if_unable"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pytest
 
     from pytest_fib.plugin._session import Session
 
@@ -31,6 +33,25 @@ def header(session: Session) -> list[str]:
     return lines + (list(_inferred(session)) if config.get_verbosity() > 0 else [])
 
 
+def explain_inputs(session: pytest.Session) -> bool:
+    """Say how the inputs of the selected items' definitions are made, and what that is from."""
+    from pytest_fib.plugin._items import KernelItem
+    from pytest_fib.workloads import plan, why_not_generated
+
+    terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
+    items = [item for item in session.items if isinstance(item, KernelItem)]
+    terminal.ensure_newline()
+    for item in {item.definition.name: item for item in items}.values():
+        loaded = item.loaded
+        place = f"{item.settings.shown(loaded.path)}:{loaded.line}"
+        terminal.write_line(f"{loaded.definition.name}  {place}")
+        lines = [*plan(loaded.definition).explained(), why_not_generated(loaded.definition) or ""]
+        for line in filter(None, lines):
+            for part in wrap(line, 80, initial_indent="  ", subsequent_indent="    "):
+                terminal.write_line(part)
+    return True
+
+
 def _drawn_from(fixed: int, of_the_run: int | None) -> str:
     """Which seeds workloads are drawn from, and how to draw the same again."""
     if of_the_run is None:
@@ -41,15 +62,15 @@ def _drawn_from(fixed: int, of_the_run: int | None) -> str:
 
 def _inferred(session: Session) -> Iterator[str]:
     """What was inferred of inputs that the definitions don't describe."""
-    from pytest_fib.workloads import plan
+    from pytest_fib.workloads import plan, why_not_generated
 
     files = session.catalogue.definitions.values()
     for definition in (loaded.definition for file in files for loaded in file):
         if not session.settings.wants_definition(definition.name):
             continue
         planned = plan(definition)
-        unmade = [f"{name}: {reason}" for name, reason in planned.unmade.items()]
-        sentences = [planned.problem] if planned.problem else [*planned.notes, *unmade]
+        unknown = why_not_generated(definition)
+        sentences = [*planned.notes, *filter(None, [unknown])]
         if sentences:
             yield f"fib: inferred for the inputs of {definition.name}:"
         for sentence in map(session.settings.readable, sentences):

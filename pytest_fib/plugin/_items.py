@@ -32,6 +32,7 @@ from pytest_fib.workloads import (
     example_workloads,
     in_domain,
     missing,
+    plan,
     read_workload,
     record_workload,
     smallest_axes,
@@ -214,13 +215,26 @@ class KernelItem(pytest.Item):
         """Record an evaluation; raise the KernelFailure that explains what went wrong."""
         if not isinstance(outcome, Evaluation):
             text = describe_definition_fault(
-                outcome, workload, self._definition_place, self._replay(workload), origin
+                outcome,
+                workload,
+                self._definition_place,
+                self._replay(workload),
+                origin,
+                guessed=self._guessed(workload),
             )
             raise KernelFailure(self._with_lines_of_the_file(text))
         self.outcome.traces.append(self.trace(workload, outcome).to_json_line())
         if outcome.status is not EvaluationStatus.PASSED:
             place, replay = self.implementation_place, self._replay(workload)
-            raise KernelFailure(describe_evaluation(outcome, workload, place, replay, origin))
+            raise KernelFailure(
+                describe_evaluation(
+                    outcome, workload, place, replay, origin, guessed=self._guessed(workload)
+                )
+            )
+
+    def _guessed(self, workload: Workload) -> str:
+        """The inputs whose meaning was inferred; none where a workload brings them along."""
+        return "" if has_recorded_tensors(workload) else plan(self.definition).guessed
 
     @property
     def _definition_place(self) -> str:

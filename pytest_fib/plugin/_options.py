@@ -115,6 +115,10 @@ class Settings:
     dataset: tuple[str, ...] = _list(
         "--fib-dataset", "DIR", "also test what is in a FlashInfer Trace dataset"
     )
+    explain_inputs: bool = _flag(
+        "--fib-explain-inputs",
+        "run no test; show how the inputs of the selected definitions are made, and why",
+    )
     keep_failures: bool = _flag(
         "--fib-keep-failures", "record failing workloads, which are then always tested"
     )

@@ -54,10 +54,13 @@ def describe_evaluation(
     place: str,
     replay: str,
     origin: Origin | None = None,
+    *,
+    guessed: str = "",
 ) -> str:
     """Why an implementation failed: what, where, how much, and how to see it again.
 
-    ``place`` is where the implementation is; ``replay`` the command that runs just this again.
+    ``place`` is where the implementation is; ``replay`` the command that runs just this again;
+    ``guessed`` are the inputs whose meaning was inferred.
     The first paragraph says the most, since pytest's summary shows that alone.
     """
     diagnosis = _diagnosis(evaluation)
@@ -66,6 +69,7 @@ def describe_evaluation(
         fields += _errors(evaluation.correctness)
     if diagnosis.shown_by:
         fields += _field("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}")
+    fields += _guesses(guessed)
     first = headline(evaluation.status, diagnosis.sentence)
     return _paragraphs(first, fields, diagnosis.details, replay)
 
@@ -100,9 +104,11 @@ def describe_definition_fault(
     place: str,
     replay: str,
     origin: Origin | None = None,
+    *,
+    guessed: str = "",
 ) -> str:
     """Why a definition can't be used; no implementation is blamed."""
-    fields = [*_field("definition", place), *_workload(workload, origin)]
+    fields = [*_field("definition", place), *_workload(workload, origin), *_guesses(guessed)]
     first, details = f"DEFINITION ERROR: {fault.message}", fault.log.splitlines()
     return _paragraphs([first], fields, details, replay)
 
@@ -172,6 +178,12 @@ def _paragraphs(
     while shown and not shown[-1]:
         shown.pop()
     return "\n".join([*first, "", *fields, *shown, "", "replay:", f"  {replay}"])
+
+
+def _guesses(guessed: str) -> list[str]:
+    if not guessed:
+        return []
+    return _field("inferred", f"{guessed}; if that is wrong, say so under workloads.inputs")
 
 
 def _field(name: str, value: str) -> list[str]:

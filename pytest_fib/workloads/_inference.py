@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING
 
 from pytest_fib.data import DTYPE_CLASSES, FixedValue, kinds
+from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._sizes import power_of_two
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ class Subject:
     definition: Definition
     totals: Mapping[str, str]
     doubts: list[str] = field(default_factory=list, compare=False)
+
+    @cached_property
+    def uses(self) -> ReferenceUses:
+        """What the reference does with its inputs."""
+        return ReferenceUses.of(self.definition)
 
     def axis(self, *names: str) -> str | None:
         """The first of these axes that the definition has; another of them is a doubt."""
@@ -230,9 +237,31 @@ def _topk_ids(subject: Subject) -> InputRule | None:
     experts = all_of_them or subject.axis("num_local_experts")
     if experts is None:
         return None
-    # Without weights beside them, they are packed into the ids.
-    apart = subject.input("topk_weights", "expert_weights", "topk_scores")
-    return (kinds.TopkIds if apart else kinds.Routing)(experts=experts)
+    packed = subject.name in subject.uses.shifted  # with their weights
+    return (kinds.Routing if packed else kinds.TopkIds)(experts=experts)
+
+
+def _picked(subject: Subject) -> InputRule | None:
+    axis = subject.uses.picks.get(subject.name)
+    if axis is None:
+        return None
+    pad = subject.uses.pads.get(subject.name)
+    return kinds.Indices(below=axis, unique=False, pad=pad)
+
+
+def _cut(subject: Subject) -> InputRule | None:
+    """Offsets: one more than there are sequences."""
+    axis = subject.uses.cuts.get(subject.name)
+    return None if axis is None else kinds.Indptr(total=axis, parts=_parts(subject))
+
+
+def _lengths(subject: Subject) -> InputRule | None:
+    axis = subject.uses.lengths.get(subject.name)
+    return None if axis is None else kinds.SeqLens(max=axis)
+
+
+def _positive(subject: Subject) -> InputRule | None:
+    return kinds.Uniform(min=0.0) if subject.name in subject.uses.positive else None
 
 
 def _softmax_scale(subject: Subject) -> InputRule | None:
@@ -347,7 +376,14 @@ RULES: tuple[Rule, ...] = (
     # In (-1.5, -0.5]: both ends may be reached by rounding, so the open one is kept away from.
     Rule("in (-1.5, -0.5]", "A", _per_head(-1.45, -0.5), "floating", "mamba.*"),
     Rule("one value per head", r"dt|D|dt_bias", _per_head(0.0, 1.0), "floating", "mamba.*"),
+    # By what the reference does with it.
+    Rule("offsets, at which the reference cuts an axis", ".*", _cut, "integer"),
+    Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
+    Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
+    Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
     # What is left.
+    Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),
+    Rule("in (0, 1)", r"(.*_)?(decay|momentum)", lambda s: kinds.Uniform(), "floating"),
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool"),
     Rule("by the value pattern", ".*", lambda s: kinds.Values(), "floating"),
 )

@@ -20,7 +20,7 @@ from pytest_fib.workloads._constraints import (
     parse_all,
     parse_expression,
 )
-from pytest_fib.workloads._inference import Subject, infer
+from pytest_fib.workloads._inference import Inferred, Subject, infer
 from pytest_fib.workloads._sizes import element_bits
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
 
@@ -64,8 +64,8 @@ class Plan:
     from others; ``rules`` say how each input is made; ``fill`` has the inputs so that each comes
     after those it refers to.
     ``stated`` are the definition's own constraints, ``implied`` those without which the generator
-    of an input has no valid values. ``notes`` say what was inferred; ``unmade``, of which inputs no
-    rule speaks; ``problem``, why none can be made.
+    of an input has no valid values. ``inferred`` has what was not stated of inputs; ``unmade``, of
+    which inputs no rule speaks; ``problem``, why none can be made.
     Of what the definition leaves open, ``lengths`` are axes that count sequences, and ``scores``
     give from axes how many numbers a reference may hold besides: see ``_scores``.
     """
@@ -77,11 +77,39 @@ class Plan:
     independent: tuple[str, ...] = ()
     rules: Mapping[str, InputRule] = field(default_factory=dict)
     fill: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    inferred: Mapping[str, Inferred] = field(default_factory=dict)
     unmade: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
     lengths: tuple[str, ...] = ()
     scores: tuple[Callable[[Mapping[str, Any]], Any], ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What was inferred of inputs, but for those of any numbers."""
+        return [
+            f"{name}: {found}"
+            for name, found in self.inferred.items()
+            if found.rule.kind != "values"
+        ]
+
+    @property
+    def guessed(self) -> str:
+        """The inputs that may mean something else than was inferred; empty for none."""
+        guesses = [
+            f"{name} ({found.by.says})"
+            for name, found in self.inferred.items()
+            if found.rule.kind not in ("values", "boolean", "fixed value")
+        ]
+        return ", ".join(guesses)
+
+    def explained(self) -> list[str]:
+        """How each input is made, and what that is from: a line for each."""
+        lines = []
+        for name, rule in self.rules.items():
+            found, what = self.inferred.get(name), self.unmade.get(name)
+            source = f"inferred: {found}" if found else f"{rule}, as the definition says"
+            lines.append(f"{name}: unknown, {what}" if what else f"{name}: {source}")
+        return lines
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -245,9 +273,17 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
     """
     planned = plan(definition)
     brought = {n for n, v in workload.inputs.items() if v.type != "random"} if workload else set()
-    lacking = (name for name in planned.unmade if name not in brought)
-    unmade = next((f"input {name!r}: {planned.unmade[name]}" for name in lacking), None)
-    return planned.problem or unmade
+    lacking = [name for name in planned.unmade if name not in brought]
+    if planned.problem or not lacking:
+        return planned.problem
+    whats = [f"{name} ({planned.unmade[name]})" for name in lacking]
+    what = " and ".join(filter(None, (", ".join(whats[:-1]), whats[-1])))
+    rules = ", ".join(f"{name}: {{kind: integers, min: 0, max: 1}}" for name in lacking)
+    means = "means" if len(lacking) == 1 else "mean"
+    return (
+        f"nothing says what {what} {means}; say it in the definition, for example "
+        f"workloads: {{inputs: {{{rules}}}}}"
+    )
 
 
 def _planned_or_refused(definition: Definition) -> Plan:
@@ -277,7 +313,7 @@ def _refuse_impossible(planned: Plan) -> None:
 def _planned(definition: Definition) -> Plan:
     stated = [c for text in definition.constraints for c in parse_all(text, definition)]
     totals = dict(total for c in stated if (total := c.total_of()) is not None)
-    rules, notes, unmade = _rules(definition, totals)
+    rules, inferred, unmade = _rules(definition, totals)
     shapes = {name: spec.shape or ("1",) for name, spec in definition.inputs.items()}
     implied = {
         name: tuple(parse(text, definition) for text in rule.implies(name, shapes, rules))
@@ -296,7 +332,7 @@ def _planned(definition: Definition) -> Plan:
         independent=independent,
         rules=rules,
         fill=_fill_order(rules),
-        notes=tuple(notes),
+        inferred=inferred,
         unmade=unmade,
         lengths=tuple(_shape(definition, name)[0] for name in offsets),
         scores=tuple(_scores(definition, rules, offsets)),
@@ -337,25 +373,21 @@ def _shape(definition: Definition, name: str) -> tuple[str, ...]:
 
 def _rules(
     definition: Definition, totals: Mapping[str, str]
-) -> tuple[dict[str, InputRule], list[str], dict[str, str]]:
+) -> tuple[dict[str, InputRule], dict[str, Inferred], dict[str, str]]:
     stated = definition.workloads.inputs if definition.workloads else {}
     rules: dict[str, InputRule] = {}
-    notes, unmade = [], {}
+    inferred, unmade = {}, {}
     for name, spec in definition.inputs.items():
         if (rule := stated.get(name)) is not None:
             rules[name] = rule
             continue
-        inferred = infer(Subject(name, spec, definition, totals))
-        if inferred is None:
-            what = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
-            unmade[name] = (
-                f"nothing says what this {what} means; give it a rule under workloads.inputs"
-            )
+        found = infer(Subject(name, spec, definition, totals))
+        if found is None:
+            unmade[name] = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
             rules[name] = FixedValue(value=0)
             continue
-        rules[name] = inferred.rule
-        notes += [f"{name}: {inferred}"] if inferred.rule.kind != "values" else []
-    return rules, notes, unmade
+        rules[name], inferred[name] = found.rule, found
+    return rules, inferred, unmade
 
 
 def _axis_order(

@@ -63,8 +63,10 @@ def test_a_diagnosis_is_shown_and_the_log_is_not_read():
     )
     outcome = evaluation({"out": 3}, {"out": 3}, "another text\nand details")
     outcome = outcome.model_copy(update={"diagnosis": diagnosis})
-    text = describe_evaluation(outcome, WORKLOAD, "fast  k/fast.py:3", "pytest it")
+    guessed = {"guessed": "ids (experts of tokens)"}
+    text = describe_evaluation(outcome, WORKLOAD, "fast  k/fast.py:3", "pytest it", **guessed)
     first, _, rest = text.partition("\n\n")
+    assert "  inferred        ids (experts of tokens); if that is wrong, say so under" in rest
     assert first == (
         "INCORRECT_NUMERICAL: out: every element is 1.25 x expected; lse: a long story, a\n"
         "  long story, a long story, a long story,"

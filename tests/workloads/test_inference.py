@@ -4,10 +4,11 @@ import re
 from math import sqrt
 
 import pytest
+import yaml
 from pydantic import TypeAdapter
 
 from pytest_fib.data import Definition, InputRule
-from pytest_fib.workloads import INFERENCE_RULES, plan
+from pytest_fib.workloads import INFERENCE_RULES, plan, why_not_generated
 from tests.workloads.signatures import LAST_KV, PAGES, signature
 
 rule_of = TypeAdapter(InputRule).validate_python
@@ -15,6 +16,8 @@ PAGED = "len_indptr num_kv_indices num_pages page_size=16"
 
 #: An op_type, axes, the input and what else it needs beside it, the parameters, and constraints.
 CASES = [
+    ("norm", "n", "running_var[n]:f32", {"kind": "uniform", "min": 0}),
+    ("scan", "n", "decay[n]:f32", {"kind": "uniform"}),
     # Scalars.
     ("gqa", "n head_dim=64", "sm_scale:f32", {"value": 1 / 8}),
     ("mla_paged", "n head_dim=64", "sm_scale:f32", {"value": 1 / sqrt(192)}),
@@ -162,7 +165,7 @@ CASES = [
         "moe",
         "n k=2 num_experts=8",
         "topk_ids[n,k]:i32",
-        {"kind": "routing", "experts": "num_experts"},
+        {"kind": "topk_ids", "experts": "num_experts"},
     ),
     (
         "moe",
@@ -270,7 +273,106 @@ def test_a_rule_gives_its_parameters(case):
 @pytest.mark.parametrize("rule", INFERENCE_RULES, ids=lambda rule: f"{rule.says}-{rule.name}")
 def test_every_rule_decides_a_case(rule):
     cases = ((op_type, axes, inputs, *more) for op_type, axes, inputs, _, *more in CASES)
-    assert any(Inferred(*case).is_by(rule) for case in cases)
+    referred = {_says(case[0]) for case in REFERENCES if case[1] is not None}
+    referred.add(_says("which.sqrt()", "float32"))
+    assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
+
+
+#: What the reference does with ``which``, and how that is made: one of [n], below the rows of
+#: ``table`` [rows, d] or ``x`` [n, d].
+REFERENCES = [
+    ("table[which]", {"kind": "indices", "below": "rows", "unique": False}),
+    ("table[which.long(), :]", {"kind": "indices", "below": "rows", "unique": False}),
+    ("table.float()[:, which]", {"kind": "indices", "below": "d", "unique": False}),
+    ("table.index_add(0, which, x)", {"kind": "indices", "below": "rows", "unique": False}),
+    ("torch.index_select(table, 0, which)", {"kind": "indices", "below": "rows", "unique": False}),
+    ("x.gather(1, which[:, None])", {"kind": "indices", "below": "d", "unique": False}),
+    ("torch.nn.functional.embedding(which, table)",
+     {"kind": "indices", "below": "rows", "unique": False}),
+    ("x.gather(1, torch.where(which == -100, 0, which)[:, None])",
+     {"kind": "indices", "below": "d", "unique": False, "pad": -100}),
+    ("[table[which[i] : which[i + 1]] for i in range(2)]", {"kind": "indptr", "total": "rows"}),
+    ("[table[: int(which[i])] for i in range(2)]", {"kind": "seq_lens", "max": "rows"}),
+    ("x.sum(-1) + which", None),
+    ("x[which > 3]", None),
+    ("x[which + 1]", None),
+    ("x[None, which]", None),
+]  # fmt: skip
+
+
+def _of_reference(result, kind="int64", name="which"):
+    tensors = {"x": ["n", "d"], "table": ["rows", "d"], name: ["n"]}
+    dtypes = {"x": "float32", "table": "float32", name: kind}
+    return Definition.model_validate(
+        {
+            "name": "kernel",
+            "op_type": "other",
+            "axes": {"n": "var", "rows": "var", "d": 8},
+            "inputs": {t: {"shape": tensors[t], "dtype": dtypes[t]} for t in tensors},
+            "outputs": {"y": {"shape": ["rows", "d"], "dtype": "float32"}},
+            "reference": f"import torch\ndef run(x, table, {name}):\n    return {result}\n",
+        }
+    )
+
+
+def _says(result, kind="int64"):
+    return plan(_of_reference(result, kind)).inferred["which"].by.says
+
+
+@pytest.mark.parametrize(("result", "rule"), REFERENCES)
+def test_what_the_reference_does_with_an_integer_says_what_it_is(result, rule):
+    made = plan(_of_reference(result))
+    assert (made.unmade.keys() == {"which"}) is (rule is None)
+    assert rule is None or made.rules["which"] == rule_of(rule)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        ("x * torch.rsqrt(which + 1e-6)[:, None]", "uniform"),
+        ("x * (0.9 * which + 0.1 * x.sum(-1) ** 2).sqrt()[:, None]", "uniform"),
+        ("which.clamp(min=1e-9).log()", "uniform"),
+        ("(which * which).sqrt()", "values"),
+        ("which.exp().log()", "values"),
+        ("which + x.sqrt()", "values"),
+    ],
+)
+def test_what_stands_under_a_root_is_not_negative(result, kind):
+    assert plan(_of_reference(result, "float32")).rules["which"].kind == kind
+
+
+@pytest.mark.parametrize(("result", "kind"), [("topk_ids >> 16", "routing"), ("x", "topk_ids")])
+def test_experts_are_packed_with_their_weights_where_the_reference_shifts_bits(result, kind):
+    definition = signature("moe", "n k=2 num_experts=8", "topk_ids[n,k]:i32 x[n]:f32", "y[n]:f32")
+    reference = f"def run(topk_ids, x):\n    return {result}\n"
+    given = Definition.model_validate({**definition, "reference": reference})
+    assert plan(given).rules["topk_ids"].kind == kind
+
+
+def test_inputs_are_explained_without_a_test(project):
+    project.define(HEADER)
+    project.implement("good", "x, kv_indptr, kv_indices, order, weights\nreturn x", "gather")
+    result = project.run("--fib-explain-inputs", "-k", "gather")
+    result.assert_outcomes()
+    result.stdout.fnmatch_lines(
+        [
+            "gather  kernel_defs/*.yaml:*",
+            "  x: inferred: by the value pattern (values)",
+            "  kv_indices: inferred: distinct pages (indices, below num_pages)",
+            "  order: unknown, int64 tensor",
+        ]
+    )
+
+
+def test_all_that_is_unknown_is_named_with_rules_to_paste():
+    definition = signature("op", "n", "order[n]:i64 count:i32 x[n]:f32", "y[n]:f32")
+    reason = why_not_generated(Definition.model_validate(definition))
+    assert reason.startswith(
+        "nothing says what order (int64 tensor) and count (int32 scalar) mean;"
+    )
+    pasted = yaml.safe_load(reason.partition("for example ")[2])
+    given = Definition.model_validate({**definition, **pasted})
+    assert why_not_generated(given) is None
 
 
 @pytest.mark.parametrize(
@@ -311,7 +413,7 @@ def test_what_the_definition_says_comes_before_any_rule(rule):
     data = signature("gqa", PAGED, "kv_indices[num_kv_indices]:i32", "y[num_kv_indices]:f32")
     given = Definition.model_validate({**data, "workloads": {"inputs": {"kv_indices": rule}}})
     assert plan(given).rules["kv_indices"] == rule_of(rule)
-    assert plan(given).notes == ()
+    assert plan(given).notes == []
 
 
 def test_the_number_of_sequences_is_inferred_only_where_nothing_says_it():
@@ -335,7 +437,7 @@ outputs:
   y: {shape: [n], dtype: float32}
 reference: |
   def run(x, kv_indptr, kv_indices, order, weights):
-      return x[order]
+      return x + order
 """
 
 
@@ -349,8 +451,8 @@ def test_what_was_inferred_is_in_the_header(project):
             "  kv_indptr: offsets of sequences (indptr, total num_kv_indices); a guess:",
             "    num_kv_indices rather than total_kv",
             "  kv_indices: distinct pages (indices, below num_pages)",
-            "  order: nothing says what this int64 tensor means; give it a rule under",
-            "    workloads.inputs",
+            "  nothing says what order (int64 tensor) means; say it in the definition, for",
+            "    example workloads: {inputs: {order: {kind: integers, min: 0, max: 1}}}",
         ],
         consecutive=True,
     )

@@ -19,7 +19,7 @@ DEFINITION = {
         "order": {"shape": ["m"], "dtype": "int64"},
     },
     "outputs": {"y": {"shape": ["m"], "dtype": "float32"}},
-    "reference": "def run(x, order):\n    return x[order]\n",
+    "reference": "def run(x, order):\n    return x.__getitem__(order)\n",
 }
 SOLUTION = {
     "name": "index_select",
@@ -80,7 +80,7 @@ def test_recorded_tensors_are_loaded_and_what_is_missing_is_a_skip(project):
     result.assert_outcomes(passed=1, skipped=2)
     result.stdout.fnmatch_lines(
         [
-            "SKIPPED * input 'order': nothing says what this int64 tensor means; *",
+            "SKIPPED * nothing says what order (int64 tensor) means; *",
             "SKIPPED * input 'order': dataset/blob/lfs.safetensors is a Git LFS pointer; *",
         ]
     )

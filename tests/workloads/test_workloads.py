@@ -206,7 +206,7 @@ def test_a_recorded_scalar_is_taken_as_it_is(define):
         ({}, None),
         (
             {"inputs": {"x": {"shape": ["n"], "dtype": "int32"}}},
-            "input 'x': nothing says what this int32 tensor means; *",
+            "nothing says what x (int32 tensor) means; *{inputs: {x: {kind: *",
         ),
     ],
 )
