@@ -9,10 +9,10 @@ the rounds before it.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from random import SystemRandom
-from time import sleep
+from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -58,11 +58,12 @@ from pytest_fib.timing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_fib.engine._context import BufferPool, EvaluationContext, Side
+    from pytest_fib.engine._device_lock import DeviceLock
     from pytest_fib.sandbox import Reply
-    from pytest_fib.timing import Ceilings, Estimate, OperationCounts, Timings
+    from pytest_fib.timing import Ceilings, Estimate, OperationCounts, Samples, Timings
     from pytest_fib.verdict import Verdict
 
 #: What the buffers of one side may take in all, in bytes, and as a share of a device's memory; two
@@ -71,6 +72,8 @@ MOST_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
 MOST_SHARE = 1 / 8
 #: The share of rounds whose outputs are checked, beside the shortest and the last.
 CHECKED_SHARE = 0.05
+#: How many rounds are checked where reading outputs seems slow.
+MOST_CHECKS = 12
 #: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
 PAUSES = (0.1, 0.5, 2.0)
 #: Calls in a block that says roughly how long one takes, and rounds of it.
@@ -164,12 +167,20 @@ class TimedSide:
 
 
 class Benchmark:
-    """Times calls whose outputs were found right; used once, with the device to itself."""
+    """Times calls whose outputs were found right; used once.
+
+    It has the device to itself while rounds run, and uses it beside others for all else.
+    """
 
     def __init__(
-        self, context: EvaluationContext, ceilings: Callable[[], Ceilings], counts: Counts
+        self,
+        context: EvaluationContext,
+        lock: DeviceLock,
+        ceilings: Callable[[], Ceilings],
+        counts: Counts,
     ) -> None:
         self._context = context
+        self._lock = lock
         self._ceilings = ceilings
         self._counts = counts
         self._device = context.device
@@ -181,6 +192,7 @@ class Benchmark:
         self._values: NewValues
         self._checks: list[Check] = []
         self._round_is_unchecked = False
+        self._held_ns = 0
 
     def outcome(self) -> tuple[Verdict, Performance | None]:
         """The verdict on the timed calls, and their times where it is good."""
@@ -191,15 +203,33 @@ class Benchmark:
             facts |= self._refuse_work_ahead(timings)
         except WrongOutputsError as error:
             return error.verdict.qualified("while it was timed"), None
-        return self._checks[-1].verdict, self._performance(timings, facts)
+        with self._lock.shared():
+            return self._checks[-1].verdict, self._performance(timings, facts)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """With the device, and on one core with the sandboxes."""
+        sandboxes = self._context.candidate.sandbox, self._context.reference.sandbox
+        # Calls on the CPU need all cores.
+        core = nullcontext() if self._device == "cpu" else on_one_core(*sandboxes)
+        with self._lock.exclusive(), core:
+            start = perf_counter_ns()
+            try:
+                yield
+            finally:
+                self._held_ns += perf_counter_ns() - start
 
     # Getting ready.
 
     def _rough_ns(self) -> list[float]:
         """About how long a call of each side takes."""
-        self._allocate(ROUGH)
-        self._ready([0], (ROUGH, ROUGH))
-        return [min(min(s.run().samples_ns) for _ in range(ROUGH_ROUNDS)) for s in self._sides]
+        with self._lock.shared():
+            self._context.load_reference()
+            self._allocate(ROUGH)
+            self._ready([0], (ROUGH, ROUGH))
+        with self._alone():
+            self._ceilings()  # measured now, if they never were
+            return [min(min(s.run().samples_ns) for _ in range(ROUGH_ROUNDS)) for s in self._sides]
 
     @cached_property
     def _most_buffers(self) -> int:
@@ -252,7 +282,8 @@ class Benchmark:
         """Times that hold by the judge's clock."""
         ns = self._rough_ns()
         for _ in range(PREPARATIONS):
-            self._prepare(ns)
+            with self._lock.shared():
+                self._prepare(ns)
             timings = self._accounted_timings(clocks)
             ns = [timings.latency.value, timings.reference_latency.value]
             # The rough times may be those of a first call, or false: then blocks are too short.
@@ -285,19 +316,21 @@ class Benchmark:
         Blocks that are launched one by one take the host time between them, which a graph does not.
         So a graph of the reference says nothing about them: their intervals contain all that time.
         """
-        candidate, reference = (side.is_captured for side in self._sides)
-        if reference and not candidate:
+        if self._reference.is_captured and not self._candidate.is_captured:
             return ""
         wrong = check_judges_clock(timings, self._left_in_cache_ns(), strictly=strictly)
-        return wrong or check_reading(self._checks, timings, len(self._candidate.called))
+        return wrong or self._reading_is_slow(timings)
+
+    def _reading_is_slow(self, timings: Timings) -> str:
+        if self._reference.is_captured and not self._candidate.is_captured:
+            return ""  # a graph stores the outputs of one side only
+        return check_reading(self._checks, timings, len(self._candidate.called))
 
     def _time(self, clocks: Clocks) -> Timings:
-        clocks.steady()  # what later readings are compared with
         self._checks.clear()
         self._round_is_unchecked = False
-        sandboxes = self._context.candidate.sandbox, self._context.reference.sandbox
-        # Calls on the CPU need all cores.
-        with nullcontext() if self._device == "cpu" else on_one_core(*sandboxes):
+        with self._alone():
+            clocks.steady()  # what later readings are compared with
             timings = time_both_sides(
                 self._candidate,
                 self._reference,
@@ -307,6 +340,10 @@ class Benchmark:
                 before_round=self._before_round,
             )
             self._check()
+            # Other work may have made reading one side's outputs slow, but not again and again.
+            while self._reading_is_slow(timings) and len(self._checks) < MOST_CHECKS:
+                self._run_round()
+                self._check()
         return timings
 
     def _before_round(self, shortest: bool) -> None:
@@ -319,16 +356,23 @@ class Benchmark:
         self._values.mix()
         self._round_is_unchecked = True
 
+    def _run_round(self) -> list[Samples]:
+        """Time a round of each side."""
+        self._before_round(shortest=False)
+        return [time_round(side)[0] for side in self._sides]
+
     def _single_call_ns(self) -> tuple[float, float]:
         """How long a call of each side takes that has a block for itself."""
-        self._ready(list(self._candidate.groups), (1, 1))
+        with self._lock.shared():
+            self._ready(list(self._candidate.groups), (1, 1))
         self._round_is_unchecked = False
-        samples: tuple[list[Any], ...] = ([], [])
-        for _ in range(SINGLE_ROUNDS):
-            self._before_round(shortest=False)
-            for side, own in zip(self._sides, samples, strict=True):
-                own.append(time_round(side)[0])
-        self._check()
+        samples: tuple[list[Samples], ...] = ([], [])
+        with self._alone():
+            for _ in range(SINGLE_ROUNDS):
+                for own, sample in zip(samples, self._run_round(), strict=True):
+                    own.append(sample)
+        with self._lock.shared():
+            self._check()
         candidate, reference = (float(np.median(np.stack(own))) for own in samples)
         return candidate, reference
 
@@ -471,6 +515,7 @@ class Benchmark:
                 "placements": len(side.groups),
                 "unaccounted": timings.accounting.unaccounted,
                 "device_time_ms": timings.spent_ns / 1e6,
+                "held_ms": self._held_ns / 1e6,
                 **self._roofline_metrics(timings.latency.value / 1e9, facts["calls_per_block"]),
                 **facts,
             }

@@ -234,9 +234,8 @@ class Judge:
         if not any(0 not in context.layouts[name].shape for name in context.definition.outputs):
             context.printed = f"{NOTHING_TO_TIME}\n{context.printed}"
             return verdict, None
-        with self._lock.exclusive():
-            context.load_reference()
-            timed, performance = Benchmark(context, self._ceilings.known, self._counts).outcome()
+        benchmark = Benchmark(context, self._lock, self._ceilings.known, self._counts)
+        timed, performance = benchmark.outcome()
         # The record is of this workload's values; those of timed calls are drawn anew each time.
         return (verdict, performance) if timed.passed else (timed, None)
 

@@ -12,8 +12,8 @@ PREPARED = []
 answer = pytest_fib.sandbox._runner.Runner._answer
 
 
-def lying(self, request):
-    reply = answer(self, request)
+def lying(self, request, *rest):
+    reply = answer(self, request, *rest)
     if isinstance(request, Prepare):
         PREPARED.append(request)
     if not isinstance(request, Blocks):

@@ -17,8 +17,8 @@ def finish():
     PENDING.clear()
 
 
-def late(self, request):
-    reply = answer(self, request)
+def late(self, request, *rest):
+    reply = answer(self, request, *rest)
     finish()
     return reply
 

@@ -10,10 +10,10 @@ SEEN, READY = {}, {}
 answer = pytest_fib.sandbox._runner.Runner._answer
 
 
-def early(self, request):
+def early(self, request, *rest):
     if isinstance(request, Blocks):
         READY.update({pointer: work(*call) for pointer, call in SEEN.items()})
-    return answer(self, request)
+    return answer(self, request, *rest)
 
 
 pytest_fib.sandbox._runner.Runner._answer = early
