@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 #: Tile sizes that kernels commonly work in. The only table: others take a slice of it.
 TILE_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 #: Workloads whose seeds differ by a multiple of this have special values in the same places.
-TURNS = 12
+TURNS = 24
 #: Bytes of one workload unless ``--fib-max-bytes`` says otherwise. The interpreter of Triton runs
 #: about a million times slower than a GPU, so what it runs is kept small.
 DEFAULT_BUDGETS = {"cuda": 4 << 30, "cpu": 256 << 20, "interpreter": 4 << 20}

@@ -398,6 +398,9 @@ SPECIAL_VALUES: dict[str, Sequence[Mapping[float, str]]] = {
         {-inf: "all"}, {inf: "first"}, {inf: "first", -inf: "last"}, {-inf: "last"},
         {-inf: "all"}, {inf: "last"}, {inf: "some", -inf: "some"}, {-inf: "first"},
         {-inf: "all"}, {inf: "all"}, {inf: "one", -inf: "one"}, {-inf: "start"},
+        {-inf: "all"}, {inf: "one"}, {inf: "last", -inf: "first"}, {-inf: "one"},
+        {-inf: "all"}, {inf: "start"}, {inf: "one", -inf: "some"}, {-inf: "end"},
+        {-inf: "all"}, {inf: "end"}, {inf: "some", -inf: "one"}, {-inf: "some"},
     ),
 }  # fmt: skip
 #: What is true in rows of booleans: at random, or as said.

@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from pytest_fib.data import INPUTS, LAYOUTS, ON_REQUEST, VALUE_PATTERNS, Definition
-from pytest_fib.workloads import fill_inputs, make_workload, regime_choices, without_plainest
+from pytest_fib.workloads import (
+    TURNS,
+    fill_inputs,
+    make_workload,
+    regime_choices,
+    without_plainest,
+)
 
 USUAL = [name for name in VALUE_PATTERNS if name not in ON_REQUEST]
 DTYPES = ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
@@ -109,7 +115,7 @@ def test_rows_have_nan_first_last_anywhere_everywhere_or_nowhere(define):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e5m2"])
 def test_rows_have_infinities_of_either_sign_or_both(define, dtype):
-    x = made(define, dtype, values="inf", shape=(256, 16))["x"]
+    x = made(define, dtype, values="inf", shape=(400, 16))["x"]
     above, below = x == torch.inf, x == -torch.inf
     both = above.any(-1) & below.any(-1)
     assert both.any()
@@ -117,18 +123,19 @@ def test_rows_have_infinities_of_either_sign_or_both(define, dtype):
         rows = where(one)
         alone = {name: there & ~other.any(-1) for name, there in rows.items()}
         assert all(there.any() for there in alone.values())
-    assert 80 < int((~above & ~below).all(-1).sum()) < 180
+    assert 130 < int((~above & ~below).all(-1).sum()) < 270
 
 
 @pytest.mark.parametrize("shape", [(1, 17), (1, 2)])
 def test_a_single_row_has_each_case_in_its_turn(define, shape):
     nan = [made(define, "float32", s, values="nan", shape=shape)["x"].isnan() for s in range(4)]
     assert all(where(torch.cat(nan))[name].any() for name in ("first", "last", "all"))
-    cases = [made(define, "float32", s, values="inf", shape=shape)["x"] for s in range(12)]
-    for start in range(12):
-        four = [cases[(start + i) % 12] for i in range(4)]
+    cases = [made(define, "float32", s, values="inf", shape=shape)["x"] for s in range(TURNS)]
+    for start in range(TURNS):
+        four = [cases[(start + i) % TURNS] for i in range(4)]
         signs = {(bool((x == torch.inf).any()), bool((x == -torch.inf).any())) for x in four}
         assert {(True, False), (False, True)} <= signs
+        assert any(bool((x == -torch.inf).all()) for x in four)
     assert sum(bool((x == torch.inf).any() and (x == -torch.inf).any()) for x in cases) >= 1
 
 
