@@ -28,6 +28,7 @@ from pytest_fib.data._request import (
     TensorFiles,
     outcome_from_json,
     outcome_to_json,
+    own_fault,
 )
 from pytest_fib.data._solution import (
     Binding,
@@ -134,6 +135,7 @@ __all__ = [
     "load_solution_file",
     "outcome_from_json",
     "outcome_to_json",
+    "own_fault",
     "read_traces",
     "visible",
     "visible_line",

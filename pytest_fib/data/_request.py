@@ -5,6 +5,7 @@ send them to another process or machine.
 """
 
 import hashlib
+import traceback
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeAlias
 
@@ -13,9 +14,11 @@ from pydantic import Field, TypeAdapter
 from ._base import Record, Size, Text, is_none
 from ._definition import Definition
 from ._solution import Solution
-from ._trace import NOT_EVALUATED, Evaluation
+from ._trace import NOT_EVALUATED, Diagnosis, Evaluation, EvaluationStatus
 from ._workload import Workload
 
+#: What to do about an error of pytest-fib's own.
+REPORT_IT = "please report it to pytest-fib's authors, with the log of this record"
 #: Where a failing workload comes from.
 Origin: TypeAlias = Literal["failed before", "listed", "shrunk", "unfinished", "recorded"]
 
@@ -41,6 +44,20 @@ class DefinitionError(Exception):
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
         self.fault = DefinitionFault(message=message, log=log)
+
+
+def own_fault(error: Exception) -> Evaluation:
+    """The record of an error of pytest-fib's own: a line for people, and its traceback as log."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "pytest_fib" in Path(frame.filename).parts]
+    place = next((f"{Path(f.filename).name}:{f.lineno}" for f in reversed(own)), "unknown place")
+    what = traceback.format_exception_only(error)[-1].strip().replace("\n", " ")
+    sentence = f"pytest-fib's own fault, no verdict: {what} ({place}); {REPORT_IT}"
+    return Evaluation(
+        status=EvaluationStatus.RUNTIME_ERROR,
+        diagnosis=Diagnosis(sentence=sentence, pattern=NOT_EVALUATED),
+        log="".join(traceback.format_exception(error)),
+    )
 
 
 Outcome: TypeAlias = Evaluation | DefinitionFault

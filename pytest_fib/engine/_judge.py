@@ -23,6 +23,7 @@ from pytest_fib.data import (
     DefinitionError,
     Diagnosis,
     TensorFiles,
+    own_fault,
 )
 from pytest_fib.engine._artifacts import Artifacts, build_result, build_subject
 from pytest_fib.engine._benchmark import Benchmark
@@ -157,6 +158,8 @@ class Judge:
             )
         except UNAVAILABLE as error:
             return cut_short(request, checked, self._not_evaluated(error))
+        except Exception as error:  # noqa: BLE001  (ours: what was found until then counts)
+            return cut_short(request, checked, self._own_fault(error))
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """Run the implementation, then the reference, on one workload, and compare."""
@@ -164,6 +167,8 @@ class Judge:
             return self._outcome(request)
         except UNAVAILABLE as error:
             return self._not_evaluated(error)
+        except Exception as error:  # noqa: BLE001
+            return self._own_fault(error)
 
     @plain_defaults()
     def build(self, request: BuildRequest) -> BuildResult:
@@ -178,6 +183,12 @@ class Judge:
         except ForkServerError as error:
             return BuildResult(status="SKIPPED", message=f"{NOT_EVALUATED}: {error}")
         return build_result(found)
+
+    def _own_fault(self, error: Exception) -> Evaluation:
+        """What becomes of an error that is no implementation's: the next request begins anew."""
+        self._close_sandboxes()
+        environment = self._not_evaluated(error).environment
+        return own_fault(error).model_copy(update={"environment": environment})
 
     def _not_evaluated(self, error: Exception) -> Evaluation:
         diagnosis = Diagnosis(sentence=f"{NOT_EVALUATED}: {error}", pattern=NOT_EVALUATED)

@@ -6,7 +6,7 @@ A failure is explained by a larger workload: the smallest one that fails shows f
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_fib.data import LAYOUTS, Evaluation, EvaluationStatus, SearchResult
 from pytest_fib.diagnosis import VAGUE_PATTERNS
@@ -64,6 +64,7 @@ def search_and_diagnose(
         check,
         failed=_failed,
         closeness=_closeness,
+        alike=_alike,
         failed_before=filter(is_affordable, failed_before),
         listed=filter(is_affordable, listed),
         examples=examples,
@@ -103,6 +104,21 @@ def cut_short(
 def _failed(outcome: Outcome) -> bool:
     """Whether an outcome ends a search."""
     return not isinstance(outcome, Evaluation) or outcome.status is not EvaluationStatus.PASSED
+
+
+def _alike(first: Outcome, other: Outcome) -> bool:
+    """Whether two failures are of one kind; of wrong numbers, of the same outputs."""
+    if not isinstance(first, Evaluation) or not isinstance(other, Evaluation):
+        return type(first) is type(other)
+    reported = _facts(other).get("worst", {}).get("output")
+    facts = _facts(first)
+    wrong = {name for name, count in facts.get("elements_wrong", {}).items() if count}
+    wrong.add(facts.get("worst", {}).get("output"))
+    return first.status is other.status and reported in wrong
+
+
+def _facts(outcome: Evaluation) -> dict[str, Any]:
+    return (outcome.correctness.extra if outcome.correctness else None) or {}
 
 
 def _closeness(outcome: Outcome) -> float:

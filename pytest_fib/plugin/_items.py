@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_fib.build import capability_of, why_not_buildable, why_not_runnable
-from pytest_fib.data import Evaluation, EvaluationStatus, Trace
+from pytest_fib.data import Evaluation, EvaluationStatus, Trace, Workload, own_fault
 from pytest_fib.discovery import FibWarning, why_unreadable
 from pytest_fib.plugin import _failure_cache as failure_cache
 from pytest_fib.plugin._session import Session
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     import _pytest._code
 
-    from pytest_fib.data import LoadedDefinition, Origin, Outcome, Solution, Workload
+    from pytest_fib.data import LoadedDefinition, Origin, Outcome, Solution
     from pytest_fib.discovery import Implementation
     from pytest_fib.workloads import RecordedWorkload
 
@@ -155,7 +155,16 @@ class KernelItem(pytest.Item):
             raise KernelFailure(
                 f"can't be tested: {self.settings.readable(self.implementation.problem)}"
             )
-        self.check()
+        try:
+            self.check()
+        except (KernelFailure, pytest.UsageError):
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with us, others go on)
+            fault = own_fault(error)
+            self.outcome.traces.append(self.trace(Workload(axes={}), fault).to_json_line())
+            assert fault.diagnosis is not None
+            message = f"{fault.status.value}: {fault.diagnosis.sentence}"
+            raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
 
     def check(self) -> None:
         """What the kind of item tests."""

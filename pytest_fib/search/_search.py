@@ -50,6 +50,7 @@ class _Checked(Generic[Outcome]):
         definition: Definition,
         check: Callable[[Workload], Outcome],
         failed: Callable[[Outcome], bool],
+        alike: Callable[[Outcome, Outcome], bool],
         shrink_seconds: float,
     ) -> None:
         self.seen: dict[str, tuple[Workload, Outcome]] = {}
@@ -58,6 +59,7 @@ class _Checked(Generic[Outcome]):
         self._definition = definition
         self._check = check
         self._failed = failed
+        self._alike = alike
         self._shrink_seconds = shrink_seconds
         self._deadline: float | None = None
 
@@ -71,6 +73,16 @@ class _Checked(Generic[Outcome]):
             if (seconds := monotonic() - start) > self._shrink_seconds * SLOW_SHARE:
                 self._slow.append((size, seconds))
         return self._failed(self.seen[workload.uuid][1])
+
+    def fails_like(self, first: Workload) -> Callable[[Workload], bool]:
+        """Whether a workload fails as the first one does."""
+
+        def fails(workload: Workload) -> bool:
+            if not self.fails(workload):
+                return False
+            return self._alike(self.seen[first.uuid][1], self.seen[workload.uuid][1])
+
+        return fails
 
     def is_worthwhile(self, workload: Workload) -> bool:
         """Whether a workload is no larger than usual, or asked for, or takes little time."""
@@ -99,6 +111,7 @@ def search(
     *,
     failed: Callable[[Outcome], bool],
     closeness: Callable[[Outcome], float],
+    alike: Callable[[Outcome, Outcome], bool] = lambda first, other: True,
     failed_before: Iterable[Workload] = (),
     listed: Iterable[Workload] = (),
     examples: int = 25,
@@ -113,9 +126,10 @@ def search(
     ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
     to take longer than what is left of them. The same ``seed`` and ``run_seed`` draw the same
     workloads in every process: the latter a fifth of them, or none where it is None.
+    Shrinking takes only what fails ``alike``: told the first failure and another.
     ``closeness`` ranks outcomes that passed: the highest came closest to failing.
     """
-    checked = _Checked(definition, check, failed, shrink_seconds)
+    checked = _Checked(definition, check, failed, alike, shrink_seconds)
     origin: Origin = "failed before"
     failing = next(filter(checked.fails, failed_before), None)
     if failing is None:
@@ -125,7 +139,7 @@ def search(
         first = failing_listed or next(filter(checked.fails, worthwhile), None)
         if first is not None:
             checked.start_deadline()
-            failing = shrunk(definition, first, checked.fails)
+            failing = shrunk(definition, first, checked.fails_like(first))
             small = failing.axes == smallest_axes(definition)
             if failing is failing_listed and not small:
                 origin = "listed"

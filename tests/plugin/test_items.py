@@ -346,6 +346,22 @@ def test_random_choices_are_drawn_many_times_at_the_end_of_a_search(project, mon
     project.run(*replay[1:]).assert_outcomes(failed=1)
 
 
+def test_a_fault_of_the_plugin_is_one_line_with_a_record_and_the_others_go_on(scale, monkeypatch):
+    monkeypatch.setattr(
+        "pytest_fib.plugin._items.CorrectnessItem._failed_before",
+        lambda item: 1 // 0 if item.implementation.name == "good" else [],
+    )
+    scale.implement("fine", "x, factor\nreturn x * factor")
+    result = scale.run("-k", "good or fine", "--fib-examples=2")
+    result.assert_outcomes(passed=1, failed=1)
+    text = failure(result, "scale[good-correctness]")
+    first, _, rest = text.partition("\n")
+    assert first.startswith("RUNTIME_ERROR: pytest-fib's own fault, no verdict: ZeroDivision")
+    assert "Traceback" not in rest
+    [trace] = [t for t in scale.traces() if t["solution"] == "good"]
+    assert trace["evaluation"]["log"].startswith("Traceback")
+
+
 SAMPLING = """\
 name: pick
 op_type: sampling

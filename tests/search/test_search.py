@@ -108,6 +108,18 @@ def test_sizes_that_the_run_draws_are_many(define, look):
     assert len({*sizes}) > 25
 
 
+def test_shrinking_does_not_go_from_one_failure_to_another(define):
+    found = search(
+        define(),
+        lambda w: "dw" if w.axes["n"] >= 65 else "dx" if w.axes["n"] < 3 else "",
+        failed=bool,
+        alike=lambda first, other: first == other,
+        closeness=lambda outcome: 0.0,
+        listed=[make_workload(define(), {"n": 300})],
+    )
+    assert (found.workload.axes, found.outcome) == ({"n": 65}, "dw")
+
+
 def test_a_kept_failure_ends_the_search(define, look):
     definition = define()
     earlier = make_workload(definition, {"n": 300})
