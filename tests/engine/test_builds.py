@@ -159,3 +159,30 @@ def test_host_code_that_needs_a_device_is_no_compile_error(triton_build):
     result = triton_build(host="raise RuntimeError('no GPU')")
     why = "without a device its host code can't launch kernels: RuntimeError: no GPU"
     assert (result.status, result.message) == ("SKIPPED", why)
+
+
+#: What a library does that it shouldn't, and how the evaluation ends.
+CHEATS = {
+    "a cache on the host": (
+        {"first": "static void* seen; if (seen == x->data) return 0; seen = x->data;"},
+        "INCORRECT_NUMERICAL",
+        "out: ",
+    ),
+    "one read too far": (
+        {"first": "*const_cast<char**>((char**)&x->data) += 4;"},
+        "INCORRECT_NUMERICAL",
+        "out: ",
+    ),
+    "a constructor that ends the process": (
+        {"before": 'extern "C" void _exit(int);\nstatic int gone = (_exit(7), 0);'},
+        "RUNTIME_ERROR",
+        "the process exited with code 7",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_library_that_cheats_is_caught(judge, scale, name):
+    lines, status, log = CHEATS[name]
+    evaluation = judge.evaluate(scale(**lines))
+    assert (evaluation.status, evaluation.log[: len(log)]) == (status, log)
