@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -419,6 +420,9 @@ def _environment(device: str) -> Environment:
     libs = {"torch": torch.__version__, "python": platform.python_version()}
     if triton := _version("triton"):
         libs["triton"] = triton
+        # Decides the bits of a kernel; what it is by default changes in Triton 3.10.
+        if fusion := os.environ.get("TRITON_DEFAULT_FP_FUSION"):
+            libs["TRITON_DEFAULT_FP_FUSION"] = fusion
     if device == "cpu":
         return Environment(hardware=processor(), libs=libs)
     libs["cuda"] = str(torch.version.cuda)
