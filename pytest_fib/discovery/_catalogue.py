@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from pytest_fib.discovery._scan import why_unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_fib.data import LoadedDefinition
+    from pytest_fib.data import Definition, LoadedDefinition, TensorSpec
     from pytest_fib.discovery._implementation import Implementation
 
 _GLOB = re.compile(r"[*?\[]")
@@ -110,7 +110,8 @@ def load_catalogue(
     """Read the definition files and match the implementations with what they define.
 
     The files are in groups: those of the project, and those of each dataset. A name may be defined
-    once in a group; a dataset may define what the project defines too.
+    once in a group; a dataset may define what the project defines too, with the same axes, inputs
+    and outputs.
     """
     from pytest_fib.data import DataError, load_definition_file
 
@@ -131,6 +132,7 @@ def load_catalogue(
                 else:
                     dangling.append(problem)
         _refuse_duplicates(files, errors)
+        _refuse_others_of_one_name(files, loaded, errors)
         loaded |= files
     broken = {path: BrokenFile(error, _likely_names(path)) for path, error in errors.items()}
     return Catalogue(loaded, broken, tuple(implementations), tuple(dangling))
@@ -158,6 +160,42 @@ def _refuse_duplicates(
             errors[entry.path] = f"{other} in {first.path}:{first.line} too; rename one of them"
     for path in errors:
         loaded.pop(path, None)
+
+
+def _refuse_others_of_one_name(
+    files: dict[Path, tuple[LoadedDefinition, ...]],
+    earlier: Mapping[Path, tuple[LoadedDefinition, ...]],
+    errors: dict[Path, str],
+) -> None:
+    """What a dataset defines as an earlier group does has to be that: the same axes and tensors."""
+    known = {d.definition.name: d for each in earlier.values() for d in each}
+    for path, entries in list(files.items()):
+        for entry in entries:
+            other = known.get(entry.definition.name)
+            if other is not None and (what := _difference(entry.definition, other.definition)):
+                errors[path] = (
+                    f"{path}:{entry.line}: name: {entry.definition.name!r} is defined in "
+                    f"{other.path}:{other.line} with {what}; rename one of them"
+                )
+                files.pop(path, None)
+
+
+def _difference(one: Definition, other: Definition) -> str:
+    """What two definitions of one name differ in; descriptions and references are their own."""
+
+    def axes(definition: Definition) -> dict[str, int | None]:
+        return {name: definition.const_axes.get(name) for name in definition.axes}
+
+    def tensors(specs: Mapping[str, TensorSpec]) -> list[tuple[str, object, object]]:
+        return [(name, spec.shape, spec.dtype) for name, spec in specs.items()]
+
+    differ = {
+        "axes": axes(one) != axes(other),
+        "inputs": tensors(one.inputs) != tensors(other.inputs),
+        "outputs": tensors(one.outputs) != tensors(other.outputs),
+    }
+    found = [what for what in differ if differ[what]]
+    return f"other {' and '.join(found)}" if found else ""
 
 
 def _by_distinct_names(implementations: list[Implementation]) -> list[Implementation]:

@@ -131,7 +131,9 @@ def _gqa_paged(
     pages = split(kv_indices, kv_indptr)
     queries = q.split(1) if qo_indptr is None else split(q, qo_indptr)
     last = (
-        [k_cache.shape[1]] * len(pages) if kv_last_page_len is None else kv_last_page_len.tolist()
+        [k_cache.shape[1]] * len(pages)
+        if kv_last_page_len is None
+        else kv_last_page_len[: len(pages)].tolist()
     )
     sequences = [
         (rows, tokens_of(k_cache, own, n), tokens_of(v_cache, own, n))

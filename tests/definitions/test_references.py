@@ -84,8 +84,7 @@ def test_attention_is_right_beyond_a_block_of_queries(name, page_size):
         axes |= {"num_kv_indices": sum(pages), "num_pages": sum(pages) + 1}
         given["kv_indptr"] = indptr(pages)
     if page_size == 64:
-        axes["batch_size"] = 2
-        given["kv_last_page_len"] = torch.tensor([(n - 1) % 64 + 1 for n in tokens]).int()
+        given["kv_last_page_len"] = torch.tensor([(n - 1) % 64 + 1 for n in (*tokens, 1)]).int()
     assert_right(name, case(name, axes, **given))
 
 

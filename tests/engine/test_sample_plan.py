@@ -34,7 +34,7 @@ import torch
 def run(probs, limit):
     kept = distribution(probs, limit)
     {change}
-    return torch.multinomial(kept, 1{more}).squeeze(-1).to(torch.int32)
+    return torch.multinomial(kept, 1{more}).squeeze(-1)
 """
 FRESH = ", generator=torch.Generator(probs.device).manual_seed(3)"
 MUTANTS = {

@@ -147,19 +147,19 @@ def prefill_of_one_key_more_than_queries(qo_indptr, kv_indptr):
     return by_token(keys == queries + 1, qo_indptr)
 
 
-@planted(PREFILL_64, batch_size=1, total_q=2, num_pages=1, num_kv_indices=1)
+@planted(PREFILL_64, len_indptr=2, total_q=2, num_pages=1, num_kv_indices=1)
 def prefill_of_pages_with_queries_only(qo_indptr, kv_indptr, kv_last_page_len):
     queries, pages = sequences(qo_indptr).length, sequences(kv_indptr).length
-    tokens = (pages - 1) * 64 + kv_last_page_len
+    tokens = (pages - 1) * 64 + kv_last_page_len[:-1]
     return by_token((queries > 1) & (queries == tokens), qo_indptr)
 
 
-@planted(PREFILL_64, batch_size=2, total_q=1, num_pages=1, num_kv_indices=1)
+@planted(PREFILL_64, len_indptr=3, total_q=1, num_pages=1, num_kv_indices=1)
 def prefill_behind_an_empty_sequence(qo_indptr, kv_indptr):
     return by_token((sequences(kv_indptr).length == 0).cumsum(0) > 0, qo_indptr)
 
 
-@planted(PREFILL_64, batch_size=1, total_q=65, num_pages=2, num_kv_indices=2)
+@planted(PREFILL_64, len_indptr=2, total_q=65, num_pages=2, num_kv_indices=2)
 def prefill_of_queries_beyond_a_page(qo_indptr):
     queries = sequences(qo_indptr)
     return torch.arange(int(qo_indptr[-1])) - queries.begin.repeat_interleave(queries.length) >= 64

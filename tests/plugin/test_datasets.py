@@ -238,12 +238,33 @@ def test_a_replay_of_a_projects_kernel_does_not_run_the_dataset(dataset, project
 
 def test_definitions_of_one_name_are_told_apart_in_tables_and_traces(dataset, project):
     dataset.define(DOUBLE)
-    project.define(json.dumps({**DOUBLE, "axes": {"n": "var", "width": 4}}), "kernel_defs/d.yaml")
+    project.define(json.dumps({**DOUBLE, "description": "x twice"}), "kernel_defs/d.yaml")
     result = dataset.run("--fib-examples=3")
     result.assert_outcomes(passed=2)
     files = ["dataset/definitions/toy/double.json", "kernel_defs/d.yaml"]
     result.stdout.fnmatch_lines([f"*- double ({file}) -*" for file in files])
     assert sorted(trace["definition_file"] for trace in project.traces()) == files
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"axes": {"n": "var", "width": 8}}, "axes"),
+        ({"outputs": {"y": {**DOUBLE["outputs"]["y"], "dtype": "float64"}}}, "outputs"),
+    ],
+)
+def test_another_definition_of_a_name_of_the_project_names_both_files(
+    dataset, project, changes, what
+):
+    dataset.define(DOUBLE)
+    project.define(json.dumps({**DOUBLE, **changes}), "kernel_defs/d.yaml")
+    result = dataset.run("--fib-examples=3", "-rs", "-k", "definition")
+    result.assert_outcomes(skipped=1)
+    output = " ".join(result.stdout.str().split())
+    assert (
+        f"double.json:1: name: 'double' is defined in kernel_defs/d.yaml:1 with other {what};"
+        in output
+    )
 
 
 # Recorded workloads.

@@ -18,7 +18,8 @@ def run(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, sm_scale):
 @implements("gqa_paged_prefill_*_ps64", description="Online softmax over chunks, of all tiles.")
 def run_pages(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, kv_last_page_len, sm_scale):
     pages = kv_indptr.diff().long()
-    lengths = torch.where(pages > 0, (pages - 1) * k_cache.shape[1] + kv_last_page_len, 0)
+    in_last = kv_last_page_len[: len(pages)]  # datasets have longer ones
+    lengths = torch.where(pages > 0, (pages - 1) * k_cache.shape[1] + in_last, 0)
     return _prefill(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, lengths, sm_scale)
 
 

@@ -36,7 +36,7 @@ def _update(
 
 
 @implements(
-    "mamba_ssu_decode_*",
+    "mamba_ssu_decode_h*_g[0-9]*",
     language="triton",
     target_hardware=["cuda"],
     calling="destination",

@@ -11,4 +11,4 @@ def run(probs, min_p):
     logarithms = probs.log().masked_fill_(probs < floor, -float("inf"))
     noise = torch.empty_like(logarithms).exponential_()
     noise = -noise.clamp_min_(torch.finfo(noise.dtype).tiny).log_()
-    return (logarithms + noise).argmax(dim=-1).to(torch.int32)
+    return (logarithms + noise).argmax(dim=-1)

@@ -18,4 +18,4 @@ def run(probs, top_k):
     chosen = torch.searchsorted(cumulated, goal, right=True)
     # Where the goal was rounded up to the total, no token is beyond it.
     chosen = torch.minimum(chosen, kept.sum(dim=-1, keepdim=True) - 1)
-    return tokens.gather(-1, chosen).squeeze(-1).to(torch.int32)
+    return tokens.gather(-1, chosen).squeeze(-1)

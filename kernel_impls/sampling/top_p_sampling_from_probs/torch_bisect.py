@@ -22,4 +22,4 @@ def run(probs, top_p):
         low = torch.where(enough, low, torch.minimum(middle + 1, high))
     kept = torch.where(order >= high, probs, 0.0)
     clocks = torch.empty_like(kept).exponential_().clamp_min_(torch.finfo(kept.dtype).tiny)
-    return (kept / clocks).argmax(dim=-1).to(torch.int32)
+    return (kept / clocks).argmax(dim=-1)

@@ -49,4 +49,4 @@ def uniform_choice(probs, min_p):
 @implements("min_p_sampling_from_probs_v1000")
 @caught("outside the support")
 def always_the_first(probs, min_p):
-    return torch.zeros(len(probs), dtype=torch.int32, device=probs.device)
+    return torch.zeros(len(probs), dtype=torch.int64, device=probs.device)
