@@ -7,7 +7,7 @@ from pytest_fib import implements
 
 
 def drawn(probs):
-    return torch.multinomial(probs, 1).squeeze(-1).int()
+    return torch.multinomial(probs, 1).squeeze(-1).long()
 
 
 @implements("top_k_sampling_from_probs_v1000")
@@ -31,7 +31,7 @@ def top_p_ignored(probs, top_p):
 @implements("top_p_sampling_from_probs_v1000")
 @caught("outside the support")
 def least_probable(probs, top_p):
-    return probs.argmin(-1).int()
+    return probs.argmin(-1).long()
 
 
 @implements("min_p_sampling_from_probs_v1000")
@@ -43,7 +43,7 @@ def min_p_ignored(probs, min_p):
 @implements("min_p_sampling_from_probs_v1000")
 @caught("outside the support")
 def uniform_choice(probs, min_p):
-    return torch.randint(0, probs.shape[1], (len(probs),), device=probs.device).int()
+    return torch.randint(0, probs.shape[1], (len(probs),), device=probs.device).long()
 
 
 @implements("min_p_sampling_from_probs_v1000")
