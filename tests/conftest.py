@@ -84,11 +84,12 @@ class Project:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
         self.path = pytester.path
-        # In this process, kernels cost milliseconds; what needs sandboxes asks for them.
+        # Definitions by themselves have tests of their own. In this process, kernels cost milliseconds; what needs sandboxes asks for them.
         pytester.makeini(
             """\
             [pytest]
             addopts = --fib-examples=8 --fib-seed=0 --fib-isolation=none --fib-device=cpu
+                -m 'not fib(kind="definition")'
             filterwarnings = default::pytest_fib.FibWarning
             """
         )

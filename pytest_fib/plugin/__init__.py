@@ -32,6 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
         Session.of(config).start()
 
 
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Where kernels are, if this run can't find them."""
+    return config.stash[options.SETTINGS].hint
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect the YAML files under the definition directories."""
     settings = parent.config.stash[options.SETTINGS]

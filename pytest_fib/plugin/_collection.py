@@ -10,9 +10,11 @@ from pytest_fib.build import build_targets
 from pytest_fib.data import DataError
 from pytest_fib.discovery import FibWarning
 from pytest_fib.plugin._items import (
+    REFERENCE,
     BenchItem,
     CompileItem,
     CorrectnessItem,
+    DefinitionItem,
     UnusableItem,
     WorkloadItem,
 )
@@ -75,8 +77,14 @@ class DefinitionFile(pytest.File):
         recorded, broken = self._recorded(loaded)
         for number, reason in enumerate(broken, 1):
             yield self._unusable(f"{name}[workloads-{number}]", reason)
+        implementations = self._run.catalogue.implementations_of(name)
+        if settings.wants_implementation(REFERENCE):
+            implemented = bool(implementations)
+            yield DefinitionItem.from_parent(
+                self, label="definition", loaded=loaded, implemented=implemented
+            )
         timed = {**self._listed(loaded), **recorded} if settings.bench else {}
-        for implementation in self._run.catalogue.implementations_of(name):
+        for implementation in implementations:
             if not settings.wants_implementation(implementation.name):
                 continue
             item = {"loaded": loaded, "implementation": implementation}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from pytest_fib.discovery import shortened
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pytest
 
@@ -20,7 +21,7 @@ def header(session: Session) -> list[str]:
     config, settings = session.config, session.settings
     folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
     where = f"definitions in {folders}, traces to {settings.shown(settings.traces)}"
-    lines = [f"fib: device {session.device}, {where}"]
+    lines = [f"fib: device {session.device}, {where}", *_missing(session)]
     if settings.isolation == "none":
         why = "--pdb" if config.option.usepdb else "--fib-isolation=none"
         lines.append(f"fib: {why} runs kernels in this process; a crash ends the run")
@@ -50,6 +51,28 @@ def explain_inputs(session: pytest.Session) -> bool:
             for part in wrap(line, 80, initial_indent="  ", subsequent_indent="    "):
                 terminal.write_line(part)
     return True
+
+
+def _missing(session: Session) -> Iterator[str]:
+    """What there is nothing of, and what to do."""
+    settings = session.settings
+    folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
+    if not settings.datasets and not session.has_definition_files:
+        yield f"fib: no definitions in {folders}: a definition is a YAML file there"
+    if not settings.datasets and not any(
+        folder.is_dir() for folder in settings.implementation_dirs
+    ):
+        tried = ", ".join(settings.shown(folder) for folder in settings.implementation_dirs)
+        yield (
+            f"fib: no implementations: {tried} does not exist; make it, set fib_impls in the ini "
+            "file, or give --fib-impls=DIR"
+        )
+
+
+def unimplemented(names: Sequence[str]) -> str:
+    """``fib: 2 definitions have no implementation: a, b``."""
+    have = "definition has" if len(names) == 1 else "definitions have"
+    return f"fib: {len(names)} {have} no implementation: {shortened(names)}"
 
 
 def _drawn_from(fixed: int, of_the_run: int | None) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_fib.build import capability_of, why_not_buildable, why_not_runnable
 from pytest_fib.data import Evaluation, EvaluationStatus, Trace, Workload, own_fault
-from pytest_fib.discovery import FibWarning, why_unreadable
+from pytest_fib.discovery import FibWarning, Implementation, why_unreadable
 from pytest_fib.plugin import _failure_cache as failure_cache
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import (
@@ -50,8 +50,11 @@ if TYPE_CHECKING:
     import _pytest._code
 
     from pytest_fib.data import LoadedDefinition, Origin, Outcome, Solution
-    from pytest_fib.discovery import Implementation
     from pytest_fib.workloads import RecordedWorkload
+
+
+#: The name under which a definition's own reference is tested, and on how many workloads.
+REFERENCE, DEFINITION_EXAMPLES = "reference", 3
 
 
 class KernelFailure(Exception):
@@ -112,6 +115,8 @@ class KernelItem(pytest.Item):
             "language": implementation.language,
             "kind": self.kind,
         }
+        #: What else the tables know of this item.
+        self.facts: dict[str, Any] = {}
         self.outcome = ItemOutcome()
         self.run = Session.of(self.config)
         self.settings = self.run.settings
@@ -278,7 +283,8 @@ class KernelItem(pytest.Item):
         """
         if report.when == "call" or not report.passed:
             outcome = self.outcome if report.when == "call" else ItemOutcome()
-            item = {**self.identity, "label": self.label, "file": self.settings.shown(self.path)}
+            file = self.settings.shown(self.path)
+            item = {**self.identity, **self.facts, "label": self.label, "file": file}
             report.fib = json.dumps({**item, **vars(outcome)}, separators=(",", ":"))  # type: ignore[attr-defined]
 
     def _replay(self, workload: Workload) -> str:
@@ -345,8 +351,8 @@ class CorrectnessItem(KernelItem):
         request = SearchRequest(
             **self._kernel_and_tensors(self.path.parent),
             failed_before=self._failed_before(),
-            listed=example_workloads(self.definition),
-            examples=self.settings.examples,
+            listed=self._listed(),
+            examples=self._examples(),
             seed=seed,
             run_seed=run_seed,
             max_bytes=self.max_bytes(),
@@ -363,6 +369,12 @@ class CorrectnessItem(KernelItem):
             record_workload(workload, self.loaded, self.settings.datasets)
         except OSError as error:
             self.warn(FibWarning(f"the failing workload could not be recorded: {error}"))
+
+    def _listed(self) -> list[Workload]:
+        return example_workloads(self.definition)
+
+    def _examples(self) -> int:
+        return self.settings.examples
 
     def _failed_before(self) -> list[Workload]:
         """The workload on which this failed last; none where the definition has moved on."""
@@ -411,6 +423,61 @@ class CompileItem(KernelItem):
                 self.run.uncompiled[self.subject] = self.name
             replay = shlex.join(["pytest", self.nodeid, *self.settings.replay_options])
             raise KernelFailure(describe_compile_error(result, self.implementation_place, replay))
+
+
+class DefinitionItem(CorrectnessItem):
+    """Tests a definition alone: its reference as if that were an implementation.
+
+    It shows that the reference runs on what is drawn, returns the shapes and dtypes declared, gives
+    the same bits twice, and in its own dtypes keeps to the bounds that its float64 values set.
+    """
+
+    kind = "definition"
+
+    def __init__(self, *, loaded: LoadedDefinition, implemented: bool, **kwargs: Any) -> None:
+        line = loaded.lines_before_reference or loaded.line
+        reference = Implementation(REFERENCE, loaded.definition.name, loaded.path, line)
+        super().__init__(loaded=loaded, implementation=reference, **kwargs)
+        self.facts = {"unimplemented": not implemented}
+
+    def conclude(self, workload: Workload, outcome: Outcome, origin: Origin | None = None) -> None:
+        """Nothing is recorded, since nothing was implemented; what fails is the definition."""
+        try:
+            super().conclude(workload, outcome, origin)
+        except KernelFailure as failure:
+            if not isinstance(outcome, Evaluation):
+                raise
+            raise KernelFailure(f"DEFINITION ERROR: the reference itself: {failure}") from None
+        finally:
+            self.outcome.traces.clear()
+
+    def _kernel_and_tensors(self, root: Path, workload: Workload | None = None) -> dict[str, Any]:
+        return {**super()._kernel_and_tensors(root, workload), "directory": None}
+
+    def _solution(self) -> Solution:
+        from pytest_fib.data import BuildSpec, Solution, SourceFile, SupportedLanguages
+
+        return Solution(
+            name=REFERENCE,
+            definition=self.definition.name,
+            author="unknown",
+            spec=BuildSpec(
+                language=SupportedLanguages.PYTHON,
+                target_hardware=["cpu", "cuda"],
+                entry_point="reference.py::run",
+                calling="value",
+            ),
+            sources=[SourceFile(path="reference.py", content=self.definition.reference)],
+        )
+
+    def _listed(self) -> list[Workload]:
+        return []
+
+    def _examples(self) -> int:
+        return min(self.settings.examples, DEFINITION_EXAMPLES)
+
+    def _replay(self, workload: Workload) -> str:
+        return replay_command(self.nodeid, workload, self.settings.replay_options)
 
 
 class WorkloadItem(KernelItem):

@@ -227,6 +227,22 @@ class Settings:
         return bool(asked) or any(folder.is_dir() for folder in self.definition_dirs)
 
     @property
+    def hint(self) -> str | None:
+        """For a run that finds nothing, since it was started below the project without an ini file.
+
+        Then pytest's rootdir is the folder it was started in.
+        """
+        if self.active:
+            return None
+        for folder in self.start.parents:
+            if (folder / "kernel_defs").is_dir() and not folder.is_relative_to(self.rootdir):
+                return (
+                    f"fib: no kernel is collected: kernel_defs is in {folder}, which has no ini "
+                    f"file. Run pytest there, or make {folder / 'pytest.ini'} with the line [pytest]"
+                )
+        return None
+
+    @property
     def selective(self) -> bool:
         """Whether the command line names definitions or implementations."""
         return bool(self.definitions or self.implementations)

@@ -23,7 +23,7 @@ from pytest_fib.discovery import (
 from pytest_fib.plugin import _gpus
 from pytest_fib.plugin._baseline import read_baseline
 from pytest_fib.plugin._checks import check_options, check_selection
-from pytest_fib.plugin._header import header
+from pytest_fib.plugin._header import header, unimplemented
 from pytest_fib.plugin._options import SETTINGS
 from pytest_fib.plugin._recorder import Recorder
 from pytest_fib.report import Baseline, write_comparison, write_tables
@@ -123,6 +123,15 @@ class Session:
         """Where kernels run and what is recorded."""
         return header(self)
 
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """Which definitions only have items of their own; under xdist the tables say so."""
+        if "catalogue" not in vars(self):
+            return []
+        catalogue = self.catalogue
+        wanted = filter(self.settings.wants_definition, catalogue.names)
+        names = [name for name in wanted if not catalogue.implementations_of(name)]
+        return [unimplemented(names)] if names else []
+
     @cached_property
     def seeds(self) -> tuple[int, int | None]:
         """What workloads are drawn from: one seed, and another for this run's own, if it has any.
@@ -153,6 +162,11 @@ class Session:
                 subfolders.sort()
                 paths = (Path(folder, name) for name in sorted(names))
                 yield from filter(self.settings.is_definition_file, paths)
+
+    @property
+    def has_definition_files(self) -> bool:
+        """Whether there is any file to collect."""
+        return any(self._definition_files(self.settings.definition_dirs))
 
     @property
     def definitions(self) -> DefinitionLookup:
@@ -254,6 +268,8 @@ class Session:
         write_tables(terminal, rows, width, self.baseline)
         terminal.currentfspath = None  # else there would be another empty line
         terminal.line("")
+        if names := sorted({row.definition for row in rows if row.unimplemented}):
+            terminal.write_line(unimplemented(names).removeprefix("fib: "))
         if self.baseline is not None:
             write_comparison(terminal, rows, width, self.baseline)
         if written and not self._trace_problems:

@@ -13,7 +13,8 @@ class Row:
     """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms.
 
     ``file`` is where the definition is; ``reruns``, how often the item ran before; ``no_oracle``
-    why expected values were not computed in float64, where they were not.
+    why expected values were not computed in float64, where they were not; ``unimplemented``, that
+    there is nothing but the definition.
     """
 
     definition: str
@@ -45,6 +46,12 @@ class Row:
     shared_bytes: int | None = None
     spills: int | None = None
     binary_bytes: int | None = None
+    unimplemented: bool = False
+
+    @property
+    def is_shown(self) -> bool:
+        """Not where a definition that has implementations was found to be in order."""
+        return self.kind != "definition" or self.unimplemented or self.status != "PASSED"
 
     @classmethod
     def of(cls, item: dict[str, Any], category: str, trace: dict[str, Any] | None) -> Row:
@@ -58,6 +65,8 @@ class Row:
         row = cls(**{**_row_fields({**item, **build}), "status": status})
         if row.time_comparison is not None:
             row = replace(row, time_comparison=TimeComparison(**item["time_comparison"]))
+        if row.unimplemented and not row.reason:
+            row = replace(row, reason="the definition has no implementation")
         return row if trace is None else row._with(trace["evaluation"], category)
 
     def _with(self, evaluation: dict[str, Any], category: str) -> Row:

@@ -42,7 +42,9 @@ def write_tables(
 
     ``width`` is the terminal's. Definitions of one name in several files have tables of their own.
     """
-    ordered = sorted(rows, key=lambda row: (row.definition, row.file))
+    ordered = sorted(
+        (row for row in rows if row.is_shown), key=lambda row: (row.definition, row.file)
+    )
     files = defaultdict(set)
     for row in ordered:
         files[row.definition].add(row.file)

@@ -24,7 +24,8 @@ def noted(project, scale_yaml):
     for name in ("one", "two"):
         project.implement(name, NOTING.format(name=name))
     project.pytester.makeini(
-        "[pytest]\naddopts = --fib-examples=10 --fib-isolation=none --fib-device=cpu\n"
+        "[pytest]\naddopts = --fib-examples=10 --fib-isolation=none --fib-device=cpu "
+        "--fib-implementation=one --fib-implementation=two\n"
     )
     return project
 

@@ -1,0 +1,84 @@
+"""Definitions that are tested by themselves, and what is said where there is nothing to test."""
+
+import pytest
+
+ALONE = ("-m", "fib(kind='definition')")
+
+
+def test_each_definition_has_an_item_of_its_own_before_those_of_its_implementations(scale):
+    assert scale.ids("-m", "") == [
+        "kernel_defs/toy/scale.yaml::scale[reference-definition]",
+        "kernel_defs/toy/scale.yaml::scale[good-correctness]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("implementation", "expected"), [("good", "good-correctness"), ("ref*", "reference-definition")]
+)
+def test_a_selection_of_implementations_leaves_the_others_out(scale, implementation, expected):
+    ids = scale.ids("-m", "", "--fib-implementation", implementation)
+    assert ids == [f"kernel_defs/toy/scale.yaml::scale[{expected}]"]
+
+
+def test_a_sound_definition_passes_in_silence_and_leaves_no_trace(scale):
+    result = scale.run(*ALONE)
+    result.assert_outcomes(passed=1, deselected=1)
+    assert "reference " not in result.stdout.str()
+    assert scale.traces() == []
+
+
+def test_definitions_without_implementations_are_tested_and_named(project, scale_yaml):
+    project.define(scale_yaml)
+    project.implement("good", "x, factor\nreturn x", "other")
+    project.define(scale_yaml.replace("name: scale", "name: other"), "kernel_defs/toy/other.yaml")
+    result = project.run("-m", "")
+    result.stdout.fnmatch_lines(
+        [
+            "fib: 1 definition has no implementation: scale",
+            "reference * PASSED  the definition has no implementation",
+            "1 definition has no implementation: scale",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("(x * factor).half()", "y: got float16, expected float32"),
+        ("(x * factor)[1:]", r"y: got \[0\], expected \[1\]"),
+        ("x + torch.rand_like(x)", "two calls on the same inputs gave other bits"),
+    ],
+)
+def test_a_reference_that_is_not_what_it_is_declared_to_be_fails(
+    scale, scale_yaml, reference, message
+):
+    text = scale_yaml.replace("  def run(", "  import torch\n\n  def run(")
+    scale.define(text.replace("x * factor", reference, 1))
+    result = scale.run(*ALONE)
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.re_match_lines([rf"DEFINITION ERROR: .*{message}"])
+    replay = "  pytest 'kernel_defs/toy/scale.yaml::scale[reference-definition]' *"
+    result.stdout.fnmatch_lines([replay.replace("[", "[[]")])
+
+
+def test_missing_implementations_are_said_with_what_to_do(project, scale_yaml):
+    project.define(scale_yaml)
+    assert (
+        "fib: no implementations: kernel_impls does not exist; make it, set fib_impls in the ini "
+        "file, or give --fib-impls=DIR" in project.run("--collect-only").outlines
+    )
+
+
+def test_a_folder_without_definitions_is_said(project):
+    (project.path / "kernel_defs").mkdir()
+    line = "fib: no definitions in kernel_defs: a definition is a YAML file there"
+    assert line in project.run().outlines
+
+
+def test_a_run_from_a_folder_below_says_where_the_kernels_are(scale, monkeypatch):
+    (scale.path / "tox.ini").unlink()
+    below = scale.path / "src"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    line = f"fib: no kernel is collected: kernel_defs is in {scale.path}, which has no ini file. "
+    assert any(each.startswith(line) for each in scale.run().outlines)
