@@ -84,7 +84,8 @@ class Project:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
         self.path = pytester.path
-        # Definitions by themselves have tests of their own. In this process, kernels cost milliseconds; what needs sandboxes asks for them.
+        # In this process, kernels cost milliseconds; what needs sandboxes asks for them.
+        # Definitions by themselves have tests of their own.
         pytester.makeini(
             """\
             [pytest]

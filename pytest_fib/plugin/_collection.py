@@ -23,7 +23,7 @@ from pytest_fib.report import message_only
 from pytest_fib.workloads import RecordedWorkload, recorded_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_fib.data import LoadedDefinition
     from pytest_fib.discovery import Implementation
@@ -72,32 +72,40 @@ class DefinitionFile(pytest.File):
             raise self.CollectError(self._run.settings.readable("\n".join(dict.fromkeys(lines))))
 
     def _items(self, loaded: LoadedDefinition) -> Iterator[pytest.Item]:
-        """The items of one definition: of each implementation and each kind of test."""
+        """The items of one definition: its own, and of each implementation."""
         settings, name = self._run.settings, loaded.definition.name
         recorded, broken = self._recorded(loaded)
         for number, reason in enumerate(broken, 1):
             yield self._unusable(f"{name}[workloads-{number}]", reason)
-        implementations = self._run.catalogue.implementations_of(name)
+        found = self._run.catalogue.implementations_of(name)
         if settings.wants_implementation(REFERENCE):
-            implemented = bool(implementations)
             yield DefinitionItem.from_parent(
-                self, label="definition", loaded=loaded, implemented=implemented
+                self, label="definition", loaded=loaded, implemented=bool(found)
             )
         timed = {**self._listed(loaded), **recorded} if settings.bench else {}
-        for implementation in implementations:
-            if not settings.wants_implementation(implementation.name):
-                continue
-            item = {"loaded": loaded, "implementation": implementation}
-            for target in self._targets(implementation):
-                label = f"compile-{target}"
-                yield CompileItem.from_parent(self, label=label, target=target, **item)
-            yield CorrectnessItem.from_parent(self, label="correctness", **item)
-            if implementation.problem is not None:
-                continue
-            for uuid, case in recorded.items():
-                yield WorkloadItem.from_parent(self, label=f"workload-{uuid}", case=case, **item)
-            for size, case in timed.items():
-                yield BenchItem.from_parent(self, label=f"bench-{size}", case=case, **item)
+        for implementation in found:
+            if settings.wants_implementation(implementation.name):
+                yield from self._implementation_items(loaded, implementation, recorded, timed)
+
+    def _implementation_items(
+        self,
+        loaded: LoadedDefinition,
+        implementation: Implementation,
+        recorded: Mapping[str, RecordedWorkload],
+        timed: Mapping[str, RecordedWorkload],
+    ) -> Iterator[pytest.Item]:
+        """The items of one implementation: one or more of each kind of test."""
+        item = {"loaded": loaded, "implementation": implementation}
+        for target in self._targets(implementation):
+            label = f"compile-{target}"
+            yield CompileItem.from_parent(self, label=label, target=target, **item)
+        yield CorrectnessItem.from_parent(self, label="correctness", **item)
+        if implementation.problem is not None:
+            return
+        for uuid, case in recorded.items():
+            yield WorkloadItem.from_parent(self, label=f"workload-{uuid}", case=case, **item)
+        for size, case in timed.items():
+            yield BenchItem.from_parent(self, label=f"bench-{size}", case=case, **item)
 
     def _targets(self, implementation: Implementation) -> list[str]:
         """What an implementation is compiled for, whatever the device is."""

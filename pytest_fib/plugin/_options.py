@@ -236,9 +236,10 @@ class Settings:
             return None
         for folder in self.start.parents:
             if (folder / "kernel_defs").is_dir() and not folder.is_relative_to(self.rootdir):
+                ini = folder / "pytest.ini"
                 return (
                     f"fib: no kernel is collected: kernel_defs is in {folder}, which has no ini "
-                    f"file. Run pytest there, or make {folder / 'pytest.ini'} with the line [pytest]"
+                    f"file. Run pytest there, or make {ini} with the line [pytest]"
                 )
         return None
 

@@ -196,7 +196,9 @@ def test_a_dataset_elsewhere_may_be_given_after_a_blank(dataset, project, tmp_pa
     shutil.rmtree(elsewhere / "solutions")
     (project.path / "tox.ini").unlink()
     project.implement("ours", "x\nreturn x + x", "double")
-    result = project.run("--fib-dataset", str(elsewhere), "--fib-isolation=none", "-v")
+    result = project.run(
+        "--fib-dataset", str(elsewhere), "--fib-isolation=none", "-v", "-k", "ours"
+    )
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line(f"rootdir: {project.path}")
 
