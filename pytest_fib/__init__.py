@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Workload,
     )
     from pytest_fib.discovery import FibWarning, implements
+    from pytest_fib.dispatch import apply, disable_apply, enable_apply
     from pytest_fib.engine import evaluate
 
 __version__ = "0.1.0"
@@ -30,6 +31,7 @@ _ROOMS = {
         "Workload",
     ),
     "discovery": ("FibWarning", "implements"),
+    "dispatch": ("apply", "disable_apply", "enable_apply"),
     "engine": ("evaluate",),
 }
 
@@ -43,6 +45,9 @@ __all__ = [
     "TraceSet",
     "Workload",
     "__version__",
+    "apply",
+    "disable_apply",
+    "enable_apply",
     "evaluate",
     "implements",
 ]

@@ -27,8 +27,8 @@ def definition_for_flashinfer(definition: Definition) -> tuple[dict[str, Any], l
 def _definition_refusals(definition: Definition) -> Iterator[str]:
     for section in ("inputs", "outputs"):
         for name, spec in getattr(definition, section).items():
-            if spec.dtype is DType.UINT8:
-                yield f"{section}.{name} has dtype uint8"
+            if spec.dtype in (DType.UINT8, DType.FLOAT64):
+                yield f"{section}.{name} has dtype {spec.dtype.value}"
     for section in ("axes", "inputs", "outputs"):
         if "" in getattr(definition, section):
             yield f"{section} has an empty name"

@@ -1,0 +1,254 @@
+"""``apply``, and switching it on and off."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from dataclasses import replace
+from functools import update_wrapper
+from pathlib import Path
+from random import Random
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from pytest_fib.dispatch._choice import policy_of
+from pytest_fib.dispatch._dispatcher import Dispatcher, generated_router
+from pytest_fib.dispatch._kernels import Kernels, hardware_name, log
+from pytest_fib.dispatch._stats import DefinitionStats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_fib.data import Definition, TraceSet
+    from pytest_fib.dispatch._choice import Policy, Shape
+    from pytest_fib.dispatch._shadow import ShadowCall, ShadowChecker
+
+#: Fallbacks of the call form that are remembered; functions made for each call would pile up.
+MANY = 1024
+_ON = ("1", "true", "yes", "on")
+_dispatchers: WeakSet[Dispatcher] = WeakSet()
+_called: dict[tuple[Any, Any], Callable[..., Any]] = {}
+_lock = Lock()
+
+
+class AppliedTraceSet:
+    """A trace set that calls are routed by; as a context, until its end.
+
+    ``dataset`` is where shadow verification records workloads whose outputs were wrong.
+    """
+
+    def __init__(
+        self,
+        trace_set: TraceSet,
+        policy: Policy,
+        *,
+        shadow: float,
+        hardware: str | None,
+        dataset: Path | None,
+    ) -> None:
+        self.trace_set = trace_set
+        self.kernels = Kernels(trace_set)
+        self.stats: dict[str, DefinitionStats] = {}
+        self.before: AppliedTraceSet | None = None
+        self.dataset = dataset
+        self._policy, self._shadow, self._hardware = policy, shadow, hardware
+        self._random = Random(os.getpid())
+        self._measured: dict[tuple[Any, ...], dict[Shape, tuple[str, ...]]] = {}
+        self._checker: ShadowChecker | None = None
+
+    def __enter__(self) -> AppliedTraceSet:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if _State.active is self:
+            _activate(self.before)
+
+    def candidates(
+        self, definition: Definition, axes: dict[str, int], arguments: Sequence[Any]
+    ) -> Sequence[str]:
+        """The solutions to try at these sizes, best first."""
+        visible = tuple(i for i, name in enumerate(definition.var_axes) if name in axes)
+        device = next(value.device for value in arguments if hasattr(value, "device"))
+        key = (definition.name, str(device), visible)
+        if key not in self._measured:
+            ranked = self.trace_set.ranked(definition.name, self._hardware or hardware_name(device))
+            # The first of several shapes that differ in what the inputs don't tell.
+            by_visible = {tuple(at[i] for i in visible): names for at, names in ranked.items()}
+            self._measured[key] = by_visible
+        shape = tuple(axes[definition.var_axes[i]] for i in visible)
+        return self._policy(shape, self._measured[key])
+
+    def calls_until_shadow(self) -> int:
+        """How many calls an implementation serves until one is verified."""
+        if self._shadow <= 0:
+            return sys.maxsize
+        return min(sys.maxsize, 1 + int(self._random.expovariate(self._shadow)))
+
+    def shadow_call(self, dispatcher: Dispatcher, arguments: Sequence[Any]) -> ShadowCall | None:
+        """A call that is verified; None where too many wait for that already."""
+        from pytest_fib.dispatch._shadow import ShadowChecker
+
+        with _lock:
+            if self._checker is None:
+                self._checker = ShadowChecker(self.dataset)
+        return self._checker.begin(dispatcher, arguments)
+
+    def verify_pending(self) -> None:
+        """Wait until every shadow call so far has been compared."""
+        if self._checker is not None:
+            self._checker.flush()
+
+    def op_for(self, dispatcher: Dispatcher) -> Any:
+        """The opaque operator that compiled graphs call."""
+        from pytest_fib.dispatch._compiled_op import define_op
+
+        return define_op(dispatcher)
+
+
+class _State:
+    """What is active in this process."""
+
+    active: AppliedTraceSet | None = None
+    environment_read = False
+
+
+def enable_apply(
+    trace_set: TraceSet | str | os.PathLike[str] | None = None,
+    *,
+    policy: str | Policy = "nearest",
+    within: float = 2.0,
+    shadow: float = 0.0,
+    hardware: str | None = None,
+) -> AppliedTraceSet:
+    """Route calls of `apply` by a trace set from now on, in all threads.
+
+    trace_set: what to choose from, or the path of a dataset or file; not given, it is that of
+        ``FIB_DATASET_PATH``, else ``./flashinfer-trace``.
+    policy: ``nearest`` calls what is best at the shape or, where that wasn't measured, at the
+        nearest; ``exact`` calls nothing else than what was measured at the shape. A function gets
+        the sizes of the var axes and, for each measured shape, the solutions that passed there,
+        best first; it returns those to try.
+    within: the largest factor by which an axis of the nearest shape may differ.
+    shadow: the share of calls that are also computed by the fallback, in the background, and
+        compared; what is wrong is quarantined and recorded in the dataset as a workload.
+    hardware: the device in traces to choose by, where it isn't this one.
+
+    Also a context manager, at whose end what was active before is so again. Raises ValueError, and
+    what reading the trace set raises.
+    """
+    from pytest_fib.data import TraceSet
+
+    chosen = policy_of(policy, within)
+    if trace_set is None:
+        trace_set = _dataset_path()
+    if not isinstance(trace_set, TraceSet):
+        path = Path(trace_set)
+        trace_set = TraceSet.from_path(path) if path.is_dir() else TraceSet.load(path)
+    dataset = trace_set.roots[0] if trace_set.roots else None
+    applied = AppliedTraceSet(trace_set, chosen, shadow=shadow, hardware=hardware, dataset=dataset)
+    applied.before = _State.active
+    _activate(applied)
+    return applied
+
+
+def disable_apply() -> None:
+    """Call the fallbacks from now on."""
+    _activate(None)
+
+
+def stats() -> dict[str, DefinitionStats]:
+    """What became of the calls of each definition since `enable_apply`; empty where disabled."""
+    active = _State.active
+    if active is None:
+        return {}
+    counted = {name: replace(each) for name, each in active.stats.items()}
+    for dispatcher in list(_dispatchers):
+        if dispatcher.active is active and (hits := dispatcher.pending_hits()):
+            counted.setdefault(dispatcher.name, DefinitionStats()).hits += hits
+    return counted
+
+
+def apply(
+    definition: str | Callable[..., str],
+    *arguments: Any,
+    fallback: Callable[..., Any] | None = None,
+    **keywords: Any,
+) -> Any:
+    """Call the best implementation of a definition that was verified here, or a fallback.
+
+    Without arguments, a decorator for the fallback:
+
+        @apply("rmsnorm_d4096")
+        def rmsnorm(x, weight): ...
+
+    With them, the call itself: ``apply("rmsnorm_d4096", x, weight, fallback=rmsnorm)``. The
+    fallback takes the inputs, or the inputs and then the outputs, in the definition's order or
+    under its names, and it serves every call that no implementation is verified for.
+    ``definition`` may be a function of the fallback's arguments that returns the name.
+    """
+    if not _State.environment_read:
+        _enable_from_environment()
+    if fallback is None:
+        if arguments or keywords:
+            raise TypeError("apply() needs fallback= where it is given arguments")
+        return lambda function: _routed(definition, function)
+    function = _called.get((definition, fallback))
+    if function is None:
+        if len(_called) >= MANY:
+            _called.clear()
+        function = _called[definition, fallback] = _routed(definition, fallback)
+    return function(*arguments, **keywords)
+
+
+def _routed(
+    definition: str | Callable[..., str], fallback: Callable[..., Any]
+) -> Callable[..., Any]:
+    if isinstance(definition, str):
+        return _dispatched(definition, fallback)
+    by_name: dict[str, Callable[..., Any]] = {}
+
+    def named(name: str) -> Callable[..., Any]:
+        found = by_name.get(name)
+        if found is None:
+            found = by_name[name] = _dispatched(name, fallback)
+        return found
+
+    router = generated_router(definition, fallback, named, lambda: _State.active is not None)
+    return update_wrapper(router, fallback)
+
+
+def _dispatched(name: str, fallback: Callable[..., Any]) -> Callable[..., Any]:
+    dispatcher = Dispatcher(name, fallback)
+    with _lock:
+        _dispatchers.add(dispatcher)
+        dispatcher.activate(_State.active)
+    if not inspect.signature(fallback).parameters:
+        log.warning("%s: a fallback without parameters can't be routed", name)
+    return dispatcher.function
+
+
+def _activate(applied: AppliedTraceSet | None) -> None:
+    with _lock:
+        _State.active = applied
+        _State.environment_read = True
+        for dispatcher in list(_dispatchers):
+            dispatcher.activate(applied)
+
+
+def _enable_from_environment() -> None:
+    """What FIB_ENABLE_APPLY says; a dataset that can't be read is logged, and nothing is routed."""
+    _State.environment_read = True
+    if os.environ.get("FIB_ENABLE_APPLY", "").lower() not in _ON:
+        return
+    try:
+        enable_apply()
+    except (OSError, ValueError) as error:
+        log.warning("FIB_ENABLE_APPLY: every call goes to its fallback: %s", error)
+
+
+def _dataset_path() -> str:
+    names = ("FIB_DATASET_PATH", "FLASHINFER_BENCH_DATASET_PATH")
+    given = (os.environ.get(name) for name in names)
+    return next(filter(None, given), "flashinfer-trace")

@@ -1,0 +1,621 @@
+"""One function for each fallback: it looks up what to call by the sizes of the var axes.
+
+The function has the fallback's parameters and is generated, since forwarding ``*args`` costs more
+than all the rest. What it finds is an entry: a guard, which says in one call of C++ whether the
+tensors are like those the entry was made for; a countdown to the next call that is verified, which
+counts hits as well; and what to call. Everything else is in `resolve`, off that path.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import update_wrapper
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_fib.dispatch._kernels import Busy, log
+from pytest_fib.dispatch._stats import DefinitionStats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_fib.data import Definition, TensorSpec
+    from pytest_fib.dispatch._apply import AppliedTraceSet
+
+#: Shapes of a definition that are kept; a service whose shapes never come again starts anew.
+MANY = 65_536
+NUMBERS = frozenset({bool, int, float})
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class _NoneServes(Exception):
+    """No implementation serves a call; the text is why, as the statistics have it."""
+
+
+class Entry(NamedTuple):
+    """What is called at one shape."""
+
+    guard: Callable[..., bool]
+    tick: Callable[[], int]
+    call: Callable[..., Any]
+    solution: str
+    countdown: Iterator[int]
+    length: int
+
+    @property
+    def hits(self) -> int:
+        """How often it was called."""
+        return self.length - length_hint(self.countdown)
+
+
+class Dispatcher:
+    """The generated function of one fallback and one definition, and what that looks up.
+
+    ``function`` is what users call. Without an active trace set it calls the fallback.
+    """
+
+    def __init__(self, name: str, fallback: Callable[..., Any]) -> None:
+        self.name, self.fallback = name, fallback
+        self.active: AppliedTraceSet | None = None
+        self.definition: Definition | None = None
+        self._table: dict[Any, Entry] = {}
+        self._globals: dict[str, Any] = {}
+        self._parameters = _parameters(fallback)
+        #: The places of the definition's inputs and outputs among the parameters.
+        self._order = range_of(self._parameters)
+        self.function: Callable[..., Any] = fallback
+        if self._parameters:
+            self._generate()
+
+    # The function
+
+    def _generate(self, key: str = "None") -> None:
+        """Generate the function, or give it another body in place: users hold it already."""
+        names = [p.name for p in self._parameters]
+        tensors, scalars = self._kinds()
+        given = _given(self._parameters)
+        guarded = ", ".join(names[i] for i in tensors)
+        source = _SOURCE.format(
+            parameters=_declared(self._parameters),
+            given=given,
+            inputs=", ".join(names[i] for i in self._order),
+            guarded=guarded,
+            are_numbers="".join(f" and {names[i]}.__class__ in _numbers" for i in scalars),
+            key=key.format(*names),
+        )
+        defaults = {
+            f"_default_{p.name}": p.default
+            for p in self._parameters
+            if p.default is not inspect.Parameter.empty
+        }
+        code = compile(source, f"<apply {self.name}>", "exec")
+        namespace = self._globals
+        namespace.setdefault("_table", None)
+        namespace |= defaults | {
+            "_fallback": self.fallback,
+            "_resolve": self._resolve,
+            "_failed": self._failed,
+            "_numbers": NUMBERS,
+            "_tracing": _never,
+            "_without_gradient": _without_gradient,
+            "_op": None,
+        }
+        old = self.function
+        exec(code, namespace)  # names and sizes of a signature, nothing that was read from a file
+        generated = namespace["_applied"]
+        if old is self.fallback:
+            self.function = update_wrapper(generated, self.fallback)
+        else:
+            old.__code__ = generated.__code__
+
+    def _kinds(self) -> tuple[list[int], list[int]]:
+        """The places of tensors and of Python scalars, in the definition's order."""
+        if self.definition is None:
+            return [], []
+        specs = (*self.definition.inputs.values(), *self.definition.outputs.values())
+        places = [(i, spec.shape is None) for i, spec in zip(self._order, specs, strict=False)]
+        return [i for i, scalar in places if not scalar], [i for i, scalar in places if scalar]
+
+    # Switching
+
+    def activate(self, active: AppliedTraceSet | None) -> None:
+        """Look things up in this trace set from now on; None is the fallback alone."""
+        self._count_hits()
+        self._globals["_table"] = None
+        self.active, self._table = active, {}
+        if active is None or not self._parameters:
+            return
+        if self.name not in active.trace_set.definitions:
+            return
+        definition = active.trace_set.definitions[self.name]
+        problem = self._why_not_routed(definition)
+        if problem:
+            log.warning("%s: calls go to the fallback: %s", self.name, problem)
+            return
+        self.definition = definition
+        self._generate(self._key(definition))
+        self._globals["_op"] = active.op_for(self)
+        self._globals["_tracing"] = _is_dynamo_compiling()
+        self._globals["_table"] = self._table
+
+    def _why_not_routed(self, definition: Definition) -> str | None:
+        """Why calls can't be routed; sets which parameters are the inputs, and the outputs."""
+        names = [parameter.name for parameter in self._parameters]
+        wanted = [*definition.inputs]
+        if len(names) == len(definition.inputs) + len(definition.outputs):
+            wanted += definition.outputs
+        if len(names) != len(wanted):
+            return f"it takes {len(names)} arguments, the definition has {len(wanted)} inputs"
+        if any("float4" in spec.dtype for spec in definition.inputs.values()):
+            return "float4 is packed, and its shapes are not those of the definition"
+        same = set(names) == set(wanted)
+        self._order = tuple(names.index(name) for name in wanted) if same else range_of(names)
+        return None
+
+    def _key(self, definition: Definition) -> str:
+        """The expression of the sizes of all var axes, from the first tensor that has each."""
+        found: dict[str, str] = {}
+        for i, spec in zip(self._order, definition.inputs.values(), strict=False):
+            for dimension, axis in enumerate(spec.shape or ()):
+                if axis in definition.var_axes and axis not in found:
+                    found[axis] = f"{{{i}}}.shape[{dimension}]"
+        sizes = [found[axis] for axis in definition.var_axes if axis in found]
+        return sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
+
+    # Off the hot path
+
+    @property
+    def in_place(self) -> bool:
+        """Whether calls give the outputs as their last arguments."""
+        assert self.definition is not None
+        return len(self._order) > len(self.definition.inputs)
+
+    def _resolve(self, key: Any, *arguments: Any) -> Any:
+        """A call at a shape that is not in the table, or with other tensors than were seen there.
+
+        ``arguments`` are in the order of the definition.
+        """
+        active = self.active
+        if active is None or self.definition is None:
+            return self.fall_back(arguments)
+        reason = self._why_fallback(arguments)
+        if reason is not None:
+            self._count_fallback(reason)
+            return self.fall_back(arguments)
+        axes = self.axes_of(arguments)
+        names = active.candidates(self.definition, axes, arguments)
+        if not names:
+            self.stats.misses += 1
+            return self.fall_back(arguments)
+        try:
+            return self._first(names, key, axes, arguments)
+        except _NoneServes as reason:
+            self._count_fallback(str(reason))
+            return self.fall_back(arguments)
+
+    def _first(
+        self, names: Sequence[str], key: Any, axes: dict[str, int], arguments: Sequence[Any]
+    ) -> Any:
+        """What the first of these solutions makes of a call. Raises _NoneServes."""
+        assert self.active is not None
+        assert self.definition is not None
+        kernels = self.active.kernels
+        for name in names:
+            if name in kernels.quarantined:
+                continue
+            try:
+                function, calling = kernels.get(name, self.definition, _device(arguments))
+                call, result = self._first_call(function, calling, axes, arguments)
+                self._check(result, axes)
+            except Busy:
+                raise _NoneServes("building") from None
+            except Exception as error:  # noqa: BLE001 - an implementation may raise anything
+                self._quarantine(name, error)
+            else:
+                self._put(key, self._guard(arguments), call, name)
+                self.stats.hits += 1
+                return result
+        raise _NoneServes("quarantined")
+
+    def _count_fallback(self, reason: str) -> None:
+        fallbacks = self.stats.fallbacks
+        fallbacks[reason] = fallbacks.get(reason, 0) + 1
+
+    def _put(self, key: Any, guard: Callable[..., bool], call: Any, name: str) -> None:
+        assert self.active is not None
+        if len(self._table) >= MANY:
+            self._count_hits()
+            self._table.clear()
+        if (old := self._table.get(key)) is not None:
+            self.stats.hits += old.hits
+        length = self.active.calls_until_shadow()
+        countdown = iter(range(length))
+        self._table[key] = Entry(guard, countdown.__next__, call, name, countdown, length)
+
+    def _failed(self, error: Exception, entry: Entry, key: Any, *arguments: Any) -> Any:
+        """A call whose countdown ended, or whose implementation raised."""
+        ended = isinstance(error, StopIteration) and entry.hits == entry.length
+        active = self.active
+        if ended and active is not None:
+            self._put(key, entry.guard, entry.call, entry.solution)
+            shadow = active.shadow_call(self, arguments)
+            self.stats.hits += 1
+            try:
+                result = entry.call(*arguments)
+            except Exception as failure:  # noqa: BLE001 - an implementation may raise anything
+                self._quarantine(entry.solution, failure)
+                return self.fall_back(arguments)
+            if shadow is not None:
+                shadow.queue(result, entry.solution)
+            return result
+        self._quarantine(entry.solution, error)
+        return self.fall_back(arguments)
+
+    def _quarantine(self, name: str, error: Exception) -> None:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        self.drop(name, f"{type(error).__name__}: {first}")
+
+    def drop(self, name: str, why: str) -> None:
+        """Call a solution no more."""
+        if self.active is not None:
+            self.active.kernels.quarantine(name, why)
+        self.stats.errors[name] = why
+        for key in [key for key, entry in list(self._table.items()) if entry.solution == name]:
+            entry = self._table.pop(key, None)
+            self.stats.hits += entry.hits if entry is not None else 0
+
+    def fall_back(self, arguments: Sequence[Any]) -> Any:
+        """What the fallback makes of arguments in the definition's order."""
+        return self._called(self.fallback, arguments)
+
+    def call_in_order(self, arguments: Sequence[Any]) -> Any:
+        """A routed call, with its arguments in the definition's order."""
+        return self._called(self.function, arguments)
+
+    def _called(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        places = dict(zip(self._order, arguments, strict=True))
+        values = [(p, places[i]) for i, p in enumerate(self._parameters)]
+        positional = [value for p, value in values if p.kind is not p.KEYWORD_ONLY]
+        keywords = {p.name: value for p, value in values if p.kind is p.KEYWORD_ONLY}
+        return function(*positional, **keywords)
+
+    # What calls have in common
+
+    def _why_fallback(self, arguments: Sequence[Any]) -> str | None:
+        import torch
+
+        assert self.definition is not None
+        tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
+        if not _is_like(self.definition, arguments):
+            return "unlike"
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return "gradient"
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            return "capturing"
+        return None
+
+    def axes_of(self, arguments: Sequence[Any]) -> dict[str, int]:
+        """The size of every axis that the inputs tell."""
+        assert self.definition is not None
+        return _axes(self.definition, arguments)
+
+    def _guard(self, arguments: Sequence[Any]) -> Callable[..., bool]:
+        """Says whether tensors, in the order of the parameters, are like these."""
+        import torch
+
+        tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
+        like = _guard_of(tensors)
+        if not any(tensor.requires_grad for tensor in tensors):
+            return like
+        is_grad_enabled = torch.is_grad_enabled
+        return lambda *given: not is_grad_enabled() and like(*given)
+
+    def _first_call(
+        self,
+        function: Callable[..., Any],
+        calling: str,
+        axes: dict[str, int],
+        arguments: Sequence[Any],
+    ) -> tuple[Callable[..., Any], Any]:
+        """What to call at this shape, and what its first call returned."""
+        assert self.definition is not None
+        if calling == "value" and not self.in_place:
+            outputs = tuple(self.definition.outputs)
+            returned = function(*arguments)
+            result = in_order(returned, outputs)
+            # Most return what callers want, and are called as they are.
+            return (function if result is returned else _in_order(function, outputs)), result
+        call = self._adapted(function, calling, axes, arguments)
+        return call, call(*arguments)
+
+    def _adapted(
+        self,
+        function: Callable[..., Any],
+        calling: str,
+        axes: dict[str, int],
+        arguments: Sequence[Any],
+    ) -> Callable[..., Any]:
+        """A solution's function, called as the fallback is."""
+        import torch
+
+        definition, in_place = self.definition, self.in_place
+        assert definition is not None
+        if calling == "destination" and in_place:
+            return function
+        number = len(definition.inputs)
+        if calling == "value":
+            return _copying(function, tuple(definition.outputs), number)
+        device = _device(arguments)
+        makers = [
+            (spec.shape_at(axes), getattr(torch, spec.dtype.value))
+            for spec in definition.outputs.values()
+        ]
+
+        def allocating(*inputs: Any) -> Any:
+            outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in makers]
+            if calling == "tuple":
+                function((*inputs, *outputs))
+            else:
+                function(*inputs, *outputs)
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+        def as_one(*both: Any) -> Any:
+            return function(both)
+
+        return as_one if in_place else allocating
+
+    def _check(self, result: Any, axes: dict[str, int]) -> None:
+        """Raise ValueError where a first result isn't of the outputs' shapes and dtypes."""
+        assert self.definition is not None
+        if self.in_place:
+            return
+        results = result if isinstance(result, tuple) else (result,)
+        if len(results) != len(self.definition.outputs):
+            raise ValueError(f"returned {len(results)} outputs")
+        for value, (name, spec) in zip(results, self.definition.outputs.items(), strict=True):
+            shape = _known_shape(spec, axes)
+            if shape is not None and tuple(value.shape) != shape:
+                raise ValueError(f"{name}: got {list(value.shape)}, expected {list(shape)}")
+            if str(value.dtype) != f"torch.{spec.dtype.value}":
+                raise ValueError(f"{name}: got {value.dtype}, expected {spec.dtype.value}")
+
+    # Counting
+
+    @property
+    def stats(self) -> DefinitionStats:
+        """The counts of this definition, without the hits of entries."""
+        assert self.active is not None
+        return self.active.stats.setdefault(self.name, DefinitionStats())
+
+    def pending_hits(self) -> int:
+        """The hits of entries that are not in `stats` yet."""
+        return sum(entry.hits for entry in list(self._table.values()))
+
+    def _count_hits(self) -> None:
+        if self.active is not None and self._table:
+            self.stats.hits += self.pending_hits()
+
+
+#: ``given`` is in the order of the fallback, all else in that of the definition.
+_SOURCE = """\
+def _applied({parameters}):
+    table = _table
+    if table is None:
+        return _fallback({given})
+    if _tracing():
+        return _op({inputs}) if _without_gradient({guarded}) else _fallback({given})
+    try:
+        key = {key}
+        entry = table.get(key)
+        matches = entry is not None and entry[0]({guarded}){are_numbers}
+    except (AttributeError, IndexError, TypeError):
+        return _fallback({given})  # no such tensors
+    if matches:
+        try:
+            entry[1]()
+            return entry[2]({inputs})
+        except Exception as error:
+            return _failed(error, entry, key, {inputs})
+    return _resolve(key, {inputs})
+"""
+
+
+def range_of(names: Sequence[object]) -> tuple[int, ...]:
+    """The places of all names."""
+    return tuple(range(len(names)))
+
+
+def _never() -> bool:
+    return False
+
+
+def _without_gradient(*tensors: Any) -> bool:
+    import torch
+
+    return not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
+
+
+def _is_dynamo_compiling() -> Callable[[], bool]:
+    import torch
+
+    return torch.compiler.is_dynamo_compiling
+
+
+def _parameters(fallback: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    """A function's parameters; none where it takes any number of arguments."""
+    parameters = tuple(inspect.signature(fallback).parameters.values())
+    return () if any(p.kind in _VARIADIC for p in parameters) else parameters
+
+
+def _given(parameters: Sequence[inspect.Parameter]) -> str:
+    return ", ".join(
+        f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in parameters
+    )
+
+
+def _declared(parameters: Sequence[inspect.Parameter]) -> str:
+    texts: list[str] = []
+    for i, p in enumerate(parameters):
+        if p.kind is p.KEYWORD_ONLY and "*" not in texts:
+            texts.append("*")
+        has_default = p.default is not inspect.Parameter.empty
+        texts.append(f"{p.name}=_default_{p.name}" if has_default else p.name)
+        is_last = i + 1 == len(parameters) or parameters[i + 1].kind is not p.kind
+        if p.kind is p.POSITIONAL_ONLY and is_last:
+            texts.append("/")
+    return ", ".join(texts)
+
+
+def _device(arguments: Sequence[Any]) -> Any:
+    import torch
+
+    return next(value.device for value in arguments if isinstance(value, torch.Tensor))
+
+
+def _is_like(definition: Definition, arguments: Sequence[Any]) -> bool:
+    """Whether arguments are what a definition says: plain, contiguous tensors of one device."""
+    specs = (*definition.inputs.values(), *definition.outputs.values())
+    axes, devices = definition.const_axes, set()
+    for value, spec in zip(arguments, specs, strict=False):
+        if spec.shape is None:
+            if type(value) not in NUMBERS:
+                return False
+        elif not _is_plain(value, spec) or not _agrees(axes, spec.shape, value.shape):
+            return False
+        else:
+            devices.add(value.device)
+    return len(devices) == 1
+
+
+def _is_plain(value: Any, spec: TensorSpec) -> bool:
+    import torch
+
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and str(value.dtype) == f"torch.{spec.dtype.value}"
+        and value.is_contiguous()
+    )
+
+
+def _agrees(axes: dict[str, int], names: Sequence[str], shape: Sequence[int]) -> bool:
+    """Whether a shape is that of the axes, of which those not known yet are learnt."""
+    if len(names) != len(shape):
+        return False
+    return all(axes.setdefault(axis, size) == size for axis, size in zip(names, shape, strict=True))
+
+
+def _axes(definition: Definition, arguments: Sequence[Any]) -> dict[str, int]:
+    axes = definition.const_axes
+    for value, spec in zip(arguments, definition.inputs.values(), strict=False):
+        axes.update(zip(spec.shape or (), getattr(value, "shape", ()), strict=False))
+    return axes
+
+
+def _known_shape(spec: TensorSpec, axes: dict[str, int]) -> tuple[int, ...] | None:
+    return spec.shape_at(axes) if all(axis in axes for axis in spec.shape or ()) else None
+
+
+def _guard_of(tensors: Sequence[Any]) -> Callable[..., bool]:
+    """One call that compares types, dtypes, devices, shapes and strides with those of tensors.
+
+    That of torch's own compiler takes a third of the time of asking each tensor for them.
+    """
+    try:
+        from torch._C._dynamo.guards import TensorGuards
+    except ImportError:
+        return _slow_guard(tensors)
+    sizes: list[Any] = [list(tensor.shape) for tensor in tensors]
+    strides: list[Any] = [list(tensor.stride()) for tensor in tensors]
+    guards = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+    return guards.check
+
+
+def _slow_guard(tensors: Sequence[Any]) -> Callable[..., bool]:
+    def facts(tensor: Any) -> tuple[Any, ...]:
+        return (
+            type(tensor),
+            tensor.dtype,
+            tensor.device,
+            tensor.shape,
+            tensor.stride(),
+            tensor.requires_grad,
+        )
+
+    wanted = [facts(tensor) for tensor in tensors]
+    return lambda *given: [facts(tensor) for tensor in given] == wanted
+
+
+def _in_order(function: Callable[..., Any], outputs: tuple[str, ...]) -> Callable[..., Any]:
+    """A function that returns a tensor, or a tuple of outputs in order."""
+
+    def ordered(*inputs: Any) -> Any:
+        return in_order(function(*inputs), outputs)
+
+    return ordered
+
+
+def in_order(result: Any, outputs: Sequence[str]) -> Any:
+    """Outputs as a tensor or a tuple in order, from whatever form they were returned in."""
+    if isinstance(result, dict):
+        result = tuple(result[name] for name in outputs)
+    elif isinstance(result, list):
+        result = tuple(result)
+    return result[0] if isinstance(result, tuple) and len(outputs) == 1 else result
+
+
+def _copying(
+    function: Callable[..., Any], outputs: tuple[str, ...], number: int
+) -> Callable[..., Any]:
+    ordered = _in_order(function, outputs)
+
+    def into(*both: Any) -> None:
+        result = ordered(*both[:number])
+        results = result if isinstance(result, tuple) else (result,)
+        for output, value in zip(both[number:], results, strict=True):
+            output.copy_(value)
+
+    return into
+
+
+_ROUTER = """\
+def _router({parameters}):
+    if not _is_active():
+        return _fallback({given})
+    return _named(_definition({chosen}))({given})
+"""
+
+
+def generated_router(
+    definition: Callable[..., str],
+    fallback: Callable[..., Any],
+    named: Callable[[str], Callable[..., Any]],
+    is_active: Callable[[], bool],
+) -> Callable[..., Any]:
+    """A function with the fallback's parameters that is routed by what ``definition`` returns.
+
+    That gets the parameters that it names or, where the fallback has others, the first ones.
+    """
+    parameters = _parameters(fallback)
+    if not parameters:
+        return fallback
+    names = [parameter.name for parameter in parameters]
+    wanted = [parameter.name for parameter in _parameters(definition)]
+    chosen = wanted if set(wanted) <= set(names) else names[: len(wanted)]
+    given = ", ".join(
+        f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in parameters
+    )
+    source = _ROUTER.format(
+        parameters=_declared(parameters), given=given, chosen=", ".join(chosen or names)
+    )
+    namespace: dict[str, Any] = {
+        f"_default_{p.name}": p.default for p in parameters if p.default is not p.empty
+    }
+    namespace |= {
+        "_fallback": fallback,
+        "_named": named,
+        "_definition": definition,
+        "_is_active": is_active,
+    }
+    exec(compile(source, "<apply>", "exec"), namespace)
+    router: Callable[..., Any] = namespace["_router"]
+    return router

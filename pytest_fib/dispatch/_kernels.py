@@ -1,0 +1,106 @@
+"""Implementations as functions of this process: built once, quarantined when they fail."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_fib.build import Artifact, ArtifactCache, Hardware, Program
+    from pytest_fib.data import Definition, Solution, TraceSet
+
+log = logging.getLogger("pytest_fib.dispatch")
+
+
+class Busy(Exception):
+    """Another thread is building."""
+
+
+class Kernels:
+    """The functions of solutions, by name. What fails is quarantined, and logged once."""
+
+    def __init__(self, trace_set: TraceSet) -> None:
+        self._trace_set = trace_set
+        self._loaded: dict[tuple[str, str], tuple[Callable[..., Any], str]] = {}
+        self._locks: dict[tuple[str, str], Lock] = {}
+        #: Why solutions are not called any more.
+        self.quarantined: dict[str, str] = {}
+
+    def get(self, name: str, definition: Definition, device: Any) -> tuple[Callable[..., Any], str]:
+        """The function of a solution on a device, and how it is called. Raises Busy."""
+        key = (name, str(device))
+        found = self._loaded.get(key)
+        if found is not None:
+            return found
+        lock = self._locks.setdefault(key, Lock())
+        if not lock.acquire(blocking=False):
+            raise Busy
+        try:
+            if key not in self._loaded:
+                self._loaded[key] = self._load(self._trace_set.solution(name), definition, device)
+        finally:
+            lock.release()
+        return self._loaded[key]
+
+    def _load(
+        self, solution: Solution, definition: Definition, device: Any
+    ) -> tuple[Callable[..., Any], str]:
+        from pytest_fib.build import load, program_of
+
+        program = program_of(solution, definition, None, _hardware(device))
+        artifact = _artifact_file(program) if program.compilation is not None else None
+        return load(program, artifact), program.calling
+
+    def quarantine(self, name: str, why: str) -> None:
+        """Call this solution no more."""
+        if name not in self.quarantined:
+            self.quarantined[name] = why
+            log.warning("%s is quarantined, the fallback serves its calls: %s", name, why)
+
+
+def _hardware(device: Any) -> Hardware:
+    import torch
+
+    from pytest_fib.build import CPU, Hardware
+
+    if device.type == "cpu":
+        return CPU
+    capability = torch.cuda.get_device_capability(device)
+    return Hardware(device.type, capability, torch.cuda.get_device_name(device))
+
+
+def hardware_name(device: Any) -> str:
+    """The name of a device as traces have it."""
+    import torch
+
+    from pytest_fib.timing import processor
+
+    return processor() if device.type == "cpu" else torch.cuda.get_device_name(device)
+
+
+def _artifact_file(program: Program) -> Path:
+    """A file with what a compiled program was built to: from the cache, or built now."""
+    from pytest_fib.build import ArtifactCache, default_builds_directory
+
+    cache = ArtifactCache(default_builds_directory())
+    key = cache.key(program)
+    with cache.lock(key, program.name, 600.0):
+        artifact = cache.find(key) or _built(program, cache, key)
+    file = Path(tempfile.mkdtemp(prefix="pytest-fib-apply-")) / Path(artifact.built.file).name
+    file.write_bytes(artifact.content)
+    return file
+
+
+def _built(program: Program, cache: ArtifactCache, key: str) -> Artifact:
+    from pytest_fib.build import Artifact, build
+
+    with tempfile.TemporaryDirectory(prefix="pytest-fib-build-") as folder:
+        built = build(program, Path(folder))
+        artifact = Artifact((Path(folder) / built.file).read_bytes(), built)
+    cache.add(key, artifact)
+    return artifact

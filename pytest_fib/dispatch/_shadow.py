@@ -1,0 +1,146 @@
+"""Calls that are also computed by the fallback, in the background, and compared."""
+
+from __future__ import annotations
+
+from queue import Full, Queue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.dispatch._dispatcher import in_order
+from pytest_fib.dispatch._kernels import log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_fib.dispatch._dispatcher import Dispatcher
+
+#: Calls that wait to be compared, at most: each holds its inputs and outputs.
+WAITING = 4
+
+
+class ShadowChecker:
+    """Compares on a thread of its own; what is wrong is quarantined and recorded."""
+
+    def __init__(self, dataset: Path | None) -> None:
+        self._dataset = dataset
+        self._queue: Queue[ShadowCall] = Queue(WAITING)
+        Thread(target=self._work, name="pytest-fib-shadow", daemon=True).start()
+
+    def begin(self, dispatcher: Dispatcher, arguments: Sequence[Any]) -> ShadowCall | None:
+        """A copy of a call's inputs, or None where too many calls wait."""
+        return None if self._queue.full() else ShadowCall(self._queue, dispatcher, arguments)
+
+    def flush(self) -> None:
+        """Wait until all that was queued has been compared."""
+        self._queue.join()
+
+    def _work(self) -> None:
+        while True:
+            call = self._queue.get()
+            try:
+                self._compare(call)
+            except Exception as error:  # noqa: BLE001 - a fallback may raise anything
+                log.warning("%s: a call could not be verified: %s", call.dispatcher.name, error)
+            finally:
+                self._queue.task_done()
+
+    def _compare(self, call: ShadowCall) -> None:
+        import torch
+
+        from pytest_fib.verdict import compare_outputs, verdict_of
+
+        dispatcher, definition = call.dispatcher, call.dispatcher.definition
+        if definition is None:
+            return
+        call.synchronize()
+        with torch.inference_mode():
+            expected = call.expected()
+            inputs = dict(zip(definition.inputs, call.inputs, strict=True))
+            names = list(definition.outputs)
+            outputs = dict(zip(names, call.outputs, strict=True))
+            right = dict(zip(names, expected, strict=True))
+            verdict = verdict_of(compare_outputs(definition, outputs, right, inputs=inputs))
+        stats = dispatcher.stats
+        stats.shadowed += 1
+        if verdict.diagnosis is None:
+            return
+        stats.mismatches += 1
+        dispatcher.drop(call.solution, f"differs from the fallback: {verdict.diagnosis.sentence}")
+        self._record(call)
+
+    def _record(self, call: ShadowCall) -> None:
+        """Keep the workload for pytest, which collects it from the dataset."""
+        import torch
+
+        from pytest_fib.dispatch._store import store_workload
+
+        definition = call.dispatcher.definition
+        if self._dataset is None or definition is None:
+            return
+        inputs = dict(zip(definition.inputs, call.inputs, strict=True))
+        is_tensor = {name: isinstance(value, torch.Tensor) for name, value in inputs.items()}
+        tensors = {name: inputs[name].cpu() for name in inputs if is_tensor[name]}
+        scalars = {name: inputs[name] for name in inputs if not is_tensor[name]}
+        axes = call.dispatcher.axes_of(call.inputs)
+        store_workload(self._dataset, definition, axes, tensors, scalars)
+
+
+class ShadowCall:
+    """One call: its inputs as they were before, and what an implementation made of them."""
+
+    def __init__(
+        self, queue: Queue[ShadowCall], dispatcher: Dispatcher, arguments: Sequence[Any]
+    ) -> None:
+        assert dispatcher.definition is not None
+        self._queue, self.dispatcher = queue, dispatcher
+        self._number = len(dispatcher.definition.inputs)
+        self.inputs = [_copy(value) for value in arguments[: self._number]]
+        self._destinations = arguments[self._number :]
+        self.outputs: list[Any] = []
+        self.solution = ""
+        self._event: Any = None
+
+    def queue(self, result: Any, solution: str) -> None:
+        """Have the result of this solution compared."""
+        results = self._destinations or (result if isinstance(result, tuple) else (result,))
+        self.outputs = [_copy(value) for value in results]
+        self.solution = solution
+        self._event = _event(self.outputs[0].device)
+        try:
+            self._queue.put_nowait(self)
+        except Full:
+            return
+
+    def synchronize(self) -> None:
+        """Wait for the copies."""
+        if self._event is not None:
+            self._event.synchronize()
+
+    def expected(self) -> Sequence[Any]:
+        """What the fallback makes of the inputs."""
+        import torch
+
+        definition = self.dispatcher.definition
+        assert definition is not None
+        given = [_copy(value) for value in self.inputs]
+        if self._destinations:
+            outputs = [torch.empty_like(value) for value in self.outputs]
+            self.dispatcher.fall_back([*given, *outputs])
+            return outputs
+        result = in_order(self.dispatcher.fall_back(given), tuple(definition.outputs))
+        return result if isinstance(result, tuple) else (result,)
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if hasattr(value, "detach") else value
+
+
+def _event(device: Any) -> Any:
+    import torch
+
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event

@@ -1,0 +1,97 @@
+"""Captured workloads in a dataset: tensors first, then the line that names them.
+
+Several processes may write one dataset: a line is appended under a lock, and a workload that is
+there already isn't written again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_fib.data import Definition, Workload
+
+
+def store_workload(
+    root: Path,
+    definition: Definition,
+    axes: Mapping[str, int],
+    tensors: Mapping[str, Any],
+    scalars: Mapping[str, Any],
+) -> Workload:
+    """Add a workload to a dataset; its id follows from its axes and what its tensors hold.
+
+    ``tensors`` are those to keep, on the CPU; inputs that are neither there nor ``scalars`` are
+    random. Raises OSError.
+    """
+    from pytest_fib.data import RandomInput, ScalarInput, Trace, Workload
+
+    inputs: dict[str, Any] = {
+        name: ScalarInput(value=scalars[name]) if name in scalars else RandomInput()
+        for name in definition.inputs
+    }
+    sizes = {name: axes[name] for name in definition.var_axes if name in axes}
+    workload = Workload(axes=sizes, inputs=inputs)
+    if tensors:
+        workload = _with_tensors(root, definition, workload, tensors)
+    path = root / "workloads" / definition.op_type / f"{definition.name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = Trace(definition=definition.name, workload=workload).to_json_line()
+    _append(path, line, workload.uuid)
+    return workload
+
+
+def _with_tensors(
+    root: Path, definition: Definition, workload: Workload, tensors: Mapping[str, Any]
+) -> Workload:
+    from safetensors.torch import save_file
+
+    from pytest_fib.data import SafetensorsInput
+
+    uuid = _content_id(workload.uuid, tensors)
+    folder = root / "blob" / "workloads" / definition.op_type / definition.name
+    file = folder / f"{definition.name}_{uuid}.safetensors"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        new = file.with_suffix(f".{os.getpid()}.new")
+        try:
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, new)
+            new.replace(file)
+        finally:
+            new.unlink(missing_ok=True)
+    path = str(file.relative_to(root))
+    stored = {name: SafetensorsInput(path=path, tensor_key=name) for name in tensors}
+    inputs = {**workload.inputs, **stored}
+    return workload.model_copy(update={"inputs": inputs, "uuid": uuid})
+
+
+def _content_id(of: str, tensors: Mapping[str, Any]) -> str:
+    import torch
+
+    digest = hashlib.sha256(of.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(name.encode())
+        flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        digest.update(memoryview(flat.numpy()))
+    return str(UUID(bytes=digest.digest()[:16]))
+
+
+def _append(path: Path, line: str, uuid: str) -> None:
+    """Append a line, unless one with this id is there; drop a last line that was cut off."""
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+        file.seek(0)
+        text = file.read()
+        if f'"uuid":"{uuid}"'.encode() in text:
+            return
+        cut_off = text and not text.endswith(b"\n")
+        if cut_off:
+            file.truncate(text.rfind(b"\n") + 1)
+        file.write(line.encode() + b"\n")

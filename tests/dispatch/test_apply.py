@@ -1,0 +1,345 @@
+"""apply: which implementation a call goes to, and that the fallback serves all others."""
+
+import inspect
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_fib import TraceSet, apply, disable_apply, enable_apply
+from pytest_fib.data import Definition, Evaluation, Solution, Trace, Workload
+from pytest_fib.dispatch import stats
+from pytest_fib.timing import processor
+
+ROOT = Path(__file__).parents[2]
+HERE = "this machine"
+DEFINITION = Definition.model_validate(
+    {
+        "name": "scale_add",
+        "op_type": "elementwise",
+        "axes": {"n": "var", "width": 4},
+        "inputs": {
+            "x": {"shape": ["n", "width"], "dtype": "float32"},
+            "weight": {"shape": ["width"], "dtype": "float32"},
+            "factor": {"shape": None, "dtype": "float32"},
+        },
+        "outputs": {"y": {"shape": ["n", "width"], "dtype": "float32"}},
+        "reference": "def run(x, weight, factor):\n    return x * factor + weight\n",
+    }
+)
+# Each adds a mark of its own, too small for a verdict and large enough to tell.
+SOURCES = {
+    "small": "def run(x, weight, factor):\n    return x * factor + weight + 1e-7\n",
+    "large": "def run(x, weight, factor):\n    return {'y': x * factor + weight + 2e-7}\n",
+    "into": "def run(x, weight, factor, y):\n    y.copy_(x * factor + weight + 3e-7)\n",
+    "raising": "def run(x, weight, factor):\n    raise RuntimeError('no luck\\nat all')\n",
+    "unbuildable": "import nothing_like_it\n",
+    "later": "calls = []\ndef run(x, weight, factor):\n    calls.append(1)\n"
+    "    if len(calls) == 3:\n        raise ValueError('third')\n    return x * factor + weight\n",
+    "wrong": "def run(x, weight, factor):\n    return x + factor + weight\n",
+    "misshapen": "def run(x, weight, factor):\n    return (x * factor)[1:]\n",
+}
+MARKS = {"small": 1e-7, "large": 2e-7, "into": 3e-7, "fallback": 0.0}
+
+
+def solution(name):
+    return Solution.model_validate(
+        {
+            "name": name,
+            "definition": "scale_add",
+            "author": "tests",
+            "spec": {
+                "language": "python",
+                "target_hardware": ["cpu"],
+                "entry_point": "main.py::run",
+                "destination_passing_style": name == "into",
+            },
+            "sources": [{"path": "main.py", "content": SOURCES[name]}],
+        }
+    )
+
+
+def trace(name, n, latency, hardware=HERE):
+    evaluation = {
+        "status": "PASSED",
+        "hardware": hardware,
+        "max_relative_error": 0.0,
+        "latency_ms": latency,
+        "speedup_factor": 1.0,
+    }
+    return Trace(
+        definition="scale_add",
+        workload=Workload(axes={"n": n}),
+        solution=name,
+        evaluation=Evaluation.model_validate(evaluation),
+    )
+
+
+def trace_set(*measured):
+    names = dict.fromkeys(name for name, *_ in measured)
+    traces = [trace(*each) for each in measured]
+    return TraceSet([DEFINITION], [solution(name) for name in names], traces=traces)
+
+
+def fallback(x, weight, factor=2.0):
+    """Scale and add."""
+    if factor is None:
+        raise TypeError("the fallback's own error")
+    return x * factor + weight
+
+
+@pytest.fixture
+def routed():
+    yield apply("scale_add")(fallback)
+    disable_apply()
+
+
+def inputs(n):
+    return torch.zeros(n, 4), torch.zeros(4), 2.0
+
+
+def server(function, n):
+    """Who served a call, by its mark."""
+    mark = function(*inputs(n)).max().item()
+    return next(name for name, value in MARKS.items() if abs(mark - value) < 1e-9)
+
+
+def test_disabled_it_is_the_fallback(routed):
+    assert server(routed, 4) == "fallback"
+    assert (routed.__name__, routed.__doc__) == ("fallback", "Scale and add.")
+    assert inspect.signature(routed) == inspect.signature(fallback)
+    assert stats() == {}
+
+
+def test_calls_go_to_the_best_at_the_shape_or_the_nearest_within_a_factor(routed):
+    measured = trace_set(("small", 8, 1.0), ("large", 8, 2.0), ("large", 64, 1.0))
+    with enable_apply(measured, hardware=HERE):
+        served = {n: server(routed, n) for n in (8, 9, 4, 3, 40, 64, 128, 129)}
+        assert stats()["scale_add"].misses == 2
+        assert stats()["scale_add"].hits == 6
+    assert {n for n in served if served[n] == "small"} == {4, 8, 9}
+    assert {n for n in served if served[n] == "large"} == {40, 64, 128}
+    assert {n for n in served if served[n] == "fallback"} == {3, 129}
+    assert server(routed, 8) == "fallback"
+
+
+def test_the_policy_may_be_exact_or_a_function(routed):
+    measured = trace_set(("small", 8, 1.0), ("large", 8, 2.0))
+    with enable_apply(measured, policy="exact", hardware=HERE):
+        assert [server(routed, n) for n in (8, 9)] == ["small", "fallback"]
+    with enable_apply(measured, policy=lambda shape, known: known[8,][::-1], hardware=HERE):
+        assert [server(routed, n) for n in (8, 1000)] == ["large", "large"]
+    with pytest.raises(ValueError, match="'best' is not one of exact, nearest"):
+        enable_apply(measured, policy="best")
+
+
+def test_only_what_was_measured_on_this_hardware_counts(routed):
+    with enable_apply(trace_set(("small", 8, 1.0, "NVIDIA H200"))):
+        assert server(routed, 8) == "fallback"
+
+
+def test_arguments_by_position_and_by_name_in_any_order(routed):
+    @apply("scale_add")
+    def swapped(factor, x, *, weight):
+        return fallback(x, weight, factor)
+
+    x, weight, factor = inputs(8)
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        for _ in range(2):
+            assert routed(x, weight).max() > 0
+            assert routed(weight=weight, x=x, factor=factor).max() > 0
+            assert swapped(factor, weight=weight, x=x).max() > 0
+        assert stats()["scale_add"].hits == 6
+
+
+@pytest.mark.parametrize("name", ["small", "large", "into"])
+def test_every_calling_convention_serves_both_styles(name):
+    @apply("scale_add")
+    def in_place(x, weight, factor, y):
+        y.copy_(x * factor + weight)
+
+    returning = apply("scale_add")(fallback)
+    with enable_apply(trace_set((name, 8, 1.0)), hardware=HERE):
+        for _ in range(3):
+            y = torch.empty(8, 4)
+            assert in_place(*inputs(8), y) is None
+            assert abs(y.max().item() - MARKS[name]) < 1e-9
+            assert server(returning, 8) == name
+        assert stats()["scale_add"].hits == 6
+    disable_apply()
+
+
+def test_the_call_form_and_names_from_arguments():
+    by_shape = apply(lambda x, weight: "scale_add" if weight.shape[0] == 4 else "other")(fallback)
+    assert server(by_shape, 8) == "fallback"
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        assert apply("scale_add", *inputs(8), fallback=fallback).max() > 0
+        x, weight, _ = inputs(8)
+        assert apply("scale_add", fallback=fallback, weight=weight, x=x).max() > 0
+        assert server(by_shape, 8) == "small"
+        assert by_shape(torch.zeros(8, 5), torch.zeros(5)).max() == 0
+        assert stats()["scale_add"].hits == 3
+    with pytest.raises(TypeError, match="needs fallback="):
+        apply("scale_add", *inputs(8))
+    disable_apply()
+
+
+def test_what_fails_is_quarantined_and_logged_once(routed, caplog):
+    measured = trace_set(
+        ("unbuildable", 8, 1.0), ("raising", 8, 2.0), ("misshapen", 8, 2.5), ("small", 8, 3.0)
+    )
+    with enable_apply(measured, hardware=HERE), caplog.at_level(logging.WARNING):
+        assert [server(routed, n) for n in (8, 8, 9)] == ["small"] * 3
+        errors = stats()["scale_add"].errors
+    assert errors == {
+        "unbuildable": "ModuleNotFoundError: No module named 'nothing_like_it'",
+        "raising": "RuntimeError: no luck",
+        "misshapen": "ValueError: y: got [7, 4], expected [8, 4]",
+    }
+    assert len(caplog.records) == 3
+
+
+def test_what_fails_later_costs_no_call(routed):
+    with enable_apply(trace_set(("later", 8, 1.0)), hardware=HERE):
+        for _ in range(5):
+            assert torch.equal(routed(*inputs(8)), fallback(*inputs(8)))
+        counted = stats()["scale_add"]
+    assert counted.errors == {"later": "ValueError: third"}
+    assert counted.fallbacks == {"quarantined": 2}
+
+
+def test_calls_that_the_definition_does_not_have_go_to_the_fallback(routed):
+    x, weight, factor = inputs(8)
+    unlike = [
+        (x.double(), weight.double(), factor),
+        (torch.zeros(8, 5), torch.zeros(5), factor),
+        (torch.zeros(8, 1, 4), weight, factor),
+        (torch.zeros(4, 8).t(), weight, factor),
+        (x, weight, torch.tensor(2.0)),
+    ]
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        for _ in range(2):
+            assert server(routed, 8) == "small"
+            for arguments in unlike:
+                assert torch.equal(routed(*arguments), fallback(*arguments))
+        assert stats()["scale_add"].fallbacks == {"unlike": 10}
+        with pytest.raises(TypeError, match="missing 1 required positional argument: 'weight'"):
+            routed(x)
+        with pytest.raises(RuntimeError, match="must match"):
+            routed(x, torch.zeros(3), factor)
+        with pytest.raises(TypeError, match="the fallback's own error"):
+            routed("text", weight, None)
+
+
+def test_gradients_go_through_the_fallback_and_parameters_without_do_not(routed):
+    x, weight, factor = inputs(8)
+    weight = torch.nn.Parameter(weight)
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        with torch.no_grad():
+            assert all(routed(x, weight, factor).max() > 0 for _ in range(3))
+        routed(x, weight, factor).sum().backward()
+        assert weight.grad is not None
+        with torch.inference_mode():
+            assert routed(torch.zeros(8, 4), weight, factor).max() > 0
+        assert stats()["scale_add"].fallbacks == {"gradient": 1}
+
+
+def test_compiled_graphs_hold_an_opaque_operator(routed):
+    def model(x, weight):
+        return routed(x, weight, 2.0).relu() + 1e-6
+
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    x, weight, _ = inputs(8)
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE), torch.no_grad():
+        assert abs(compiled(x, weight).max().item() - 1.1e-6) < 1e-9
+        assert abs(compiled(x, weight).max().item() - 1.1e-6) < 1e-9
+        assert stats()["scale_add"].hits == 2
+    with torch.no_grad():
+        assert abs(compiled(x, weight).max().item() - 1e-6) < 1e-9
+
+
+def test_threads_share_what_was_built(routed):
+    served = []
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        server(routed, 8)
+        threads = [
+            threading.Thread(target=lambda: served.extend(server(routed, 8) for _ in range(50)))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert stats()["scale_add"].hits == 201
+    assert served == ["small"] * 200
+
+
+def test_shadow_calls_find_what_is_wrong_and_record_the_workload(routed, tmp_path):
+    trace_set(("wrong", 8, 1.0), ("small", 8, 2.0)).to_path(tmp_path)
+    x, weight, factor = torch.rand(8, 4), torch.rand(4), 2.0
+    with enable_apply(tmp_path, shadow=1.0, hardware=HERE) as applied:
+        for _ in range(40):
+            routed(x, weight, factor)
+            applied.verify_pending()
+        counted = stats()["scale_add"]
+        assert torch.allclose(routed(x, weight, factor), fallback(x, weight, factor))
+    assert "differs from the fallback" in counted.errors["wrong"]
+    assert counted.mismatches == 1
+    assert counted.shadowed > 5
+    (recorded,) = TraceSet.from_path(tmp_path).workloads["scale_add"]
+    assert recorded.workload.axes == {"n": 8}
+    assert recorded.workload.inputs["factor"].value == 2.0
+    assert (tmp_path / recorded.workload.inputs["x"].path).is_file()
+
+
+def test_contexts_nest(routed):
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        with enable_apply(trace_set(("large", 8, 1.0)), hardware=HERE):
+            assert server(routed, 8) == "large"
+        assert server(routed, 8) == "small"
+        disable_apply()
+        assert server(routed, 8) == "fallback"
+
+
+def test_a_fallback_with_other_parameters_is_logged_and_serves(caplog):
+    @apply("scale_add")
+    def lacking(x, weight):
+        return x + weight
+
+    @apply("scale_add")
+    def any_number(*arguments):
+        return fallback(*arguments)
+
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        assert lacking(*inputs(8)[:2]).max() == 0
+        assert any_number(*inputs(8)).max() == 0
+    assert "takes 2 arguments, the definition has 3 inputs" in caplog.text
+
+
+def test_importing_it_is_light():
+    code = "import sys; from pytest_fib import apply, disable_apply, enable_apply\n"
+    code += "apply('f')(print)\n"
+    code += "print({'torch', 'pytest', 'hypothesis', 'pydantic', 'yaml'} & set(sys.modules))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    arguments = [sys.executable, "-c", code]
+    ran = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment)
+    assert ran.stdout == "set()\n"
+
+
+def test_the_environment_enables_it(tmp_path, monkeypatch, caplog):
+    trace_set(("small", 8, 1.0, processor())).to_path(tmp_path / "there")
+    served = {}
+    for name in ("there", "nowhere"):
+        disable_apply()
+        monkeypatch.setattr("pytest_fib.dispatch._apply._State.environment_read", False)
+        monkeypatch.setenv("FIB_ENABLE_APPLY", "1")
+        monkeypatch.setenv("FIB_DATASET_PATH", str(tmp_path / name))
+        served[name] = server(apply("scale_add")(fallback), 8)
+    disable_apply()
+    assert served == {"there": "small", "nowhere": "fallback"}
+    assert "FIB_ENABLE_APPLY: every call goes to its fallback" in caplog.text
