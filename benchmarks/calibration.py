@@ -20,6 +20,7 @@ import os
 import sys
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -32,8 +33,15 @@ from _common import ROOT, print_machine, print_table
 from pytest_fib.build import load, program_of, reference_program
 from pytest_fib.data import Definition, EvaluationStatus, load_definition_file
 from pytest_fib.discovery import find_implementations
-from pytest_fib.engine._correctness import OutputChecker
-from pytest_fib.sandbox import YARDSTICKS, InvalidOutput, bind, run_widened, store
+from pytest_fib.engine._correctness import OutputChecker, believed
+from pytest_fib.sandbox import (
+    YARDSTICKS,
+    InvalidOutput,
+    OracleUnavailable,
+    bind,
+    run_widened,
+    store,
+)
 from pytest_fib.search import search
 from pytest_fib.workloads import fill_inputs, layouts, scalar_inputs, smallest_axes, workload_bytes
 
@@ -102,8 +110,12 @@ class Case:
 
     @cached_property
     def _yardsticks(self) -> list[Outputs]:
-        widened = [run_widened(self._run, self.inputs, **how) for how in YARDSTICKS]
-        return [self._named(result) for result in (self._run(*self.inputs), *widened)]
+        yardsticks = [self._named(self._run(*self.inputs))]
+        for how in YARDSTICKS:
+            with suppress(OracleUnavailable):
+                outputs = self._named(run_widened(self._run, self.inputs, **how))
+                yardsticks.append(believed(how, outputs))
+        return yardsticks
 
     def verdict(self, way: Way) -> Verdict | None:
         """None where the way could not even be called as it should."""

@@ -79,6 +79,11 @@ class Tolerance(Record):
         limits = {"rtol": self.rtol, "atol": self.atol, "matched_ratio": self.matched_ratio}
         if self.exact and (others := [key for key, limit in limits.items() if limit is not None]):
             raise ValueError(f"exact can't be combined with {', '.join(others)}")
+        for key in ("exact", "linear"):
+            if getattr(self, key) and self.by != "elements":
+                raise ValueError(f"{key} can't be combined with by: {self.by}")
+        if self.by == "samples" and any(limit is not None for limit in limits.values()):
+            raise ValueError("samples are right by their statistics; leave the limits out")
         if self.from_ is not None and self.by != "gathered":
             raise ValueError("from is only for indices, compared by: gathered")
         return self

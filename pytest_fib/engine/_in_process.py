@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,9 +11,8 @@ from pytest_fib.build import load, reference_program
 from pytest_fib.data import DefinitionError, Diagnosis
 from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs
 from pytest_fib.engine._context import EvaluationEnded, conclude
-from pytest_fib.engine._correctness import Expected, check_same_inputs
+from pytest_fib.engine._correctness import Expected, believed, check_same_inputs, yardstick_runs
 from pytest_fib.sandbox import (
-    YARDSTICKS,
     Failed,
     InvalidOutput,
     OracleUnavailable,
@@ -20,6 +20,7 @@ from pytest_fib.sandbox import (
     changed,
     run_widened,
     store,
+    widened_dtype,
 )
 from pytest_fib.workloads import (
     TorchDefaults,
@@ -130,26 +131,23 @@ class FunctionChecker:
         try:
             return Expected(self._widened(self._pristine))
         except OracleUnavailable as error:
-            return Expected(self._call_reference(), str(error))
+            return Expected(self.call_reference(), str(error))
 
-    def _call_reference(self) -> dict[str, torch.Tensor]:
-        """Its outputs in its own dtypes. Raises DefinitionError where they are none."""
-        names = list(self.definition.outputs)
-        outputs = [empty_tensor(self._layouts[name], self._device) for name in names]
-        try:
-            store(self._reference(*self._pristine.values()), "value", names, outputs)
-        except InvalidOutput as error:
-            problem = f"the reference of {self.definition.name} is wrong: {error}"
-            raise DefinitionError(problem) from error
-        return dict(zip(names, outputs, strict=True))
+    def call_reference(self) -> dict[str, torch.Tensor]:
+        """In its own dtypes."""
+        return self._named(self._reference(*self._pristine.values()), _same)
 
     def _widened(self, inputs: Mapping[str, Any], **how: Any) -> dict[str, torch.Tensor]:
-        return self._named(run_widened(self._reference, list(inputs.values()), **how))
+        result = run_widened(self._reference, list(inputs.values()), **how)
+        return self._named(result, _same if how.get("own") else widened_dtype)
 
-    def yardsticks(self) -> list[Outputs]:
-        """The reference's outputs in its own dtypes, and varied in float64."""
-        varied = (self._widened(self._pristine, **how) for how in YARDSTICKS)
-        return [self._call_reference(), *varied]
+    def yardsticks(self, *, own: bool) -> list[Outputs]:
+        """The reference's outputs in its own dtypes, and varied: in float64, unless ``own``."""
+        yardsticks: list[Outputs] = [self.call_reference()]
+        for how in yardstick_runs(own=own):
+            with suppress(OracleUnavailable):
+                yardsticks.append(believed(how, self._widened(self._pristine, **how)))
+        return yardsticks
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """In float64, for other values of some inputs."""
@@ -166,12 +164,25 @@ class FunctionChecker:
         """None: what the function may raise would end a test."""
         return None
 
-    def _named(self, result: Any) -> dict[str, torch.Tensor]:
-        names = self.definition.outputs
-        if isinstance(result, dict):
-            return {name: result[name] for name in names}
-        values = result if isinstance(result, (tuple, list)) else (result,)
-        return dict(zip(names, values, strict=True))
+    def _named(
+        self, result: Any, dtype_of: Callable[[torch.dtype], torch.dtype]
+    ) -> dict[str, torch.Tensor]:
+        """What the reference returned, by name. Raises DefinitionError where that can't be."""
+        outputs = {}
+        for name in self.definition.outputs:
+            layout = self._layouts[name]
+            dtype = dtype_of(getattr(torch, layout.dtype))
+            outputs[name] = torch.empty(layout.shape, dtype=dtype, device=self._device)
+        try:
+            store(result, "value", list(outputs), list(outputs.values()))
+        except InvalidOutput as error:
+            name = self.definition.name
+            raise DefinitionError(f"the reference of {name} is wrong: {error}") from error
+        return outputs
+
+
+def _same(dtype: torch.dtype) -> torch.dtype:
+    return dtype
 
 
 def _tensors(values: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -78,11 +78,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Widened:
-    """Compute in float64; the fields are the variations of ``run_widened``."""
+    """Compute in float64, unless ``own``; the fields are the variations of ``run_widened``."""
 
     nudge: int | None = None
     narrow_operands: bool = False
     round_operands: bool = False
+    moved: int | None = None
+    lean: tuple[int, int] | None = None
+    own: bool = False
 
 
 @dataclass(frozen=True)

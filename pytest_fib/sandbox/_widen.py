@@ -8,13 +8,16 @@ are viewed as another dtype.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_fib.sandbox._foreign_errors import one_line
+from pytest_fib.sandbox._rounding import Decision, Leaning, Moving, Recording, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,13 +51,20 @@ REASON_LIMIT = 200
 NUDGE = 2.0**-18
 
 #: Variations of ``run_widened`` that show how far honest rounding may carry, besides the reference
-#: in its own dtypes. Two nudges, since one may happen to change little.
+#: in its own dtypes. Random ones are several, since one may happen to change little, and of two the
+#: second moves all the other way: of two large scores that nearly tie, each wins once.
 YARDSTICKS: tuple[Mapping[str, Any], ...] = (
     {"nudge": 1},
-    {"nudge": 1001},
+    {"nudge": -1},
     {"narrow_operands": True},
     {"round_operands": True},
+    {"moved": 1},
+    {"moved": -1},
+    {"moved": 2},
+    *({"lean": ways} for ways in product((-1, 1), repeat=2)),
 )
+#: Seeds of the runs that measure how far the inputs of decisions are off.
+_SAMPLES = (101, 102)
 
 # Bound before a reference is loaded, which might replace them.
 _Tensor = torch.Tensor
@@ -62,6 +72,8 @@ _float64 = torch.float64
 _to = torch.Tensor.to
 _double = torch.Tensor.double
 _cdouble = torch.Tensor.cdouble  # type: ignore[attr-defined]
+_clone = torch.Tensor.clone
+_flatten = torch.Tensor.flatten
 _view = torch.Tensor.view
 _type = torch.Tensor.type
 _get_default_dtype = torch.get_default_dtype
@@ -100,33 +112,142 @@ def run_widened(
     nudge: int | None = None,
     narrow_operands: bool = False,
     round_operands: bool = False,
+    moved: int | None = None,
+    lean: tuple[int, int] | None = None,
+    own: bool = False,
 ) -> Any:
     """What ``function(*inputs)`` returns when every floating dtype it asks for is float64.
 
     Inputs of 16 and 32-bit floating dtypes are widened; float8, integer and bool tensors, and
-    Python scalars, are passed as they are. Three variations show how far honest rounding may carry:
+    Python scalars, are passed as they are. Variations show how far honest rounding may carry:
 
-    - ``nudge``, a seed: each element of a widened input is first moved by about ``NUDGE`` of it.
+    - ``nudge``, a seed: each element of a widened input is first moved by about ``NUDGE`` of it;
+      with the seed negated, by as much the other way.
     - ``narrow_operands``: products of matrices are off by as much as rounding their operands to the
       coarsest 16-bit dtype among the inputs may make them, as matrix units round attention weights.
     - ``round_operands``: operands are rounded so, which shows where one of them decides a row.
+    - ``moved``, a seed: the result of each operation is moved by some roundoffs of float32; with
+      the seed negated, the other way.
+    - ``lean``, -1 or 1 twice: what is rounded or compared is as low, or as high, as float32
+      arithmetic may make it; the first such number, and all others. See ``_rounding``.
 
-    Raises OracleUnavailable where the function raises, as it does when it insists on a dtype, and
-    where it returns a narrower floating tensor. The default dtype is restored.
+    With ``own``, the last two are made in the dtypes that the function asks for.
+
+    Raises OracleUnavailable where the function raises, as it does when it insists on a dtype, where
+    it returns a narrower floating tensor, and where a variation has nothing to vary. The default
+    dtype is restored.
     """
+    run = _call if own else _run
+    if lean is not None:
+        decisions = _LAST.decisions(function, inputs, own=own)
+        if lean == YARDSTICKS[-1]["lean"]:
+            _LAST.forget()
+        if not any(decision.is_open for decision in decisions):
+            raise OracleUnavailable("nothing is decided by numbers that have errors")
+        return run(function, _copies(inputs), mode=Leaning(decisions, lean))
+    if moved is not None:
+        return run(function, _copies(inputs), mode=Moving(moved))
+    if (narrow_operands or round_operands) and _coarsest(inputs) is None:
+        raise OracleUnavailable("no input has a 16-bit dtype")
+    return _run(
+        function,
+        inputs,
+        nudge=nudge,
+        narrow=_coarsest(inputs) if narrow_operands else None,
+        rounded=_coarsest(inputs) if round_operands else None,
+    )
+
+
+def _run(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    mode: Recording | None = None,
+    nudge: int | None = None,
+    narrow: torch.dtype | None = None,
+    rounded: torch.dtype | None = None,
+) -> Any:
+    """Run in float64, and under ``mode``."""
     values = [_widened(value, nudge, i) for i, value in enumerate(inputs)]
-    operands = _coarsest(inputs)
-    mode = _Widening(operands if narrow_operands else None, operands if round_operands else None)
+    with _float64_by_default(), _Widening(narrow, rounded):
+        result = _call(function, values, mode=mode)
+    _refuse_narrow(result)
+    return result
+
+
+def _call(
+    function: Callable[..., Any], values: Sequence[Any], *, mode: Recording | None = None
+) -> Any:
+    """Run as it is, under ``mode``."""
     try:
-        with _float64_by_default(), mode:
-            result = function(*values)
+        with mode or nullcontext():
+            return function(*values)
     except OracleUnavailable:
         raise
     # Foreign code may raise anything; what this means is the same.
     except Exception as error:
         raise OracleUnavailable(one_line(error, REASON_LIMIT)) from error
-    _refuse_narrow(result)
-    return result
+
+
+class _Measured:
+    """The decisions of the last run, and how far their inputs may be off: several runs ask."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Callable[..., Any], bool, list[Any]] | None = None
+        self._decisions: list[Decision] = []
+
+    def decisions(
+        self, function: Callable[..., Any], inputs: Sequence[Any], *, own: bool
+    ) -> list[Decision]:
+        """Those of a function on these inputs."""
+        known = self._of
+        if known is None or known[:2] != (function, own) or not _all_same(known[2], inputs):
+            self._decisions = _measured(function, inputs, own=own)
+            self._of = function, own, _copies(inputs)
+        return self._decisions
+
+    def forget(self) -> None:
+        """Free their memory."""
+        self._of, self._decisions = None, []
+
+
+_LAST = _Measured()
+
+
+def _measured(function: Callable[..., Any], inputs: Sequence[Any], *, own: bool) -> list[Decision]:
+    """The decisions of a run, whose inputs are off as they are in several others."""
+    recording, run = Recording(), _call if own else _run
+    run(function, _copies(inputs), mode=recording)
+    decisions = recording.decisions
+    if not decisions:
+        return decisions
+    runs = [partial(run, function, mode=Sampling(decisions, seed)) for seed in _SAMPLES]
+    if not own:
+        unmoved = partial(Sampling, decisions, None)
+        runs += [partial(_call, function, mode=unmoved())]
+        if (coarsest := _coarsest(inputs)) is not None:
+            runs += [partial(_run, function, mode=unmoved(), narrow=coarsest)]
+    for sample in runs:
+        # One that goes another way, or that doesn't run so, says nothing.
+        with suppress(OracleUnavailable):
+            sample(_copies(inputs))
+    return decisions
+
+
+def _all_same(before: Sequence[Any], now: Sequence[Any]) -> bool:
+    return len(before) == len(now) and all(map(_same, before, now))
+
+
+def _same(before: Any, now: Any) -> bool:
+    if type(before) is not _Tensor or type(now) is not _Tensor:
+        return before is now or bool(before == now)
+    if before.dtype is not now.dtype or before.shape != now.shape:
+        return False
+    return _equal(*(_view(_flatten(x), torch.uint8) for x in (before, now)))
+
+
+def _copies(inputs: Sequence[Any]) -> list[Any]:
+    return [_clone(value) if type(value) is _Tensor else value for value in inputs]
 
 
 def _coarsest(inputs: Sequence[Any]) -> torch.dtype | None:
@@ -138,13 +259,13 @@ def _widened(value: Any, nudge: int | None, position: int) -> Any:
     if type(value) is not _Tensor or value.dtype not in WIDENED:
         return value
     wide = _to(value, WIDENED[value.dtype])
-    return wide if nudge is None else _nudged(wide, nudge + position)
+    return wide if nudge is None else _nudged(wide, nudge, position)
 
 
-def _nudged(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    generator = _generator(tensor.device).manual_seed(seed)
+def _nudged(tensor: torch.Tensor, seed: int, position: int) -> torch.Tensor:
+    generator = _generator(tensor.device).manual_seed(1000 * abs(seed) + position)
     noise = tensor.new_empty(tensor.shape, dtype=torch.float32).normal_(generator=generator)
-    return tensor * noise.double().mul_(NUDGE).add_(1.0)
+    return tensor * noise.double().mul_(NUDGE if seed > 0 else -NUDGE).add_(1.0)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Is an output right? Bounds, comparison, and the statistics of random outputs."""
 
 from pytest_fib.verdict import _hypothesis_tests as hypothesis_tests
-from pytest_fib.verdict._bounds import PRECISION, dtype_bound, overridden
+from pytest_fib.verdict._bounds import PRECISION, dtype_bound, is_rounded, overridden
 from pytest_fib.verdict._compare import marked
 from pytest_fib.verdict._sampling import (
     CALL_BYTES,
@@ -42,6 +42,7 @@ __all__ = [
     "element_name",
     "element_sentence",
     "hypothesis_tests",
+    "is_rounded",
     "is_seeded",
     "judge_samples",
     "marked",

@@ -31,17 +31,29 @@ is looked up after a failure only.
 
 **Ill-conditioned outputs** honestly have larger errors: two large logits that nearly tie, a sum
 that cancels. The reference itself shows how large. It is run in its own dtypes; in float64 on
-inputs that are moved a little; and in float64 with operands of matrix products rounded as matrix
-units round them (``sandbox.YARDSTICKS``). Where one of these yardsticks uses up to a fraction ``f``
-of the bounds in a row, the row's elements may use ``YARDSTICK * f``; likewise the row's root mean
-square and the bias. Yardsticks only ever widen bounds, so they are run after a failure only.
+inputs that are moved a little; in float64 with operands of matrix products rounded as matrix units
+round them; and in float64 with the result of each operation moved by roundoffs of float32
+(``sandbox.YARDSTICKS``). Where one of these yardsticks uses up to a fraction ``f`` of the bounds in
+a row, the row's elements may use ``YARDSTICK * f``; likewise the row's root mean square and the
+bias. Yardsticks only ever widen bounds, so they are run after a failure only.
 
 **NaN and infinities** must match, in place and sign, the float64 value rounded to the output's
 dtype. Where that value is within its own bound of the largest number, both that and the infinity
 are right; where a yardstick overflows, so may the output.
 
-**Integers and bools** must be exact, or equal to a yardstick's, unless the definition gives them a
-tolerance: then ``|got - y| <= atol + rtol * |y|``.
+**Rounded outputs** are integers, bools and floats of 8 bits or fewer. Let ``v`` be the float64
+value that the reference rounds by ``R``, and ``e`` what float32 arithmetic adds to it. As ``R``
+never falls, what honest arithmetic gives is in ``R(v - e) .. R(v + e)``: within half a step of the
+output's format of some number that is within ``e`` of ``v``, where ``R`` rounds to nearest. For
+nearly all elements that is ``R(v)`` alone; near a tie it is both neighbours. ``e`` is twice what
+yardsticks measure at ``v``, and 0 where float32 computes ``v`` exactly. So no more elements may
+differ than lie within ``e`` of a tie: 2 e / step of them, some in 10,000 of float8's. Truncation
+changes half of all, a factor of 0.95 most. The reference's own code is ``R``, run on ``v - e`` and
+on ``v + e`` (``sandbox._rounding``), so clamps, packing, codes and thresholds are as it has them.
+Numbers that are packed into one are compared by groups of four bits.
+
+A definition may give a rounded output a tolerance: then ``|got - y| <= atol + rtol * |y|`` is right
+as well, ``y`` being the rounded value. What it calls ``exact`` is that value, ties or not.
 
 The constants are calibrated by ``benchmarks/calibration.py``.
 """
@@ -99,8 +111,9 @@ class Bound:
     """An element may be off by ``rtol * |y| + scale * s + atol``, s being its row's scale.
 
     ``rows`` and ``bias`` bound what elements do together; None, not at all. ``matched_ratio`` of
-    the elements must keep to their bound. ``exact`` ones must be the rounded value, or integers as
-    close to it as a definition's ``rtol`` and ``atol`` say, which are otherwise 0.
+    the elements must keep to their bound. ``exact`` ones must be the rounded value, or as close to
+    it as a definition's ``rtol`` and ``atol`` say, which are otherwise 0; with ``ties``, or what
+    yardsticks round to.
     """
 
     rtol: float
@@ -110,16 +123,23 @@ class Bound:
     bias: float | None
     matched_ratio: float = 1.0
     exact: bool = False
+    ties: bool = False
 
 
 EXACT = Bound(0.0, 0.0, 0.0, None, None, exact=True)
+ROUNDED = replace(EXACT, ties=True)
+
+
+def is_rounded(dtype: torch.dtype) -> bool:
+    """Whether numbers of a dtype are decided on: integers, bools and floats of 8 bits or fewer."""
+    return dtype not in PRECISION or dtype.itemsize == 1
 
 
 @cache
 def dtype_bound(dtype: torch.dtype, *, oracle: bool = True) -> Bound:
     """The bound of outputs of a dtype; without an ``oracle`` both sides are rounded ones."""
-    if dtype not in PRECISION:
-        return EXACT
+    if is_rounded(dtype):
+        return ROUNDED
     precision = PRECISION[dtype]
     sides = 1 if oracle else 2
     reach = sides * precision.element * precision.roundoff

@@ -12,7 +12,7 @@ from pytest_fib.data import DefinitionError
 from pytest_fib.verdict._bounds import dtype_bound, overridden
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_fib.data import Definition
     from pytest_fib.verdict._bounds import Bound
@@ -47,11 +47,14 @@ def pointed_at(
     got: torch.Tensor,
     expected: torch.Tensor,
     tensors: Mapping[str, torch.Tensor],
+    *,
+    others: Sequence[torch.Tensor] = (),
 ) -> PointedAt:
     """What an output of indices points at in the last dimension of its source.
 
     Negative indices are padding, which must be where it is expected. A source with leading
-    dimensions has those of the indices.
+    dimensions has those of the indices. ``others`` are indices that honest rounding may lead to:
+    what lies between the values there is as right.
     """
     source = source_of(definition, name)
     if source not in tensors:
@@ -65,7 +68,10 @@ def pointed_at(
     right = torch.where(padding, 0.0, _at(values, right_index))
     pointed = torch.where(padding, 0.0, _at(values, index))
     pointed = torch.where(outside | repeated, math.nan, pointed)
-    return PointedAt(pointed, right, _bound(definition, source), source, repeated, outside)
+    if others:
+        alike = _between(pointed, right, [_at(values, other.long()) for other in others])
+        pointed = torch.where(alike & ~padding, right, pointed)
+    return PointedAt(pointed, right, _bound(definition, name, source), source, repeated, outside)
 
 
 def source_of(definition: Definition, name: str) -> str:
@@ -88,14 +94,39 @@ def source_of(definition: Definition, name: str) -> str:
     return fitting[0]
 
 
-def _bound(definition: Definition, source: str) -> Bound:
+def _bound(definition: Definition, name: str, source: str) -> Bound:
     """An output's values are what is computed; an input's may be ranked after some arithmetic."""
     if source in definition.outputs:
         dtype = getattr(torch, definition.outputs[source].dtype.value)
         bound = overridden(dtype_bound(dtype), definition.tolerances.get(source))
     else:
         bound = dtype_bound(torch.float32)
+    bound = overridden(bound, definition.tolerances.get(name))
     return replace(bound, rows=None, bias=None)
+
+
+def _between(
+    got: torch.Tensor, expected: torch.Tensor, others: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """Where values are between what is expected and what others are.
+
+    Neighbours in a row whose ranges overlap share them: any of these may have any place.
+    """
+    sides = torch.stack([expected, *others])
+    lowest, highest = sides.amin(0), sides.amax(0)
+    if got.dim():
+        overlap = torch.maximum(lowest[..., 1:], lowest[..., :-1]) <= torch.minimum(
+            highest[..., 1:], highest[..., :-1]
+        )
+        run = torch.cat([torch.zeros_like(lowest[..., :1]), (~overlap).cumsum(-1)], -1).long()
+        lowest, highest = _of_run(run, lowest, "amin"), _of_run(run, highest, "amax")
+    return (lowest <= got) & (got <= highest)
+
+
+def _of_run(run: torch.Tensor, values: torch.Tensor, how: str) -> torch.Tensor:
+    """The least or the largest value of each run of neighbours."""
+    room = torch.zeros_like(values)
+    return room.scatter_reduce(-1, run, values, how, include_self=False).gather(-1, run)
 
 
 def _at(values: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:

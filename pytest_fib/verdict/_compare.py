@@ -14,6 +14,7 @@ from pytest_fib.verdict._bounds import (
     BIAS_LEAST,
     BIAS_SIGMAS,
     YARDSTICK,
+    dtype_bound,
     smallest,
 )
 
@@ -410,12 +411,12 @@ def _exactly(
     bound: Bound, got: torch.Tensor, expected: torch.Tensor, *yardsticks: torch.Tensor
 ) -> tuple[_Rows, _Figures]:
     """The same of equal bits or numbers; of integers to within a tolerance, if they have one."""
-    dtype = got.dtype
+    dtype, value = got.dtype, expected
     got, expected = _numbers(got, dtype), _numbers(expected, dtype)
     equal = _same(got, expected)
-    # In float64 a sum may round to another integer than in the reference's own dtype.
-    for yardstick in () if dtype.is_floating_point else yardsticks:
-        equal |= got == _numbers(yardstick, dtype)
+    if bound.ties and not bool(equal.all()):
+        others = [_numbers(each, dtype) for each in (*yardsticks, *_neighbours(value, dtype))]
+        equal |= _between(got, expected, others)
     scale = torch.zeros(len(got), dtype=torch.float64, device=got.device)
     if bool(equal.all()):
         zeros = torch.zeros(equal.shape, device=got.device)
@@ -428,6 +429,36 @@ def _exactly(
     most, most_relative, norm, most_used = torch.stack(figures).tolist()
     rows = _Rows(error, size, used, scale, scale)
     return rows, _Figures(most, most_relative, 0.0, norm, most_used, 0.0, 0.0)
+
+
+def _neighbours(value: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Where values are not rounded yet, what float32 arithmetic may make of them before."""
+    if not dtype.is_floating_point or value.dtype is dtype:
+        return []
+    reach = _allowed(value.abs(), _scale(value.abs()), dtype_bound(torch.float32))
+    return [value - reach, value + reach]
+
+
+def _between(
+    got: torch.Tensor, expected: torch.Tensor, others: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """Which numbers lie between what is expected and what others are, ends included.
+
+    Integers may hold several smaller ones, so their groups of four bits may each be another's.
+    """
+    lowest = highest = expected
+    right = torch.zeros_like(got, dtype=torch.bool)
+    for other in others:
+        right |= _same(got, other)
+        lowest, highest = torch.minimum(lowest, other), torch.maximum(highest, other)
+    right |= (lowest <= got) & (got <= highest)
+    if not others or got.is_floating_point() or got.dtype is torch.bool:
+        return right
+    packed = torch.ones_like(right)
+    for shift in range(0, 8 * got.element_size(), 4):
+        four = (got >> shift) & 15
+        packed &= torch.stack([((x >> shift) & 15) == four for x in (expected, *others)]).any(0)
+    return right | packed
 
 
 def _distance(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:

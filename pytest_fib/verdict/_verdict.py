@@ -261,8 +261,10 @@ def compare_outputs(
         if definition.is_sampled(name):
             continue
         got, right, tolerance = outputs[name], expected[name], definition.tolerances.get(name)
+        others = [yardstick[name] for yardstick in yardsticks if name in yardstick]
         if tolerance is not None and tolerance.by == "gathered":
-            by_index = pointed_at(definition, name, got, right, {**(inputs or {}), **expected})
+            tensors = {**(inputs or {}), **expected}
+            by_index = pointed_at(definition, name, got, right, tensors, others=others)
             compared = compare_tensor(name, got, right, by_index.bound, by_index=by_index)
         else:
             bound = overridden(dtype_bound(got.dtype, oracle=right.dtype != got.dtype), tolerance)
@@ -270,7 +272,6 @@ def compare_outputs(
                 bound = EXACT
             if yardsticks:
                 bound = coherent(bound, got.dtype, inputs or {})
-            others = [yardstick[name] for yardstick in yardsticks]
             compared = compare_tensor(name, got, right, bound, others)
         comparisons.append(compared)
     return comparisons

@@ -267,7 +267,7 @@ def test_expected_values_are_computed_once_for_all_implementations(
     assert computed(f"# another\n{GOOD}", of=counting) == 0
     assert computed(GOOD, of=counting, seed=5) == 2
     # Yardsticks, and what the input may have been taken for.
-    assert computed("def run(x, factor):\n    return x\n", of=counting) == 5
+    assert computed("def run(x, factor):\n    return x\n", of=counting) == 7
     assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
     assert computed(GOOD, of=counting) == 2
 

@@ -1,0 +1,343 @@
+"""ATen's operations, as float32 arithmetic sees them: which round, and which decide."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+#: Numbers that have errors. Narrower ones are results of decisions.
+WIDE = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
+#: Unit roundoff of float32, and the size below which its numbers have an error of one size.
+ROUNDOFF, UNDERFLOW = 2.0**-24, 2.0**-126
+#: How far a result is moved, in roundoffs: by 2 to 4 of them, so that several hardly cancel.
+MOVED = 4.0
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Operations on each element, products of matrices, and others that add many terms.
+_ELEMENTWISE = _names("""
+    add sub rsub mul div pow exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan
+    tanh sigmoid silu gelu softplus erf erfc elu mish sinh cosh atan2 hypot xlogy logaddexp addcmul
+    addcdiv lerp square prod cumprod log_sigmoid_forward
+""")
+_PRODUCTS = _names("mm bmm addmm baddbmm addmv mv dot vdot")
+_SUMS = _names("""
+    sum nansum mean cumsum logsumexp logcumsumexp var std var_mean std_mean norm linalg_vector_norm
+    _softmax _log_softmax native_layer_norm native_group_norm _fused_rms_norm convolution index_add
+    scatter_add scatter_reduce
+""")
+#: A quotient that float32 holds may have been a product with a reciprocal, which it does not hold;
+#: and a reciprocal is part of a scale, which has many forms.
+_QUOTIENTS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
+_COMPARISONS = _names("gt ge lt le eq ne")
+_DIVISIONS = _names("floor_divide remainder fmod")
+#: Decisions on a number, by which argument it is.
+_DECIDED = {
+    **dict.fromkeys(_names("round floor ceil trunc sign sgn frac bucketize _to_copy"), 0),
+    **dict.fromkeys(_names("searchsorted copy"), 1),
+}
+
+
+def is_wide(value: Any) -> bool:
+    """Whether this is a tensor of numbers that have errors."""
+    return isinstance(value, torch.Tensor) and value.dtype in WIDE
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One call of an operation; one that is ``in_place`` changes its first argument."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the operation's name ends in an underscore."""
+        return bool(self.func.overloadpacket.__name__.endswith("_"))
+
+    @property
+    def name(self) -> str:
+        """``add``, of all its overloads and in place as well."""
+        name: str = self.func.overloadpacket.__name__
+        return name.removesuffix("_")
+
+    def run(self) -> Any:
+        """What it returns."""
+        return self.func(*self.args, **self.kwargs)
+
+    def argument(self, name: str) -> Any:
+        """An argument by its name in the schema, or its default; None where there is none."""
+        for position, argument in enumerate(self.func._schema.arguments):
+            if argument.name == name:
+                if position < len(self.args):
+                    return self.args[position]
+                return self.kwargs.get(name, argument.default_value)
+        return None
+
+    @property
+    def dim(self) -> int | None:
+        """The dimension it goes along, if it is one."""
+        dim = self.argument("dim")
+        return dim % max(self.args[0].dim(), 1) if isinstance(dim, int) else None
+
+
+# ---- arithmetic ----
+
+
+def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """What an operation returns, moved by roundoffs of float32 where that can't hold it.
+
+    ``noise`` makes random numbers between -1 and 1 for the elements of a tensor. Sums are those of
+    terms that are moved, since orders of summation differ by roundoffs of partial sums; of ``n``
+    terms, by about the root of ``n`` of them.
+    """
+    adds = call.name in _PRODUCTS | _SUMS or "_backward" in call.name
+    if not adds and call.name not in _ELEMENTWISE:
+        return call.run()
+    if call.in_place:
+        return _moved_in_place(call, noise, adds)
+    if adds and _is_exact(call):
+        return call.run()
+    args, by = call.args, MOVED
+    if adds:
+        by = max(MOVED, 2 * math.sqrt(_terms(call)))
+        args = tree_map(lambda x: x + _step(x, by, noise(x)) if is_wide(x) else x, args)
+    result = call.func(*args, **call.kwargs)
+    for output in filter(is_wide, result if isinstance(result, (tuple, list)) else (result,)):
+        keep = output == 0 if adds else _held(call, output)
+        output.add_(torch.where(keep, 0.0, _step(output, by, noise(output))))
+    return result
+
+
+def _moved_in_place(
+    call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], adds: bool
+) -> Any:
+    """The same of what changed in the first argument."""
+    before = call.args[0].clone()
+    output = call.run()
+    if is_wide(output):
+        keep = output == before
+        if not adds and output.dtype is torch.float64:
+            keep |= _held(call, output)
+        output.add_(torch.where(keep, 0.0, _step(output, MOVED, noise(output))))
+    return output
+
+
+def _step(value: torch.Tensor, roundoffs: float, noise: torch.Tensor) -> torch.Tensor:
+    """So many roundoffs of float32, or a step of a narrower dtype, times the noise."""
+    if value.dtype.itemsize < 4:
+        step = value * torch.finfo(value.dtype).eps * noise
+    else:
+        tiny = (value.abs() < UNDERFLOW) & (value != 0)
+        lost = torch.where(tiny, value.sign() * UNDERFLOW, 0.0)
+        step = value * (ROUNDOFF * roundoffs) * noise + lost * noise.abs()
+    return step.nan_to_num_(0.0, 0.0, 0.0)
+
+
+def _held(call: Operation, output: torch.Tensor) -> torch.Tensor:
+    """Which elements of a result float32 computes without rounding, or the dtype that it has."""
+    if call.name in _RECIPROCALS:
+        return torch.zeros_like(output, dtype=torch.bool)
+    if output.dtype is torch.float64:
+        held = output.float().double() == output
+    else:
+        args = tree_map(lambda x: x.double() if is_wide(x) else x, call.args)
+        held = call.func(*args, **call.kwargs) == output.double()
+    if call.name in _QUOTIENTS:
+        held &= _is_power_of_two(call.args[1] if call.name == "div" else output)
+    return held
+
+
+def _is_power_of_two(value: Any) -> torch.Tensor:
+    mantissa: torch.Tensor = torch.as_tensor(value).double().frexp().mantissa
+    return mantissa.abs() == 0.5
+
+
+def _terms(call: Operation) -> int:
+    """How many terms a result is the sum of."""
+    tensors = [x for x in call.args if isinstance(x, torch.Tensor)]
+    if call.name in _PRODUCTS:
+        return int(tensors[-1].shape[0 if tensors[-1].dim() == 1 else -2])
+    first = tensors[0]
+    if call.argument("dim") in (None, []):
+        return first.numel()
+    return int(first.shape[-1]) if first.dim() else 1
+
+
+def _is_exact(call: Operation) -> bool:
+    """Whether all partial sums fit into float32 in any order: they are on one grid."""
+    terms = [x for x in call.args if is_wide(x)]
+    grids = [_grid(x) for x in terms]
+    most = [float(x.abs().max()) if x.numel() else 0.0 for x in terms]
+    if call.name in ("sum", "cumsum"):
+        return bool(most[0] * terms[0].numel() < grids[0] / ROUNDOFF)
+    if call.name not in _PRODUCTS:
+        return False
+    largest, grid = most[-1] * most[-2] * _terms(call), grids[-1] * grids[-2]
+    if len(terms) > 2:  # what is added to the product
+        largest, grid = largest + most[0], min(grid, grids[0])
+    return bool(largest < grid / ROUNDOFF)
+
+
+def _grid(value: torch.Tensor) -> float:
+    """The largest power of two that all numbers are multiples of; 0 where one is not finite."""
+    mantissa, exponent = value.double().frexp()
+    if not bool(mantissa.isfinite().all()):
+        return 0.0
+    whole = (mantissa * 2.0**53).long()
+    steps = torch.ldexp((whole & -whole).double(), exponent.double() - 53)[whole != 0]
+    return float(steps.min()) if steps.numel() else math.inf
+
+
+# ---- decisions ----
+
+
+class Decider:
+    """A decision on a number, such as ``round``, a conversion to float8, or ``bucketize``.
+
+    Results may be made from what is ``decided``, and for inputs that are moved by up to ``reach``
+    the one ``way`` or the other, -1 or 1.
+    """
+
+    def __init__(self, call: Operation) -> None:
+        self.call = call
+        self._at = _DECIDED.get(call.name, 0)
+
+    def operand(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The number that is decided on, and what its error is relative to."""
+        value = self.call.args[self._at]
+        return value, value.abs()
+
+    def decided(self, result: Any) -> torch.Tensor:
+        """What to remember of a result."""
+        chosen: torch.Tensor = result
+        return chosen
+
+    def pinned(self, decided: torch.Tensor) -> Any:
+        """The result if that is what is decided."""
+        call = self.call
+        if call.in_place:
+            return call.args[0].copy_(decided)
+        return decided.to(call.args[0].dtype if decided.dtype in WIDE else decided.dtype, copy=True)
+
+    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+        """The result for inputs that are moved. Infinities and NaN stay what they are."""
+        args, at = list(self.call.args), self._at
+        shifted = (args[at].double() + reach * way).to(args[at].dtype)
+        if self.call.in_place and at == 0:
+            args[0].copy_(shifted)
+        else:
+            args[at] = shifted
+        return self.call.func(*args, **self.call.kwargs)
+
+
+class _Comparison(Decider):
+    """Decides on the difference of both sides."""
+
+    def operand(self) -> tuple[torch.Tensor, torch.Tensor]:
+        left, right = (torch.as_tensor(x).double() for x in self.call.args[:2])
+        return left - right, left.abs() + right.abs()
+
+    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+        apart, _ = self.operand()
+        leant = getattr(torch, self.call.name)(apart + reach * way, 0.0)
+        return torch.where(apart.isfinite(), leant, self.call.run())
+
+
+class _Division(Decider):
+    """Decides on the quotient."""
+
+    def operand(self) -> tuple[torch.Tensor, torch.Tensor]:
+        quotient = self.call.args[0].double() / self.call.args[1]
+        return quotient, quotient.abs()
+
+    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+        return super().leaning(reach * abs(self.call.args[1]), way)
+
+
+class _Extreme(Decider):
+    """Decides on a place: the first or the last one of what may be the extreme."""
+
+    def decided(self, result: Any) -> torch.Tensor:
+        chosen: torch.Tensor = result if isinstance(result, torch.Tensor) else result[1]
+        return chosen
+
+    def pinned(self, decided: torch.Tensor) -> Any:
+        call = self.call
+        if call.name.startswith("arg"):
+            return decided.clone()
+        keepdim = call.name in ("topk", "sort") or call.argument("keepdim")
+        index = decided if keepdim else decided.unsqueeze(call.dim or 0)
+        values = call.args[0].gather(call.dim, index).view(decided.shape)
+        return getattr(torch.return_types, call.name)((values, decided.clone()))
+
+    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+        call, chosen = self.call, self.decided(self.call.run())
+        value, dim = call.args[0].double(), call.dim
+        reach = reach.expand(value.shape)
+        index = chosen if call.argument("keepdim") else chosen.unsqueeze(dim or 0)
+        if dim is None:
+            value, reach, dim, index = value.flatten(), reach.flatten(), 0, chosen.view(1)
+        apart = (value.gather(dim, index) - value).abs()
+        near = apart < reach + reach.gather(dim, index)
+        near = near.scatter(dim, index, True).to(torch.uint8)
+        if way < 0:
+            place = near.argmax(dim, keepdim=True)
+        else:
+            place = value.shape[dim] - 1 - near.flip(dim).argmax(dim, keepdim=True)
+        return self.pinned(place.view(chosen.shape))
+
+
+class _Order(_Extreme):
+    """Decides on an order: that of what may be equal is reversed, or as it is."""
+
+    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+        call, dim = self.call, self.call.dim
+        value = call.args[0].double()
+        if way > 0 or dim is None or value.dim() == 0 or value.numel() == 0:
+            return call.run()
+        falling = bool(call.argument("largest" if call.name == "topk" else "descending"))
+        ordered, order = value.sort(dim=dim, descending=falling, stable=True)
+        reach, size = reach.expand(value.shape).gather(dim, order), value.shape[dim]
+        near = ordered.diff(dim=dim).abs() <= (
+            reach.narrow(dim, 0, size - 1) + reach.narrow(dim, 1, size - 1)
+        )
+        group = torch.cat([torch.zeros_like(order.narrow(dim, 0, 1)), (~near).cumsum(dim)], dim)
+        place = torch.arange(size, device=value.device).view(-1, *[1] * (value.dim() - 1 - dim))
+        order = order.gather(dim, (group * size - place).argsort(dim))
+        return self.pinned(order.narrow(dim, 0, call.args[1]) if call.name == "topk" else order)
+
+
+def decider(call: Operation) -> Decider | None:
+    """How an operation decides, or None: that it doesn't, or on no number with an error."""
+    kind = _kind(call)
+    at = _DECIDED.get(call.name, 0)
+    operands = call.args[:2] if kind is _Comparison else call.args[at : at + 1]
+    return kind(call) if kind is not None and any(map(is_wide, operands)) else None
+
+
+def _kind(call: Operation) -> type[Decider] | None:
+    name = call.name
+    if name in _COMPARISONS:
+        return None if call.in_place else _Comparison
+    if name in _DIVISIONS or (name == "div" and call.kwargs.get("rounding_mode")):
+        return _Division
+    if name in ("argmin", "argmax") or (name in ("min", "max") and call.dim is not None):
+        return _Extreme
+    if name in ("topk", "sort"):
+        return _Order
+    stays = {"_to_copy": call.kwargs.get("dtype"), "copy": getattr(call.args[0], "dtype", None)}
+    return (
+        Decider if name in _DECIDED and stays.get(name, torch.bool) not in WIDE | {None} else None
+    )

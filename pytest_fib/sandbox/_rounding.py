@@ -1,0 +1,181 @@
+"""What float32 arithmetic may change in a run of a reference: its errors, and its decisions.
+
+A *decision* is where numbers become something discrete: a conversion to float8 or to integers,
+``round``, a comparison, the place of a maximum. The number that is decided on has an error, which
+is small against the step from one result to the next, but near a boundary either result is honest.
+
+Errors are measured as Monte Carlo arithmetic does it (Parker, Monte Carlo Arithmetic, 1997): the
+result of each operation that float32 can't hold is moved at random by some of its roundoffs. What
+float32 holds is exact, and stays. So a number that was computed has an error, and an input has
+none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pytest_fib.sandbox._operations import UNDERFLOW, Operation, decider, moved_result
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_fib.sandbox._operations import Decider
+
+#: A decision's input may be this many times as far off as it was seen to be.
+BELIEVED = 2.0
+#: Rows shorter than that are taken with all others.
+SHORT_ROW = 64
+
+
+@dataclass
+class Decision:
+    """One decision of a run: its input, how large that is, and what was decided.
+
+    ``size`` is what an error of the input is relative to. ``error`` is how far it may be off, of
+    the elements that were ``off`` in any other run: what none changed is exact.
+    """
+
+    value: torch.Tensor
+    size: torch.Tensor
+    result: torch.Tensor
+    error: torch.Tensor
+    off: torch.Tensor
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its input has an error."""
+        return bool(self.off.any())
+
+    @property
+    def reach(self) -> torch.Tensor:
+        """How far off elements may be."""
+        return torch.where(self.off, self.error, 0.0)
+
+    def note(self, value: torch.Tensor) -> None:
+        """See the input as another run has it.
+
+        Luck may make an element nearly right, so its neighbours in the row count: by their largest
+        error or, if that is less, by the largest relative to the size.
+        """
+        error = (value.double() - self.value).abs_().nan_to_num_(0.0, 0.0, 0.0)
+        # What is lost below ``UNDERFLOW`` is in no proportion to a number.
+        relative = (error - UNDERFLOW).clamp_min_(0.0).div_(self.size).nan_to_num_(0.0)
+        most, most_relative = _largest_of_row(error), _largest_of_row(relative)
+        reach = torch.minimum(most, self.size * most_relative) + UNDERFLOW
+        self.off |= error > 0
+        self.error = torch.maximum(self.error, BELIEVED * reach)
+
+
+def _largest_of_row(values: torch.Tensor) -> torch.Tensor:
+    if values.numel() == 0:
+        return values
+    if values.dim() and values.shape[-1] >= SHORT_ROW:
+        return values.amax(-1, keepdim=True)
+    return values.max()
+
+
+class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the decisions of a run, in their order, and changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.decisions: list[Decision] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """The base class imports all of dynamo for this, which takes seconds."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        # A function mode of the reference's run is about dtypes that it asks for.
+        with torch._C.DisableTorchFunction():
+            call = Operation(func, args, kwargs or {})
+            decision = decider(call)
+            return self.compute(call) if decision is None else self.decide(decision)
+
+    def compute(self, call: Operation) -> Any:
+        """The result of an operation that decides nothing."""
+        return call.run()
+
+    def decide(self, decision: Decider) -> Any:
+        """The result of one that does."""
+        value, size = (each.double().clone() for each in decision.operand())
+        result = decision.call.run()
+        nothing = torch.zeros_like(value)
+        decided = decision.decided(result).clone()
+        size.nan_to_num_(0.0, 0.0, 0.0)
+        self.decisions.append(Decision(value, size, decided, nothing, nothing > 0))
+        return result
+
+
+class Sampling(Recording):  # type: ignore[no-untyped-call]
+    """Notes how far the inputs of decisions are off in this run, which decides as the first did.
+
+    With a ``seed``, results are moved at random; without, the run is what it is.
+    """
+
+    def __init__(self, decisions: Sequence[Decision], seed: int | None) -> None:
+        super().__init__()
+        self._left = iter(decisions)
+        self._seed = seed
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def decide(self, decision: Decider) -> Any:
+        """What the first run decided."""
+        first = next(self._left)
+        first.note(decision.operand()[0])
+        return decision.pinned(first.result)
+
+    def compute(self, call: Operation) -> Any:
+        """The result, moved where float32 can't hold it."""
+        return call.run() if self._seed is None else moved_result(call, self._noise)
+
+    def _noise(self, like: torch.Tensor) -> torch.Tensor:
+        """A random sign times a number between 1/2 and 1; the other sign for the negated seed."""
+        seed = self._seed or 0
+        generator = self._generators.get(like.device)
+        if generator is None:
+            generator = torch.Generator(like.device).manual_seed(abs(seed))
+            self._generators[like.device] = generator
+        noise = torch.empty(like.shape, dtype=torch.float32, device=like.device)
+        noise.uniform_(-1.0, 1.0, generator=generator)
+        noise.add_(noise.sign()).mul_(0.5 if seed > 0 else -0.5)
+        return noise.to(like.dtype)
+
+
+class Moving(Sampling):  # type: ignore[no-untyped-call]
+    """Moves results at random, and lets decisions follow."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__((), seed)
+
+    def decide(self, decision: Decider) -> Any:
+        """What follows from the moved input."""
+        return decision.call.run()
+
+
+class Leaning(Recording):  # type: ignore[no-untyped-call]
+    """Decides as if inputs were as low as their errors may make them (-1), or as high (1).
+
+    ``ways`` are that of the first decision that may fall either way, as on a scale, and of all
+    others.
+    """
+
+    def __init__(self, decisions: Sequence[Decision], ways: tuple[int, int]) -> None:
+        super().__init__()
+        self._left = iter(decisions)
+        self._way, self._next_way = ways
+
+    def decide(self, decision: Decider) -> Any:
+        """The decision on the moved input."""
+        first = next(self._left)
+        if not first.is_open:
+            return decision.call.run()
+        way, self._way = self._way, self._next_way
+        return decision.leaning(first.reach, way)

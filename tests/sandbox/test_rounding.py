@@ -1,0 +1,186 @@
+"""What float32 arithmetic may change in a run in float64."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from pytest_fib.sandbox import OracleUnavailable, run_widened
+
+FP8 = torch.float8_e4m3fn
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def leaning(run, *inputs, own=False):
+    """What a function returns with its decisions as low, and as high, as they may be."""
+    return [run_widened(run, inputs, lean=(way, way), own=own) for way in (-1, 1)]
+
+
+def decides_nothing(run, *inputs):
+    try:
+        leaning(run, *inputs)
+    except OracleUnavailable as error:
+        return "nothing is decided" in str(error)
+    return False
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x > 0.5,
+        lambda x: x >= x.max(),
+        lambda x: (x * 16).round().to(torch.int8),
+        lambda x: (x / 0.0625).to(FP8).float(),
+        lambda x: x.float().relu().argmax(-1),
+        lambda x: x.topk(3).indices,
+        lambda x: (x * 4).round().sum(-1) > 3,
+        lambda x: ((x > 0).float() @ (x > 1).float().T) > 5,
+        lambda x: x * 0.1,
+    ],
+)
+def test_what_float32_computes_exactly_has_one_result(run):
+    assert decides_nothing(run, torch.randn(8, 64).bfloat16())
+
+
+DECISIONS = {
+    "to": lambda v: v.to(FP8),
+    "copy": lambda v: torch.zeros(v.shape, dtype=torch.int32).copy_(v.float()),
+    "round": torch.round,
+    "in place": lambda v: v.clone().round_(),
+    "floor": torch.floor,
+    "compare": lambda v: v > 2.5,
+    "other side": lambda v: v.new_tensor(2.5) <= v,
+    "bucketize": lambda v: torch.bucketize(v, torch.tensor([0.5, 1.5, 2.5]).to(v)),
+    "floor_divide": lambda v: v // 0.5,
+    "rounding mode": lambda v: torch.div(v, 0.5, rounding_mode="trunc"),
+}
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_at_a_boundary_falls_either_way_and_elsewhere_one(name):
+    """``v`` is computed, and lies at the boundaries of all these or well between them."""
+    decide = DECISIONS[name]
+    x = torch.tensor([7.5, 3.1875, 7.25, 3.6, 66.0]).repeat(20)
+    boundary = {"to": 3.1875, "floor": 66.0, "copy": 66.0}.get(name, 7.5)
+    low, high = (side.double() for side in leaning(lambda x: decide(x / 3), x))
+    differ, exact = low != high, decide(x.double() / 3).double()
+    assert differ[x == boundary].all()
+    assert not differ[(x == 7.25) | (x == 3.6)].any()
+    assert ((low == exact) | (high == exact)).all()
+
+
+def test_of_two_places_of_an_extreme_either_may_be_named():
+    x = torch.tensor([[3.0, 1.0, 3.0, 2.0], [1.0, 6.0, 0.0, 5.0]])
+    for run in (
+        lambda x: (x / 3 * 1.1).argmax(-1),
+        lambda x: (x / 3 * 1.1).max(-1).indices,
+        lambda x: (x / -3 * 1.1).argmin(-1, keepdim=True)[:, 0],
+        lambda x: (x / -3 * 1.1).min(-1, keepdim=True).indices[:, 0],
+    ):
+        low, high = leaning(run, x)
+        assert (low.tolist(), high.tolist()) == ([0, 1], [2, 1])
+
+
+def test_the_order_of_what_is_nearly_equal_is_reversed():
+    x = torch.tensor([[9.0, 3.0, 3.0 + 2**-22, 1.0, 1.0 + 2**-23]])
+    for run in (
+        lambda x: (x / 3).topk(4).indices,
+        lambda x: (x / 3).sort(descending=True).indices[:, :4],
+        lambda x: (-x / 3).topk(4, largest=False).indices,
+    ):
+        low, high = leaning(run, x)
+        assert (low.tolist(), high.tolist()) == ([[0, 1, 2, 3]], [[0, 2, 1, 4]])
+
+
+def test_what_underflows_in_float32_is_nearly_equal():
+    logits = torch.tensor([[0.0, -150.0, -160.0, -200.0, -20.0]])
+    low, high = leaning(lambda x: x.softmax(-1).topk(4).indices, logits)
+    assert (low.tolist(), high.tolist()) == ([[0, 4, 3, 2]], [[0, 4, 1, 2]])
+
+
+def test_the_first_decision_and_the_others_lean_apart():
+    """A scale that is rounded, and what it divides."""
+
+    def run(x):
+        scale = (x.amax(-1, keepdim=True) / 6).round()
+        return scale[:, 0], (x / scale / 3 * 3).round()
+
+    x = torch.tensor([[15.0, 5.0], [15.0, 5.0]])  # scales of 2.5, so 2 or 3
+    found = {}
+    for ways in product((-1, 1), repeat=2):
+        scale, rounded = run_widened(run, [x], lean=ways)
+        found[ways] = scale[0].item(), rounded[0].tolist()
+    assert found[-1, -1] == (2, [7, 2])
+    assert found[-1, 1] == (2, [8, 3])
+    assert found[1, -1] == found[1, 1] == (3, [5, 2])
+
+
+def test_a_later_decision_on_whole_numbers_is_not_open():
+    """``round`` decides; the conversion gets whole numbers, whatever they are."""
+    x = torch.tensor([7.5, 6.6]).repeat(32)
+    low, high = leaning(lambda x: (x / 3).round().to(torch.int8), x)
+    assert (low[:2].tolist(), high[:2].tolist()) == ([2, 2], [3, 2])
+
+
+def test_sums_are_off_by_what_their_order_may_change():
+    x = torch.randn(4, 1000)
+    x[:, -1] -= x.double().sum(-1).float()  # nearly nothing is left
+    low, high = leaning(lambda x: x.sum(-1) > 0, x)
+    assert (low.tolist(), high.tolist()) == ([False] * 4, [True] * 4)
+
+
+def test_what_was_moved_one_way_is_moved_the_other_with_the_seed_negated():
+    x = torch.rand(1000) + 0.5
+    for key in ("moved", "nudge"):
+        apart = [
+            run_widened(lambda x: x / 3, [x], **{key: seed}) - x.double() / 3 for seed in (1, -1)
+        ]
+        assert torch.allclose(
+            *(a * sign for a, sign in zip(apart, (1, -1), strict=True)), rtol=1e-3
+        )
+        assert (apart[0] != 0).all()
+
+
+def test_of_two_large_scores_that_nearly_tie_each_wins_once():
+    q, k = torch.randn(200, 64) * 1e7, torch.randn(200, 64)
+    other = k.clone()
+    q[:, 0], other[:, 0] = 1.0, k[:, 0] + 0.25
+
+    def run(q, k, other):
+        return torch.sigmoid((q * k).sum(-1) - (q * other).sum(-1))
+
+    weights = [run_widened(run, [q, k, other], moved=seed) for seed in (1, -1)]
+    assert torch.minimum(*weights).max() < 0.5 < torch.maximum(*weights).min()
+
+
+def test_where_two_terms_cancel_the_error_shows_in_one_element():
+    """The gradient of a norm over a single element, which is nearly nothing."""
+
+    def run(x):
+        normal = x * torch.rsqrt(x * x + 1e-6)
+        return normal - normal * normal * normal
+
+    for value in torch.linspace(0.5, 2, 40):
+        x = value.view(1)
+        exact = run_widened(run, [x])
+        apart = max(abs(run_widened(run, [x], moved=seed) - exact) for seed in (1, -1, 2))
+        assert apart > 2**-23
+
+
+def test_a_reference_may_be_varied_in_its_own_dtypes():
+    x = torch.tensor([7.5, 7.25]).repeat(40)
+    low, high = leaning(lambda x: (x / 3).round(), x, own=True)
+    assert (low.dtype, low[:2].tolist(), high[:2].tolist()) == (torch.float32, [2, 2], [3, 2])
+    with pytest.raises(OracleUnavailable, match="nothing is decided"):
+        leaning(lambda x: (x / 2).round(), x, own=True)
+
+
+def test_the_inputs_are_not_changed():
+    x = torch.rand(64) / 3
+    before = x.clone()
+    leaning(lambda x: x.div_(3).mul_(7).round_(), x, own=True)
+    assert x.equal(before)
