@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,6 +48,10 @@ _DECIDED = {
 }
 
 
+#: What underflows to zeros that were ranked before; below that, float64 results are graded.
+_EXPONENTIALS, _FAINT = _names("exp exp2 sigmoid _softmax"), 1e-290
+
+
 def is_wide(value: Any) -> bool:
     """Whether this is a tensor of numbers that have errors."""
     return isinstance(value, torch.Tensor) and value.dtype in WIDE
@@ -73,8 +77,10 @@ class Operation:
         return name.removesuffix("_")
 
     def run(self) -> Any:
-        """What it returns."""
-        return self.func(*self.args, **self.kwargs)
+        """What it returns; of exponentials, without zeros."""
+        result = self.func(*self.args, **self.kwargs)
+        faints = self.name in _EXPONENTIALS and is_wide(result) and result.itemsize == 8
+        return _graded(self, result) if faints else result
 
     def argument(self, name: str) -> Any:
         """An argument by its name in the schema, or its default; None where there is none."""
@@ -90,6 +96,21 @@ class Operation:
         """The dimension it goes along, if it is one."""
         dim = self.argument("dim")
         return dim % max(self.args[0].dim(), 1) if isinstance(dim, int) else None
+
+
+def _graded(call: Operation, result: torch.Tensor) -> torch.Tensor:
+    """An exponential whose faintest results keep the order of what they are exponentials of.
+
+    They are zeros in float32, of which any is as good; which these are must not be lost. Those of
+    -inf are still 0.
+    """
+    faint = result < _FAINT
+    if call.in_place or not bool(faint.any()):
+        return result
+    value = call.args[0].double()
+    if call.name == "_softmax" and value.dim():
+        value = value - value.amax(call.dim, keepdim=True)
+    return torch.where(faint, _FAINT / value.abs().clamp_min(1.0), result)
 
 
 # ---- arithmetic ----
@@ -113,7 +134,7 @@ def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor])
     if adds:
         by = max(MOVED, 2 * math.sqrt(_terms(call)))
         args = tree_map(lambda x: x + _step(x, by, noise(x)) if is_wide(x) else x, args)
-    result = call.func(*args, **call.kwargs)
+    result = replace(call, args=tuple(args)).run()
     for output in filter(is_wide, result if isinstance(result, (tuple, list)) else (result,)):
         keep = output == 0 if adds else _held(call, output)
         output.add_(torch.where(keep, 0.0, _step(output, by, noise(output))))
