@@ -131,9 +131,9 @@ class FunctionChecker:
         try:
             return Expected(self._widened(self._pristine))
         except OracleUnavailable as error:
-            return Expected(self.call_reference(), str(error))
+            return Expected(self._call_reference(), str(error))
 
-    def call_reference(self) -> dict[str, torch.Tensor]:
+    def _call_reference(self) -> dict[str, torch.Tensor]:
         """In its own dtypes."""
         return self._named(self._reference(*self._pristine.values()), _same)
 
@@ -143,7 +143,7 @@ class FunctionChecker:
 
     def yardsticks(self, *, own: bool) -> list[Outputs]:
         """The reference's outputs in its own dtypes, and varied: in float64, unless ``own``."""
-        yardsticks: list[Outputs] = [self.call_reference()]
+        yardsticks: list[Outputs] = [self._call_reference()]
         for how in yardstick_runs(own=own):
             with suppress(OracleUnavailable):
                 yardsticks.append(believed(how, self._widened(self._pristine, **how)))
