@@ -11,9 +11,14 @@ import ast
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 
 import pytest
+
+from pytest_fib.discovery import find_definition
+from pytest_fib.testing import KernelCheck
 
 HERE = Path(__file__).parent
 #: How messages begin that blame an implementation for what it does, and not for that it stopped.
@@ -85,14 +90,19 @@ def kernels() -> list[Kernel]:
     ]
 
 
+def write_definitions(folder: Path) -> None:
+    """Each definition as a file of its own."""
+    for name, text in definitions().items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+
 def run(chosen: list[Kernel], folder: Path, *arguments: str, each=None) -> dict[str, Outcome]:
     """The outcomes of these implementations, by name, of pytest in this process.
 
     Definitions are written to ``folder``. ``each`` is called with a name and an outcome as soon as
     there is one.
     """
-    for name, text in definitions().items():  # all, lest implementations lack theirs
-        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    write_definitions(folder)  # all, lest implementations lack theirs
     recorder = _Recorder(each or (lambda name, outcome: None))
     options = [
         f"--rootdir={folder}",
@@ -106,6 +116,23 @@ def run(chosen: list[Kernel], folder: Path, *arguments: str, each=None) -> dict[
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     pytest.main([*options, *arguments], plugins=[recorder])
     return recorder.outcomes
+
+
+def check(chosen: list[Kernel], folder: Path, examples: int, each) -> None:
+    """The same without items: in this process, by ``kernel_check``, with no sandbox and no lock."""
+    write_definitions(folder)
+    checker = KernelCheck(lambda name: find_definition(folder / f"{name}.yaml"), "cpu")
+    for kernel in chosen:
+        function = getattr(import_module(f"tests.corpus.{kernel.group}"), kernel.function)
+        start = perf_counter()
+        found, message = "passed", ""
+        try:
+            checker(kernel.definition, function, examples=examples)
+        except AssertionError as error:
+            found, message = "failed", str(error)
+        except (ValueError, RuntimeError, TypeError, ArithmeticError, LookupError) as error:
+            found, message = "failed", f"RUNTIME_ERROR: {error!r}"
+        each(kernel.name, Outcome(found, message, perf_counter() - start))
 
 
 class _Recorder:

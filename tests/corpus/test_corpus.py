@@ -8,7 +8,7 @@ import pytest
 from tests.corpus.corpus import definitions, kernels, run
 
 #: One of so many kernels is run here; ``benchmarks/corpus.py`` runs all.
-ONE_OF = 40
+ONE_OF = 160
 
 
 def sample(honest):
