@@ -20,7 +20,7 @@ def sample(honest):
 @pytest.mark.parametrize("honest", [True, False], ids=["honest", "wrong"])
 def test_a_sample_ends_as_it_should(tmp_path, honest):
     chosen = sample(honest)
-    outcomes = run(chosen, tmp_path, "--fib-seed=0")
+    outcomes = run(chosen, tmp_path, "--fib-seed=0", "--fib-max-bytes=4M")
     verdicts = {name: outcomes[name].verdict(kernel) for name, kernel in named(chosen).items()}
     assert verdicts == dict.fromkeys(verdicts, "right"), outcomes
 
