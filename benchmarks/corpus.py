@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT))  # the corpus is among the tests
 
 from tests.corpus.corpus import Kernel, Outcome, check, kernels, run
 
-TITLES = ("mistake", "kernels", "caught", "missed", "neither", "seconds")
+TITLES = ("mistake", "kernels", "right", "missed or refused", "skipped or crashed", "seconds")
 
 
 def main() -> None:
