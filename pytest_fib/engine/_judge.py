@@ -202,8 +202,11 @@ class Judge:
                 try:
                     return self._evaluate(request, last_attempt=False)
                 except KilledError:
-                    # What killed one sandbox may have killed the other.
+                    # What killed one sandbox may have killed the other. It may need more memory of
+                    # the device than other workers and this process' cache leave.
                     self._close_sandboxes()
+                    if self.device != "cpu":
+                        torch.cuda.empty_cache()
             return self._evaluate(request, last_attempt=True)
         except DefinitionError as error:
             return error.fault

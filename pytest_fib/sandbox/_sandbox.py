@@ -464,7 +464,9 @@ class ProcessSandbox:
         except ChannelBroken as error:
             return self._failed(child, "RUNTIME_ERROR", f"the process forged a message: {error}")
         except (ChannelClosed, ProcessLookupError):
-            return self._ended(child)
+            # Before its program is loaded, nothing that ends it is the program's doing.
+            unused = isinstance(request, Map) and self._program is None
+            return self._ended(child, unused=unused)
 
     def _timed_exchange(
         self, child: Child, request: Request, timeout: float, descriptors: tuple[int, ...]
@@ -492,12 +494,12 @@ class ProcessSandbox:
             os.killpg(child.pid, signal.SIGCONT)
         self._stopped = False
 
-    def _ended(self, child: Child) -> Failed:
+    def _ended(self, child: Child, *, unused: bool) -> Failed:
         printed, orphaned = _printed(child), not self._fork_server.has(child)
         self._forget()
         code = self._fork_server.end(child)
         summary = f"the process {_how_it_ended(code)}"
-        killed = orphaned or code == -signal.SIGKILL
+        killed = orphaned or unused or code == -signal.SIGKILL
         # Landlock keeps foreign code from that where it scopes signals.
         by_others = orphaned and (not self._untrusted or "landlock" in wall_names())
         if by_others:

@@ -292,7 +292,9 @@ def state(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-@pytest.mark.parametrize("when", ["between evaluations", "before it has mapped its memory"])
+@pytest.mark.parametrize(
+    "when", ["between evaluations", "before it has mapped its memory", "while it maps that"]
+)
 @pytest.mark.parametrize("side", ["candidate", "reference"])
 def test_a_sandbox_killed_from_outside_is_not_blamed(
     own_judge, request_for, monkeypatch, side, when
@@ -302,21 +304,23 @@ def test_a_sandbox_killed_from_outside_is_not_blamed(
     if when == "between evaluations":
         os.kill(sandbox._child.pid, signal.SIGKILL)
     else:
-        kill_the_next(own_judge._fork_server, monkeypatch)
+        # As where the device has no memory left for its context.
+        number = signal.SIGABRT if when == "while it maps that" else signal.SIGKILL
+        end_the_next(own_judge._fork_server, monkeypatch, number)
         sandbox.close()
     assert own_judge.evaluate(request_for(GOOD, seed=1)).status == "PASSED"
 
 
-def kill_the_next(fork_server, monkeypatch):
+def end_the_next(fork_server, monkeypatch, number):
     start = fork_server.start
 
-    def killed():
+    def ended():
         monkeypatch.undo()
         child = start()
-        os.kill(child.pid, signal.SIGKILL)
+        os.kill(child.pid, number)
         return child
 
-    monkeypatch.setattr(fork_server, "start", killed)
+    monkeypatch.setattr(fork_server, "start", ended)
 
 
 def test_the_process_that_sandboxes_come_from_may_be_killed_from_outside(own_judge, request_for):

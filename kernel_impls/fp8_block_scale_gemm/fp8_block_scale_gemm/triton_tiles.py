@@ -34,7 +34,7 @@ def _gemm(
 @implements(
     "fp8_block_scale_gemm_*",
     language="triton",
-    target_hardware=["cuda"],
+    target_hardware=["sm_89", "sm_90", "sm_100", "sm_103", "sm_120"],  # that have fp8
     calling="destination",
     description="One program per tile; products in float16, which holds fp8 exactly.",
 )
