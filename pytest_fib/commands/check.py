@@ -1,0 +1,37 @@
+"""``python -m pytest_fib check``: read definition files, and say all that is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("check", help="say what is wrong with definition files")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.set_defaults(run=_run)
+
+
+def _run(given: Namespace) -> int:
+    sound = [_is_sound(path) for path in given.files]
+    return 0 if all(sound) else 1
+
+
+def _is_sound(path: Path) -> bool:
+    """Whether workloads can be made of each definition in the file; prints what it finds."""
+    from pytest_fib.data import DataError, load_definition_file
+    from pytest_fib.workloads import why_not_generated
+
+    try:
+        loaded = load_definition_file(path)
+    except DataError as error:
+        print(error)
+        return False
+    reasons = [why_not_generated(each.definition) for each in loaded]
+    for each, reason in zip(loaded, reasons, strict=True):
+        print(f"{path}:{each.line}: {each.definition.name}: {reason or 'ok'}")
+    return not any(reasons)

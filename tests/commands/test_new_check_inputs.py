@@ -1,0 +1,76 @@
+"""A kernel from its scaffold to green, its definition checked and its inputs shown."""
+
+import pytest
+
+from pytest_fib.commands import main
+
+OPTIONS = ("--input=x:float16[n,8]", "--input=factor:float32", "--output=y:float16[n,8]")
+
+
+@pytest.fixture(autouse=True)
+def at_home(project, monkeypatch):
+    monkeypatch.chdir(project.path)
+
+
+def test_a_scaffold_is_red_and_becomes_green(project):
+    assert main(["new", "twice", "--op-type=toy", *OPTIONS]) == 0
+    definition = project.path / "kernel_defs/toy/twice.yaml"
+    kernel = project.path / "kernel_impls/toy/twice/first.py"
+    project.run().assert_outcomes(failed=1)
+    unwritten = 'raise NotImplementedError("write what twice computes")'
+    definition.write_text(definition.read_text().replace(unwritten, "return x * factor"))
+    project.run().assert_outcomes(failed=1)
+    unwritten = 'raise NotImplementedError("write the kernel")'
+    kernel.write_text(kernel.read_text().replace(unwritten, "return factor * x"))
+    project.run().assert_outcomes(passed=1)
+
+
+def test_nothing_is_overwritten(capsys):
+    assert [main(["new", "twice"]), main(["new", "twice"])] == [0, 2]
+    assert "File exists: 'kernel_defs/custom/twice.yaml'" in capsys.readouterr().err
+
+
+def test_inputs_are_those_of_a_function(project):
+    project.write("mine.py", "def scale(x, factor: float, on: bool): ...\n")
+    assert main(["new", "scale", "--like=mine.py::scale"]) == 0
+    text = (project.path / "kernel_defs/custom/scale.yaml").read_text()
+    assert "  def run(x, factor, on):\n" in text
+    assert "  factor: {shape: null, dtype: float32}\n  on: {shape: null, dtype: bool}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--input=x", "'x' is not an input such as x:float16[n,8] or eps:float32"),
+        ("--input=x:flot[n]", "inputs.x.dtype: 'flot' is not one of"),
+        ("--like=mine.py::f", "no function 'f' in mine.py; there are: g"),
+    ],
+)
+def test_a_slip_is_told_and_leaves_no_definition(project, capsys, option, message):
+    project.write("mine.py", "def g(x): ...\n")
+    assert main(["new", "broken", option]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(project.path.rglob("*.yaml"))
+
+
+def test_check_lists_what_is_wrong_and_goes_on(project, capsys, scale_yaml):
+    project.define(scale_yaml.replace("n: var", "n: vra"), "bad.yaml")
+    project.define(scale_yaml, "good.yaml")
+    assert main(["check", "bad.yaml", "good.yaml"]) == 1
+    bad, good = capsys.readouterr().out.splitlines()
+    assert bad == "bad.yaml:4: axes.n: should be var, a size, or a mapping with a type"
+    assert good == "good.yaml:1: scale: ok"
+
+
+def test_inputs_shows_what_each_is_made_from_and_workloads(project, capsys, scale_yaml):
+    path = project.define(scale_yaml)
+    assert main(["inputs", str(path), "--examples=3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "scale"
+    assert lines[1].startswith("  x: ")
+    assert '  {"axes": {"n": 1}}' in lines
+
+
+def test_inputs_of_an_unknown_definition_names_those_that_there_are(capsys):
+    assert main(["inputs", "nothing"]) == 2
+    assert capsys.readouterr().err.startswith("error: no definition 'nothing'")
