@@ -214,10 +214,11 @@ class _Shrink:
 def _sizes(domain: Domain, size: int, *, many: bool) -> list[int]:
     """Members of a domain below a size: the smallest and some steps down; with ``many``, more."""
     smallest = [domain[i] for i in range(min(9 if many else 3, len(domain)))]
+    power = 1 << max(size - 1, 1).bit_length() - 1  # kernels often change beyond one
     wanted = (
         [*TRIED_SIZES, *(size - step for step in STEPS_DOWN)]
         if many
-        else [size // 2, size - 1, size - 2]
+        else [size // 2, power, power + 1, size - 1, size - 2]
     )
     members = {*smallest, *(domain.nearest(n) for n in wanted if n >= domain[0])}
     return [member for member in sorted(members) if member < size]

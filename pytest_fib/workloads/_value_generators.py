@@ -270,7 +270,7 @@ def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fi
 
 
 def _one_hot(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
-    """One 1 in each row, at a random place."""
+    """One 1 in each row, often the first or the last element: what is at an end is easily lost."""
     tensor.zero_()
     if tensor.dim() and tensor.numel():
         tensor.scatter_(-1, _random_places(tensor, generator), 1.0)
@@ -293,9 +293,12 @@ def _outlier(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fin
 
 
 def _random_places(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The index of one random element in each row."""
-    places = tensor.new_empty((*tensor.shape[:-1], 1), dtype=torch.long)
-    return places.random_(0, tensor.shape[-1], generator=generator)
+    """The index of one element in each row: the first, the last, or as often any."""
+    row = tensor[..., :1]
+    choice = torch.empty_like(row, dtype=torch.long).random_(0, 4, generator=generator)
+    anywhere = torch.empty_like(choice).random_(0, tensor.shape[-1], generator=generator)
+    ends = torch.where(choice == 0, 0, tensor.shape[-1] - 1)
+    return torch.where(choice < 2, ends, anywhere)
 
 
 def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:

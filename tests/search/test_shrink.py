@@ -110,6 +110,18 @@ def test_what_is_just_below_the_answer_is_tried_with_most_seeds(define, shrink, 
     assert found.axes == {"n": 40}
 
 
+@pytest.mark.parametrize("size", [1417, 2040])
+def test_just_beyond_a_power_of_two_several_seeds_are_tried(define, shrink, size):
+    """What is lost there is one element of a row, which only sometimes is the largest."""
+
+    def fails(workload):
+        lost = max(workload.axes["n"] - 1024, 0)
+        return int(workload.uuid[:6], 16) % 1000 < (200 if lost == 1 else lost)
+
+    found, _ = shrink(define(), {"n": size}, lambda w: w.axes["n"] == size or fails(w))
+    assert found.axes == {"n": 1025}
+
+
 @pytest.mark.parametrize("chance", [2, 5, 15])
 def test_smaller_axes_are_tried_with_several_seeds(define, shrink, chance):
     """What fails depends on the seed, and on that alone below n = 50."""
