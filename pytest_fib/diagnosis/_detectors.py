@@ -265,7 +265,10 @@ def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
         return None
     if float(same[same.any(1)].sum(1).double().mean()) > MOST_ALIKE:
         return None  # what many slices hold is nobody's
-    return list(zip(wrong.tolist(), same.int().argmax(1).tolist(), strict=True))
+    sources = same.int().argmax(1).tolist()
+    if 1 < len(set(sources)) < NEARLY_ALL * len(sources):
+        return None  # neither one for all nor each for one: they are merely alike
+    return list(zip(wrong.tolist(), sources, strict=True))
 
 
 def _reordered(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:

@@ -377,6 +377,18 @@ def test_equal_values_are_not_called_moved(kind):
     assert found.pattern not in ("shifted", "transposed", "permuted", "reordered")
 
 
+def test_columns_that_are_nearly_alike_are_not_called_moved():
+    """What is sorted the other way: a column is like several, and none of them is its own."""
+    steps = torch.linspace(-3, 3, 400, dtype=torch.float64).expand(40, 400)
+    expected = steps + 1e-4 * normal((40, 400)).sort(1).values
+    found = explained(
+        (("rows", "cols"), (40, 400), torch.float16),
+        lambda x: x.flip(1)[:, ::2].repeat_interleave(2, 1),
+        expected,
+    )
+    assert found.pattern != "permuted"
+
+
 def test_two_slices_that_changed_places_are_no_shift():
     found = explained(
         (("tokens", "topk"), (60, 8), torch.float32),
