@@ -14,7 +14,14 @@ if TYPE_CHECKING:
         Workload,
     )
     from pytest_fib.discovery import FibWarning, implements
-    from pytest_fib.dispatch import apply, disable_apply, enable_apply
+    from pytest_fib.dispatch import (
+        TracingConfig,
+        apply,
+        disable_apply,
+        disable_tracing,
+        enable_apply,
+        enable_tracing,
+    )
     from pytest_fib.engine import evaluate
 
 __version__ = "0.1.0"
@@ -31,7 +38,14 @@ _ROOMS = {
         "Workload",
     ),
     "discovery": ("FibWarning", "implements"),
-    "dispatch": ("apply", "disable_apply", "enable_apply"),
+    "dispatch": (
+        "TracingConfig",
+        "apply",
+        "disable_apply",
+        "disable_tracing",
+        "enable_apply",
+        "enable_tracing",
+    ),
     "engine": ("evaluate",),
 }
 
@@ -43,11 +57,14 @@ __all__ = [
     "Solution",
     "Trace",
     "TraceSet",
+    "TracingConfig",
     "Workload",
     "__version__",
     "apply",
     "disable_apply",
+    "disable_tracing",
     "enable_apply",
+    "enable_tracing",
     "evaluate",
     "implements",
 ]

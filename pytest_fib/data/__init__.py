@@ -4,7 +4,7 @@ Knows no torch.
 """
 
 from pytest_fib.data import _generator_kinds as kinds
-from pytest_fib.data._dataset import write_counts
+from pytest_fib.data._dataset import file_name, write_counts
 from pytest_fib.data._definition import AxisConst, AxisVar, Definition, TensorSpec
 from pytest_fib.data._dtypes import DTYPE_CLASSES, DType
 from pytest_fib.data._errors import DataError, Problem
@@ -130,6 +130,7 @@ __all__ = [
     "cache_directory",
     "compose",
     "compose_family",
+    "file_name",
     "kinds",
     "load_definition_file",
     "load_solution_file",

@@ -37,14 +37,15 @@ class Places:
     def place(self, kind: str, names: tuple[str, ...], suffix: str, *, apart: bool) -> Path:
         """The file of a record whose folders and name these are."""
         base = self._root / OWN / kind if apart else self._root / kind
-        path = base.joinpath(*map(_file_name, names[:-1]), f"{_file_name(names[-1])}{suffix}")
+        path = base.joinpath(*map(file_name, names[:-1]), f"{file_name(names[-1])}{suffix}")
         if self._taken.setdefault(path, names) != names:
             digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:8]
             path = path.with_name(f"{path.stem}-{digest}{suffix}")
         return path
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
+    """A name as part of a path: it leads nowhere else."""
     return re.sub(r"^\.+", "_", re.sub(r"[^\w.\-]", "_", name)) or "_"
 
 
@@ -65,4 +66,4 @@ def write_whole(path: Path, lines: Iterable[bytes]) -> None:
 def write_counts(root: Path, writer: str, counts: dict[str, dict[str, int]]) -> None:
     """Write how often each workload of each definition was called, as one process counted."""
     text = json.dumps(counts, separators=(",", ":"))
-    write_whole(root / OWN / "counts" / f"{_file_name(writer)}.json", [text.encode()])
+    write_whole(root / OWN / "counts" / f"{file_name(writer)}.json", [text.encode()])

@@ -19,11 +19,12 @@ from pytest_fib.dispatch._kernels import Kernels, hardware_name, log
 from pytest_fib.dispatch._stats import DefinitionStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_fib.data import Definition, TraceSet
     from pytest_fib.dispatch._choice import Policy, Shape
     from pytest_fib.dispatch._shadow import ShadowCall, ShadowChecker
+    from pytest_fib.dispatch._tracing import Tracer, TracingConfig
 
 #: Fallbacks of the call form that are remembered; functions made for each call would pile up.
 MANY = 1024
@@ -100,17 +101,12 @@ class AppliedTraceSet:
         if self._checker is not None:
             self._checker.flush()
 
-    def op_for(self, dispatcher: Dispatcher) -> Any:
-        """The opaque operator that compiled graphs call."""
-        from pytest_fib.dispatch._compiled_op import define_op
-
-        return define_op(dispatcher)
-
 
 class _State:
     """What is active in this process."""
 
     active: AppliedTraceSet | None = None
+    tracer: Tracer | None = None
     environment_read = False
 
 
@@ -156,6 +152,59 @@ def enable_apply(
 def disable_apply() -> None:
     """Call the fallbacks from now on."""
     _activate(None)
+
+
+def enable_tracing(
+    dataset_dir: str | os.PathLike[str] | None = None,
+    tracing_configs: Mapping[str, TracingConfig] | None = None,
+    *,
+    trace_set: TraceSet | None = None,
+    waiting: int = 256,
+) -> Tracer:
+    """Record calls of `apply` as workloads of a dataset from now on, in all threads.
+
+    dataset_dir: where; not given, it is that of ``FIB_DATASET_PATH``, else ``./flashinfer-trace``.
+    tracing_configs: what is recorded of each definition; not given, every definition's calls are,
+        by the defaults of `TracingConfig`.
+    trace_set: where definitions come from, if not from the dataset.
+    waiting: how many calls may wait to be written; further ones are counted as dropped.
+
+    Also a context manager, at whose end all is written. Raises ValueError, and what reading the
+    dataset raises; a dataset that can't be written is one warning, and a count.
+    """
+    from pytest_fib.data import TraceSet
+    from pytest_fib.dispatch._tracing import Tracer, flush_on_signal
+
+    root = Path(_dataset_path() if dataset_dir is None else dataset_dir)
+    if trace_set is None:
+        trace_set = TraceSet.from_path(root)
+    for name, config in (tracing_configs or {}).items():
+        if name in trace_set.definitions:
+            config.dumped(trace_set.definitions[name])
+    tracer = Tracer(root, trace_set, tracing_configs, waiting)
+    tracer.on_exit = _end_tracing
+    flush_on_signal(tracer)
+    _trace_by(tracer)
+    return tracer
+
+
+def disable_tracing() -> None:
+    """Record no more calls; returns when all that were recorded are written."""
+    if (tracer := _State.tracer) is not None:
+        _end_tracing(tracer)
+
+
+def _end_tracing(tracer: Tracer) -> None:
+    if _State.tracer is tracer:
+        _trace_by(None)
+    tracer.flush()
+
+
+def _trace_by(tracer: Tracer | None) -> None:
+    _State.tracer = tracer
+    with _lock:
+        for dispatcher in list(_dispatchers):
+            dispatcher.activate(_State.active, tracer)
 
 
 def stats() -> dict[str, DefinitionStats]:
@@ -215,7 +264,10 @@ def _routed(
             found = by_name[name] = _dispatched(name, fallback)
         return found
 
-    router = generated_router(definition, fallback, named, lambda: _State.active is not None)
+    def is_active() -> bool:
+        return _State.active is not None or _State.tracer is not None
+
+    router = generated_router(definition, fallback, named, is_active)
     return update_wrapper(router, fallback)
 
 
@@ -223,7 +275,7 @@ def _dispatched(name: str, fallback: Callable[..., Any]) -> Callable[..., Any]:
     dispatcher = Dispatcher(name, fallback)
     with _lock:
         _dispatchers.add(dispatcher)
-        dispatcher.activate(_State.active)
+        dispatcher.activate(_State.active, _State.tracer)
     if not inspect.signature(fallback).parameters:
         log.warning("%s: a fallback without parameters can't be routed", name)
     return dispatcher.function
@@ -234,18 +286,26 @@ def _activate(applied: AppliedTraceSet | None) -> None:
         _State.active = applied
         _State.environment_read = True
         for dispatcher in list(_dispatchers):
-            dispatcher.activate(applied)
+            dispatcher.activate(applied, _State.tracer)
 
 
 def _enable_from_environment() -> None:
-    """What FIB_ENABLE_APPLY says; a dataset that can't be read is logged, and nothing is routed."""
+    """What the environment enables; a dataset that can't be read is logged, and nothing happens."""
     _State.environment_read = True
-    if os.environ.get("FIB_ENABLE_APPLY", "").lower() not in _ON:
-        return
-    try:
-        enable_apply()
-    except (OSError, ValueError) as error:
-        log.warning("FIB_ENABLE_APPLY: every call goes to its fallback: %s", error)
+    for enable, names in _SWITCHES.items():
+        if not any(os.environ.get(name, "").lower() in _ON for name in names):
+            continue
+        try:
+            enable()
+        except (OSError, ValueError) as error:
+            log.warning("%s: every call goes to its fallback: %s", names[0], error)
+
+
+#: What each of these in the environment enables.
+_SWITCHES: dict[Callable[[], object], tuple[str, ...]] = {
+    enable_apply: ("FIB_ENABLE_APPLY", "FLASHINFER_BENCH_ENABLE_APPLY"),
+    enable_tracing: ("FIB_ENABLE_TRACING", "FLASHINFER_BENCH_ENABLE_TRACING"),
+}
 
 
 def _dataset_path() -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Definition, TensorSpec
     from pytest_fib.dispatch._apply import AppliedTraceSet
+    from pytest_fib.dispatch._tracing import Tracer
 
 #: Shapes of a definition that are kept; a service whose shapes never come again starts anew.
 MANY = 65_536
@@ -69,7 +70,7 @@ class Dispatcher:
 
     # The function
 
-    def _generate(self, key: str = "None") -> None:
+    def _generate(self, key: str = "None", *, records: bool = False) -> None:
         """Generate the function, or give it another body in place: users hold it already."""
         names = [p.name for p in self._parameters]
         tensors, scalars = self._kinds()
@@ -82,6 +83,7 @@ class Dispatcher:
             guarded=guarded,
             are_numbers="".join(f" and {names[i]}.__class__ in _numbers" for i in scalars),
             key=key.format(*names),
+            record=f"_record(key, {', '.join(names[i] for i in self._order)})" if records else "",
         )
         defaults = {
             f"_default_{p.name}": p.default
@@ -118,23 +120,27 @@ class Dispatcher:
 
     # Switching
 
-    def activate(self, active: AppliedTraceSet | None) -> None:
-        """Look things up in this trace set from now on; None is the fallback alone."""
+    def activate(self, active: AppliedTraceSet | None, tracer: Tracer | None = None) -> None:
+        """Look things up in this trace set from now on, and record; None is neither."""
         self._count_hits()
         self._globals["_table"] = None
-        self.active, self._table = active, {}
-        if active is None or not self._parameters:
+        self._table = {}
+        routed = active is not None and self.name in active.trace_set.definitions
+        self.active = active if routed else None
+        recorded = tracer.definition(self.name) if tracer else None
+        definition = active.trace_set.definitions[self.name] if active and routed else recorded
+        if definition is None or not self._parameters:
             return
-        if self.name not in active.trace_set.definitions:
-            return
-        definition = active.trace_set.definitions[self.name]
-        problem = self._why_not_routed(definition)
-        if problem:
+        if problem := self._why_not_routed(definition):
             log.warning("%s: calls go to the fallback: %s", self.name, problem)
             return
+        from pytest_fib.dispatch._compiled_op import define_op
+
         self.definition = definition
-        self._generate(self._key(definition))
-        self._globals["_op"] = active.op_for(self)
+        self._generate(self._key(definition), records=recorded is not None)
+        if tracer and recorded:
+            self._globals["_record"] = tracer.recorder(self, definition)
+        self._globals["_op"] = define_op(self)
         self._globals["_tracing"] = _is_dynamo_compiling()
         self._globals["_table"] = self._table
 
@@ -294,6 +300,10 @@ class Dispatcher:
             return "capturing"
         return None
 
+    def is_like(self, arguments: Sequence[Any]) -> bool:
+        """Whether arguments are what the definition says."""
+        return self.definition is not None and _is_like(self.definition, arguments)
+
     def axes_of(self, arguments: Sequence[Any]) -> dict[str, int]:
         """The size of every axis that the inputs tell."""
         assert self.definition is not None
@@ -410,6 +420,7 @@ def _applied({parameters}):
         matches = entry is not None and entry[0]({guarded}){are_numbers}
     except (AttributeError, IndexError, TypeError):
         return _fallback({given})  # no such tensors
+    {record}
     if matches:
         try:
             entry[1]()

@@ -31,7 +31,7 @@ def store_workload(
     ``tensors`` are those to keep, on the CPU; inputs that are neither there nor ``scalars`` are
     random. Raises OSError.
     """
-    from pytest_fib.data import RandomInput, ScalarInput, Trace, Workload
+    from pytest_fib.data import RandomInput, ScalarInput, Trace, Workload, file_name
 
     inputs: dict[str, Any] = {
         name: ScalarInput(value=scalars[name]) if name in scalars else RandomInput()
@@ -41,7 +41,7 @@ def store_workload(
     workload = Workload(axes=sizes, inputs=inputs)
     if tensors:
         workload = _with_tensors(root, definition, workload, tensors)
-    path = root / "workloads" / definition.op_type / f"{definition.name}.jsonl"
+    path = root / "workloads" / file_name(definition.op_type) / f"{definition.name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     line = Trace(definition=definition.name, workload=workload).to_json_line()
     _append(path, line, workload.uuid)
@@ -53,10 +53,10 @@ def _with_tensors(
 ) -> Workload:
     from safetensors.torch import save_file
 
-    from pytest_fib.data import SafetensorsInput
+    from pytest_fib.data import SafetensorsInput, file_name
 
     uuid = _content_id(workload.uuid, tensors)
-    folder = root / "blob" / "workloads" / definition.op_type / definition.name
+    folder = root / "blob" / "workloads" / file_name(definition.op_type) / definition.name
     file = folder / f"{definition.name}_{uuid}.safetensors"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,310 @@
+"""Calls through `apply` recorded as workloads of a dataset, off the path of the calls."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from queue import Empty, Full, Queue
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.dispatch._kernels import log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_fib.data import Definition, TraceSet, Workload
+    from pytest_fib.dispatch._dispatcher import Dispatcher
+
+_DUMPS = ("dump_all", "dump_none", "dump_non_float")
+_DEDUPS = ("keep_all", "shape_only", "keep_first_k")
+#: Seconds between two writings of the counts.
+INTERVAL = 5.0
+
+
+@dataclass(frozen=True)
+class TracingConfig:
+    """What of a definition's calls is recorded.
+
+    ``tensor_dump_policy`` says whose values are kept: ``dump_all``, ``dump_none``,
+    ``dump_non_float`` (offsets, indices, lengths), or the names of inputs. ``dedup_policy`` says
+    which calls: ``keep_all``, ``shape_only`` (one of each shape), ``keep_first_k`` (``k`` of each
+    shape), or a function from a workload, as it is without tensors, to a key of which one is kept.
+    """
+
+    tensor_dump_policy: str | Iterable[str] = "dump_non_float"
+    dedup_policy: str | Callable[[Workload], Any] = "shape_only"
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        dump, dedup = self.tensor_dump_policy, self.dedup_policy
+        if isinstance(dump, str) and dump not in _DUMPS:
+            choices = ", ".join(_DUMPS)
+            raise ValueError(f"tensor_dump_policy {dump!r} is not one of {choices}, or names")
+        if isinstance(dedup, str) and dedup not in _DEDUPS:
+            choices = ", ".join(_DEDUPS)
+            raise ValueError(f"dedup_policy {dedup!r} is not one of {choices}, or a function")
+
+    def dumped(self, definition: Definition) -> frozenset[str]:
+        """The inputs whose values are kept. Raises ValueError for a name that is no input."""
+        tensors = {name: spec for name, spec in definition.inputs.items() if not spec.is_scalar}
+        if self.tensor_dump_policy == "dump_none":
+            return frozenset()
+        if self.tensor_dump_policy == "dump_all":
+            return frozenset(tensors)
+        if self.tensor_dump_policy == "dump_non_float":
+            return frozenset(name for name in tensors if not tensors[name].dtype.is_floating)
+        names = frozenset(self.tensor_dump_policy)
+        if strange := sorted(names - set(tensors)):
+            raise ValueError(f"{definition.name} has no tensor {', '.join(strange)}")
+        return names
+
+
+@dataclass
+class TracingStats:
+    """Workloads that were recorded, dropped since too many waited, and could not be written."""
+
+    recorded: int = 0
+    dropped: int = 0
+    failed: int = 0
+
+
+@dataclass
+class _Captured:
+    """One call on its way to the disk; ``cell`` is told the id that it gets."""
+
+    definition: Definition
+    axes: dict[str, int]
+    tensors: dict[str, Any]
+    scalars: dict[str, Any]
+    cell: _Cell
+    event: Any = None
+
+
+@dataclass
+class _Cell:
+    """How often a kind of call came; ``uuid`` once its workload is on the disk."""
+
+    count: int = 1
+    uuid: str = ""
+
+
+class Tracer:
+    """Records calls into a dataset. As a context, it ends there, with all written.
+
+    Calls only look whether they are new and, if so, copy what is kept on their own device. A thread
+    does the rest. ``waiting`` is how many calls may wait for that; further ones are counted.
+    """
+
+    def __init__(
+        self,
+        dataset: Path,
+        definitions: TraceSet,
+        configs: Mapping[str, TracingConfig] | None,
+        waiting: int,
+    ) -> None:
+        self.dataset = dataset
+        self.stats = TracingStats()
+        self.on_exit: Callable[[Tracer], None] | None = None
+        self._definitions, self._configs = definitions, configs
+        self._queue: Queue[_Captured] = Queue(waiting)
+        self._cells: dict[str, list[_Cell]] = {}
+        self._written: dict[str, dict[str, int]] = {}
+        self._warned = False
+        self._lock = threading.Lock()
+        self._writer = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+        threading.Thread(target=self._work, name="pytest-fib-tracing", daemon=True).start()
+        atexit.register(self.flush)
+
+    def __enter__(self) -> Tracer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.on_exit is not None:
+            self.on_exit(self)
+
+    def definition(self, name: str) -> Definition | None:
+        """The definition whose calls are recorded under this name."""
+        if self._configs is not None and name not in self._configs:
+            return None
+        return self._definitions.definitions.get(name)
+
+    def recorder(self, dispatcher: Dispatcher, definition: Definition) -> Callable[..., None]:
+        """What a routed function calls with the key of its shape and its arguments, in order."""
+        config = (self._configs or {}).get(definition.name, TracingConfig())
+        dumped = config.dumped(definition)
+        cells: dict[Any, _Cell] = {}
+        taken: dict[Any, int] = {}
+        first_of: dict[Any, _Cell] = {}
+        known = self._cells.setdefault(definition.name, [])
+        limit = {"shape_only": 1, "keep_first_k": config.k}.get(str(config.dedup_policy))
+
+        def record(shape: Any, *arguments: Any) -> None:
+            cell = cells.get(shape)
+            if cell is not None:
+                cell.count += 1
+                return
+            if not dispatcher.is_like(arguments):
+                return
+            kept = self._captured(definition, dumped, dispatcher.axes_of(arguments), arguments)
+            key = config.dedup_policy(_bare(kept)) if callable(config.dedup_policy) else shape
+            taken[key] = taken.get(key, 0) + 1
+            if callable(config.dedup_policy) and taken[key] > 1:
+                first_of[key].count += 1
+                return
+            first_of.setdefault(key, kept.cell)
+            known.append(kept.cell)
+            if limit is not None and taken[key] >= limit:
+                cells[shape] = kept.cell
+            self._copy(kept)
+            self._put(kept)
+
+        return record
+
+    def _captured(
+        self,
+        definition: Definition,
+        dumped: frozenset[str],
+        axes: dict[str, int],
+        arguments: Sequence[Any],
+    ) -> _Captured:
+        import torch
+
+        given = dict(zip(definition.inputs, arguments, strict=False))
+        is_tensor = {name: isinstance(value, torch.Tensor) for name, value in given.items()}
+        capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+        names = () if capturing else [name for name in given if name in dumped]
+        return _Captured(
+            definition,
+            axes,
+            {name: given[name] for name in names if is_tensor[name]},
+            {name: given[name] for name in given if not is_tensor[name]},
+            _Cell(),
+        )
+
+    def _copy(self, captured: _Captured) -> None:
+        """Copy tensors where they are: the caller may write to its own as soon as it goes on."""
+        import torch
+
+        captured.tensors = {n: tensor.detach().clone() for n, tensor in captured.tensors.items()}
+        device = next((tensor.device for tensor in captured.tensors.values()), None)
+        if device is not None and device.type == "cuda":
+            captured.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            captured.event.record(torch.cuda.current_stream(device))
+
+    def _put(self, captured: _Captured) -> None:
+        try:
+            self._queue.put_nowait(captured)
+        except Full:
+            self.stats.dropped += 1
+
+    # In the background
+
+    def _work(self) -> None:
+        while True:
+            try:
+                captured = self._queue.get(timeout=INTERVAL)
+            except Empty:
+                self._write_counts()
+                continue
+            try:
+                self._write(captured)
+            finally:
+                self._queue.task_done()
+
+    def _write(self, captured: _Captured) -> None:
+        from pytest_fib.dispatch._store import store_workload
+
+        try:
+            tensors = _on_host(captured)
+            where = (self.dataset, captured.definition, captured.axes)
+            captured.cell.uuid = store_workload(*where, tensors, captured.scalars).uuid
+        except (OSError, RuntimeError, ValueError) as error:
+            self.stats.failed += 1
+            self._warn(error)
+        else:
+            self.stats.recorded += 1
+
+    def _write_counts(self) -> None:
+        """Write how often each workload was called, where that has changed."""
+        from pytest_fib.data import write_counts
+
+        counts: dict[str, dict[str, int]] = {}
+        for name, cells in list(self._cells.items()):
+            for cell in list(cells):
+                if cell.uuid:
+                    of = counts.setdefault(name, {})
+                    of[cell.uuid] = of.get(cell.uuid, 0) + cell.count
+        with self._lock:
+            if counts == self._written:
+                return
+            try:
+                write_counts(self.dataset, self._writer, counts)
+            except OSError as error:
+                self._warn(error)
+            else:
+                self._written = counts
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            log.warning("%s: calls can't be recorded, and are not: %s", self.dataset, error)
+
+    def flush(self) -> None:
+        """Wait until all that was captured is written, with the counts."""
+        self._queue.join()
+        self._write_counts()
+
+
+def _bare(captured: _Captured) -> Workload:
+    from pytest_fib.data import RandomInput, ScalarInput, Workload
+
+    inputs: dict[str, Any] = {
+        name: ScalarInput(value=captured.scalars[name])
+        if name in captured.scalars
+        else RandomInput()
+        for name in captured.definition.inputs
+    }
+    axes = {name: captured.axes[name] for name in captured.definition.var_axes}
+    return Workload(axes=axes, inputs=inputs)
+
+
+def _on_host(captured: _Captured) -> dict[str, Any]:
+    import torch
+
+    if captured.event is None:
+        return captured.tensors
+    device = next(iter(captured.tensors.values())).device
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_event(captured.event)
+    host: dict[str, Any] = {}
+    with torch.cuda.stream(stream):
+        for name, tensor in captured.tensors.items():
+            host[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            host[name].copy_(tensor, non_blocking=True)
+            tensor.record_stream(stream)
+    stream.synchronize()
+    return host
+
+
+def flush_on_signal(tracer: Tracer) -> None:
+    """Flush before SIGTERM ends this process, where nothing else handles that."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+
+    def flush(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        # This thread may hold what the writing needs, so another one flushes, for a while.
+        thread = threading.Thread(target=tracer.flush, daemon=True)
+        thread.start()
+        thread.join(INTERVAL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, flush)

@@ -1,0 +1,208 @@
+"""Tracing: which calls are recorded, what of them, and that serving goes on whatever happens."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pytest_fib import (
+    Definition,
+    TraceSet,
+    TracingConfig,
+    apply,
+    disable_apply,
+    disable_tracing,
+    enable_apply,
+    enable_tracing,
+)
+
+ROOT = Path(__file__).parents[2]
+DEFINITION = Definition.model_validate(
+    {
+        "name": "pick",
+        "op_type": "gather",
+        "axes": {"n": "var", "m": "var"},
+        "inputs": {
+            "x": {"shape": ["n"], "dtype": "float32"},
+            "at": {"shape": ["m"], "dtype": "int64"},
+            "factor": {"shape": None, "dtype": "float32"},
+        },
+        "outputs": {"y": {"shape": ["m"], "dtype": "float32"}},
+        "reference": "def run(x, at, factor):\n    return x[at] * factor\n",
+    }
+)
+
+
+@apply("pick")
+def pick(x, at, factor=1.0):
+    return x[at] * factor
+
+
+def call(n=4, m=2, value=0, factor=1.0):
+    return pick(torch.arange(float(n)), torch.full((m,), value), factor)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    TraceSet([DEFINITION]).to_path(tmp_path)
+    yield tmp_path
+    disable_tracing()
+    disable_apply()
+
+
+def recorded(dataset):
+    return [trace.workload for trace in TraceSet.from_path(dataset).workloads["pick"]]
+
+
+def test_one_call_of_each_shape_is_recorded_with_how_often_it_came(dataset):
+    with enable_tracing(dataset) as tracer:
+        for n in (4, 4, 5, 4):
+            assert call(n, factor=2.0).tolist() == [0.0, 0.0]
+    call(6)
+    assert tracer.stats.recorded == 2
+    four, five = recorded(dataset)
+    assert (four.axes, five.axes) == ({"n": 4, "m": 2}, {"n": 5, "m": 2})
+    assert four.inputs["factor"].value == 2.0
+    assert four.inputs["x"].type == "random"
+    tensors = load_file(dataset / four.inputs["at"].path)
+    assert tensors["at"].tolist() == [0, 0]
+    assert list(TraceSet.from_path(dataset).counts("pick").values()) == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("dump", "stored"),
+    [
+        ("dump_all", {"x", "at"}),
+        ("dump_none", set()),
+        ("dump_non_float", {"at"}),
+        (["x"], {"x"}),
+    ],
+)
+def test_values_are_kept_as_the_policy_says(dataset, dump, stored):
+    with enable_tracing(dataset, {"pick": TracingConfig(tensor_dump_policy=dump)}):
+        call()
+    (workload,) = recorded(dataset)
+    kept = {name for name, given in workload.inputs.items() if given.type == "safetensors"}
+    assert kept == stored
+
+
+@pytest.mark.parametrize(
+    ("config", "values"),
+    [
+        (TracingConfig(dedup_policy="keep_all"), [0, 1, 2, 3]),
+        (TracingConfig(dedup_policy="keep_first_k", k=2), [0, 1]),
+        (TracingConfig(dedup_policy=lambda w: w.inputs["factor"].value), [0, 2]),
+    ],
+)
+def test_calls_are_kept_as_the_policy_says(dataset, config, values):
+    with enable_tracing(dataset, {"pick": config}):
+        for value in range(4):
+            call(value=value, factor=float(value // 2))
+    paths = [workload.inputs["at"].path for workload in recorded(dataset)]
+    assert [load_file(dataset / path)["at"][0].item() for path in paths] == values
+    assert sum(TraceSet.from_path(dataset).counts("pick").values()) == 4
+
+
+def test_calls_that_are_routed_are_recorded_too_and_strange_ones_are_not(dataset):
+    with enable_apply(dataset), enable_tracing(dataset) as tracer:
+        call()
+        assert pick(torch.zeros(4, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)) == 0
+        with pytest.raises(TypeError, match="missing"):
+            pick(torch.zeros(4))
+        call()
+    assert tracer.stats.recorded == 1
+    assert list(TraceSet.from_path(dataset).counts("pick").values()) == [2]
+
+
+def test_only_configured_definitions_are_recorded_and_mistakes_are_refused(dataset):
+    with enable_tracing(dataset, {"another": TracingConfig()}):
+        call()
+    assert recorded(dataset) == []
+    with pytest.raises(ValueError, match="'dump_some' is not one of dump_all"):
+        TracingConfig(tensor_dump_policy="dump_some")
+    with pytest.raises(ValueError, match="'keep' is not one of keep_all"):
+        TracingConfig(dedup_policy="keep")
+    with pytest.raises(ValueError, match="pick has no tensor factor"):
+        enable_tracing(dataset, {"pick": TracingConfig(tensor_dump_policy=["factor"])})
+
+
+def test_a_dataset_that_cannot_be_written_is_one_warning_and_a_count(dataset, caplog):
+    (dataset / "workloads").write_text("in the way")
+    with caplog.at_level(logging.WARNING), enable_tracing(dataset) as tracer:
+        for n in range(1, 5):
+            assert call(n).tolist() == [0.0, 0.0]
+    assert (tracer.stats.recorded, tracer.stats.failed) == (0, 4)
+    assert len(caplog.records) == 1
+
+
+def test_calls_that_find_the_queue_full_are_counted_and_served(dataset, monkeypatch):
+    may_go_on = threading.Event()
+    store = "pytest_fib.dispatch._store.store_workload"
+    monkeypatch.setattr(store, blocked(may_go_on))
+    with enable_tracing(dataset, waiting=1) as tracer:
+        for n in range(1, 9):
+            assert call(n).tolist() == [0.0, 0.0]
+        assert tracer.stats.dropped >= 6
+        may_go_on.set()
+
+
+def blocked(event):
+    def store(*arguments):
+        event.wait(10)
+        raise OSError("no room")
+
+    return store
+
+
+def test_several_writers_share_a_dataset(dataset):
+    for _ in range(2):
+        with enable_tracing(dataset):
+            call()
+    assert len(recorded(dataset)) == 1
+    assert list(TraceSet.from_path(dataset).counts("pick").values()) == [2]
+
+
+def test_a_line_that_was_cut_off_costs_that_record_only(dataset):
+    with enable_tracing(dataset):
+        call(4)
+        call(5)
+    path = dataset / "workloads/gather/pick.jsonl"
+    path.write_text(path.read_text()[:-9])
+    assert len(recorded(dataset)) == 1
+    with enable_tracing(dataset):
+        call(6)
+    assert [workload.axes["n"] for workload in recorded(dataset)] == [4, 6]
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+SIGNALLED = """\
+import time
+from pytest_fib.dispatch import flush_on_signal
+class Tracer:
+    def flush(self):
+        print("flushed", flush=True)
+flush_on_signal(Tracer())
+print("ready", flush=True)
+time.sleep(30)
+"""
+
+
+def test_what_was_captured_is_written_before_a_signal_ends_the_process():
+    process = subprocess.Popen(
+        [sys.executable, "-c", SIGNALLED],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    assert process.stdout.read() == "flushed\n"
+    assert process.wait(10) == -signal.SIGTERM
