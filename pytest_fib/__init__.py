@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         enable_tracing,
     )
     from pytest_fib.engine import evaluate
+    from pytest_fib.executors import Benchmark
 
 __version__ = "0.1.0"
 
@@ -47,9 +48,11 @@ _ROOMS = {
         "enable_tracing",
     ),
     "engine": ("evaluate",),
+    "executors": ("Benchmark",),
 }
 
 __all__ = [
+    "Benchmark",
     "Definition",
     "Evaluation",
     "EvaluationRequest",

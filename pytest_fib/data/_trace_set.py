@@ -260,6 +260,21 @@ class TraceSet:
         """The implementation of this name. Raises KeyError."""
         return self._solutions[name].get()
 
+    def has_passed(self, definition: str, solution: str, workload: str) -> bool:
+        """Whether a solution has a trace with a time on the workload of this uuid."""
+        return any(
+            row.timed and row.solution == solution and row.workload == workload
+            for row in self._of(definition)
+        )
+
+    def file(self, path: str) -> Path:
+        """A file of recorded tensors, whose path is relative to the dataset.
+
+        Where it isn't there, the path at which it should be.
+        """
+        places = [root / path for root in self.roots] or [Path(path)]
+        return next(filter(Path.is_file, places), places[0])
+
     def counts(self, definition: str) -> dict[str, int]:
         """How often each recorded workload was called, by its uuid; 0 where nobody counted."""
         counts: Mapping[str, int] = self._counts.get(definition, {})
