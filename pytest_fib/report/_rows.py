@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from pytest_fib.report._failure import axis_sizes
 from pytest_fib.report._times import TimeComparison
 
 
 @dataclass(frozen=True)
 class Row:
     """An item's outcome. Errors are numbers or the strings of non-finite ones; times in ms.
+
+    ``error_share`` is the largest error as a share of what is allowed, ``worst_at`` the sizes of
+    the workload that it was on.
 
     ``file`` is where the definition is; ``reruns``, how often the item ran before; ``no_oracle``
     why expected values were not computed in float64, where they were not; ``unimplemented``, that
@@ -28,6 +32,8 @@ class Row:
     reruns: int = 0
     max_absolute_error: float | str | None = None
     max_relative_error: float | str | None = None
+    error_share: float | str | None = None
+    worst_at: str = ""
     latency_ms: float | None = None
     reference_latency_ms: float | None = None
     speedup_factor: float | None = None
@@ -67,7 +73,10 @@ class Row:
             row = replace(row, time_comparison=TimeComparison(**item["time_comparison"]))
         if row.unimplemented and not row.reason:
             row = replace(row, reason="the definition has no implementation")
-        return row if trace is None else row._with(trace["evaluation"], category)
+        if trace is None:
+            return row
+        axes = trace.get("workload", {}).get("axes", {})
+        return replace(row._with(trace["evaluation"], category), worst_at=axis_sizes(axes))
 
     def _with(self, evaluation: dict[str, Any], category: str) -> Row:
         correctness = evaluation.get("correctness") or {}
@@ -78,6 +87,7 @@ class Row:
             self,
             status=self._status(evaluation["status"], category),
             reason=self.reason or diagnosis.get("sentence") or first_line,
+            error_share=(correctness.get("extra") or {}).get("bound_used"),
             no_oracle=(correctness.get("extra") or {}).get("no_oracle", ""),
             **_row_fields({**correctness, **performance}),
         )

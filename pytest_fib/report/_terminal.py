@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_fib.report._layout import Line, Table, unmarked
 from pytest_fib.report._times import shown_change, shown_uncertainty, tally
-from pytest_fib.report._units import amount, duration, percent, scientific
+from pytest_fib.report._units import amount, duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,7 +119,10 @@ def _write_noise(terminal: pytest.TerminalReporter, timed: Iterable[Row]) -> Non
 
 
 def _correctness_table(rows: Sequence[Row]) -> Table:
-    titles = Line(unmarked("implementation", "language", "status", "max abs", "max rel"))
+    titles = Line(
+        unmarked("implementation", "language", "status", "error"),
+        unmarked("of what is allowed, at"),
+    )
     groups = groupby(rows, key=lambda row: row.implementation)
     return Table(
         [titles, *(_correctness_line(_deciding(list(group))) for _, group in groups)], 3, 1
@@ -130,8 +133,15 @@ def _correctness_line(row: Row) -> Line:
     names, reruns = unmarked(row.implementation, row.language), unmarked(_reruns(row))
     if row.max_absolute_error is None:
         return Line(names, [_status(row), *unmarked(row.reason), *reruns])
-    errors = unmarked(scientific(row.max_absolute_error), scientific(row.max_relative_error))
-    return Line([*names, _status(row), *errors], reruns)
+    error = unmarked(_shown_share(row.error_share))
+    return Line([*names, _status(row), *error], [*unmarked(row.worst_at), *reruns])
+
+
+def _shown_share(share: float | str | None) -> str:
+    """``48 %`` of what is allowed, or ``467x`` that."""
+    if share is None or isinstance(share, str):
+        return share or "-"
+    return percent(share) if share <= 1 else f"{share:.3g}x"
 
 
 def _compile_table(compiled: Iterable[Row]) -> Table:

@@ -12,14 +12,19 @@ FACTS = {"definition": "op", "language": "python", "kind": "correctness", "label
 BASE = Baseline("base.jsonl", [])
 
 
-def row(name, status="PASSED", category="passed", absolute=0.0, relative=0.0, **facts):
+def row(name, status="PASSED", category="passed", absolute=0.0, relative=0.0, share=0.0, **facts):
     evaluation = {
         "status": status,
         "log": "",
-        "correctness": {"max_absolute_error": absolute, "max_relative_error": relative},
+        "correctness": {
+            "max_absolute_error": absolute,
+            "max_relative_error": relative,
+            "extra": {"bound_used": share},
+        },
         "performance": facts.pop("performance", None),
     }
-    return Row.of({**FACTS, "implementation": name, **facts}, category, {"evaluation": evaluation})
+    trace = {"evaluation": evaluation, "workload": {"axes": {"batch": 7}}}
+    return Row.of({**FACTS, "implementation": name, **facts}, category, trace)
 
 
 #: Of a large product of matrices.
@@ -84,19 +89,19 @@ def table(written):
 
 def test_a_table_says_how_right_and_how_fast(table):
     rows = [
-        row("torch_row", absolute=4.9e-4, relative=9.12e-4),
+        row("torch_row", absolute=4.9e-4, relative=9.12e-4, share=0.483),
         bench("torch_row", 8, 0.01234, 0.0245),
         bench("torch_row", 16384, 12.345, 1234.5, **PRODUCT),
-        row("triton_row", "INCORRECT_NUMERICAL", "failed", "Infinity", 1.0, language="triton"),
+        row("triton_row", "INCORRECT_NUMERICAL", "failed", 1.0, 1.0, 467.1, language="triton"),
         untested("cuda_v1", "skipped", "no builder for 'cuda' yet", language="cuda"),
         untested("broken", "failed"),
     ]
     assert table(rows) == [
-        "implementation  language  status                max abs  max rel",
+        "implementation  language  status               error  of what is allowed, at",
         "broken          python    ERROR",
         "cuda_v1         cuda      SKIPPED  no builder for 'cuda' yet",
-        "torch_row       python    PASSED                4.9e-04  9.1e-04",
-        "triton_row      triton    INCORRECT_NUMERICAL  Infinity  1.0e+00",
+        "torch_row       python    PASSED                48 %  batch=7",
+        "triton_row      triton    INCORRECT_NUMERICAL   467x  batch=7",
         "",
         "implementation  workload     latency  reference  speed-up   rate/s  roof",
         "torch_row       batch=8      12.3 µs    24.5 µs     1.99x  1.23 TB     -",
@@ -113,7 +118,7 @@ def test_columns_never_run_together_and_fit_the_terminal(table, width):
     name = "an_implementation_with_quite_a_name"
     wide = {"ceiling_share": 0.00053, "gigabytes_per_second": 2.28, "noisy": True}
     rows = [
-        row(name, "INCORRECT_NUMERICAL", "failed", "-Infinity", "Infinity"),
+        row(name, "INCORRECT_NUMERICAL", "failed", "-Infinity", "Infinity", "Infinity"),
         bench(name, 123456789012, 99.9, 999.9, **PRODUCT),
         bench(name, 3, 1.0, 99999.0, **wide, least_bytes=10**15, separate_bytes=10**16),
         untested("short", "skipped", "a reason " * 20, language="tilelang"),
@@ -124,7 +129,7 @@ def test_columns_never_run_together_and_fit_the_terminal(table, width):
     assert max(map(len, lines)) <= max(width, 62)
     [times] = [line for line in lines if "99999.00x" in line]
     assert re.search(r" 99999\.00x +2\.28 GB +0\.053 %$", times)
-    assert re.search(r"INCORRECT_NUMERICAL +-Infinity +Infinity$", lines[1])
+    assert re.search(r"INCORRECT_NUMERICAL +Infinity( |$)", lines[1])
 
 
 def test_columns_are_as_wide_as_what_is_in_them_where_there_is_room(table):
@@ -167,7 +172,8 @@ def test_a_status_has_its_colour_and_blanks_have_none(table, status, code):
 )
 def test_any_outcome_is_shown(table, category, status):
     assert table([untested("a", category)])[1].split() == ["a", "python", status]
-    assert table([row("a", category=category)])[1].split() == ["a", "python", status, "0", "0"]
+    shown = ["a", "python", status, "0", "%", "batch=7"]
+    assert table([row("a", category=category)])[1].split() == shown
 
 
 def test_what_is_right_and_fails_all_the_same_is_no_pass(table):
@@ -175,7 +181,7 @@ def test_what_is_right_and_fails_all_the_same_is_no_pass(table):
 
 
 def test_reruns_are_counted(table):
-    assert table([row("a", reruns=1)])[1].endswith("0        0  after 1 rerun")
+    assert table([row("a", reruns=1)])[1].endswith("0 %  batch=7  after 1 rerun")
     assert table([row("a", reruns=2)])[1].endswith("  after 2 reruns")
 
 
