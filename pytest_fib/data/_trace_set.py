@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -655,6 +656,10 @@ class _Reader:
         for kind in ("workloads", "traces"):
             for path in files(root, kind, ".jsonl"):
                 self.read_lines(path)
+        self.read_counts(root)
+
+    def read_counts(self, root: Path) -> None:
+        """How often workloads were called, as several processes counted."""
         folder = root / OWN / "counts"
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
             self._read_name(path, lambda path, data: self._add_counts(data))
@@ -806,10 +811,15 @@ class _Writer:
         return self._export
 
     def _write_counts(self, counts: dict[str, dict[str, int]]) -> None:
-        folder = self._root / OWN / "counts"
-        for path in folder.glob("*.json") if self._root in self._set.roots else ():
-            path.unlink()
-        write_counts(self._root, "exported", counts)
+        """Write what the files there don't count yet; processes that trace go on with theirs."""
+        there = TraceSet()
+        reader = _Reader(there)
+        reader.read_counts(self._root)
+        reader.finish()
+        more = {name: Counter(of) - there._counts[name] for name, of in counts.items()}
+        if any(more.values()):
+            writer = f"exported-{time.time_ns()}"
+            write_counts(self._root, writer, {name: dict(of) for name, of in more.items() if of})
 
     def _put_file(
         self, kind: str, names: tuple[str, ...], data: dict[str, Any], refusals: list[str]

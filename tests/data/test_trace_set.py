@@ -160,6 +160,8 @@ def test_a_dataset_goes_through_its_directory(trace_set, tmp_path):
         == trace_set.counts("scale")
         == {workload(4).uuid: 3} | {workload(8).uuid: 0}
     )
+    again.to_path(tmp_path)
+    assert TraceSet.from_path(tmp_path).counts("scale") == trace_set.counts("scale")
     assert (tmp_path / "solutions/a/elementwise/scale/fast.json").is_file()
     assert (tmp_path / "traces/b/elementwise/scale.jsonl").is_file()
 
