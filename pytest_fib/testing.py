@@ -60,8 +60,8 @@ __all__ = ["KernelCheck", "assert_kernel_close"]
 
 @plain_defaults()
 def assert_kernel_close(
-    actual: torch.Tensor,
-    expected: torch.Tensor,
+    actual: object,
+    expected: object,
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -75,10 +75,15 @@ def assert_kernel_close(
     ``expected`` is computed in float64, which is best, or in the dtype of ``actual``. The bound
     follows from that dtype and the scale of each row unless ``rtol`` and ``atol`` are given, of
     which an element may use ``atol + rtol * |expected|``; ``matched_ratio`` of the elements must
-    keep to it. With ``exact`` nothing may differ once ``expected`` is rounded. ``own`` is what an
+    keep to it. Both may be numbers, lists or arrays of numpy, too. With
+    ``exact`` nothing may differ once ``expected`` is rounded. ``own`` is what an
     honest implementation makes of the same inputs: where that is far off, so may ``actual`` be.
     """
     __tracebackhide__ = True
+    actual = torch.as_tensor(actual)
+    if not isinstance(expected, torch.Tensor):
+        dtype = torch.float64 if actual.is_floating_point() else actual.dtype
+        expected = torch.as_tensor(expected, dtype=dtype, device=actual.device)
     _refuse_unlike(name, actual, expected)
     tolerance = Tolerance(rtol=rtol, atol=atol, matched_ratio=matched_ratio, exact=exact)
     bound = overridden(dtype_bound(actual.dtype, oracle=expected.dtype != actual.dtype), tolerance)
@@ -99,7 +104,10 @@ def _refuse_unlike(name: str, actual: torch.Tensor, expected: torch.Tensor) -> N
     oracle = actual.is_floating_point() and expected.dtype is torch.float64
     if actual.dtype != expected.dtype and not oracle:
         sides = f"got {_short(actual.dtype)}, expected {_short(expected.dtype)}"
-        raise AssertionError(f"INCORRECT_DTYPE: {name}: {sides}")
+        both = actual.is_floating_point() and expected.is_floating_point()
+        own = f"or, where it is to be of the kernel's own, expected.to({actual.dtype})"
+        remedy = f"; compute it in float64, as with expected.double(), {own}" if both else ""
+        raise AssertionError(f"INCORRECT_DTYPE: {name}: {sides}{remedy}")
     if actual.device != expected.device:
         sides = f"got {actual.device}, expected {expected.device}"
         raise AssertionError(f"RUNTIME_ERROR: {name} is on the wrong device: {sides}")

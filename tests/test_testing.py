@@ -71,7 +71,9 @@ def test_expected_values_may_be_rounded_already():
         (
             torch.ones(3),
             torch.ones(3).half(),
-            "INCORRECT_DTYPE: output: got float32, expected float16",
+            "INCORRECT_DTYPE: output: got float32, expected float16; compute it in float64, as "
+            "with expected.double(), or, where it is to be of the kernel's own, "
+            "expected.to(torch.float32)",
         ),
         (
             torch.ones(3).int(),
@@ -390,3 +392,19 @@ def test_the_room_of_hand_written_tests_needs_no_plugin():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected"),
+    [
+        (3.0, 3.0),
+        ([1.0, 2.0], (1.0, 2.0)),
+        (torch.ones(2), [1.0, 1.0]),
+        (torch.tensor([1, 2]), [1, 2]),
+        (torch.ones(2).numpy(), torch.ones(2).double().numpy()),
+    ],
+)
+def test_numbers_lists_and_arrays_are_compared_too(actual, expected):
+    assert_kernel_close(actual, expected)
+    with pytest.raises(AssertionError, match=r"^INCORRECT_NUMERICAL: output: "):
+        assert_kernel_close(actual, (torch.as_tensor(expected) + 1).tolist())
