@@ -162,7 +162,7 @@ def test_a_listed_example_that_fails_is_shrunk(toys, scale_yaml):
             "INCORRECT_DTYPE: y: got float64, expected float32",
         ),
         ("x, factor\nreturn (x * factor)[None]", "INCORRECT_SHAPE: y: got [1, 1], expected [1]"),
-        ("x, factor\nreturn x / 0 * factor", "INCORRECT_NUMERICAL: y: infinity *"),
+        ("x, factor\nreturn x / 0 * factor", "INCORRECT_NUMERICAL: y: infinit*"),
         ("x, factor\nraise ValueError('too hot')", "RUNTIME_ERROR: ValueError: too hot"),
         ("x, factor\nreturn None", "RUNTIME_ERROR: y is None, not a torch.Tensor"),
         ("x, factor\nreturn x, x", "RUNTIME_ERROR: returned 2 values for 1 output (y)"),
@@ -279,7 +279,8 @@ def test_inputs_that_can_not_be_made_are_a_skip_with_the_reason(scale, scale_yam
 
 def test_triton_in_its_interpreter_is_checked_and_not_timed(scale):
     scale.implement("block", "x, factor\nreturn x * factor", more=', language="triton"')
-    result = scale.run("-k", "block", "--fib-bench", "-rs", "--fib-device", "cpu")
+    chosen = ("-k", "block and not compile", "-rs")
+    result = scale.run(*chosen, "--fib-bench", "--fib-device", "cpu")
     result.assert_outcomes(passed=1, skipped=2)
     result.stdout.fnmatch_lines(
         ["SKIPPED * Triton's interpreter on the CPU can't be timed meaningfully"]
