@@ -16,6 +16,7 @@ from pytest_fib.discovery import find_implementations, load_catalogue
 from pytest_fib.engine import Judge, diagnose_failure
 from pytest_fib.search import search
 from pytest_fib.workloads import example_workloads
+from tests.sampling import one_in
 
 ROOT = Path(__file__).parent.parent
 MUTANTS = {found.name: found for found in find_implementations([ROOT / "tests/mutants/kernels"])}
@@ -105,11 +106,12 @@ def ended_as(judge, name, results):
     return evaluation, expected
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", one_in(4, MUTANTS))
 def test_a_mutant_is_caught_and_named(judge, name, results):
     assert_caught(*ended_as(judge, name, results))
 
 
+@pytest.mark.thorough
 def test_most_mutants_are_named_by_what_is_wrong_with_them(judge, results):
     ended = [ended_as(judge, name, results) for name in MUTANTS]
     wrong = [(found, expected) for found, expected in ended if found.status == WRONG_NUMBERS]

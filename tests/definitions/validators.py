@@ -280,6 +280,9 @@ def _moe(axes, **inputs):
     assert 0 <= inputs.get("local_expert_offset", 0) <= experts - local
     if "topk_weights" in inputs:
         _weighted(experts, inputs["topk_ids"], inputs["topk_weights"])
+    elif "topk_ids" in inputs and (inputs["topk_ids"] < experts).all():
+        for row in inputs["topk_ids"]:
+            are_distinct(row, experts)
     elif "topk_ids" in inputs:
         _routed(experts, inputs["topk_ids"])
     logits = inputs.get("routing_logits", inputs.get("gating_output"))

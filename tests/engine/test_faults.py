@@ -29,7 +29,7 @@ def pytest_run(tmp_path):
 
     def start(*options):
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-        command += ["--fib-defs", "defs", "--fib-impls", "impls"]
+        command += ["--fib-defs", "defs", "--fib-impls", "impls", "-k", "not definition"]
         command += ["--fib-definition", "scale_float32", "--fib-workload", WORKLOAD]
         command += ["--fib-device", "cpu", f"--fib-timeout={HANG}", "--fib-traces", "traces.jsonl"]
         # In a folder of its own, so that this project's configuration is not its own.

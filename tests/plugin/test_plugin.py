@@ -106,7 +106,7 @@ def test_failures_are_red_and_passes_green_in_the_table(toys):
 def test_a_run_fits_in_80_columns(toys, monkeypatch, colour):
     monkeypatch.setenv("COLUMNS", "80")
     toys.implement("a_rather_long_name_for_an_implementation", "x, factor\nreturn x * factor")
-    toys.implement("skipped", "x, factor\nreturn x", more=', language="cuda"')
+    toys.implement("skipped", "x, factor\nreturn x", more=', language="tilelang"')
     result = toys.run(
         "--fib-bench", f"--color={colour}", "kernel_defs/toy/scale.yaml", "-k", "not tail"
     )
