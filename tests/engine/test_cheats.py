@@ -206,8 +206,10 @@ def test_a_cheat_that_is_right_when_checked_fails_when_it_is_timed(cheat, evalua
 @pytest.mark.parametrize("name", USELESS)
 def test_a_cache_of_answers_gains_nothing(cheat, name):
     evaluation = cheat(name, timing=True)
-    assert evaluation.status == "PASSED", evaluation.log
-    assert evaluation.performance.speedup_factor < 1
+    if evaluation.status == "PASSED":
+        assert evaluation.performance.speedup_factor < 1
+    else:  # its table grew while a round ran
+        assert "its times are false" in evaluation.log or "works when" in evaluation.log
 
 
 @pytest.mark.parametrize("name", sorted(CUDA))
