@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.thorough
 def test_no_honest_way_is_called_wrong():
     run = subprocess.run(
         [sys.executable, "benchmarks/calibration.py", "--examples=6", "--wrong=0", "--seed=1"],

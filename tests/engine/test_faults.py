@@ -65,6 +65,7 @@ def test_every_verdict_of_a_judge_is_right(breakable_judge, definition, tmp_path
     assert {w.name: status(w.name) for w in written} == {w.name: w.status for w in written}
 
 
+@pytest.mark.thorough
 def test_every_verdict_of_two_workers_is_right(pytest_run, tmp_path):
     written = _faults.write_implementations(tmp_path / "impls", 30, seed=49)
     process = pytest_run("-n", "2")

@@ -176,6 +176,7 @@ def without_time(answer):
     return answer.model_copy(update={"timestamp": ""}) if isinstance(answer, Evaluation) else answer
 
 
+@pytest.mark.thorough
 def test_a_hundred_answers_from_another_process_are_those_given_here(recorded):
     file, files, request = recorded
     asked = requests(request)

@@ -144,6 +144,7 @@ def test_what_stops_no_definition(dataset):
     dataset.run().assert_outcomes(passed=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("content", "passed"), [("top_k", 1), ("top_k + 1", 0)])
 def test_samplers_are_judged_by_what_they_may_choose(dataset, content, passed):
     """Datasets have no tolerances, and no two calls of a sampler are alike."""
@@ -176,6 +177,7 @@ def test_inputs_and_constraints_that_nothing_can_be_made_of_are_skips(dataset):
     )
 
 
+@pytest.mark.thorough
 def test_many_definitions_go_on_after_one_that_is_broken(dataset):
     for number in range(20):
         changes = {} if number % 5 else {"reference": "def reference(x): ..."}

@@ -126,6 +126,7 @@ def test_workers_give_the_ids_results_and_records_of_a_single_process(toys):
     assert runs[0] == runs[1]
 
 
+@pytest.mark.thorough
 def test_a_worker_that_dies_takes_no_finished_record_with_it(toys):
     toys.implement("pair", "x\nimport os\nos._exit(7)", "split")
     result = toys.run_apart("-n", "2", "--fib-examples=20", "--fib-isolation=none")

@@ -58,6 +58,7 @@ def test_a_run_has_draws_of_its_own_which_its_header_repeats(noted):
     assert {*first.splitlines()} != {*other.splitlines()}
 
 
+@pytest.mark.thorough
 def test_all_workers_of_xdist_draw_from_the_seed_of_the_controller(noted):
     (one, two), line = calls(noted, noted.run_apart("-n", "2"))
     assert one == two
