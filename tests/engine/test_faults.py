@@ -77,6 +77,7 @@ def test_every_verdict_of_two_workers_is_right(pytest_run, tmp_path):
     assert f"{30 - passed} failed, {passed} passed" in output
 
 
+@pytest.mark.thorough
 def test_sandboxes_killed_at_random_moments_lose_no_verdict(
     pytest_run, tmp_path, descendants, lives
 ):
@@ -119,6 +120,7 @@ def forked(pid):
         return False
 
 
+@pytest.mark.thorough
 def test_whatever_is_killed_of_two_workers_no_verdict_is_lost(tmp_path):
     campaign = faults.run(tmp_path, 12, 2, every=3.0, seed=1, seconds=0.05)
     assert campaign.kills, campaign.output

@@ -254,6 +254,7 @@ TimeRecord.from_trace = fixed(TimeRecord.from_trace)
 """
 
 
+@pytest.mark.thorough
 def test_workers_compare_with_what_the_controller_read(scale, before, request):
     """The file is replaced as soon as the first result arrives; the workers read none."""
     scale.write("conftest.py", CONFTEST.format(tests=str(request.path.parent)))

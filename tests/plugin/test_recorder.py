@@ -108,6 +108,7 @@ def test_an_interrupted_run_keeps_what_was_finished(toys):
     result.stdout.fnmatch_lines(["good * PASSED *", "2 trace records in fib-traces.jsonl"])
 
 
+@pytest.mark.thorough
 def test_workers_give_the_ids_results_and_records_of_a_single_process(toys):
     toys.write("pytest.ini", "[pytest]\naddopts = --fib-examples=8 --fib-seed=0\n")
     runs = []

@@ -65,6 +65,7 @@ def test_all_workers_of_xdist_draw_from_the_seed_of_the_controller(noted):
     assert calls(noted, noted.run(replay(line)))[0] == [one, two]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", ["3", "3:4"])
 def test_a_seed_that_is_given_decides_all_draws(noted, seed):
     alone, line = calls(noted, noted.run(f"--fib-seed={seed}"))
@@ -96,6 +97,7 @@ def test_a_replayed_workload_needs_no_seed(noted):
     assert not [line for line in result.outlines if line.startswith("fib: seed ")]
 
 
+@pytest.mark.thorough
 def test_a_kernel_that_knows_the_draws_of_seed_0_fails_in_a_default_run(tmp_path):
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--fib-device=cpu"]
     command += ["--fib-impls=tests/mutants/cheats", "--fib-implementation=known_draws"]
