@@ -30,6 +30,7 @@ from pytest_fib.data._request import (
     outcome_to_json,
     own_fault,
 )
+from pytest_fib.data._selection import Selection, Served
 from pytest_fib.data._solution import (
     Binding,
     BuildSpec,
@@ -115,6 +116,8 @@ __all__ = [
     "ScalarInput",
     "SearchRequest",
     "SearchResult",
+    "Selection",
+    "Served",
     "Solution",
     "SourceFile",
     "SupportedLanguages",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ._base import Raw, unknown
 from ._definition import Definition
+from ._selection import Shape
 from ._trace import EvaluationStatus, Trace
 
 _STATUSES = frozenset(status.value for status in EvaluationStatus)
@@ -113,22 +114,30 @@ class Index:
     the implementations that passed there and nowhere failed at that shape: one of each, best first.
     """
 
-    def __init__(self, definition: Definition, rows: Iterable[Row]) -> None:
+    def __init__(self, definition: Definition, rows: Sequence[Row]) -> None:
         self.definition = definition
+        self._rows = rows
         self._var_axes = definition.var_axes
         self._names = frozenset(self._var_axes)
-        grouped: dict[str, dict[tuple[int, ...], list[Row]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-        shapes = cache(self._shape)
-        for row in rows:
-            grouped[same_hardware(row.hardware)][shapes(row.axes)].append(row)
-        self.ranked: dict[str, dict[tuple[int, ...], list[Row]]] = {}
+        grouped = self._grouped()
+        self.ranked: dict[str, dict[Shape, list[Row]]] = {}
         for hardware, by_shape in grouped.items():
             ranked = {shape: _ranked(at_shape) for shape, at_shape in by_shape.items()}
             self.ranked[hardware] = {shape: best for shape, best in ranked.items() if best}
         self._at_shape = self._best_anywhere_at()
         self._most_gained = _most_gained(self.ranked)
+
+    def _grouped(self) -> dict[str, dict[Shape, list[Row]]]:
+        grouped: dict[str, dict[Shape, list[Row]]] = defaultdict(lambda: defaultdict(list))
+        shapes = cache(self.shape)
+        for row in self._rows:
+            grouped[same_hardware(row.hardware)][shapes(row.axes)].append(row)
+        return grouped
+
+    def measured(self, hardware: str) -> dict[Shape, dict[str, list[Row]]]:
+        """By shape and solution, the rows that `ranked` has the first of."""
+        by_shape = self._grouped().get(hardware, {})
+        return {shape: _always_right(rows) for shape, rows in by_shape.items()}
 
     def best(self, axes: Mapping[str, int] | None, hardware: str | None) -> Row | None:
         """The best row: the fastest where all var axes are given, else that which gains most.
@@ -147,8 +156,8 @@ class Index:
             self._refuse_unknown(axes)
         return self._at_shape.get((hardware, shape))
 
-    def _best_anywhere_at(self) -> dict[tuple[str | None, tuple[int, ...]], Row]:
-        best: dict[tuple[str | None, tuple[int, ...]], Row] = {}
+    def _best_anywhere_at(self) -> dict[tuple[str | None, Shape], Row]:
+        best: dict[tuple[str | None, Shape], Row] = {}
         for hardware, by_shape in self.ranked.items():
             for shape, (row, *_) in by_shape.items():
                 best[hardware, shape] = row
@@ -173,7 +182,8 @@ class Index:
             if name not in self.definition.axes:
                 raise ValueError(unknown("axis", name, self.definition.axes))
 
-    def _shape(self, axes: tuple[tuple[str, Any], ...]) -> tuple[int, ...]:
+    def shape(self, axes: Iterable[tuple[str, Any]]) -> Shape:
+        """The sizes of the var axes, in order; -1 for one that isn't given."""
         sizes = dict(axes)
         return tuple(int(sizes.get(name, -1)) for name in self._var_axes)
 
@@ -188,18 +198,30 @@ def _gain_then_name(row: Row) -> tuple[float, str]:
 
 def _ranked(rows: Sequence[Row]) -> list[Row]:
     """The fastest row of each solution that was always right, in the order of their mean times."""
+    timed = _always_right(rows)
+    means = {name: mean_latency(of) for name, of in timed.items()}
+    order = sorted(timed, key=lambda name: (means[name], name))
+    return [min(timed[name], key=lambda row: row.latency) for name in order]
+
+
+def _always_right(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows with a time of each solution that failed in none of these."""
+    rows = list(rows)
     wrong = {row.solution for row in rows if not row.passed}
     timed: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.timed and row.solution not in wrong:
             timed[row.solution].append(row)
-    means = {name: sum(row.latency for row in of) / len(of) for name, of in timed.items()}
-    order = sorted(timed, key=lambda name: (means[name], name))
-    return [min(timed[name], key=lambda row: row.latency) for name in order]
+    return timed
+
+
+def mean_latency(rows: Sequence[Row]) -> float:
+    """By which solutions are ranked: the mean of the upper ends of these intervals."""
+    return sum(row.latency for row in rows) / len(rows)
 
 
 def _most_gained(
-    ranked: Mapping[str, Mapping[tuple[int, ...], Sequence[Row]]],
+    ranked: Mapping[str, Mapping[Shape, Sequence[Row]]],
 ) -> dict[str | None, Row]:
     best: dict[str | None, Row] = {
         hardware: min((rows[0] for rows in by_shape.values()), key=_gain_then_name)

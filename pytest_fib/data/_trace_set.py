@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import time
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -23,9 +24,10 @@ from ._definition import Definition
 from ._errors import DataError, Problem, problems_of
 from ._files import load_definition_file, load_solution_file
 from ._flashinfer import definition_for_flashinfer, solution_for_flashinfer, trace_for_flashinfer
+from ._selection import Selection, Shape, selection_of
 from ._solution import Solution
 from ._trace import EvaluationStatus, Trace
-from ._trace_rows import Index, Row, row_of, same_hardware
+from ._trace_rows import Index, Row, mean_latency, row_of, same_hardware
 from ._workload import SafetensorsInput, Workload
 
 if TYPE_CHECKING:
@@ -281,9 +283,34 @@ class TraceSet:
         counts: Mapping[str, int] = self._counts.get(definition, {})
         return {uuid: counts.get(uuid, 0) for uuid in self._workloads.get(definition, {})}
 
+    @overload
     def best(
-        self, definition: str, axes: Mapping[str, int] | None = None, hardware: str | None = None
-    ) -> Trace | None:
+        self,
+        definition: str,
+        axes: Mapping[str, int] | None = None,
+        hardware: str | None = None,
+        *,
+        weights: None = None,
+    ) -> Trace | None: ...
+
+    @overload
+    def best(
+        self,
+        definition: str,
+        axes: None = None,
+        hardware: str | None = None,
+        *,
+        weights: Mapping[str, int],
+    ) -> Selection | None: ...
+
+    def best(
+        self,
+        definition: str,
+        axes: Mapping[str, int] | None = None,
+        hardware: str | None = None,
+        *,
+        weights: Mapping[str, int] | None = None,
+    ) -> Trace | Selection | None:
         """The trace of the best implementation that passed and was timed; None where none did.
 
         At given sizes of all var axes that is the fastest; over several shapes, as without ``axes``
@@ -291,10 +318,63 @@ class TraceSet:
         latency's, the lower end of the speed-up's. What failed at a shape isn't chosen there. Names
         of hardware are compared by their words. Raises ValueError for an unknown definition or
         axis.
+
+        With ``weights``, such as `counts`, it is the smallest set of implementations that serves so
+        many calls of each recorded workload, by its uuid, in at most 1 % more time than the fastest
+        at each shape. Weights that are all 0, as where nobody counted, are 1 each. Raises
+        ValueError for an unknown workload, and where traces are of several devices and ``hardware``
+        doesn't say which.
         """
+        if weights is not None:
+            return self._selection(definition, hardware, weights)
         index = self._indexes.get(definition) or self._index(definition)
         row = index.best(axes, hardware)
         return None if row is None else self._trace(row)
+
+    def hardware(self, definition: str) -> list[str]:
+        """The devices that implementations passed and were timed on. Raises ValueError."""
+        ranked = self._index(definition).ranked
+        return sorted(next(iter(by_shape.values()))[0].hardware for by_shape in ranked.values())
+
+    def _selection(
+        self, definition: str, hardware: str | None, weights: Mapping[str, int]
+    ) -> Selection | None:
+        devices = [
+            d for d in self.hardware(definition) if same_hardware(hardware or d) == same_hardware(d)
+        ]
+        if len(devices) > 1:
+            raise ValueError(f"{definition} was timed on {', '.join(devices)}: which hardware?")
+        if not devices:
+            return None
+        measured = self._index(definition).measured(same_hardware(devices[0]))
+        times = {
+            shape: {name: mean_latency(rows) for name, rows in by_name.items()}
+            for shape, by_name in measured.items()
+        }
+        rows = {shape: chain.from_iterable(by_name.values()) for shape, by_name in measured.items()}
+        calls = self._calls(definition, weights)
+        references = {shape: self._reference_time(rows[shape]) for shape in calls if shape in rows}
+        known = {shape: time for shape, time in references.items() if time is not None}
+        return selection_of(definition, devices[0], calls, times, known)
+
+    def _calls(self, definition: str, weights: Mapping[str, int]) -> dict[Shape, int]:
+        """How often each shape was called."""
+        if not any(weights.values()):
+            weights = dict.fromkeys(weights, 1)
+        axes = {t.workload.uuid: t.workload.axes for t in self._recorded(definition)}
+        calls: Counter[Shape] = Counter()
+        for uuid, number in weights.items():
+            if uuid not in axes:
+                raise ValueError(f"{definition}: {unknown('workload', uuid, axes)}")
+            calls[self._index(definition).shape(axes[uuid].items())] += number
+        return calls
+
+    def _reference_time(self, rows: Iterable[Row]) -> float | None:
+        """The mean of the times that the reference took beside these, in milliseconds."""
+        evaluations = filter(None, (self._read_trace(row).evaluation for row in rows))
+        times = [each.reference_latency_ms for each in evaluations]
+        known = [time for time in times if time is not None and 0 < time < math.inf]
+        return math.fsum(known) / len(known) if known else None
 
     def fastest(self, definition: str, hardware: str | None = None) -> list[Trace]:
         """The fastest trace at each measured shape, on each hardware or on this one.
@@ -321,7 +401,7 @@ class TraceSet:
         self,
         *,
         definition: str | None = None,
-        solution: str | None = None,
+        solution: str | Collection[str] | None = None,
         op_type: str | None = None,
         author: str | None = None,
         status: str | EvaluationStatus | None = None,
@@ -330,12 +410,14 @@ class TraceSet:
         """The part of this that has all these facts: traces, with what they name.
 
         Solutions and definitions that have the facts are kept without traces, too, but where the
-        question is about traces (``status``, ``hardware``).
+        question is about traces (``status``, ``hardware``). ``solution`` may be several.
         """
+        solutions = (solution,) if isinstance(solution, str) else solution
         device = None if hardware is None else same_hardware(hardware)
 
         def has_names(stored: _Stored[Solution]) -> bool:
-            return solution in (None, stored.name) and author in (None, stored.author)
+            wanted = solutions is None or stored.name in solutions
+            return wanted and author in (None, stored.author)
 
         def is_wanted(row: Row) -> bool:
             of_device = device is None or same_hardware(row.hardware) == device

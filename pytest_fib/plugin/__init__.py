@@ -26,7 +26,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", options.MARK)
     settings = options.read(config)
     config.stash[options.SETTINGS] = settings
-    if settings.active:
+    if settings.select is not None:
+        from pytest_fib.plugin._selection import SelectionRun
+
+        config.pluginmanager.register(SelectionRun(settings), "fib-selection")
+    elif settings.active:
         from pytest_fib.plugin._session import Session
 
         Session.of(config).start()

@@ -220,6 +220,13 @@ class Settings:
         type=condition,
     )
 
+    select: str | None = _option(
+        "--fib-select",
+        "DIR",
+        "run no test; show the fewest implementations that serve the calls captured in a dataset "
+        "within 1 %% of the fastest, and what they save",
+    )
+
     @property
     def active(self) -> bool:
         """Whether there is anything here for this plugin to do."""
@@ -232,7 +239,7 @@ class Settings:
 
         Then pytest's rootdir is the folder it was started in.
         """
-        if self.active:
+        if self.active or self.select is not None:
             return None
         for folder in self.start.parents:
             if (folder / "kernel_defs").is_dir() and not folder.is_relative_to(self.rootdir):

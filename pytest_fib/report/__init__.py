@@ -13,6 +13,7 @@ from pytest_fib.report._failure import (
     workload_json,
 )
 from pytest_fib.report._rows import Row
+from pytest_fib.report._selection import write_selections
 from pytest_fib.report._terminal import write_comparison, write_tables
 from pytest_fib.report._times import Baseline, TimeComparison, TimeRecord, read_times
 from pytest_fib.report._units import amount, duration, percent
@@ -37,5 +38,6 @@ __all__ = [
     "shown_size",
     "workload_json",
     "write_comparison",
+    "write_selections",
     "write_tables",
 ]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pytest
+
 #: Text with its terminal markup.
 Piece: TypeAlias = tuple[str, dict[str, bool]]
 
@@ -76,3 +78,11 @@ def cut_short(text: str, width: int) -> str:
 
 def _total(columns: Sequence[int], gap: int) -> int:
     return sum(columns) + gap * (len(columns) - 1)
+
+
+def write_table(terminal: pytest.TerminalReporter, table: Table, width: int) -> None:
+    """Write a table into a terminal of this width."""
+    for line in table.laid_out(width):
+        for text, markup in line:
+            terminal.write(text, **markup)
+        terminal.line("")

@@ -8,7 +8,7 @@ from collections import defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_fib.report._layout import Line, Table, unmarked
+from pytest_fib.report._layout import Line, Table, unmarked, write_table
 from pytest_fib.report._times import shown_change, shown_uncertainty, tally
 from pytest_fib.report._units import amount, duration, percent
 
@@ -70,35 +70,28 @@ def _write_section(
     timed = [row for row in rows if row.kind == "bench"]
     compiled = [row for row in rows if row.kind == "compile"]
     if others := [row for row in rows if row.kind != "compile"]:
-        _write_table(terminal, _correctness_table(others), width)
+        write_table(terminal, _correctness_table(others), width)
     if compiled:
         terminal.line("")
-        _write_table(terminal, _compile_table(compiled), width)
+        write_table(terminal, _compile_table(compiled), width)
     if timed:
         terminal.line("")
-        _write_table(terminal, _times_table(timed), width)
+        write_table(terminal, _times_table(timed), width)
         _write_noise(terminal, timed)
     traffic = {row.label: row for row in timed if row.separate_bytes and row.least_bytes}
     if traffic:
         terminal.line("")
-        _write_table(terminal, _traffic_table(traffic.values()), width)
+        write_table(terminal, _traffic_table(traffic.values()), width)
     comparisons = [(row, row.time_comparison) for row in rows if row.time_comparison is not None]
     compared = [pair for pair in comparisons if pair[1].before_ms is not None]
     if compared and baseline is not None:
         terminal.line("")
         table = _comparison_table(compared, "best" if baseline.best else "before", verbose=verbose)
-        _write_table(terminal, table, width)
+        write_table(terminal, table, width)
     if verbose:
         for reason in dict.fromkeys(row.no_oracle for row in rows if row.no_oracle):
             note = f"expected values are in the reference's own precision, not float64: {reason}"
             _write_wrapped(terminal, note, width)
-
-
-def _write_table(terminal: pytest.TerminalReporter, table: Table, width: int) -> None:
-    for line in table.laid_out(width):
-        for text, markup in line:
-            terminal.write(text, **markup)
-        terminal.line("")
 
 
 def _write_wrapped(terminal: pytest.TerminalReporter, text: str, width: int) -> None:

@@ -1,0 +1,79 @@
+"""``--fib-select``: which few implementations to deploy for captured calls. No test runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_fib.data import TraceSet
+from pytest_fib.discovery import shortened
+from pytest_fib.report import write_selections
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_fib.data import Selection
+    from pytest_fib.plugin._options import Settings
+
+
+class SelectionRun:
+    """A run that reads a dataset and shows what to choose from it. Raises UsageError."""
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.select is not None
+        self._settings = settings
+        self._path = settings.place(settings.select)
+        try:
+            self._trace_set = self._read()
+        except (OSError, ValueError) as error:
+            message = settings.readable(f"--fib-select={settings.select}: {error}")
+            raise pytest.UsageError(message) from None
+        names = self._trace_set.definitions
+        self._names = [name for name in names if settings.wants_definition(name)]
+
+    def _read(self) -> TraceSet:
+        if self._path.is_dir():
+            return TraceSet.from_path(self._path)
+        return TraceSet.load(self._path)
+
+    def pytest_report_header(self) -> str:
+        """What is chosen from."""
+        return f"fib: choosing by the calls and times in {self._settings.shown(self._path)}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> bool:
+        """Collect nothing."""
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> bool:
+        """Run nothing."""
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """That nothing ran is no failure."""
+        session.exitstatus = pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The implementations of each definition, and what they save."""
+        selections = list(self._selections())
+        candidates = {name: len(self._trace_set.solutions[name]) for name in self._names}
+        width = terminalreporter.config.get_terminal_writer().fullwidth
+        write_selections(terminalreporter, selections, candidates, width)
+        chosen = {selection.definition for selection in selections}
+        if without := [name for name in self._names if name not in chosen]:
+            terminalreporter.write_line(_without_times(without))
+
+    def _selections(self) -> Iterator[Selection]:
+        for name in self._names:
+            weights = self._trace_set.counts(name)
+            for hardware in self._trace_set.hardware(name) if weights else ():
+                selection = self._trace_set.best(name, hardware=hardware, weights=weights)
+                if selection is not None:
+                    yield selection
+
+
+def _without_times(names: list[str]) -> str:
+    return f"nothing was timed on captured workloads of {shortened(names)}: pytest --fib-bench does"
