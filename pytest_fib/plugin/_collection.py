@@ -15,6 +15,7 @@ from pytest_fib.plugin._items import (
     CompileItem,
     CorrectnessItem,
     DefinitionItem,
+    KernelItem,
     UnusableItem,
     WorkloadItem,
 )
@@ -79,8 +80,9 @@ class DefinitionFile(pytest.File):
             yield self._unusable(f"{name}[workloads-{number}]", reason)
         found = self._run.catalogue.implementations_of(name)
         if settings.wants_implementation(REFERENCE):
-            yield DefinitionItem.from_parent(
-                self, label="definition", loaded=loaded, implemented=bool(found)
+            implemented = bool(found)
+            yield from self._repeated(
+                DefinitionItem, "definition", loaded=loaded, implemented=implemented
             )
         timed = {**self._listed(loaded), **recorded} if settings.bench else {}
         for implementation in found:
@@ -98,14 +100,22 @@ class DefinitionFile(pytest.File):
         item = {"loaded": loaded, "implementation": implementation}
         for target in self._targets(implementation):
             label = f"compile-{target}"
-            yield CompileItem.from_parent(self, label=label, target=target, **item)
-        yield CorrectnessItem.from_parent(self, label="correctness", **item)
+            yield from self._repeated(CompileItem, label, target=target, **item)
+        yield from self._repeated(CorrectnessItem, "correctness", **item)
         if implementation.problem is not None:
             return
         for uuid, case in recorded.items():
-            yield WorkloadItem.from_parent(self, label=f"workload-{uuid}", case=case, **item)
+            yield from self._repeated(WorkloadItem, f"workload-{uuid}", case=case, **item)
         for size, case in timed.items():
-            yield BenchItem.from_parent(self, label=f"bench-{size}", case=case, **item)
+            yield from self._repeated(BenchItem, f"bench-{size}", case=case, **item)
+
+    def _repeated(self, kind: type[KernelItem], label: str, **facts: Any) -> Iterator[KernelItem]:
+        """An item; several where pytest-repeat's ``--count`` asks for that, with ids like its."""
+        repeats = any(map(self.config.pluginmanager.has_plugin, ("repeat", "pytest_repeat")))
+        count = self.config.getoption("count") if repeats else 1
+        steps = [f"-{step}-{count}" for step in range(1, count + 1)] if count > 1 else [""]
+        for step in steps:
+            yield kind.from_parent(self, label=label, repetition=step, **facts)
 
     def _targets(self, implementation: Implementation) -> list[str]:
         """What an implementation is compiled for, whatever the device is."""

@@ -14,6 +14,7 @@ from pytest_fib.build import capability_of, why_not_buildable, why_not_runnable
 from pytest_fib.data import Evaluation, EvaluationStatus, Trace, Workload, own_fault
 from pytest_fib.discovery import FibWarning, Implementation, why_unreadable
 from pytest_fib.plugin import _failure_cache as failure_cache
+from pytest_fib.plugin._lost_failures import no_failure_lost
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import (
     TimeRecord,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 REFERENCE, DEFINITION_EXAMPLES = "reference", 3
 
 
-class KernelFailure(Exception):
+class KernelFailure(AssertionError):
     """An implementation is wrong, or can't be tested; the text is what people see."""
 
 
@@ -97,9 +98,10 @@ class KernelItem(pytest.Item):
         implementation: Implementation,
         label: str,
         parent: pytest.Collector,
+        repetition: str = "",
         **kwargs: Any,
     ) -> None:
-        name = f"{loaded.definition.name}[{implementation.name}-{label}]"
+        name = f"{loaded.definition.name}[{implementation.name}-{label}{repetition}]"
         # Given as text, so that pytest >= 9.2 sees the bracket: --lf compares ids by their parts.
         nodeid = f"{parent.nodeid}::{name}"
         super().__init__(name=name, parent=parent, nodeid=nodeid, **kwargs)
@@ -107,6 +109,8 @@ class KernelItem(pytest.Item):
         self.definition = loaded.definition
         self.implementation = implementation
         self.label = label
+        #: What an id ends with where each item is collected several times.
+        self.repetition = repetition
         #: What the mark carries, and ``-k`` matches.
         self.identity = {
             "definition": self.definition.name,
@@ -161,7 +165,8 @@ class KernelItem(pytest.Item):
                 f"can't be tested: {self.settings.readable(self.implementation.problem)}"
             )
         try:
-            self.check()
+            with no_failure_lost():
+                self.check()
         except (KernelFailure, pytest.UsageError):
             raise
         except Exception as error:  # noqa: BLE001  (whatever is wrong with us, others go on)
@@ -177,9 +182,10 @@ class KernelItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The failure's own text; the first line of it in pytest's short summary."""
-        if not isinstance(excinfo.value, KernelFailure):
-            return super().repr_failure(excinfo, style=style)
-        return message_only(excinfo)
+        # pytest.fail() comes from plugins, as pytest-timeout's does, wherever this happens to be.
+        if isinstance(excinfo.value, KernelFailure | pytest.fail.Exception):
+            return message_only(excinfo)
+        return super().repr_failure(excinfo, style=style)
 
     def _traceback_filter(
         self, excinfo: pytest.ExceptionInfo[BaseException]
@@ -287,9 +293,14 @@ class KernelItem(pytest.Item):
             item = {**self.identity, **self.facts, "label": self.label, "file": file}
             report.fib = json.dumps({**item, **vars(outcome)}, separators=(",", ":"))  # type: ignore[attr-defined]
 
+    @property
+    def id_to_replay(self) -> str:
+        """The item's id in a run that repeats nothing."""
+        return f"{self.nodeid.removesuffix(f'{self.repetition}]')}]"
+
     def _replay(self, workload: Workload) -> str:
         """The command that tests just this workload: by --fib-workload, if it has no tensors."""
-        node_id = self.nodeid
+        node_id = self.id_to_replay
         if not has_recorded_tensors(workload):
             node_id = node_id.removesuffix(f"-{self.label}]") + "-correctness]"
         return replay_command(node_id, workload, self.settings.replay_options)
@@ -421,7 +432,7 @@ class CompileItem(KernelItem):
             self.outcome.build["status"] = result.status
             if self.target == "cpu" or capability_of(self.target) == self.run.hardware.capability:
                 self.run.uncompiled[self.subject] = self.name
-            replay = shlex.join(["pytest", self.nodeid, *self.settings.replay_options])
+            replay = shlex.join(["pytest", self.id_to_replay, *self.settings.replay_options])
             raise KernelFailure(describe_compile_error(result, self.implementation_place, replay))
 
 
@@ -477,7 +488,7 @@ class DefinitionItem(CorrectnessItem):
         return min(self.settings.examples, DEFINITION_EXAMPLES)
 
     def _replay(self, workload: Workload) -> str:
-        return replay_command(self.nodeid, workload, self.settings.replay_options)
+        return replay_command(self.id_to_replay, workload, self.settings.replay_options)
 
 
 class WorkloadItem(KernelItem):
@@ -541,4 +552,4 @@ class BenchItem(WorkloadItem):
         settings = self.settings
         compare = f"--fib-compare={settings.compare}", f"--fib-fail-on=slower > {100 * limit:g}%"
         options = ["--fib-bench", *compare, *settings.replay_options]
-        return shlex.join(["pytest", self.nodeid, *options])
+        return shlex.join(["pytest", self.id_to_replay, *options])

@@ -55,7 +55,8 @@ class Recorder:
             self.file.add(traces, f"after {report.nodeid}")
         else:
             self._undecided[report.nodeid] = traces
-        item |= {"reason": _reason(report), "reruns": self._reruns[report.nodeid]}
+        reason = _reason(report) or ("" if traces else _end_of(report))
+        item |= {"reason": reason, "reruns": self._reruns[report.nodeid]}
         records = [json.loads(line) for line in traces] or [None]
         rows = [Row.of(item, category, record) for record in records]
         self._rows.setdefault(report.nodeid, []).extend(rows)
@@ -87,3 +88,9 @@ def _reason(report: pytest.TestReport) -> str:
     elif report.failed and report.when != "call":
         reason = f"error in {report.when}"
     return str(reason)
+
+
+def _end_of(report: pytest.TestReport) -> str:
+    """What ended an item that left no record."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(getattr(crash, "message", "")).partition("\n")[0]

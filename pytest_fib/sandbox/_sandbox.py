@@ -321,7 +321,8 @@ class ForkServer:
             if self._control is None or self._process is None or self._adoption is None:
                 return
             self._control.close()
-            self._process.terminate()
+            # One that imports torch has no sandboxes yet, and may not listen for seconds.
+            (self._process.terminate if self._ready else self._process.kill)()
             try:
                 self._process.wait(CLOSE_TIMEOUT)
             except subprocess.TimeoutExpired:

@@ -381,3 +381,20 @@ workloads:
   examples: [{batch: 3}]
 tolerances: {samples: {by: samples}}
 """
+
+
+def test_a_failure_that_python_ignores_fails_the_item_all_the_same(scale):
+    # As of a signal handler that runs while garbage is collected.
+    body = """\
+    x, factor
+    import gc, pytest
+    fails = lambda *_: pytest.fail("too late")
+    gc.callbacks.append(fails)
+    gc.collect()
+    gc.callbacks.remove(fails)
+    return x * factor
+    """
+    scale.implement("late", body)
+    result = scale.run("-k", "late")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["late * too late", "FAILED *late-correctness* too late"])

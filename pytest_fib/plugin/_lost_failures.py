@@ -1,0 +1,37 @@
+"""Failures that are raised where Python ignores exceptions."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def no_failure_lost() -> Iterator[None]:
+    """Raise at the end what was raised in between by ``pytest.fail``, as soon as it was.
+
+    A handler of a signal raises it, as pytest-timeout's does, wherever the process is: in a
+    callback of the garbage collector, for one. There, Python reports exceptions and goes on.
+    """
+    lost: list[BaseException] = []
+    report = sys.unraisablehook
+
+    def keep(unraisable: sys.UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, pytest.fail.Exception | KeyboardInterrupt):
+            lost.append(unraisable.exc_value)
+        else:
+            report(unraisable)
+
+    sys.unraisablehook = keep
+    try:
+        yield
+    finally:
+        sys.unraisablehook = report
+    if lost:
+        raise lost[0]
