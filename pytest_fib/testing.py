@@ -213,6 +213,7 @@ class KernelCheck:
             seed=self._seed,
             run_seed=self._run_seed,
             max_bytes=self._max_bytes,
+            affordable=lambda workload: check.is_affordable(workload, self._max_bytes),
         )
 
 

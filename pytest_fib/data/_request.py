@@ -26,11 +26,13 @@ Origin: TypeAlias = Literal["failed before", "listed", "shrunk", "unfinished", "
 class DefinitionFault(Record):
     """Why a definition can't be used: its reference fails, or its inputs can't be made.
 
-    `message` is one line for people, `log` a traceback or what was printed.
+    `message` is one line for people, `log` a traceback or what was printed. `exhausted`: all that
+    was lacking is time or memory, so smaller workloads may do.
     """
 
     message: Text
     log: str = ""
+    exhausted: bool = False
 
     @property
     def text(self) -> str:
@@ -41,9 +43,9 @@ class DefinitionFault(Record):
 class DefinitionError(Exception):
     """Inside the engine only: what becomes a DefinitionFault."""
 
-    def __init__(self, message: str, log: str = "") -> None:
+    def __init__(self, message: str, log: str = "", *, exhausted: bool = False) -> None:
         super().__init__(message)
-        self.fault = DefinitionFault(message=message, log=log)
+        self.fault = DefinitionFault(message=message, log=log, exhausted=exhausted)
 
 
 def own_fault(error: Exception) -> Evaluation:

@@ -16,6 +16,7 @@ from pytest_fib.engine._artifacts import file_in_memory
 from pytest_fib.sandbox import (
     ALIGNMENT,
     Call,
+    Done,
     Failed,
     ForkServerError,
     Load,
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
         Workload,
     )
     from pytest_fib.engine._artifacts import Artifacts
-    from pytest_fib.sandbox import ArenaAllocator, Argument, Done, Reply, Request, Sandbox
+    from pytest_fib.engine._reference_costs import ReferenceCosts
+    from pytest_fib.sandbox import ArenaAllocator, Argument, Reply, Request, Sandbox
 
 #: Memory between two buffers: an odd number of lines, so that equal places in buffers of a round
 #: size don't all fall into the same part of a cache.
@@ -174,9 +176,9 @@ class BufferPool:
 class EvaluationContext:
     """One evaluation of a request.
 
-    ``files`` has where recorded tensors lie. Unless it is the ``last_attempt``, a killed sandbox
-    raises KilledError rather than be blamed on the candidate. ``printed`` is what the candidate
-    printed in its last call.
+    ``files`` has where recorded tensors lie, ``costs`` what calls of the reference cost. Unless
+    it is the ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on the
+    candidate. ``printed`` is what the candidate printed in its last call.
     """
 
     request: EvaluationRequest
@@ -185,6 +187,7 @@ class EvaluationContext:
     candidate_program: Program
     reference_program: Program
     files: Mapping[str, Path]
+    costs: ReferenceCosts
     last_attempt: bool = True
     printed: str = ""
     _seconds_left: float = field(init=False)
@@ -300,8 +303,13 @@ class EvaluationContext:
             self.reference_reply(self.ask_reference(Load(program)))
 
     def ask_reference(self, request: Request) -> Reply:
-        """The reference's reply, whatever it is."""
-        return self.reference.sandbox.ask(request, self.request.timeout)
+        """The reference's reply, whatever it is; what a call costs is learnt."""
+        start = monotonic()
+        reply = self.reference.sandbox.ask(request, self.request.timeout)
+        if isinstance(request, Call):
+            peak_bytes = reply.peak_bytes if isinstance(reply, Done) else 0
+            self.costs.add(self.request.workload, monotonic() - start, peak_bytes)
+        return reply
 
     def reference_reply(self, reply: Reply, when: str = "") -> Done:
         """The reply of a call that worked. Raises DefinitionError where it did not."""
@@ -309,7 +317,8 @@ class EvaluationContext:
             self.raise_if_killed(reply)
             axes = self.definition.axis_values(self.request.workload.axes)
             where = f"the reference of {self.definition.name} failed{when} at axes {axes}"
-            raise DefinitionError(f"{where}: {reply.summary}", reply.log)
+            exhausted = reply.exhausted or reply.killed or reply.status == "TIMEOUT"
+            raise DefinitionError(f"{where}: {reply.summary}", reply.log, exhausted=exhausted)
         return reply
 
     def raise_if_killed(self, failed: Failed) -> None:

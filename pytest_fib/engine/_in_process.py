@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,7 @@ from pytest_fib.data import DefinitionError, Diagnosis
 from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs
 from pytest_fib.engine._context import EvaluationEnded, conclude
 from pytest_fib.engine._correctness import Expected, believed, check_same_inputs, yardstick_runs
+from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.sandbox import (
     Failed,
     InvalidOutput,
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from pytest_fib.workloads import TensorLayout
 
 
+#: Seconds of an evaluation where nothing ends one: as a request's by default.
+TIMEOUT = 60.0
+
+
 class FunctionChecker:
     """Evaluates a function on one workload after another. What the function raises is not caught.
 
@@ -64,6 +70,7 @@ class FunctionChecker:
         self._calling = calling
         self._root = root
         self._repeat = repeat
+        self._costs = ReferenceCosts(definition)
         self._defaults = TorchDefaults.now()
         self._layouts: dict[str, TensorLayout] = {}
         self._inputs: dict[str, Any] = {}
@@ -128,10 +135,17 @@ class FunctionChecker:
 
     def expected(self, workload: Workload) -> Expected:
         """Computed anew."""
+        start = monotonic()
         try:
             return Expected(self._widened(self._pristine))
         except OracleUnavailable as error:
             return Expected(self._call_reference(), str(error))
+        finally:
+            self._costs.add(workload, monotonic() - start)
+
+    def is_affordable(self, workload: Workload, max_bytes: int) -> bool:
+        """Whether the reference is expected to take few seconds."""
+        return self._costs.are_affordable(workload, TIMEOUT, max_bytes)
 
     def _call_reference(self) -> dict[str, torch.Tensor]:
         """In its own dtypes."""

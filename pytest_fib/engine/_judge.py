@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -37,6 +37,7 @@ from pytest_fib.engine._context import (
 )
 from pytest_fib.engine._correctness import ExpectedCache, SandboxCalls, check_correctness
 from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
+from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.engine._sample_plan import check_samples
 from pytest_fib.engine._search import cut_short, search_and_diagnose
 from pytest_fib.sandbox import (
@@ -104,7 +105,7 @@ class Judge:
         self._ceilings = DeviceCeilings(device)
         self._counts: Counts = {}
         self._subject: _Subject | None = None
-        self._expected = ExpectedCache()
+        self._known: _Known | None = None
         self._fork_server: ForkServer | None = None
         if isolation != "none":
             contained = isolation == "container"
@@ -138,6 +139,7 @@ class Judge:
         """Look for a workload on which the implementation is wrong."""
 
         checked: list[tuple[Workload, Outcome]] = []
+        costs = self._known_of(request.definition).costs
 
         def check(workload: Workload, *, draws: bool = False, explain: bool = False) -> Outcome:
             outcome = self._outcome(request.evaluation(workload, draws=draws, explain=explain))
@@ -155,6 +157,12 @@ class Judge:
                 seed=request.seed,
                 run_seed=request.run_seed,
                 max_bytes=request.max_bytes,
+                affordable=lambda workload: costs.are_affordable(
+                    workload, request.timeout, request.max_bytes
+                ),
+                undecided=lambda workload, outcome: costs.explain(
+                    workload, outcome, request.timeout
+                ),
             )
         except UNAVAILABLE as error:
             return cut_short(request, checked, self._not_evaluated(error))
@@ -239,7 +247,7 @@ class Judge:
             context.load_candidate(artifact)
             buffers = context.buffers(context.candidate)
             tensors = buffers.first, context.buffers(context.reference).first
-            calls = SandboxCalls(context, *tensors, self._expected)
+            calls = SandboxCalls(context, *tensors, self._known_of(request.definition).expected)
             verdict = check_correctness(calls, context, buffers.size)
         if verdict.passed and request.draws and not request.timing:
             verdict = check_samples(verdict, context, self._lock, *tensors)
@@ -254,24 +262,26 @@ class Judge:
         return (verdict, performance) if timed.passed else (timed, None)
 
     def _context(self, request: EvaluationRequest, *, last_attempt: bool) -> EvaluationContext:
-        subject = self._subject
+        known, subject = self._known_of(request.definition), self._subject
+        request = request.model_copy(update={"definition": known.definition})
         if subject is None or not subject.is_of(request):
-            previous, subject = subject, _Subject.of(request, self._hardware)
-            if previous is not None and previous.definition == subject.definition:
-                # One object for equal records: what is known of a definition is kept with it.
-                subject = replace(subject, definition=previous.definition)
-            else:
-                self._expected = ExpectedCache()
-            self._subject = subject
+            self._subject = subject = _Subject.of(request, self._hardware)
         return EvaluationContext(
-            request.model_copy(update={"definition": subject.definition}),
+            request,
             self._candidate,
             self._reference,
             subject.candidate_program,
             subject.reference_program,
             self._local_files(request),
+            known.costs,
             last_attempt,
         )
+
+    def _known_of(self, definition: Definition) -> _Known:
+        """What is known of a definition, as long as requests are for it."""
+        if self._known is None or not _is_same(self._known.definition, definition):
+            self._known = _Known(definition, ExpectedCache(), ReferenceCosts(definition))
+        return self._known
 
     def _local_files(self, request: EvaluationRequest) -> dict[str, Path]:
         """Where recorded tensors lie on this machine. Raises DefinitionError."""
@@ -315,6 +325,20 @@ def _hardware(device: str) -> Hardware:
 
 
 @dataclass(frozen=True)
+class _Known:
+    """A definition, one object for equal records, and what is known of it."""
+
+    definition: Definition
+    expected: ExpectedCache
+    costs: ReferenceCosts
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether records are equal, which takes a while where they are others."""
+    return one is other or one == other
+
+
+@dataclass(frozen=True)
 class _Subject:
     """What requests that follow each other have in common, and the programs that it leads to."""
 
@@ -338,9 +362,9 @@ class _Subject:
         )
 
     def is_of(self, request: EvaluationRequest) -> bool:
-        """Whether a request is for the same. Records are compared only where they are others."""
+        """Whether a request is for the same."""
         return (
-            (self.definition is request.definition or self.definition == request.definition)
-            and (self.solution is request.solution or self.solution == request.solution)
+            _is_same(self.definition, request.definition)
+            and _is_same(self.solution, request.solution)
             and self.directory == request.directory
         )

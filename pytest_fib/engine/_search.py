@@ -44,8 +44,11 @@ def search_and_diagnose(
     seed: int,
     run_seed: int | None,
     max_bytes: int,
+    **drawn: Any,
 ) -> SearchResult:
     """Look for a workload that fails, and for the smallest like it. As in a SearchRequest.
+
+    ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable`` and ``undecided``.
 
     A failure is explained by a larger workload. Where nothing fails, outputs that are chosen at
     random are drawn many times, from one workload: that takes seconds, so it comes at the end.
@@ -71,6 +74,7 @@ def search_and_diagnose(
         seed=seed,
         run_seed=run_seed,
         max_bytes=max_bytes,
+        **drawn,
     )
     workload, outcome = result.workload, result.outcome
     if result.origin is None and any(map(definition.is_sampled, definition.outputs)):

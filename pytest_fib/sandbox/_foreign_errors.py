@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import traceback
 
+import torch
+
 #: How much of a program's output and traceback is kept, in characters.
 LOG_LIMIT = 16_384
 #: How much of a summary, in characters.
@@ -27,6 +29,13 @@ def _text(error: BaseException) -> str:
 def _encodable(text: str) -> str:
     """Without the lone surrogates that Python allows in text and JSON does not."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether there was no memory left; torch has an exception for that on devices only."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in _text(error)
 
 
 def own_traceback(error: BaseException) -> str:

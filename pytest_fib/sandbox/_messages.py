@@ -151,7 +151,8 @@ class Done:
 
     ``samples_ns`` are times of one call in each block, ``blocks_ns`` is what all blocks took;
     ``method``, how prepared calls are timed; ``flush_ns``, how long it takes to flush the cache
-    before a block; ``built``, the facts of a build.
+    before a block; ``built``, the facts of a build; ``peak_bytes``, the memory that the process had
+    in a widened call beyond what it had as the program was loaded; 0 if it once had as much.
     """
 
     log: str = ""
@@ -161,6 +162,7 @@ class Done:
     flush_ns: float = 0.0
     counts: OperationCounts | None = None
     built: Built | None = None
+    peak_bytes: int = 0
     kind: Literal["done"] = "done"
 
 
@@ -170,7 +172,7 @@ class Failed:
 
     ``broken``: the process can't be used any more, as after an illegal memory access. ``killed``:
     it or the fork server was killed, perhaps by someone else; ``by_others``: surely. ``no_oracle``:
-    the program can't be computed in float64.
+    the program can't be computed in float64. ``exhausted``: there was not enough time or memory.
     """
 
     status: FailedStatus
@@ -180,6 +182,7 @@ class Failed:
     killed: bool = False
     by_others: bool = False
     no_oracle: bool = False
+    exhausted: bool = False
     kind: Literal["failed"] = "failed"
 
 

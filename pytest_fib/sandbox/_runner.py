@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +15,7 @@ import torch
 
 from pytest_fib.build import BuildError, Program, build, load
 from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, copies, store
-from pytest_fib.sandbox._foreign_errors import one_line, own_traceback
+from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory, own_traceback
 from pytest_fib.sandbox._messages import (
     Blocks,
     Build,
@@ -48,6 +50,7 @@ class Runner:
         self._tensor = tensor
         self.program: Program | None = None
         self._function: Callable[..., Any]
+        self._loaded_bytes = 0
         self._series: Series | None = None
         self._prepared: Prepare | None = None
         #: Copies what captured calls return to their outputs.
@@ -80,7 +83,13 @@ class Runner:
         except BaseException as error:  # noqa: BLE001
             if isinstance(request, Build):
                 status = "RUNTIME_ERROR"  # of host code, that launches what is compiled
-            return Failed(status, one_line(error), own_traceback(error), broken=self._is_broken())
+            return Failed(
+                status,
+                one_line(error),
+                own_traceback(error),
+                broken=self._is_broken(),
+                exhausted=out_of_memory(error),
+            )
 
     def _is_broken(self) -> bool:
         """Whether the CUDA context is beyond use, as it is after an illegal memory access."""
@@ -120,6 +129,7 @@ class Runner:
             with TemporaryDirectory() as folder:
                 self._function = load(program, _written_out(file, Path(folder)))
             self.program = program
+            self._loaded_bytes = self._peak_bytes()
         return Done()
 
     @property
@@ -132,6 +142,7 @@ class Runner:
         self._series = self._prepared = self._store_captured = None
 
     def _call(self, request: Call) -> Reply:
+        before = self._peak_bytes()
         for refs in filter(None, (request.outputs, request.second_outputs)):
             # New objects for each call: the program may have changed those of the first.
             inputs, outputs = self._values(request.inputs), self._values(refs)
@@ -140,7 +151,17 @@ class Runner:
             else:
                 result = run_widened(self._function, inputs, **vars(request.widened))
             self._store(result, outputs)
-        return self._finished()
+        done = self._finished()
+        peak = self._peak_bytes()
+        if request.widened is None or peak - before < peak // 8:  # hardly more than once before
+            return done
+        return replace(done, peak_bytes=peak - self._loaded_bytes)
+
+    def _peak_bytes(self) -> int:
+        """The most memory that this process has had so far."""
+        if self._device == "cpu":
+            return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return torch.cuda.max_memory_allocated()
 
     def _prepare(self, request: Prepare) -> Reply:
         self.release()

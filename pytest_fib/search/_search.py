@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -74,6 +75,12 @@ class _Checked(Generic[Outcome]):
                 self._slow.append((size, seconds))
         return self._failed(self.seen[workload.uuid][1])
 
+    def fails_and_tells(
+        self, undecided: Callable[[Workload, Outcome], bool], workload: Workload
+    ) -> bool:
+        """Whether a workload fails, unless that tells nothing."""
+        return self.fails(workload) and not undecided(*self.seen[workload.uuid])
+
     def fails_like(self, first: Workload) -> Callable[[Workload], bool]:
         """Whether a workload fails as the first one does."""
 
@@ -112,6 +119,8 @@ def search(
     failed: Callable[[Outcome], bool],
     closeness: Callable[[Outcome], float],
     alike: Callable[[Outcome, Outcome], bool] = lambda first, other: True,
+    affordable: Callable[[Workload], bool] = lambda workload: True,
+    undecided: Callable[[Workload, Outcome], bool] = lambda workload, outcome: False,
     failed_before: Iterable[Workload] = (),
     listed: Iterable[Workload] = (),
     examples: int = 25,
@@ -128,6 +137,8 @@ def search(
     workloads in every process: the latter a fifth of them, or none where it is None.
     Shrinking takes only what fails ``alike``: told the first failure and another.
     ``closeness`` ranks outcomes that passed: the highest came closest to failing.
+    Drawn workloads that are not ``affordable`` by then are left out, and a failure of theirs that
+    is ``undecided`` tells nothing, unless nothing else was tried.
     """
     checked = _Checked(definition, check, failed, alike, shrink_seconds)
     origin: Origin = "failed before"
@@ -135,8 +146,9 @@ def search(
     if failing is None:
         failing_listed = next(filter(checked.fails, listed), None)
         drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
-        worthwhile = filter(checked.is_worthwhile, drawn)
-        first = failing_listed or next(filter(checked.fails, worthwhile), None)
+        worthwhile = filter(affordable, filter(checked.is_worthwhile, drawn))
+        fails = partial(checked.fails_and_tells, undecided)
+        first = failing_listed or next(filter(fails, worthwhile), None)
         if first is not None:
             checked.start_deadline()
             failing = shrunk(definition, first, checked.fails_like(first))
@@ -147,8 +159,11 @@ def search(
                 origin = "unfinished" if checked.out_of_time else "shrunk"
     if failing is not None:
         return Search(len(checked.seen), *checked.seen[failing.uuid], origin)
-    closest = max(checked.seen.values(), key=lambda case: closeness(case[1]))
-    return Search(len(checked.seen), *closest, None)
+    cases = [*checked.seen.values()]
+    passed = [case for case in cases if not failed(case[1])]
+    if not passed:
+        return Search(len(cases), *cases[0], "unfinished")
+    return Search(len(cases), *max(passed, key=lambda case: closeness(case[1])), None)
 
 
 def _drawn(

@@ -66,8 +66,8 @@ class Plan:
     ``stated`` are the definition's own constraints, ``implied`` those without which the generator
     of an input has no valid values. ``inferred`` has what was not stated of inputs; ``unmade``, of
     which inputs no rule speaks; ``problem``, why none can be made.
-    Of what the definition leaves open, ``lengths`` are axes that count sequences, and ``scores``
-    give from axes how many numbers a reference may hold besides: see ``_scores``.
+    ``lengths`` are axes that count sequences, where the definition bounds none, and ``scores`` give
+    from axes how many numbers a reference may hold besides: see ``_scores``.
     """
 
     definition: Definition
@@ -323,7 +323,8 @@ def _planned(definition: Definition) -> Plan:
     on_axes = tuple(constraint for constraint in constraints if not constraint.tensors)
     order, independent = _axis_order(definition, on_axes, rules)
     domains = {axis: listed_domain(definition, axis) for axis in order}
-    offsets = _open_offsets(definition, rules)
+    offsets = {name: rule for name, rule in rules.items() if isinstance(rule, kinds.Indptr)}
+    is_open = not (definition.workloads and definition.workloads.axes)
     return Plan(
         definition=definition,
         stated=tuple(stated),
@@ -334,18 +335,9 @@ def _planned(definition: Definition) -> Plan:
         fill=_fill_order(rules),
         inferred=inferred,
         unmade=unmade,
-        lengths=tuple(_shape(definition, name)[0] for name in offsets),
+        lengths=tuple(_shape(definition, name)[0] for name in offsets if is_open),
         scores=tuple(_scores(definition, rules, offsets)),
     )
-
-
-def _open_offsets(
-    definition: Definition, rules: Mapping[str, InputRule]
-) -> dict[str, kinds.Indptr]:
-    """The inputs that are offsets of sequences, where the definition bounds no axis."""
-    if definition.workloads and definition.workloads.axes:
-        return {}
-    return {name: rule for name, rule in rules.items() if isinstance(rule, kinds.Indptr)}
 
 
 def _scores(

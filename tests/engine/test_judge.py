@@ -335,7 +335,7 @@ def test_repeats_cost_calls_and_no_references(own_judge, request_for, definition
 
 def test_large_expected_values_are_not_cached(own_judge, request_for):
     assert own_judge.evaluate(request_for(GOOD, n=3_000_000)).status == "PASSED"
-    assert own_judge._expected._entries == {}
+    assert own_judge._known.expected._entries == {}
 
 
 @pytest.mark.parametrize(("n", "cached"), [(1000, 6), (100_000, 2)])
@@ -343,9 +343,9 @@ def test_the_oldest_expected_values_make_room(own_judge, request_for, monkeypatc
     monkeypatch.setattr(_correctness, "CACHE_BYTES", 2 * 800_000)
     for seed in range(3):
         own_judge.evaluate(request_for(GOOD, n=n, seed=seed))
-    cached_bytes = sum(expected.bytes for expected in own_judge._expected._entries.values())
+    cached_bytes = sum(expected.bytes for expected in own_judge._known.expected._entries.values())
     assert cached_bytes == own_judge._expected._bytes <= 2 * 800_000
-    assert len(own_judge._expected._entries) == cached
+    assert len(own_judge._known.expected._entries) == cached
 
 
 def test_wrong_outputs_that_were_written_are_not_told_to_be_unwritten(judge, request_for):

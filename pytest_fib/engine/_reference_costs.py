@@ -1,0 +1,46 @@
+"""What a definition's reference costs at sizes tried so far, so that none too large is drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_fib.data import DefinitionFault, EvaluationStatus
+from pytest_fib.search import Costs
+
+if TYPE_CHECKING:
+    from pytest_fib.data import Definition, Outcome, Workload
+
+#: What a reference may take of the time of an evaluation on a workload that is drawn; and from
+#: which share on it is not to be wondered at that an implementation takes all.
+DRAWN_SHARE, SLOW_SHARE = 0.1, 0.25
+#: Memory of the reference's own, as a multiple of the budget of a workload.
+MEMORY_FACTOR = 8
+#: From which seconds and bytes beyond the least on something is learnt.
+NOTICEABLE_SECONDS, NOTICEABLE_BYTES = 0.1, 16 << 20
+
+
+class ReferenceCosts:
+    """Seconds and bytes of a reference's calls, of whatever implementation was checked by them."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._seconds = Costs(definition, NOTICEABLE_SECONDS)
+        self._bytes = Costs(definition, NOTICEABLE_BYTES)
+
+    def add(self, workload: Workload, seconds: float, peak_bytes: int = 0) -> None:
+        """Learn from a call, and from the memory that it took where that is known."""
+        self._seconds.add(workload.axes, seconds)
+        if peak_bytes:
+            self._bytes.add(workload.axes, peak_bytes)
+
+    def are_affordable(self, workload: Workload, timeout: float, max_bytes: int) -> bool:
+        """Whether the reference is expected to be well within the limits of an evaluation."""
+        seconds = self._seconds.expected(workload.axes)
+        size = self._bytes.expected(workload.axes)
+        return seconds <= DRAWN_SHARE * timeout and size <= MEMORY_FACTOR * max_bytes
+
+    def explain(self, workload: Workload, outcome: Outcome, timeout: float) -> bool:
+        """Whether a workload failed for being too large, and for no fault."""
+        if isinstance(outcome, DefinitionFault):
+            return outcome.exhausted
+        is_late = outcome.status is EvaluationStatus.TIMEOUT
+        return is_late and self._seconds.expected(workload.axes) > SLOW_SHARE * timeout

@@ -1,0 +1,49 @@
+"""What a workload costs follows from what others did."""
+
+import pytest
+
+from pytest_fib.search import Costs
+
+AXES = {"m": "var", "n": "var"}
+TRIED = [{"m": m, "n": n} for m, n in [(2, 2), (8, 300), (250, 30), (500, 70), (90, 900)]]
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        lambda m, n: 1.0 + m + n,
+        lambda m, n: 5.0 + m * n,
+        lambda m, n: 0.1 * n * n,
+        lambda m, n: m * n + 20.0 * m,
+    ],
+)
+def test_what_costs_grow_with_is_found(define, cost):
+    costs = Costs(define(AXES), noticeable=10.0)
+    for axes in TRIED:
+        costs.add(axes, cost(**axes))
+    larger = {"m": 5000, "n": 7000}
+    assert cost(**larger) / 3 < costs.expected(larger) < cost(**larger) * 3
+
+
+def test_nothing_is_expected_of_costs_that_are_hardly_more_than_the_least(define):
+    costs = Costs(define(AXES), noticeable=10.0)
+    assert costs.expected(TRIED[0]) == 0.0
+    for cost, axes in enumerate(TRIED):
+        costs.add(axes, 100.0 + cost)
+    assert costs.expected({"m": 10**6, "n": 10**6}) == 0.0
+
+
+def test_what_is_larger_and_cost_less_is_believed(define):
+    """A first call may take seconds whatever its size."""
+    costs = Costs(define(AXES), noticeable=0.1)
+    costs.add({"m": 1, "n": 1}, 5.0)
+    assert costs.expected({"m": 100, "n": 100}) == 0.0  # it may be what every call takes
+    costs.add({"m": 7, "n": 7}, 0.01)
+    assert costs.expected({"m": 100, "n": 100}) == 0.0
+
+
+def test_nothing_costs_less_than_what_is_smaller_along_every_axis(define):
+    costs = Costs(define(AXES), noticeable=0.1)
+    for axes, cost in [((1, 1), 0.0), ((50, 10_000), 1.0), ((60, 90), 60.0)]:
+        costs.add(dict(zip("mn", axes, strict=True)), cost)
+    assert costs.expected({"m": 60, "n": 91}) >= 60.0
