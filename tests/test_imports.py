@@ -17,7 +17,6 @@ PRIVATE = (
     "benchmarks/calibration.py",
     "tests/diagnosis/*.py",
     "tests/engine/*.py",
-    "tests/gpu/*.py",
     "tests/plugin/test_gpus.py",
     "tests/search/test_deck.py",
 )

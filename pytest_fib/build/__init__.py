@@ -1,9 +1,11 @@
 """From a Solution to an artifact to a callable: one builder for each language."""
 
+from pytest_fib.build import _gpus as gpus
 from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._builders import build, load
 from pytest_fib.build._cache import Artifact, ArtifactCache, default_builds_directory
 from pytest_fib.build._errors import BuildError
+from pytest_fib.build._machine import Machine
 from pytest_fib.build._program import Compilation, Program, program_of, reference_program
 from pytest_fib.build._runnable import why_not_buildable, why_not_runnable
 from pytest_fib.build._targets import CPU, Hardware, build_targets, capability_of
@@ -17,11 +19,13 @@ __all__ = [
     "Compilation",
     "Hardware",
     "KernelResources",
+    "Machine",
     "Program",
     "build",
     "build_targets",
     "capability_of",
     "default_builds_directory",
+    "gpus",
     "load",
     "program_of",
     "reference_program",

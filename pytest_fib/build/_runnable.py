@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build._builders import has_builder
 from pytest_fib.build._targets import why_other_hardware
@@ -14,21 +14,25 @@ from pytest_fib.build._toolchain import why_no_toolchain
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+    from pytest_fib.build._machine import Machine
     from pytest_fib.build._targets import Hardware
     from pytest_fib.discovery import Implementation
 
 
-def why_not_runnable(implementation: Implementation, hardware: Hardware) -> str | None:
-    """Why an implementation can't run on this hardware here, or None."""
-    return _wrong_hardware(implementation, hardware) or why_not_buildable(implementation)
+def why_not_runnable(
+    implementation: Implementation, hardware: Hardware, machine: Machine | None = None
+) -> str | None:
+    """Why an implementation can't run on this hardware of a machine, by default here, or None."""
+    return _wrong_hardware(implementation, hardware) or why_not_buildable(implementation, machine)
 
 
-def why_not_buildable(implementation: Implementation) -> str | None:
-    """Why an implementation can't be built or loaded here, whatever it runs on, or None."""
+def why_not_buildable(implementation: Implementation, machine: Machine | None = None) -> str | None:
+    """Why an implementation can't be built or loaded there, whatever it runs on, or None."""
+    language = implementation.language
     return (
-        _why_no_builder(implementation.language)
-        or _missing_dependency(implementation)
-        or why_no_toolchain(implementation.language)
+        _why_no_builder(language)
+        or _missing_dependency(implementation, machine)
+        or (why_no_toolchain(language) if machine is None else machine.no_toolchain.get(language))
     )
 
 
@@ -41,7 +45,7 @@ def _why_no_builder(language: str) -> str | None:
     return f"no builder for {language!r} yet (there are: {languages})"
 
 
-def _missing_dependency(implementation: Implementation) -> str | None:
+def _missing_dependency(implementation: Implementation, machine: Machine | None) -> str | None:
     from packaging.requirements import Requirement
 
     from pytest_fib.data import SupportedLanguages
@@ -49,18 +53,18 @@ def _missing_dependency(implementation: Implementation) -> str | None:
     by_torch = implementation.binding == "torch"
     required = () if by_torch else SupportedLanguages(implementation.language).requires
     names = (*required, *implementation.dependencies)
-    return next(filter(None, (_why_unmet(Requirement(name)) for name in names)), None)
+    return next(filter(None, (_why_unmet(Requirement(name), machine) for name in names)), None)
 
 
-def _why_unmet(requirement: Requirement) -> str | None:
-    """What is lacking of a requirement; nothing where its marker doesn't hold here."""
-    if requirement.marker is not None and not requirement.marker.evaluate():
+def _why_unmet(requirement: Requirement, machine: Machine | None) -> str | None:
+    """What is lacking of a requirement; nothing where its marker doesn't hold there."""
+    markers: Any = None if machine is None else machine.markers
+    if requirement.marker is not None and not requirement.marker.evaluate(markers):
         return None
     name = requirement.name
-    try:
-        installed = version(name)
-    except PackageNotFoundError:
-        if _is_module(name):
+    installed = _version(name) if machine is None else machine.version(name)
+    if installed is None:
+        if _is_module(name, machine):
             return None
         return f"needs {name}, which is not installed: pip install {_to_install(requirement)}"
     if requirement.specifier.contains(installed, prereleases=True):
@@ -68,9 +72,17 @@ def _why_unmet(requirement: Requirement) -> str | None:
     return f"needs {name}{requirement.specifier}, {installed} is installed"
 
 
-def _is_module(name: str) -> bool:
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _is_module(name: str, machine: Machine | None) -> bool:
     """Whether it can be imported: people name modules as well as distributions."""
-    return find_spec(name.partition(".")[0].replace("-", "_")) is not None
+    module = name.partition(".")[0].replace("-", "_")
+    return find_spec(module) is not None if machine is None else module in machine.modules
 
 
 def _to_install(requirement: Requirement) -> str:

@@ -87,10 +87,14 @@ class Diagnosis(Record):
 
 
 class Environment(Record):
-    """The device and the library versions of an evaluation."""
+    """The device and the library versions of an evaluation.
+
+    `host` is the machine, where that is another than the one that keeps the record.
+    """
 
     hardware: str
     libs: dict[str, str] = Field(default_factory=dict)
+    host: Annotated[str, Field(exclude_if=_is_empty)] = ""
 
 
 _FLAT = {

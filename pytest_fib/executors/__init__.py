@@ -1,10 +1,49 @@
-"""Who calls the engine: this process now.
+"""Who calls the engine: this process, a far machine by ssh.
 
 Importing this imports no torch.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from pytest_fib.executors._benchmark import Benchmark
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._protocol import Executor
 
-__all__ = ["Benchmark", "Executor", "LocalExecutor"]
+if TYPE_CHECKING:
+    from pytest_fib.executors._code import RemoteError
+    from pytest_fib.executors._ssh import (
+        FarOptions,
+        SshConnections,
+        SshExecutor,
+        SshTarget,
+        describe,
+    )
+
+__all__ = [
+    "Benchmark",
+    "Executor",
+    "FarOptions",
+    "LocalExecutor",
+    "RemoteError",
+    "SshConnections",
+    "SshExecutor",
+    "SshTarget",
+    "describe",
+]
+
+# Resolved on first use: most runs are here.
+_HOMES = {
+    "RemoteError": "_code",
+    **dict.fromkeys(
+        ("FarOptions", "SshConnections", "SshExecutor", "SshTarget", "describe"), "_ssh"
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -6,6 +6,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from pytest_fib.data import (
         BuildRequest,
         BuildResult,
@@ -32,9 +34,19 @@ class LocalExecutor:
 
         return Judge(*self._arguments, **self._options)
 
+    def start(self) -> None:
+        """Have the judge ready before the first request."""
+        _ = self._judge
+
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """What comes of one implementation on one workload."""
         return self._judge.evaluate(request)
+
+    def evaluate_all(
+        self, requests: Iterable[EvaluationRequest]
+    ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
+        """One after another."""
+        return ((request, self.evaluate(request)) for request in requests)
 
     def search(self, request: SearchRequest) -> SearchResult:
         """What a search for a failing workload comes to."""

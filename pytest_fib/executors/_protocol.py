@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from pytest_fib.data import (
         BuildRequest,
         BuildResult,
@@ -16,10 +18,15 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """Answers requests, one after another. Requests and answers are data that can travel."""
+    """Answers requests, which are data that can travel, as answers are."""
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """What comes of one implementation on one workload."""
+
+    def evaluate_all(
+        self, requests: Iterable[EvaluationRequest]
+    ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
+        """Requests and what came of them, as these come; the next are read as there is room."""
 
     def search(self, request: SearchRequest) -> SearchResult:
         """What a search for a failing workload comes to; all of it runs at the far end."""

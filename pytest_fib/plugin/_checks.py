@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_fib.build import gpus
 from pytest_fib.discovery import shortened
-from pytest_fib.plugin import _gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,13 +60,18 @@ def _check_glob(option: str, glob: str, names: Sequence[str]) -> None:
 
 
 def _check_device(settings: Settings) -> None:
-    if settings.device == "cuda" and _gpus.count() == 0:
-        raise pytest.UsageError(f"--fib-device cuda: {_gpus.why_none()}")
+    if not settings.remotes and settings.device == "cuda" and gpus.count() == 0:
+        raise pytest.UsageError(f"--fib-device cuda: {gpus.why_none()}")
 
 
 def _check_isolation(settings: Settings) -> None:
-    """Whether containers can be had."""
-    if settings.isolation != "container":
+    """Whether containers can be had; on a far machine, that is seen there."""
+    if settings.isolation == "none" and settings.remotes:
+        raise pytest.UsageError(
+            "--fib-isolation=none (and --pdb) run kernels in this process, --fib-remote on another "
+            "machine: give one of them"
+        )
+    if settings.isolation != "container" or settings.remotes:
         return
     if shutil.which("bwrap") is None:
         raise pytest.UsageError(

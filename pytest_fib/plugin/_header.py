@@ -22,11 +22,14 @@ def header(session: Session) -> list[str]:
     folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
     where = f"definitions in {folders}, traces to {settings.shown(settings.traces)}"
     lines = [f"fib: device {session.device}, {where}", *_missing(session)]
+    if session.far is not None:
+        lines += session.far.header(settings.device)
     if settings.isolation == "none":
         why = "--pdb" if config.option.usepdb else "--fib-isolation=none"
         lines.append(f"fib: {why} runs kernels in this process; a crash ends the run")
     else:
-        walls = ["container"] * (settings.isolation == "container") + wall_names()
+        of_machine = wall_names() if session.machine is None else session.machine.walls
+        walls = ["container"] * (settings.isolation == "container") + [*of_machine]
         shown = ", ".join(walls) or "processes without walls, which this system lacks"
         lines.append(f"fib: sandbox: {shown}")
     if settings.workload is None:

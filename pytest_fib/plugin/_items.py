@@ -135,7 +135,9 @@ class KernelItem(pytest.Item):
         """Why this can't run here, or None."""
         if self.implementation.problem is not None:
             return None  # it is seen to fail instead
-        return why_not_runnable(self.implementation, self.run.hardware) or self.why_no_inputs()
+        run = self.run
+        unable = why_not_runnable(self.implementation, run.hardware, run.machine)
+        return unable or self.why_no_inputs()
 
     def why_no_inputs(self) -> str | None:
         """Why inputs can't be had, or None."""
@@ -407,7 +409,8 @@ class CompileItem(KernelItem):
 
     def skip_reason(self) -> str | None:
         """Whatever this runs on."""
-        return why_not_buildable(self.implementation) or self.why_no_inputs()
+        unable = why_not_buildable(self.implementation, self.run.machine)
+        return unable or self.why_no_inputs()
 
     def check(self) -> None:
         """Build. What doesn't compile for this run's device isn't run either."""

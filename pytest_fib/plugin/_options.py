@@ -98,6 +98,8 @@ class Settings:
     start: Path
     #: The directories of the ini file, by the name of the ini value.
     ini_dirs: dict[str, tuple[Path, ...]]
+    #: The far machines of the ini file.
+    ini_remotes: tuple[str, ...]
 
     definitions: tuple[str, ...] = _list(
         "--fib-definition", "GLOB", "test only the definitions with these names"
@@ -197,6 +199,26 @@ class Settings:
         "default",
         "time until the confidence interval is within 2, 0.5 or 0.25 %% (default: 0.5)",
     )
+    remote: tuple[str, ...] = _list(
+        "--fib-remote",
+        "ssh://USER@HOST:PORT/DIR",
+        "run kernels on that machine, which needs torch (and triton) alone; of user, port and "
+        "directory for pytest-fib's files there, each may be left out",
+    )
+    remote_python: str = _option(
+        "--fib-remote-python",
+        "COMMAND",
+        "the Python to use there (default: python3)",
+        default="python3",
+    )
+    remote_grace: float = _option(
+        "--fib-remote-grace",
+        "SECONDS",
+        "how long to try to take up a lost connection, and how long work there goes on without "
+        "one (default: 60)",
+        type=_checked(float, 0),
+        default=60.0,
+    )
     isolation: Literal["process", "container", "none"] = _choice(
         "--fib-isolation",
         ("process", "container", "none"),
@@ -271,6 +293,11 @@ class Settings:
         return tuple(dict.fromkeys(self._directories(self.dataset)))
 
     @property
+    def remotes(self) -> tuple[str, ...]:
+        """The URLs of far machines; none where kernels run here."""
+        return self.remote or self.ini_remotes
+
+    @property
     def traces(self) -> Path:
         """Where trace records go."""
         return self.place(self.traces_file or "fib-traces.jsonl")
@@ -319,7 +346,12 @@ class Settings:
         )
         # One word each: pytest takes an existing path after a blank for one to find its rootdir by.
         found = tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
-        return found if self.repeat == 1 else (*found, f"--fib-repeat={self.repeat}")
+        if self.repeat != 1:
+            found += (f"--fib-repeat={self.repeat}",)
+        found += tuple(f"--fib-remote={url}" for url in self.remote)
+        if self.remote_python != "python3":
+            found += (f"--fib-remote-python={self.remote_python}",)
+        return found
 
     def place(self, text: str) -> Path:
         """The path that the command line means: relative to where pytest was started."""
@@ -349,6 +381,7 @@ def declare(parser: pytest.Parser) -> None:
     for name, (default, what) in _INI_DIRECTORIES.items():
         text = f"directories of kernel {what}, relative to rootdir (default: {default})"
         parser.addini(name, text, type="args", default=[default])
+    parser.addini("fib_remote", "machines for --fib-remote", type="args", default=[])
 
 
 def read(config: pytest.Config) -> Settings:
@@ -370,6 +403,7 @@ def read(config: pytest.Config) -> Settings:
             name: tuple(_absolute(root, text) for text in config.getini(name))
             for name in _INI_DIRECTORIES
         },
+        ini_remotes=tuple(config.getini("fib_remote")),
         **values,
     )
 

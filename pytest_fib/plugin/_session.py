@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_fib.build import CPU, ArtifactCache, default_builds_directory
+from pytest_fib.build import CPU, ArtifactCache, default_builds_directory, gpus
 from pytest_fib.discovery import (
     Catalogue,
     DefinitionLookup,
@@ -31,14 +31,15 @@ from pytest_fib.report import Baseline, write_comparison, write_tables
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_fib.build import Hardware
+    from pytest_fib.build import Hardware, Machine
     from pytest_fib.data import TensorFiles
     from pytest_fib.executors import Executor
+    from pytest_fib.plugin._far import FarMachines, Slot
     from pytest_fib.testing import KernelCheck
 
 _SESSION = pytest.StashKey["Session"]()
-#: Keys of the baseline and the seeds in what xdist's controller sends to its workers.
-_BASELINE, _SEEDS = "fib_baseline", "fib_seeds"
+#: Keys of the baseline, the seeds and the far machines in what xdist's controller sends to workers.
+_BASELINE, _SEEDS, _FAR = "fib_baseline", "fib_seeds", "fib_far"
 #: What most workloads are drawn from unless the command line says otherwise.
 FIXED_SEED = 0
 
@@ -84,10 +85,16 @@ class Session:
         if settings.compare is not None:  # before the recorder replaces what may be the same file
             names = set(filter(settings.wants_definition, self.catalogue.names))
             self.baseline = read_baseline(settings, settings.compare, names)
+        self._start_far_machines()
         self._recorder = Recorder(config, settings)
         config.pluginmanager.register(self, "fib-session")
         if config.pluginmanager.has_plugin("xdist") and settings.device != "cpu":
             config.pluginmanager.register(_gpus.Binding(), "fib-devices")
+
+    def _start_far_machines(self) -> None:
+        """Connect; where this process has kernels run, and no worker, the judge gets ready now."""
+        if self.far is not None and not getattr(self.config.option, "tx", None):
+            _ = self.executor
 
     def _add_paths(self) -> None:
         """Collect datasets, too; and with no path given, a selection collects kernels only.
@@ -116,6 +123,8 @@ class Session:
     def pytest_configure_node(self, node: object) -> None:
         """Send a worker of xdist the seeds, and the baseline, whose file this run may replace."""
         node.workerinput[_SEEDS] = self.seeds  # type: ignore[attr-defined]
+        if self.far is not None:
+            node.workerinput[_FAR] = self.far.to_json()  # type: ignore[attr-defined]
         if self.baseline is not None:
             node.workerinput[_BASELINE] = self.baseline.to_json()  # type: ignore[attr-defined]
 
@@ -180,25 +189,68 @@ class Session:
         self._stray_warnings_given = True
         return self.catalogue.strays()
 
+    @cached_property
+    def far(self) -> FarMachines | None:
+        """The far machines, where kernels run on any. Raises UsageError."""
+        runs_none = self.config.option.collectonly or self.settings.explain_inputs
+        if runs_none or not self.settings.remotes:
+            return None
+        from pytest_fib.plugin._far import FarMachines
+
+        if self._worker is not None:
+            return FarMachines.from_json(self._worker[_FAR], self.settings)
+        far = FarMachines.find(self.settings)
+        self.config.add_cleanup(far.connections.close)
+        return far
+
+    @cached_property
+    def _slot(self) -> Slot | None:
+        """What of the far machines is this process'."""
+        if self.far is None:
+            return None
+        number = int((self._worker or {}).get("workerid", "gw0").removeprefix("gw"))
+        return self.far.slot(number, self.settings.device)
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine that kernels run on; None is this one."""
+        return None if self._slot is None else self._slot.machine
+
     @property
     def device(self) -> str:
-        """``cpu`` or ``cuda``: where kernels run in this process."""
+        """``cpu`` or ``cuda``: where kernels of this process run."""
+        return self._device_here if self._slot is None else self._slot.device
+
+    @property
+    def _device_here(self) -> str:
         if self.settings.device == "auto":
-            return "cuda" if _gpus.count() else "cpu"
+            return "cuda" if gpus.count() else "cpu"
         return self.settings.device
 
     @cached_property
     def hardware(self) -> Hardware:
         """What that is, as implementations name it."""
-        return CPU if self.device == "cpu" else _gpus.first()
+        if self.device == "cpu":
+            return CPU
+        return gpus.first() if self.machine is None else self.machine.gpu
 
     @cached_property
     def executor(self) -> Executor:
         """What evaluates for this process; closed with the run."""
+        executor = self._far_executor() or self._local_executor()
+        self.config.add_cleanup(executor.close)
+        return executor
+
+    def _far_executor(self) -> Executor | None:
+        if self.far is None or self._slot is None:
+            return None
+        return self.far.executor(self._slot, self.settings, self._announce, self.tensor_files)
+
+    def _local_executor(self) -> Executor:
         from pytest_fib.executors import LocalExecutor
 
         settings = self.settings
-        executor = LocalExecutor(
+        return LocalExecutor(
             self.device,
             settings.isolation,
             self._announce,
@@ -206,8 +258,6 @@ class Session:
             settings.lock_timeout,
             builds=settings.cache,
         )
-        self.config.add_cleanup(executor.close)
-        return executor
 
     def kernel_check(self) -> KernelCheck:
         """The fixture of that name, which draws workloads as this run's items do."""
@@ -216,7 +266,7 @@ class Session:
         settings, (seed, run_seed) = self.settings, self.seeds
         return KernelCheck(
             self.definitions.find,
-            self.device,
+            self._device_here,
             examples=settings.examples,
             seed=seed,
             run_seed=run_seed,

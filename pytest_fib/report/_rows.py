@@ -18,7 +18,7 @@ class Row:
 
     ``file`` is where the definition is; ``reruns``, how often the item ran before; ``no_oracle``
     why expected values were not computed in float64, where they were not; ``unimplemented``, that
-    there is nothing but the definition.
+    there is nothing but the definition; ``host`` is the machine, where it is another.
     """
 
     definition: str
@@ -53,6 +53,7 @@ class Row:
     spills: int | None = None
     binary_bytes: int | None = None
     unimplemented: bool = False
+    host: str = ""
 
     @property
     def is_shown(self) -> bool:
@@ -89,6 +90,7 @@ class Row:
             reason=self.reason or diagnosis.get("sentence") or first_line,
             error_share=(correctness.get("extra") or {}).get("bound_used"),
             no_oracle=(correctness.get("extra") or {}).get("no_oracle", ""),
+            host=(evaluation.get("environment") or {}).get("host", ""),
             **_row_fields({**correctness, **performance}),
         )
 

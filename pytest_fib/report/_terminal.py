@@ -50,8 +50,10 @@ def write_tables(
         files[row.definition].add(row.file)
     for (definition, file), group in groupby(ordered, key=lambda row: (row.definition, row.file)):
         title = definition if len(files[definition]) == 1 else f"{definition} ({file})"
-        terminal.section(title, sep="-")
-        _write_section(terminal, sorted(group, key=_order), width, baseline)
+        of_file = sorted(group, key=_order)
+        hosts = sorted({row.host for row in of_file if row.host})
+        terminal.section(f"{title} on {', '.join(hosts)}" if hosts else title, sep="-")
+        _write_section(terminal, of_file, width, baseline)
 
 
 def write_comparison(
@@ -157,10 +159,14 @@ def _compile_line(row: Row) -> Line:
 
 def _times_table(timed: Iterable[Row]) -> Table:
     titles = "implementation", "workload", "latency", "reference", "speed-up", "rate/s", "roof"
-    return Table([Line(unmarked(*titles)), *map(_times_line, timed)], 2, 2)
+    rows = list(timed)
+    several = len({row.host for row in rows}) > 1
+    lines = (_times_line(row, host=row.host if several else "") for row in rows)
+    return Table([Line(unmarked(*titles)), *lines], 2, 2)
 
 
-def _times_line(row: Row) -> Line:
+def _times_line(row: Row, host: str) -> Line:
+    """With the host, where there are several: only times of one are compared."""
     names = unmarked(row.implementation, _workload(row))
     if row.latency_ms is None or row.reference_latency_ms is None or row.speedup_factor is None:
         return Line(names, [_status(row), *unmarked(row.reason, _reruns(row))])
@@ -171,7 +177,7 @@ def _times_line(row: Row) -> Line:
         _rate(row),
         "-" if row.ceiling_share is None else percent(row.ceiling_share),
     )
-    return Line([*names, *figures])
+    return Line([*names, *figures], unmarked(host))
 
 
 def _traffic_table(rows: Iterable[Row]) -> Table:

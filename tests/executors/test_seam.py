@@ -8,28 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from pytest_fib.data import (
-    BuildSpec,
-    Definition,
     DefinitionFault,
     Evaluation,
-    EvaluationRequest,
-    SafetensorsInput,
     SearchRequest,
     SearchResult,
-    Solution,
-    SourceFile,
-    SupportedLanguages,
-    TensorFiles,
-    Workload,
     outcome_from_json,
     outcome_to_json,
 )
 from pytest_fib.executors import LocalExecutor
 from pytest_fib.workloads import make_workload
+from tests.executors.kernels import SCALE, TEXTS, definition, evaluation, solution
 
 ROOT = Path(__file__).parents[2]
 #: The far end: a line of JSON for each request, and one for each answer.
@@ -53,80 +43,6 @@ for line in sys.stdin:
     print(json.dumps(answer))
 executor.close()
 """
-SCALE = {
-    "name": "scale",
-    "op_type": "scale",
-    "axes": {"n": "var", "width": 3},
-    "inputs": {
-        "x": {"shape": ["n", "width"], "dtype": "float32"},
-        "factor": {"shape": None, "dtype": "float32"},
-    },
-    "outputs": {"y": {"shape": ["n", "width"], "dtype": "float32"}},
-    "reference": "def run(x, factor):\n    return x * factor\n",
-    "workloads": {
-        "axes": {"n": {"min": 1, "max": 300}},
-        "inputs": {"factor": {"value": 3.0}, "x": {"kind": "uniform", "min": -1, "max": 1}},
-        "examples": [{"n": 7}],
-    },
-    "tolerances": {"y": {"rtol": 1e-4, "atol": 1e-6}},
-    "nondeterministic": True,
-}
-TEXTS = {
-    "right": "def run(x, factor):\n    return x * factor\n",
-    "wrong": "def run(x, factor):\n    return x + factor\n",
-    "raising": "def run(x, factor):\n    raise ValueError('no')\n",
-    "crashing": "import os\ndef run(x, factor):\n    os._exit(3)\n",
-    "shape": "def run(x, factor):\n    return (x * factor)[1:]\n",
-    "tail": "def run(x, factor):\n    y = x * factor\n    y[100:] = 0\n    return y\n",
-    "beside": "from beside import scaled\ndef run(x, factor):\n    return scaled(x, factor)\n",
-    "into": "def run(x, factor, y):\n    y.copy_(x * factor)\n",
-}
-BESIDE = "def scaled(x, factor):\n    return x * factor\n"
-
-
-def definition(**changes):
-    return Definition.model_validate({**SCALE, **changes})
-
-
-def solution(name):
-    sources = [SourceFile(path="module.py", content=TEXTS[name])]
-    if name == "beside":
-        sources.append(SourceFile(path="beside.py", content=BESIDE))
-    return Solution(
-        name=name,
-        definition="scale",
-        author="tests",
-        spec=BuildSpec(
-            language=SupportedLanguages("python"),
-            target_hardware=["cpu"],
-            entry_point="module.py::run",
-            calling="destination" if name == "into" else "value",
-        ),
-        sources=sources,
-    )
-
-
-def evaluation(name, n=5, seed=0, of=None, **more):
-    of = of or definition()
-    workload = make_workload(of, {"n": n}, seed=seed, regime={"values": "wide"} if n > 50 else {})
-    settings = {"workload": workload, "explain": seed % 2 == 0, **more}
-    return EvaluationRequest(definition=of, solution=solution(name), **settings)
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    """A file of tensors, and a request that names it by its content."""
-    file = tmp_path / "here" / "x.safetensors"
-    file.parent.mkdir()
-    save_file({"x": torch.linspace(-1, 1, 15).view(5, 3)}, file)
-    request = evaluation("right")
-    stored = SafetensorsInput(path="blobs/x.safetensors", tensor_key="x")
-    inputs = {**request.workload.inputs, "x": stored}
-    workload = Workload(axes=request.workload.axes, inputs=inputs)
-    files = TensorFiles()
-    tensors = {stored.path: files.add(file)}
-    changes = {"workload": workload, "tensors": tensors}
-    return file, files, request.model_copy(update=changes)
 
 
 def requests(recorded):

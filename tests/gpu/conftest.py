@@ -5,6 +5,7 @@ from textwrap import dedent
 
 import pytest
 
+from pytest_fib.build import gpus
 from pytest_fib.data import (
     BuildSpec,
     Solution,
@@ -12,7 +13,6 @@ from pytest_fib.data import (
     SupportedLanguages,
     load_definition_file,
 )
-from pytest_fib.plugin import _gpus
 
 ROOT = Path(__file__).parents[2]
 #: Starting a process, its CUDA context, and Triton's compiler: an upper bound.
@@ -22,7 +22,7 @@ AT_MOST = 120.0
 @pytest.fixture(scope="session", autouse=True)
 def device():
     """Asks the driver only, which makes no context in this process."""
-    if _gpus.count() == 0:
+    if gpus.count() == 0:
         pytest.skip("needs a CUDA device")
 
 

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_fib.plugin import _gpus
+from pytest_fib.build import gpus
+from pytest_fib.plugin._gpus import Binding
 
 
 @pytest.fixture
@@ -12,13 +13,13 @@ def bind(monkeypatch):
     """The GPUs of so many workers, on a machine with so many devices under such a mask."""
 
     def bind(workers, devices, mask=None, environments=None):
-        monkeypatch.setattr(_gpus, "count", lambda: devices)
+        monkeypatch.setattr(gpus, "count", lambda: devices)
         if mask is None:
             monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         else:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
         specs = [SimpleNamespace(env=dict(e)) for e in environments or [{}] * workers]
-        _gpus.Binding().pytest_xdist_setupnodes(specs)
+        Binding().pytest_xdist_setupnodes(specs)
         return [spec.env.get("CUDA_VISIBLE_DEVICES") for spec in specs]
 
     return bind
@@ -57,12 +58,12 @@ def test_a_worker_that_names_its_device_keeps_it(bind):
 
 
 def test_a_torch_without_cuda_has_no_devices(monkeypatch):
-    monkeypatch.setattr(_gpus, "_on_the_driver", lambda: 2)
+    monkeypatch.setattr(gpus, "_on_the_driver", lambda: 2)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "2.13.0+cpu")
-    assert _gpus.count.__wrapped__() == 0
-    assert _gpus.why_none() == "torch is built without CUDA"
+    assert gpus.count.__wrapped__() == 0
+    assert gpus.why_none() == "torch is built without CUDA"
     monkeypatch.setattr("importlib.metadata.version", lambda name: "2.13.0")
-    assert _gpus.count.__wrapped__() == 2
+    assert gpus.count.__wrapped__() == 2
 
 
 def test_a_machine_without_a_driver_has_no_devices(monkeypatch):
@@ -70,8 +71,8 @@ def test_a_machine_without_a_driver_has_no_devices(monkeypatch):
         raise OSError(name)
 
     monkeypatch.setattr("ctypes.CDLL", refuse)
-    assert _gpus.count.__wrapped__() == 0
-    assert _gpus.why_none() == "there is no CUDA device on this machine"
+    assert gpus.count.__wrapped__() == 0
+    assert gpus.why_none() == "there is no CUDA device on this machine"
 
 
 def test_workers_are_bound_before_they_start(scale, monkeypatch):
@@ -79,9 +80,9 @@ def test_workers_are_bound_before_they_start(scale, monkeypatch):
         "conftest.py",
         """\
         import os
-        from pytest_fib.plugin import _gpus
+        from pytest_fib.build import gpus
 
-        _gpus.count = lambda: 2
+        gpus.count = lambda: 2
 
         def pytest_collection_finish():
             if worker := os.environ.get("PYTEST_XDIST_WORKER"):

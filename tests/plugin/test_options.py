@@ -127,8 +127,8 @@ def test_a_definition_without_any_directory_says_how_to_name_one(project):
 
 
 def test_cuda_asked_for_and_absent_is_a_usage_error(scale, monkeypatch):
-    monkeypatch.setattr("pytest_fib.plugin._gpus.count", lambda: 0)
-    monkeypatch.setattr("pytest_fib.plugin._gpus._on_the_driver", lambda: 0)
+    monkeypatch.setattr("pytest_fib.build.gpus.count", lambda: 0)
+    monkeypatch.setattr("pytest_fib.build.gpus._on_the_driver", lambda: 0)
     result = scale.run("--fib-device", "cuda")
     assert result.ret == USAGE
     result.stderr.fnmatch_lines(

@@ -1,0 +1,91 @@
+"""What has to be known of a machine to say what runs there, as a record that can travel."""
+
+from __future__ import annotations
+
+import json
+import platform
+import socket
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import distributions, packages_distributions
+from typing import Self
+
+from pytest_fib.build import _gpus
+from pytest_fib.build._targets import CPU, Hardware
+from pytest_fib.build._toolchain import why_no_toolchain
+from pytest_fib.walls import wall_names
+
+_COMPILED = ("cpp", "cuda")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where kernels run: this machine, or another that described itself.
+
+    ``gpus`` are named as CUDA_VISIBLE_DEVICES names them, ``gpu`` is what the first is; without
+    any, ``no_gpu`` says why. ``installed`` are versions of distributions, ``modules`` the top
+    levels of what they have; ``no_toolchain`` says what each compiled language lacks; ``markers``
+    is the environment for markers of requirements.
+    """
+
+    host: str
+    python: str
+    gpus: tuple[str, ...]
+    gpu: Hardware
+    no_gpu: str
+    installed: dict[str, str]
+    modules: tuple[str, ...]
+    no_toolchain: dict[str, str]
+    markers: dict[str, str]
+    walls: tuple[str, ...]
+
+    @classmethod
+    @cache
+    def here(cls) -> Machine:
+        """This machine, as this process sees it. Imports no torch."""
+        from packaging.markers import default_environment
+
+        count = _gpus.count()
+        lacking = {language: why_no_toolchain(language) for language in _COMPILED}
+        return cls(
+            host=socket.gethostname(),
+            python=platform.python_version(),
+            gpus=tuple(_gpus.visible(count)),
+            gpu=_gpus.first() if count else CPU,
+            no_gpu="" if count else _gpus.why_none(),
+            installed={normalized(d.name): d.version for d in distributions() if d.name},
+            modules=tuple(packages_distributions()),
+            no_toolchain={language: why for language, why in lacking.items() if why},
+            markers={name: str(value) for name, value in default_environment().items()},
+            walls=tuple(wall_names()),
+        )
+
+    def to_json(self) -> str:
+        """This as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """What `to_json` gave."""
+        facts = json.loads(text)
+        gpu = facts.pop("gpu")
+        capability = gpu["capability"] and tuple(gpu["capability"])
+        facts |= {name: tuple(facts[name]) for name in ("gpus", "modules", "walls")}
+        return cls(gpu=Hardware(gpu["device"], capability, gpu["name"]), **facts)
+
+    def version(self, distribution: str) -> str | None:
+        """The version that is installed there, if any is."""
+        return self.installed.get(normalized(distribution))
+
+    def device(self, wanted: str) -> str:
+        """``cpu`` or ``cuda`` of ``auto``, ``cpu`` or ``cuda``."""
+        if wanted == "auto":
+            return "cuda" if self.gpus else "cpu"
+        return wanted
+
+
+def normalized(distribution: str) -> str:
+    """A name as the packaging standards compare it."""
+    from packaging.utils import canonicalize_name
+
+    return canonicalize_name(distribution)

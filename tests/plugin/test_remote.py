@@ -1,0 +1,104 @@
+"""Kernels run on far machines, everything else here."""
+
+import json
+import sys
+
+import pytest
+
+from tests.executors.conftest import ssh  # noqa: F401
+
+USAGE = pytest.ExitCode.USAGE_ERROR
+#: Whoever imports torch here says so.
+CONFTEST = """\
+import sys
+
+def pytest_unconfigure():
+    open("imported", "a").write(f"{'torch' in sys.modules} ")
+"""
+
+
+@pytest.fixture
+def far(toys, ssh):  # noqa: F811
+    """A project whose kernels run on a machine by the name of gpu1."""
+    toys.write("pytest.ini", "[pytest]\naddopts = --fib-examples=8 --fib-seed=0\n")
+    toys.ssh = ssh
+    return toys
+
+
+def far_options(host="gpu1"):
+    return [f"--fib-remote=ssh://{host}", f"--fib-remote-python={sys.executable}"]
+
+
+def test_items_look_as_if_kernels_ran_here(far):
+    far.write("conftest.py", CONFTEST)
+    far.implement("boom", "x, factor\nraise ValueError(1)")
+    result = far.run_apart(*far_options(), "--fib-definition=scale")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "fib: remote ssh://gpu1: *, CPU, Python 3.*, torch 2.*",
+            "fib: sandbox: *",
+            f'  File "{far.path}/kernel_impls/toy/boom.py", line 5, in run',
+            "*--fib-remote=ssh://gpu1*",
+            "--* scale on *-",
+            "good * PASSED *",
+        ]
+    )
+    assert (far.path / "imported").read_text() == "False "
+    hosts = {record["evaluation"]["environment"]["host"] for record in far.traces()}
+    assert len(hosts) == 1
+
+
+@pytest.mark.thorough
+def test_workers_take_the_machines_in_turn_and_share_connections(far):
+    far.write("conftest.py", CONFTEST)
+    result = far.run_apart(*far_options(), "--fib-remote=ssh://gpu2", "-n", "2")
+    result.assert_outcomes(passed=4, failed=2)
+    assert (far.path / "imported").read_text() == "False " * 3
+    # One for each machine, then one for each worker.
+    assert len(far.ssh.pids) == 4
+    assert len(far.traces()) == 4
+
+
+def test_what_the_far_machine_lacks_is_skipped(far):
+    more = ', dependencies=["nosuchthing"]'
+    far.implement("lacking", "x, factor\nreturn x * factor", more=more)
+    far.implement("foreign", "x, factor\nreturn x", more=', target_hardware=["cuda"]')
+    result = far.run(*far_options(), "-rs", "-k", "lacking or foreign")
+    result.assert_outcomes(skipped=2, deselected=6)
+    result.stdout.fnmatch_lines(["*needs nosuchthing, which is not installed*"])
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "message"),
+    [
+        ("unreachable", (), "--fib-remote ssh://unreachable: ssh: connect to host unreachable po*"),
+        (
+            "h",
+            ["--fib-device=cuda"],
+            "--fib-remote ssh://h: there is no CUDA device on this machine",
+        ),
+        ("h:x", (), "--fib-remote: Port could not be cast*"),
+        ("h", ["--pdb"], "--fib-isolation=none (and --pdb) run kernels in this process, *"),
+        ("h", ["--fib-remote=ssh://stranger"], "--fib-remote ssh://stranger: *Permission denied*"),
+    ],
+)
+def test_a_machine_that_cannot_be_used_is_a_usage_error(far, host, options, message):
+    result = far.run(*far_options(host), *options)
+    assert result.ret == USAGE
+    result.stderr.fnmatch_lines([f"ERROR: {message}"])
+    assert not (far.path / "fib-traces.jsonl").exists()
+
+
+def test_collecting_needs_no_far_machine(far):
+    result = far.run(*far_options("unreachable"), "--collect-only")
+    assert result.ret == 0
+    far.write("pytest.ini", "[pytest]\nfib_remote = ssh://unreachable\n")
+    assert far.run("--collect-only").ret == 0
+    assert far.run().ret == USAGE
+
+
+def test_records_of_this_machine_have_no_host(scale):
+    scale.run()
+    (record,) = scale.traces()
+    assert "host" not in json.dumps(record)
