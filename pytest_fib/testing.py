@@ -18,11 +18,14 @@ Where there is a definition, the fixture ``kernel_check`` makes the inputs and r
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 
 from pytest_fib.data import (
@@ -31,6 +34,7 @@ from pytest_fib.data import (
     EvaluationStatus,
     SearchResult,
     Tolerance,
+    Trace,
     Workload,
 )
 from pytest_fib.diagnosis import diagnose
@@ -52,13 +56,13 @@ from pytest_fib.workloads import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import TracebackType
 
     from pytest_fib.data import Correctness, LoadedDefinition
 
-__all__ = ["KernelCheck", "assert_kernel_close"]
+__all__ = ["KernelCheck", "RunSettings", "assert_kernel_close"]
 
 
-@plain_defaults()
 def assert_kernel_close(
     actual: object,
     expected: object,
@@ -80,20 +84,35 @@ def assert_kernel_close(
     honest implementation makes of the same inputs: where that is far off, so may ``actual`` be.
     """
     __tracebackhide__ = True
-    actual = torch.as_tensor(actual)
-    if not isinstance(expected, torch.Tensor):
-        dtype = torch.float64 if actual.is_floating_point() else actual.dtype
-        expected = torch.as_tensor(expected, dtype=dtype, device=actual.device)
-    _refuse_unlike(name, actual, expected)
     tolerance = Tolerance(rtol=rtol, atol=atol, matched_ratio=matched_ratio, exact=exact)
+    # Not as a decorator: its frame would show the arguments.
+    with plain_defaults():
+        actual = torch.as_tensor(actual)
+        if not isinstance(expected, torch.Tensor):
+            dtype = torch.float64 if actual.is_floating_point() else actual.dtype
+            expected = torch.as_tensor(expected, dtype=dtype, device=actual.device)
+        _refuse_unlike(name, actual, expected)
+        complaint = _complaint(name, actual, expected, tolerance, own)
+    if complaint:
+        raise AssertionError(complaint)
+
+
+def _complaint(
+    name: str,
+    actual: torch.Tensor,
+    expected: torch.Tensor,
+    tolerance: Tolerance,
+    own: torch.Tensor | None,
+) -> str:
+    """What is wrong with a tensor; nothing where it is right."""
     bound = overridden(dtype_bound(actual.dtype, oracle=expected.dtype != actual.dtype), tolerance)
-    yardsticks = () if own is None else (own,)
-    compared = [compare_tensor(name, actual, expected, bound, yardsticks)]
+    compared = [compare_tensor(name, actual, expected, bound, () if own is None else (own,))]
     verdict = verdict_of(compared)
-    if not verdict.passed:
-        found = diagnose(compared)
-        lines = [*headline(verdict.status, found.sentence), "", *_figures(verdict.correctness)]
-        raise AssertionError("\n".join([*lines, "", *found.details]))
+    if verdict.passed:
+        return ""
+    found = diagnose(compared)
+    lines = [*headline(verdict.status, found.sentence), "", *_figures(verdict.correctness)]
+    return "\n".join([*lines, "", *found.details])
 
 
 def _refuse_unlike(name: str, actual: torch.Tensor, expected: torch.Tensor) -> None:
@@ -130,34 +149,40 @@ def _figures(correctness: Correctness) -> list[str]:
     ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What a run has a ``kernel_check`` do, as the options ``--fib-*`` say it.
+
+    ``seed`` and ``run_seed`` are the two parts of ``--fib-seed``, ``workload`` is as
+    ``--fib-workload`` has it. ``why_not`` is given the names of a definition and a function, and
+    says why that is not to be checked. ``record`` takes what an evaluation came to, ``keep`` a
+    workload that failed; either is given where the definition is from, if it is from a file.
+    """
+
+    device: str = "cpu"
+    examples: int = 25
+    seed: int = 0
+    run_seed: int | None = None
+    repeat: int = 1
+    max_bytes: int | None = None
+    workload: str | None = None
+    why_not: Callable[[str, str], str | None] = lambda *_: None
+    record: Callable[[Trace, LoadedDefinition | None], None] = lambda *_: None
+    keep: Callable[[Workload, LoadedDefinition], None] = lambda *_: None
+
+
 class KernelCheck:
     """The fixture ``kernel_check``: asserts that a function computes a definition.
 
     It runs in this process; nothing guards against a function that crashes, hangs or cheats, as the
-    sandboxes of kernel items do. ``find`` looks a definition up by its name or file; ``device`` is
-    ``cpu`` or ``cuda``; ``examples``, ``repeat`` and ``max_bytes`` are as in the options
-    ``--fib-examples``, ``--fib-repeat`` and ``--fib-max-bytes``, ``seed`` and ``run_seed`` the two
-    parts of ``--fib-seed``.
+    sandboxes of kernel items do. ``find`` looks a definition up by its name or file.
     """
 
     def __init__(
-        self,
-        find: Callable[[str | Path], LoadedDefinition],
-        device: str,
-        *,
-        examples: int = 25,
-        seed: int = 0,
-        run_seed: int | None = None,
-        repeat: int = 1,
-        max_bytes: int | None = None,
+        self, find: Callable[[str | Path], LoadedDefinition], run: RunSettings | None = None
     ) -> None:
         self._find = find
-        self._device = device
-        self._examples = examples
-        self._seed = seed
-        self._run_seed = run_seed
-        self._repeat = repeat
-        self._max_bytes = DEFAULT_BUDGETS[device] if max_bytes is None else max_bytes
+        self._run = run or RunSettings()
 
     def __call__(
         self,
@@ -177,7 +202,8 @@ class KernelCheck:
         axes: sizes of the var axes of a single workload; those that follow from others may be left
             out.
         workload: a single workload, as a record or as ``--fib-workload`` takes it.
-        examples: how many workloads are drawn; ``--fib-examples`` where not given.
+        examples: how many workloads are drawn; ``--fib-examples`` where not given. With neither
+            ``axes`` nor a ``workload``, ``--fib-workload`` is tried alone.
         calling: ``value`` for a function that returns its outputs, ``destination`` for one that
             takes them as its last arguments, ``tuple`` for one that takes one tuple of both.
 
@@ -187,44 +213,78 @@ class KernelCheck:
         workload can be made of.
         """
         __tracebackhide__ = True
-        root = None
+        loaded = None
         if not isinstance(definition, Definition):
             loaded = self._find(definition)
-            definition, root = loaded.definition, loaded.path.parent
-        how: dict[str, Any] = {"calling": calling, "root": root, "repeat": self._repeat}
-        check = FunctionChecker(definition, function, self._device, **how)
-        given = _given(definition, axes, workload)
+            definition = loaded.definition
+        if reason := self._run.why_not(definition.name, _name(function)):
+            pytest.skip(reason)
+        root = None if loaded is None else loaded.path.parent
+        how: dict[str, Any] = {"calling": calling, "root": root, "repeat": self._run.repeat}
+        check = FunctionChecker(definition, function, self._run.device, **how)
+        given = _given(definition, axes, workload or self._run.workload)
         if reason := why_not_generated(definition, given):
             raise ValueError(f"{definition.name}: {reason}")
-        if given is None:
-            result = self._search(check, self._examples if examples is None else examples)
-        else:
-            result = SearchResult(tried=1, workload=given, outcome=check(given, explain=True))
-        assert isinstance(result.outcome, Evaluation)  # what a reference raises comes through
-        if result.outcome.status is not EvaluationStatus.PASSED:
-            raise AssertionError(_described(definition, function, result))
+        try:
+            if given is None:
+                result = self._search(check, self._run.examples if examples is None else examples)
+            else:
+                result = SearchResult(tried=1, workload=given, outcome=check(given, explain=True))
+        except Exception as error:  # noqa: BLE001  (the function's own, which goes on)
+            raise error.with_traceback(_without_our_frames(error.__traceback__)) from None
+        self._conclude(definition, function, loaded, result)
 
     def _search(self, check: FunctionChecker, examples: int) -> SearchResult:
+        run = self._run
+        max_bytes = DEFAULT_BUDGETS[run.device] if run.max_bytes is None else run.max_bytes
         return search_and_diagnose(
             check.definition,
             check,
             listed=example_workloads(check.definition),
             examples=examples,
-            seed=self._seed,
-            run_seed=self._run_seed,
-            max_bytes=self._max_bytes,
-            affordable=lambda workload: check.is_affordable(workload, self._max_bytes),
+            seed=run.seed,
+            run_seed=run.run_seed,
+            max_bytes=max_bytes,
+            affordable=lambda workload: check.is_affordable(workload, max_bytes),
         )
+
+    def _conclude(
+        self,
+        definition: Definition,
+        function: Callable[..., Any],
+        loaded: LoadedDefinition | None,
+        result: SearchResult,
+    ) -> None:
+        """Record what came of it; raise AssertionError where that is a failure."""
+        __tracebackhide__ = True
+        evaluation, workload = result.outcome, result.workload
+        assert isinstance(evaluation, Evaluation)  # what a reference raises comes through
+        names = {"definition": definition.name, "solution": _name(function)}
+        self._run.record(Trace(**names, workload=workload, evaluation=evaluation), loaded)
+        if evaluation.status is EvaluationStatus.PASSED:
+            return
+        if loaded is not None and result.origin is not None:
+            self._run.keep(workload, loaded)
+        raise AssertionError(_described(definition, function, result))
+
+
+def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
+    """From the function's frame on; all of it where the function didn't raise."""
+    ours = f"{Path(__file__).parent}/", contextlib.__file__
+    frames = traceback
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
+        frames = frames.tb_next
+    return frames or traceback
 
 
 def _given(
     definition: Definition,
     axes: Mapping[str, int] | None,
-    workload: Workload | Mapping[str, Any] | None,
+    workload: Workload | Mapping[str, Any] | str | None,
 ) -> Workload | None:
     if isinstance(workload, Workload):
         return workload
-    facts = dict(workload or {})
+    facts = json.loads(workload) if isinstance(workload, str) else dict(workload or {})
     if axes is not None:
         facts["axes"] = dict(axes)
     return read_workload(definition, json.dumps(facts)) if facts else None
@@ -233,11 +293,15 @@ def _given(
 def _described(definition: Definition, function: Callable[..., Any], result: SearchResult) -> str:
     outcome, workload = result.outcome, result.workload
     assert isinstance(outcome, Evaluation)
-    name = getattr(function, "__name__", type(function).__name__)
+    name = _name(function)
     given = repr(workload) if has_recorded_tensors(workload) else workload_json(workload)
     again = f"kernel_check({definition.name!r}, {name}, workload={given})"
     where = f"{name}{_place(function)}"
     return describe_evaluation(outcome, workload, where, again, result.origin)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _place(function: Callable[..., Any]) -> str:

@@ -1,4 +1,4 @@
-"""The examples of docs/languages.md are implementations that pass, or at least compile."""
+"""The examples of the docs are implementations and tests that pass, or at least compile."""
 
 import re
 import shutil
@@ -9,7 +9,8 @@ import pytest
 from pytest_fib.build import why_not_buildable
 from pytest_fib.discovery import Implementation
 
-PAGE = Path(__file__).parents[1] / "docs/languages.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/languages.md"
 _EXAMPLE = re.compile(r"```\w+\n(?:#|//) ([\w./]+)\n(.*?)```", re.DOTALL)
 EXAMPLES = dict(_EXAMPLE.findall(PAGE.read_text(encoding="utf-8")))
 DOUBLED = """\
@@ -79,3 +80,29 @@ def test_the_example_of_a_folder_is_a_record(documented):
         "layers-compile-sm_90]",
         "layers-correctness]",
     ]
+
+
+MYKERNELS = """\
+import torch
+
+def scale(x, factor):
+    return (x.float() * factor).to(x.dtype)
+
+def rmsnorm(x, weight, eps):
+    wide = torch.nn.functional.rms_norm(x.float(), (x.shape[-1],), weight.float(), eps)
+    return wide.to(x.dtype)
+"""
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/hand-written-tests.md"])
+def test_tests_written_by_hand_pass(project, page):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+    project.write("mykernels.py", MYKERNELS)
+    tests = [block for block in blocks if "\ndef test_" in block]
+    for number, block in enumerate(tests):
+        project.write(f"test_block_{number}.py", block)
+    result = project.run(f"--fib-defs={ROOT / 'kernel_defs'}", "-p", "no:randomly", ".")
+    outcomes = result.parseoutcomes()
+    assert tests
+    assert set(outcomes) <= {"passed", "warnings"}
+    assert outcomes["passed"] >= len(tests)

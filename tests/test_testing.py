@@ -1,5 +1,6 @@
 """Tests written by hand: a function and a fixture that judge as kernel items do."""
 
+import json
 import math
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import torch
 
 from pytest_fib.data import Definition, Workload
 from pytest_fib.testing import assert_kernel_close
+from tests.conftest import SCALE as SCALE_YAML
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]
 
@@ -115,6 +117,34 @@ def test_nan_equals_itself():
     expected = torch.tensor([math.nan, 1.0], dtype=torch.float64)
     assert_kernel_close(expected.float(), expected)
     refusal(torch.ones(2), expected)
+
+
+def test_a_failure_is_where_the_assertion_is_and_shows_no_tensor(project):
+    project.write(
+        "test_it.py",
+        """\
+        import torch
+        from pytest_fib.testing import assert_kernel_close
+
+        def half(x):
+            return x.half()
+
+        def test_wrong():
+            x = torch.ones(100)
+            assert_kernel_close(half(x), x)
+
+        def test_raising(kernel_check):
+            kernel_check("scale", lambda x, factor: half(x, factor))
+        """,
+    )
+    project.define(SCALE_YAML)
+    result = project.run("test_it.py")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["test_it.py:9: AssertionError", "test_it.py:12: TypeError"])
+    text = result.stdout.str()
+    assert "tensor(" not in text.partition("_ test_raising _")[0]
+    assert "contextlib" not in text
+    assert "pytest_fib/engine" not in text
 
 
 # --- kernel_check -------------------------------------------------------------------------------
@@ -408,3 +438,45 @@ def test_numbers_lists_and_arrays_are_compared_too(actual, expected):
     assert_kernel_close(actual, expected)
     with pytest.raises(AssertionError, match=r"^INCORRECT_NUMERICAL: output: "):
         assert_kernel_close(actual, (torch.as_tensor(expected) + 1).tolist())
+
+
+BY_HAND = """\
+import pytest
+
+def run(x, factor):
+    return x * factor
+
+def wrong(x, factor):
+    return x + factor
+
+def test_right(kernel_check):
+    kernel_check("scale", run)
+
+def test_wrong(kernel_check):
+    kernel_check("scale", run)
+    kernel_check("scale", wrong)
+"""
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "2")])
+def test_each_check_leaves_a_trace_as_an_item_does(scale, more):
+    scale.write("test_it.py", BY_HAND)
+    result = (scale.run_apart if more else scale.run)("test_it.py", *more)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["3 trace records in fib-traces.jsonl"])
+    found = sorted((t["solution"], t["evaluation"]["status"]) for t in scale.traces())
+    assert found == [("run", "PASSED"), ("run", "PASSED"), ("wrong", "INCORRECT_NUMERICAL")]
+    assert {t["definition_file"] for t in scale.traces()} == {"kernel_defs/toy/scale.yaml"}
+
+
+def test_checks_obey_the_options_that_items_obey(scale):
+    scale.write("test_it.py", BY_HAND)
+    sizes = "--fib-workload", '{"axes": {"n": 7}}'
+    scale.run("test_it.py", *sizes).assert_outcomes(passed=1, failed=1)
+    assert [t["workload"]["axes"] for t in scale.traces()] == [{"n": 7}] * 3
+    result = scale.run("test_it.py", "--fib-implementation=good", "-rs")
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines(["*selects other implementations than run"])
+    scale.run("test_it.py", "--fib-keep-failures").assert_outcomes(passed=1, failed=1)
+    [kept] = (scale.path / "kernel_defs/toy/scale.workloads.jsonl").read_text().splitlines()
+    assert json.loads(kept)["workload"]["axes"] == {"n": 1}

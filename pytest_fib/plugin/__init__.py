@@ -96,6 +96,10 @@ def pytest_runtest_makereport(
     report = yield
     if hasattr(item, "attach_outcome"):
         item.attach_outcome(report)
+    elif "kernel_check" in getattr(item, "fixturenames", ()):
+        from pytest_fib.plugin._kernel_check import attach_records
+
+        attach_records(item, report)
     return report
 
 
@@ -104,4 +108,4 @@ def kernel_check(request: pytest.FixtureRequest) -> KernelCheck:
     """Assert that a function computes a kernel definition: kernel_check(definition, function)."""
     from pytest_fib.plugin._session import Session
 
-    return Session.of(request.config).kernel_check()
+    return Session.of(request.config).kernel_check(request.node)

@@ -336,6 +336,14 @@ class Settings:
         """Whether the command line selects that implementation."""
         return _matches(name, self.implementations)
 
+    def why_not_selected(self, definition: str, function: str) -> str | None:
+        """Why a function of a test isn't checked against a definition, or None."""
+        if not self.wants_definition(definition):
+            return f"--fib-definition selects other definitions than {definition}"
+        if not self.wants_implementation(function):
+            return f"--fib-implementation selects other implementations than {function}"
+        return None
+
     @property
     def replay_options(self) -> tuple[str, ...]:
         """What a command needs to find the same kernels again, and to check them alike."""

@@ -41,10 +41,10 @@ class Recorder:
 
     def add(self, report: pytest.TestReport) -> None:
         """Take in what an item left; its last run counts, where a plugin runs it several times."""
-        if report.when == "setup" and report.nodeid in self._rows:
-            del self._rows[report.nodeid]
+        if report.when == "setup":
             self._undecided.pop(report.nodeid, None)
-            self._reruns[report.nodeid] += 1
+            if self._rows.pop(report.nodeid, None) is not None:
+                self._reruns[report.nodeid] += 1
         payload = getattr(report, "fib", None)
         if payload is None:
             return
@@ -55,6 +55,8 @@ class Recorder:
             self.file.add(traces, f"after {report.nodeid}")
         else:
             self._undecided[report.nodeid] = traces
+        if not item:  # a test that somebody wrote by hand has a name of its own in pytest's report
+            return
         reason = _reason(report) or ("" if traces else _end_of(report))
         item |= {"reason": reason, "reruns": self._reruns[report.nodeid]}
         records = [json.loads(line) for line in traces] or [None]

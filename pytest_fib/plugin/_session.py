@@ -24,6 +24,7 @@ from pytest_fib.plugin import _gpus
 from pytest_fib.plugin._baseline import read_baseline
 from pytest_fib.plugin._checks import check_options, check_selection
 from pytest_fib.plugin._header import header, unimplemented
+from pytest_fib.plugin._kernel_check import KernelCheckRecords
 from pytest_fib.plugin._options import SETTINGS
 from pytest_fib.plugin._recorder import Recorder
 from pytest_fib.report import Baseline, write_comparison, write_tables
@@ -259,20 +260,25 @@ class Session:
             builds=settings.cache,
         )
 
-    def kernel_check(self) -> KernelCheck:
-        """The fixture of that name, which draws workloads as this run's items do."""
-        from pytest_fib.testing import KernelCheck
+    def kernel_check(self, item: pytest.Item) -> KernelCheck:
+        """The fixture of that name, which does in a test what this run's options say of items."""
+        from pytest_fib.testing import KernelCheck, RunSettings
 
         settings, (seed, run_seed) = self.settings, self.seeds
-        return KernelCheck(
-            self.definitions.find,
-            self._device_here,
+        records = KernelCheckRecords(item, settings)
+        run = RunSettings(
+            device=self._device_here,
             examples=settings.examples,
             seed=seed,
             run_seed=run_seed,
             repeat=settings.repeat,
             max_bytes=settings.max_bytes,
+            workload=settings.workload,
+            why_not=settings.why_not_selected,
+            record=records.add,
+            keep=records.keep,
         )
+        return KernelCheck(self.definitions.find, run)
 
     @cached_property
     def tensor_files(self) -> TensorFiles:
@@ -305,7 +311,8 @@ class Session:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The tables, and what happened to the trace records."""
-        if self._recorder.rows and terminalreporter.verbosity >= 0:
+        anything = self._recorder.rows or self._recorder.file.count
+        if anything and terminalreporter.verbosity >= 0:
             self._write_tables(terminalreporter)
         if problems := self._trace_problems:
             terminalreporter.section("trace records", red=True, bold=True)

@@ -121,7 +121,7 @@ def run(chosen: list[Kernel], folder: Path, *arguments: str, each=None) -> dict[
 def check(chosen: list[Kernel], folder: Path, examples: int, each) -> None:
     """The same without items: in this process, by ``kernel_check``, with no sandbox and no lock."""
     write_definitions(folder)
-    checker = KernelCheck(lambda name: find_definition(folder / f"{name}.yaml"), "cpu")
+    checker = KernelCheck(lambda name: find_definition(folder / f"{name}.yaml"))
     for kernel in chosen:
         function = getattr(import_module(f"tests.corpus.{kernel.group}"), kernel.function)
         start = perf_counter()
