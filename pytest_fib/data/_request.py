@@ -150,7 +150,8 @@ class SearchRequest(_Request):
 
     Workloads that `failed_before` and those `listed` come first, then `examples` drawn from `seed`,
     none of more than `max_bytes`. A fifth of those drawn follow from `run_seed` instead, if there
-    is one, so that no implementation can have foreseen them.
+    is one, so that no implementation can have foreseen them. With `draws`, outputs that are chosen
+    at random are drawn many times at the end.
     """
 
     failed_before: list[Workload] = Field(default_factory=list)
@@ -159,6 +160,7 @@ class SearchRequest(_Request):
     seed: int = 0
     run_seed: Annotated[int | None, Field(exclude_if=is_none)] = None
     max_bytes: Size = 1 << 28
+    draws: bool = True
 
     def evaluation(
         self, workload: Workload, *, draws: bool = False, explain: bool = False

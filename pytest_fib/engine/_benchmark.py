@@ -1,15 +1,19 @@
 """The second phase of an evaluation: timing the implementation beside the reference.
 
 Both sides get buffers of their own, many, and time blocks of calls in turn: a timed call finds none
-of its tensors in a cache. Times that can't be true are refused. A last round on values and outputs
-that no call has seen decides whether the timed calls did the work: it must be right, and as fast as
-the rounds before it.
+of its tensors in a cache. Times that can't be true are refused. Before every round all calls get
+values that none has seen, and what some rounds leave has to be right: of those that are shorter
+than all before them, of a few others, and of the last.
+
+All that can be done beside others' work is: the device is held alone only while rounds run. What
+these leave is kept then, and checked later.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property, partial
 from random import SystemRandom
 from time import perf_counter_ns, sleep
@@ -20,7 +24,6 @@ import torch
 
 from pytest_fib.data import Performance
 from pytest_fib.engine._cheat_checks import (
-    Check,
     check_blocks_ns,
     check_flush_ns,
     check_judges_clock,
@@ -74,10 +77,13 @@ MOST_SHARE = 1 / 8
 CHECKED_SHARE = 0.05
 #: How many rounds are checked where reading outputs seems slow.
 MOST_CHECKS = 12
+#: Bytes of calls' inputs and outputs that are kept, until they are checked.
+KEPT_BYTES = 256 << 20
 #: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
 PAUSES = (0.1, 0.5, 2.0)
-#: Calls in a block that says roughly how long one takes, and rounds of it.
-ROUGH, ROUGH_ROUNDS = 2, 3
+#: Calls in a block that says roughly how long one takes, and rounds of it: others' work, which runs
+#: at that time, is in some.
+ROUGH, ROUGH_ROUNDS = 2, 5
 #: What of the L2 cache waits to be written back, at most: 0.35 was seen on an H200.
 LEFT_IN_CACHE = 0.5
 #: How often blocks are made anew, where they could have more than so many times the calls.
@@ -88,6 +94,9 @@ SINGLE_ROUNDS = 5
 #: None, where that can't be counted. It is the same for every implementation.
 Counts: TypeAlias = "dict[tuple[str, str, str], OperationCounts | None]"
 
+#: Nanoseconds of a call that has no others beside it: the candidate's, and the reference's.
+SingleCalls: TypeAlias = tuple[float, float]
+
 
 class WrongOutputsError(Exception):
     """Timed calls left outputs that are wrong."""
@@ -95,6 +104,15 @@ class WrongOutputsError(Exception):
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(str(verdict))
         self.verdict = verdict
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a timed call with this number got and left, as words."""
+
+    number: int
+    inputs: torch.Tensor
+    outputs: torch.Tensor
 
 
 class TimedSide:
@@ -167,10 +185,7 @@ class TimedSide:
 
 
 class Benchmark:
-    """Times calls whose outputs were found right; used once.
-
-    It has the device to itself while rounds run, and uses it beside others for all else.
-    """
+    """Times calls whose outputs were found right; used once."""
 
     def __init__(
         self,
@@ -190,7 +205,10 @@ class Benchmark:
         self._reference = TimedSide(context, context.reference, reference_reply)
         self._sides = self._candidate, self._reference
         self._values: NewValues
-        self._checks: list[Check] = []
+        self._verdict: Verdict
+        self._kept: list[Kept] = []
+        #: What reading the outputs of rounds took more than that of the reference's should take.
+        self._readings_ns: list[float] = []
         self._round_is_unchecked = False
         self._held_ns = 0
 
@@ -198,13 +216,19 @@ class Benchmark:
         """The verdict on the timed calls, and their times where it is good."""
         clocks = Clocks(self._device)
         try:
-            timings = self._timings(clocks)
-            facts = {"calls_per_block": self._candidate.calls_per_block, **clocks.facts()}
-            facts |= self._refuse_work_ahead(timings)
+            with self._lock.shared():
+                rough_ns = self._rough_ns()
+                operations = self._count_operations()
+                least_bytes = self._least_traffic(operations)
+            timings, single_ns = self._timings(clocks, rough_ns)
         except WrongOutputsError as error:
             return error.verdict.qualified("while it was timed"), None
-        with self._lock.shared():
-            return self._checks[-1].verdict, self._performance(timings, facts)
+        facts = {"calls_per_block": self._candidate.calls_per_block, **clocks.facts()}
+        if single_ns is not None:
+            self._refuse_work_ahead(timings, single_ns)
+            facts["single_call_ms"] = single_ns[0] / 1e6
+        facts |= self._roofline_metrics(timings.latency.value / 1e9, operations, least_bytes)
+        return self._verdict, self._performance(timings, facts)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -223,13 +247,10 @@ class Benchmark:
 
     def _rough_ns(self) -> list[float]:
         """About how long a call of each side takes."""
-        with self._lock.shared():
-            self._context.load_reference()
-            self._allocate(ROUGH)
-            self._ready([0], (ROUGH, ROUGH))
-        with self._alone():
-            self._ceilings()  # measured now, if they never were
-            return [min(min(s.run().samples_ns) for _ in range(ROUGH_ROUNDS)) for s in self._sides]
+        self._context.load_reference()
+        self._allocate(ROUGH)
+        self._ready([0], (ROUGH, ROUGH))
+        return [min(min(s.run().samples_ns) for _ in range(ROUGH_ROUNDS)) for s in self._sides]
 
     @cached_property
     def _most_buffers(self) -> int:
@@ -278,20 +299,23 @@ class Benchmark:
 
     # Timing.
 
-    def _timings(self, clocks: Clocks) -> Timings:
-        """Times that hold by the judge's clock."""
-        ns = self._rough_ns()
+    def _timings(self, clocks: Clocks, ns: Sequence[float]) -> tuple[Timings, SingleCalls | None]:
+        """Times that hold by the judge's clock, where a call of each side takes about so long."""
         for _ in range(PREPARATIONS):
             with self._lock.shared():
                 self._prepare(ns)
-            timings = self._accounted_timings(clocks)
+            timings, single_ns = self._accounted_timings(clocks)
             ns = [timings.latency.value, timings.reference_latency.value]
             # The rough times may be those of a first call, or false: then blocks are too short.
-            if self._sizes(ns)[0] <= LONGER * self._candidate.calls_per_block:
+            if not self._are_too_short(ns):
                 break
-        return timings
+        return timings, single_ns
 
-    def _accounted_timings(self, clocks: Clocks) -> Timings:
+    def _are_too_short(self, ns: Sequence[float]) -> bool:
+        """Whether blocks should have more calls, if a call of each side takes so long."""
+        return self._sizes(ns)[0] > LONGER * self._candidate.calls_per_block
+
+    def _accounted_timings(self, clocks: Clocks) -> tuple[Timings, SingleCalls | None]:
         """Times that hold by the judge's clock, with the calls that are ready.
 
         Others that use the machine may keep one side from running between its blocks, so what seems
@@ -299,16 +323,25 @@ class Benchmark:
         """
         pauses = iter(PAUSES)
         while True:
-            timings = self._time(clocks)
             pause = next(pauses, None)
-            wrong = self._wrong_by_the_judges_clock(timings, strictly=pause is not None)
+            with self._alone():
+                timings = self._time(clocks)
+                wrong = self._wrong_by_the_judges_clock(timings, strictly=pause is not None)
+                single_ns = None if wrong else self._single_calls_ns(timings)
+            with self._lock.shared():
+                self._check_kept()
             if not wrong:
-                return timings
+                return timings, single_ns
             if pause is None:
                 self._context.refuse(wrong)
             if is_far_off(timings):
                 pauses = iter(())
             sleep(pause)
+
+    @property
+    def _is_captured_on_one_side(self) -> bool:
+        """Whether the reference's calls are a graph, and the candidate's are not."""
+        return self._reference.is_captured and not self._candidate.is_captured
 
     def _wrong_by_the_judges_clock(self, timings: Timings, *, strictly: bool) -> str:
         """What of the times can't be true.
@@ -316,43 +349,44 @@ class Benchmark:
         Blocks that are launched one by one take the host time between them, which a graph does not.
         So a graph of the reference says nothing about them: their intervals contain all that time.
         """
-        if self._reference.is_captured and not self._candidate.is_captured:
+        if self._is_captured_on_one_side:
             return ""
         wrong = check_judges_clock(timings, self._left_in_cache_ns(), strictly=strictly)
         return wrong or self._reading_is_slow(timings)
 
     def _reading_is_slow(self, timings: Timings) -> str:
-        if self._reference.is_captured and not self._candidate.is_captured:
+        if self._is_captured_on_one_side:
             return ""  # a graph stores the outputs of one side only
-        return check_reading(self._checks, timings, len(self._candidate.called))
+        return check_reading(self._readings_ns, timings, len(self._candidate.called))
 
     def _time(self, clocks: Clocks) -> Timings:
-        self._checks.clear()
+        self._readings_ns.clear()
         self._round_is_unchecked = False
-        with self._alone():
-            clocks.steady()  # what later readings are compared with
-            timings = time_both_sides(
-                self._candidate,
-                self._reference,
-                device=self._device,
-                precision=self._context.request.precision,
-                steady=clocks.steady,
-                before_round=self._before_round,
-            )
-            self._check()
-            # Other work may have made reading one side's outputs slow, but not again and again.
-            while self._reading_is_slow(timings) and len(self._checks) < MOST_CHECKS:
-                self._run_round()
-                self._check()
+        self._ceilings()  # measured now, if they never were
+        clocks.steady()  # what later readings are compared with
+        timings = time_both_sides(
+            self._candidate,
+            self._reference,
+            device=self._device,
+            precision=self._context.request.precision,
+            steady=clocks.steady,
+            before_round=self._before_round,
+        )
+        self._keep()
+        # Other work may have made reading one side's outputs slow, but not again and again.
+        while self._reading_is_slow(timings) and len(self._readings_ns) < MOST_CHECKS:
+            self._run_round()
+            self._keep()
         return timings
 
     def _before_round(self, shortest: bool) -> None:
-        """Check the round before, or don't: nobody knows that while it runs. Then, new values.
+        """Keep what the round before left, or don't: nobody knows that while it runs.
 
-        The shortest says what calls leave out of their times, so it must have done the work.
+        Then, new values. The shortest says what calls leave out of their times, so it must have
+        done the work.
         """
         if self._round_is_unchecked and (shortest or self._random.random() < CHECKED_SHARE):
-            self._check()
+            self._keep()
         self._values.mix()
         self._round_is_unchecked = True
 
@@ -361,45 +395,58 @@ class Benchmark:
         self._before_round(shortest=False)
         return [time_round(side)[0] for side in self._sides]
 
-    def _single_call_ns(self) -> tuple[float, float]:
-        """How long a call of each side takes that has a block for itself."""
-        with self._lock.shared():
-            self._ready(list(self._candidate.groups), (1, 1))
+    def _single_calls_ns(self, timings: Timings) -> SingleCalls | None:
+        """How long a call of each side takes that has a block for itself.
+
+        None where all had, and where blocks will have more calls.
+        """
+        usual_ns = timings.latency.value, timings.reference_latency.value
+        alone = self._device == "cpu" or self._candidate.calls_per_block == 1
+        if alone or self._are_too_short(usual_ns):
+            return None
+        self._ready(list(self._candidate.groups), (1, 1))
         self._round_is_unchecked = False
         samples: tuple[list[Samples], ...] = ([], [])
-        with self._alone():
-            for _ in range(SINGLE_ROUNDS):
-                for own, sample in zip(samples, self._run_round(), strict=True):
-                    own.append(sample)
-        with self._lock.shared():
-            self._check()
+        for _ in range(SINGLE_ROUNDS):
+            for own, sample in zip(samples, self._run_round(), strict=True):
+                own.append(sample)
+        self._keep()
         candidate, reference = (float(np.median(np.stack(own))) for own in samples)
         return candidate, reference
 
-    def _refuse_work_ahead(self, timings: Timings) -> dict[str, Any]:
-        """Time calls that have no others beside them, and say how long one takes."""
-        if self._device == "cpu" or self._candidate.calls_per_block == 1:
-            return {}
-        single_ns = self._single_call_ns()
+    def _refuse_work_ahead(self, timings: Timings, single_ns: SingleCalls) -> None:
+        """End the evaluation where calls take less beside others than by themselves."""
         usual_ns = timings.latency.value, timings.reference_latency.value
         extra_ns = single_ns[1] - usual_ns[1]
         self._context.refuse_if(check_single_calls(single_ns[0], usual_ns[0], extra_ns))
-        return {"single_call_ms": single_ns[0] / 1e6}
 
     # What timed calls left.
 
-    def _check(self) -> None:
-        """Check what the calls of the last round left. Raises WrongOutputsError."""
+    def _keep(self) -> None:
+        """Keep what some calls of the last round got and left. Raises WrongOutputsError."""
         self._round_is_unchecked = False
         candidate, reference = self._candidate, self._reference
         reading_ns = candidate.collect() - self._usual_reading_ns(reference.collect())
+        self._readings_ns.append(reading_ns)
         for number in self._numbers_to_check():
             self._values.restore(number)  # the reference may write to its inputs
-            tensors = candidate.buffers.at(number), reference.buffers.at(number)
-            verdict = SandboxCalls(self._context, *tensors).check_outputs()
-            if not verdict.passed:
-                raise WrongOutputsError(verdict)
-        self._checks.append(Check(verdict, reading_ns))
+            inputs, outputs = reference.buffers.inputs(), candidate.buffers.outputs()
+            self._kept.append(Kept(number, inputs[number].clone(), outputs[number].clone()))
+        if len(self._kept) * candidate.buffers.size > KEPT_BYTES:
+            self._check_kept()
+
+    def _check_kept(self) -> None:
+        """Check what was kept. Raises WrongOutputsError."""
+        candidate, reference = self._candidate.buffers, self._reference.buffers
+        for kept in self._kept:
+            reference.inputs()[kept.number].copy_(kept.inputs)
+            candidate.outputs()[kept.number].copy_(kept.outputs)
+            self._context.synchronize()
+            tensors = candidate.at(kept.number), reference.at(kept.number)
+            self._verdict = SandboxCalls(self._context, *tensors).check_outputs()
+            if not self._verdict.passed:
+                raise WrongOutputsError(self._verdict)
+        self._kept.clear()
 
     def _usual_reading_ns(self, reference_ns: float) -> float:
         """How long storing what the candidate's calls returned should take, if the reference's did.
@@ -472,13 +519,14 @@ class Benchmark:
             {name: size for name, size in names if size is not None},
         )
 
-    def _roofline_metrics(self, seconds: float, calls: int) -> dict[str, Any]:
+    def _roofline_metrics(
+        self, seconds: float, counts: OperationCounts | None, least_bytes: int
+    ) -> dict[str, Any]:
         """Rates, and shares of the device's ceilings; what isn't known is left out.
 
         Ends the evaluation where memory doesn't allow the time.
         """
-        counts, ceilings = self._count_operations(), self._ceilings()
-        least_bytes = self._least_traffic(counts)
+        ceilings, calls = self._ceilings(), self._candidate.calls_per_block
         self._context.refuse_if(check_memory_rate(seconds, least_bytes, calls, ceilings))
         flops, dtype = counts.flops if counts else 0, compute_dtype(self._context.definition)
         cold = self._device != "cpu"
@@ -516,7 +564,6 @@ class Benchmark:
                 "unaccounted": timings.accounting.unaccounted,
                 "device_time_ms": timings.spent_ns / 1e6,
                 "held_ms": self._held_ns / 1e6,
-                **self._roofline_metrics(timings.latency.value / 1e9, facts["calls_per_block"]),
                 **facts,
             }
         )

@@ -9,7 +9,6 @@ against the way calls are run in a block by ``timing/_series.py``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Workload
     from pytest_fib.timing import Ceilings, Timings
-    from pytest_fib.verdict import Outputs, Verdict
+    from pytest_fib.verdict import Outputs
 
 #: What outputs hold before each of the first two calls, two bytes over and over. The first is NaN
 #: in the floating dtypes, one that arithmetic does not make; the second is a finite number, so that
@@ -49,14 +48,6 @@ READING_NS = 400.0
 #: By how much memory may turn out faster than its ceiling was measured to be.
 ABOVE_THE_ROOF = 1.1
 FALSE_TIMES = "its times are false: "
-
-
-@dataclass(frozen=True)
-class Check:
-    """What became of a round's outputs; how much longer than the reference's they took to read."""
-
-    verdict: Verdict
-    reading_ns: float
 
 
 # Of outputs.
@@ -116,12 +107,12 @@ def most_different(
     return numbers[int(apart.amax(1).argmax())]
 
 
-def check_reading(checks: Sequence[Check], timings: Timings, calls: int) -> str:
+def check_reading(readings_ns: Sequence[float], timings: Timings, calls: int) -> str:
     """Against work that is put off until outputs of a round's calls are read, when no clock runs.
 
-    Reading those of the reference takes as long, where nothing is put off.
+    ``readings_ns`` is what reading them took more than that of the reference's should take.
     """
-    extra_ns = min(check.reading_ns for check in checks) / calls
+    extra_ns = min(readings_ns) / calls
     latency_ns = timings.latency.value
     if extra_ns <= hidden_share(latency_ns) * latency_ns + READING_NS:
         return ""

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Workload,
     )
     from pytest_fib.engine._artifacts import Artifacts
+    from pytest_fib.engine._device_lock import DeviceLock
     from pytest_fib.engine._reference_costs import ReferenceCosts
     from pytest_fib.sandbox import ArenaAllocator, Argument, Reply, Request, Sandbox
 
@@ -176,9 +177,10 @@ class BufferPool:
 class EvaluationContext:
     """One evaluation of a request.
 
-    ``files`` has where recorded tensors lie, ``costs`` what calls of the reference cost. Unless
-    it is the ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on the
-    candidate. ``printed`` is what the candidate printed in its last call.
+    ``files`` has where recorded tensors lie, ``lock`` lets others have the device wherever this has
+    no use for it, ``costs`` has what calls of the reference cost. Unless it is the
+    ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on the candidate.
+    ``printed`` is what the candidate printed in its last call.
     """
 
     request: EvaluationRequest
@@ -187,6 +189,8 @@ class EvaluationContext:
     candidate_program: Program
     reference_program: Program
     files: Mapping[str, Path]
+    lock: DeviceLock
+    artifacts: Artifacts
     costs: ReferenceCosts
     last_attempt: bool = True
     printed: str = ""
@@ -217,31 +221,37 @@ class EvaluationContext:
 
     # The candidate.
 
-    def build_candidate(self, artifacts: Artifacts) -> Artifact | None:
-        """What its program was built to, if it has to be, and is not loaded already."""
-        program = self.candidate_program
-        if program.compilation is None or self.candidate.sandbox.holds(program):
-            return None
-        found = artifacts.get(program, self.request.build_timeout)
-        if isinstance(found, Failed):
-            self._end(found)
-        return found
-
-    def load_candidate(self, artifact: Artifact | None) -> None:
-        """Have its program loaded, which was built to ``artifact`` if it has to be."""
-        sandbox, program = self.candidate.sandbox, self.candidate_program
-        if not sandbox.holds(program):
+    def load_candidate(self) -> None:
+        """Have its program loaded."""
+        if not self.candidate.sandbox.holds(self.candidate_program):
             # The outputs of another implementation may be the right answers of this one.
             self.candidate.allocator.wipe()
-            self.candidate_reply(sandbox.open(program))
+            self._open_candidate()
+
+    def _open_candidate(self) -> None:
+        """Start a process for its program, which is built now if it has to be and never was."""
+        program = self.candidate_program
+        with self.lock.released():
+            artifact = self._built(program)
+            self.candidate_reply(self.candidate.sandbox.open(program))
             if artifact is None:
                 self.ask_candidate(Load(program))
             else:
                 with file_in_memory(artifact.content) as file:
                     self.ask_candidate(Load(program), file)
 
+    def _built(self, program: Program) -> Artifact | None:
+        """What a program was built to, if it has to be."""
+        if program.compilation is None:
+            return None
+        found = self.artifacts.get(program, self.request.build_timeout)
+        if isinstance(found, Failed):
+            self._end(found)
+        return found
+
     def ask_candidate(self, request: Request, file: int | None = None) -> Done:
         """The candidate's reply, within what is left of its time. Raises EvaluationEnded."""
+        self.lock.give_way()
         start = monotonic()
         reply = self.candidate.sandbox.ask(request, max(self._seconds_left, 0.001), file)
         self._seconds_left -= monotonic() - start
@@ -252,8 +262,7 @@ class EvaluationContext:
     def restart_candidate(self) -> None:
         """Have the same program in another process."""
         self.candidate.sandbox.close()
-        self.candidate_reply(self.candidate.sandbox.open(self.candidate_program))
-        self.ask_candidate(Load(self.candidate_program))
+        self._open_candidate()
 
     def try_candidate(self, request: Request) -> bool:
         """Whether a request is answered that decides nothing, so that it may fail and take time."""
@@ -299,11 +308,13 @@ class EvaluationContext:
         """Have the reference loaded. Raises DefinitionError."""
         sandbox, program = self.reference.sandbox, self.reference_program
         if not sandbox.holds(program):
-            self.reference_reply(sandbox.open(program))
-            self.reference_reply(self.ask_reference(Load(program)))
+            with self.lock.released():
+                self.reference_reply(sandbox.open(program))
+                self.reference_reply(self.ask_reference(Load(program)))
 
     def ask_reference(self, request: Request) -> Reply:
         """The reference's reply, whatever it is; what a call costs is learnt."""
+        self.lock.give_way()
         start = monotonic()
         reply = self.reference.sandbox.ask(request, self.request.timeout)
         if isinstance(request, Call):

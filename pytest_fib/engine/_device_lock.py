@@ -32,6 +32,8 @@ class DeviceLock:
     be shared. A second file is the turnstile that keeps a stream of sharers from starving who
     wants to be alone: it is held while waiting, and everyone passes through it. ``timeout`` is how
     many seconds to wait at most.
+
+    Who times waits for all who share, so these give way wherever they have nothing on the device.
     """
 
     def __init__(
@@ -45,15 +47,48 @@ class DeviceLock:
         self._timeout = timeout
         self._path = FOLDER / f"pytest-fib-{self.name}.lock"
         self._turnstile = FOLDER / f"pytest-fib-{self.name}.turnstile.lock"
+        self._share: contextlib.ExitStack | None = None
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Use the device beside others. Raises DeviceHeldError."""
+        self._take_share()
+        try:
+            yield
+        finally:
+            self._drop_share()
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Let who waits to be alone have the device: for what does not use it, in a shared use.
+
+        Outside of one, this is nothing.
+        """
+        shares = self._share is not None
+        self._drop_share()
+        try:
+            yield
+        finally:
+            if shares:
+                self._take_share()
+
+    def give_way(self) -> None:
+        """Let who waits to be alone go first: nothing of a shared use is on the device now."""
+        with self.released():
+            pass
+
+    def _take_share(self) -> None:
         until = monotonic() + self._timeout
         with self._holding(self._turnstile, fcntl.LOCK_SH, until):
             pass
-        with self._holding(self._path, fcntl.LOCK_SH, until):
-            yield
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._holding(self._path, fcntl.LOCK_SH, until))
+            self._share = stack.pop_all()
+
+    def _drop_share(self) -> None:
+        share, self._share = self._share, None
+        if share is not None:
+            share.close()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

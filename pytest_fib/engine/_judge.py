@@ -157,6 +157,7 @@ class Judge:
                 seed=request.seed,
                 run_seed=request.run_seed,
                 max_bytes=request.max_bytes,
+                draws=request.draws,
                 affordable=lambda workload: costs.are_affordable(
                     workload, request.timeout, request.max_bytes
                 ),
@@ -242,9 +243,8 @@ class Judge:
     def _run_phases(self, context: EvaluationContext) -> tuple[Verdict, Performance | None]:
         """Are the outputs right and, where that is asked, how fast do they come?"""
         request = context.request
-        artifact = context.build_candidate(self._artifacts)  # without the device: it takes long
         with self._lock.shared():
-            context.load_candidate(artifact)
+            context.load_candidate()
             buffers = context.buffers(context.candidate)
             tensors = buffers.first, context.buffers(context.reference).first
             calls = SandboxCalls(context, *tensors, self._known_of(request.definition).expected)
@@ -273,6 +273,8 @@ class Judge:
             subject.candidate_program,
             subject.reference_program,
             self._local_files(request),
+            self._lock,
+            self._artifacts,
             known.costs,
             last_attempt,
         )

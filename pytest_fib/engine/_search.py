@@ -44,14 +44,16 @@ def search_and_diagnose(
     seed: int,
     run_seed: int | None,
     max_bytes: int,
+    draws: bool = True,
     **drawn: Any,
 ) -> SearchResult:
     """Look for a workload that fails, and for the smallest like it. As in a SearchRequest.
 
     ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable`` and ``undecided``.
 
-    A failure is explained by a larger workload. Where nothing fails, outputs that are chosen at
-    random are drawn many times, from one workload: that takes seconds, so it comes at the end.
+    A failure is explained by a larger workload. Where nothing fails, with ``draws``, outputs that
+    are chosen at random are drawn many times, from one workload: that takes seconds, so it comes at
+    the end.
     """
     from pytest_fib.search import search
 
@@ -77,7 +79,7 @@ def search_and_diagnose(
         **drawn,
     )
     workload, outcome = result.workload, result.outcome
-    if result.origin is None and any(map(definition.is_sampled, definition.outputs)):
+    if draws and result.origin is None and any(map(definition.is_sampled, definition.outputs)):
         # It has rows enough for some to be such that a token more or less is seen.
         last_seed = seed if run_seed is None else run_seed
         seeded = workload.model_copy(update={"seed": last_seed})

@@ -64,12 +64,6 @@ def pytest_pycollect_makemodule(
     return ImplementationFile.from_parent(parent, path=module_path)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under xdist, time kernels last: until then no worker waits for others to be alone."""
-    if config.stash[options.SETTINGS].active and hasattr(config, "workerinput"):
-        items.sort(key=lambda item: bool(getattr(item, "timing", False)))
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Where that is asked for, explain inputs rather than run tests."""

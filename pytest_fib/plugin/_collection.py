@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from pytest_fib.data import LoadedDefinition
     from pytest_fib.discovery import Implementation
 
-#: Languages whose implementations have compile items, and what these compile for by default.
+#: Languages whose implementations have compile items.
 COMPILED_TO_BINARIES = frozenset({"cpp", "cuda", "triton"})
-DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
 
 
 class DefinitionFile(pytest.File):
@@ -125,7 +124,7 @@ class DefinitionFile(pytest.File):
             implementation.language,
             implementation.target_hardware,
             implementation.supported_major_versions,
-            self._run.settings.targets or DEFAULT_TARGETS,
+            self._run.targets,
         )
 
     def _recorded(self, loaded: LoadedDefinition) -> tuple[dict[str, RecordedWorkload], list[str]]:

@@ -336,6 +336,8 @@ class CorrectnessItem(KernelItem):
     """Searches for a workload on which the implementation is wrong."""
 
     kind = "correctness"
+    #: Whether outputs that are chosen at random are drawn many times.
+    draws = True
 
     def skip_reason(self) -> str | None:
         """Also where no workload fits in the budget."""
@@ -369,6 +371,7 @@ class CorrectnessItem(KernelItem):
             seed=seed,
             run_seed=run_seed,
             max_bytes=self.max_bytes(),
+            draws=self.draws,
         )
         result = self.run.executor.search(request)
         if result.was_evaluated:
@@ -447,6 +450,7 @@ class DefinitionItem(CorrectnessItem):
     """
 
     kind = "definition"
+    draws = False  # what it draws from is its own
 
     def __init__(self, *, loaded: LoadedDefinition, implemented: bool, **kwargs: Any) -> None:
         line = loaded.lines_before_reference or loaded.line

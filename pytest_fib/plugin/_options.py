@@ -178,7 +178,8 @@ class Settings:
     targets: tuple[str, ...] = _list(
         "--fib-target",
         "SM",
-        "compile kernels for this architecture, as sm_90 (default: sm_80, sm_90, sm_100)",
+        "compile kernels for this architecture, as sm_90 (default: the device's own; sm_80, "
+        "sm_90 and sm_100 where there is none)",
     )
     cache_dir: str | None = _option(
         "--fib-cache-dir",

@@ -30,7 +30,7 @@ from pytest_fib.plugin._recorder import Recorder
 from pytest_fib.report import Baseline, write_comparison, write_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_fib.build import Hardware, Machine
     from pytest_fib.data import TensorFiles
@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from pytest_fib.testing import KernelCheck
 
 _SESSION = pytest.StashKey["Session"]()
-#: Keys of the baseline, the seeds and the far machines in what xdist's controller sends to workers.
-_BASELINE, _SEEDS, _FAR = "fib_baseline", "fib_seeds", "fib_far"
+#: Keys of the baseline, the seeds, what is compiled for and the far machines in what xdist's
+#: controller sends to workers.
+_BASELINE, _SEEDS, _TARGETS, _FAR = "fib_baseline", "fib_seeds", "fib_targets", "fib_far"
+#: What kernels are compiled for where there is no device.
+DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
 #: What most workloads are drawn from unless the command line says otherwise.
 FIXED_SEED = 0
 
@@ -126,6 +129,7 @@ class Session:
         node.workerinput[_SEEDS] = self.seeds  # type: ignore[attr-defined]
         if self.far is not None:
             node.workerinput[_FAR] = self.far.to_json()  # type: ignore[attr-defined]
+        node.workerinput[_TARGETS] = self.targets  # type: ignore[attr-defined]
         if self.baseline is not None:
             node.workerinput[_BASELINE] = self.baseline.to_json()  # type: ignore[attr-defined]
 
@@ -189,6 +193,16 @@ class Session:
             return []
         self._stray_warnings_given = True
         return self.catalogue.strays()
+
+    @cached_property
+    def targets(self) -> Sequence[str]:
+        """The architectures that kernels are compiled for; the same ones in all workers."""
+        if self._worker is not None:
+            return tuple(self._worker[_TARGETS])
+        if self.settings.targets:
+            return self.settings.targets
+        capability = self.hardware.capability
+        return DEFAULT_TARGETS if capability is None else (f"sm_{capability[0]}{capability[1]}",)
 
     @cached_property
     def far(self) -> FarMachines | None:

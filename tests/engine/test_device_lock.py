@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from textwrap import dedent
+from time import monotonic
 
 import pytest
 
@@ -264,4 +265,45 @@ def test_a_lock_file_that_is_a_link_is_refused(folder):
     (folder / "elsewhere").touch()
     (folder / "pytest-fib-cpu.lock").symlink_to(folder / "elsewhere")
     with pytest.raises(OSError, match=r"pytest-fib-cpu\.lock"), DeviceLock("cpu").shared():
+        pass
+
+
+def test_a_shared_use_gives_way_to_who_waits_to_be_alone():
+    lock = DeviceLock("cpu")
+    with lock.shared():
+        thread, event = taken("exclusive")
+        assert not event.wait(0.2)
+        until = monotonic() + 30
+        while not event.is_set() and monotonic() < until:
+            lock.give_way()
+        assert event.is_set()
+        thread.join()
+        # It shares the device again.
+        thread, event = taken("exclusive")
+        assert not event.wait(0.2)
+    assert event.wait(30)
+    thread.join()
+
+
+def test_what_does_not_use_the_device_leaves_it_to_others():
+    lock = DeviceLock("cpu")
+    with lock.shared(), lock.released():
+        thread, event = taken("exclusive")
+        assert event.wait(30)
+        thread.join()
+
+
+def test_a_device_that_is_not_in_use_is_not_released_nor_taken():
+    lock = DeviceLock("cpu")
+    with lock.released():
+        lock.give_way()
+    with DeviceLock("cpu").exclusive(), lock.released():
+        lock.give_way()
+
+
+def test_a_failure_without_the_device_leaves_no_lock():
+    lock = DeviceLock("cpu")
+    with pytest.raises(ZeroDivisionError), lock.shared(), lock.released():
+        1 / 0  # noqa: B018
+    with DeviceLock("cpu", None, 0.2).exclusive():
         pass

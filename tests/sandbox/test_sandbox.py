@@ -314,9 +314,9 @@ def test_a_sandbox_killed_from_outside_is_not_blamed(
 def end_the_next(fork_server, monkeypatch, number):
     start = fork_server.start
 
-    def ended():
+    def ended(**options):
         monkeypatch.undo()
-        child = start()
+        child = start(**options)
         os.kill(child.pid, number)
         return child
 
