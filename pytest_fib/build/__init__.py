@@ -2,16 +2,25 @@
 
 from pytest_fib.build import _gpus as gpus
 from pytest_fib.build._artifact import Built, KernelResources
-from pytest_fib.build._builders import build, load
+from pytest_fib.build._builders import build, load, versions
 from pytest_fib.build._cache import Artifact, ArtifactCache, default_builds_directory
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._machine import Machine
+from pytest_fib.build._prebuilt import (
+    PREBUILT_VARIABLE,
+    Prebuilt,
+    PrebuiltEntry,
+    write_artifact,
+    write_manifest,
+)
 from pytest_fib.build._program import Compilation, Program, program_of, reference_program
 from pytest_fib.build._runnable import why_not_buildable, why_not_runnable
-from pytest_fib.build._targets import CPU, Hardware, build_targets, capability_of
+from pytest_fib.build._targets import CPU, DEFAULT_TARGETS, Hardware, build_targets, capability_of
 
 __all__ = [
     "CPU",
+    "DEFAULT_TARGETS",
+    "PREBUILT_VARIABLE",
     "Artifact",
     "ArtifactCache",
     "BuildError",
@@ -20,6 +29,8 @@ __all__ = [
     "Hardware",
     "KernelResources",
     "Machine",
+    "Prebuilt",
+    "PrebuiltEntry",
     "Program",
     "build",
     "build_targets",
@@ -29,6 +40,9 @@ __all__ = [
     "load",
     "program_of",
     "reference_program",
+    "versions",
     "why_not_buildable",
     "why_not_runnable",
+    "write_artifact",
+    "write_manifest",
 ]

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from pytest_fib.build._artifact import Built
     from pytest_fib.build._program import Program
 
-_MODULES = {"python": "_python", "triton": "_triton", "cpp": "_native", "cuda": "_native"}
-
-
-def has_builder(language: str) -> bool:
-    """Whether programs in this language can be loaded."""
-    return language in _MODULES
+_MODULES = {
+    "python": "_python",
+    "triton": "_triton",
+    "cpp": "_native",
+    "cuda": "_native",
+    "tilelang": "_tilelang",
+    "cutedsl": "_cutedsl",
+}
 
 
 def build(

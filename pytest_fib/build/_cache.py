@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._builders import versions
+from pytest_fib.build._program import COMPILED_BY_ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_fib.build._program import Program
 
 #: Changes when the commands that build, or the files here, become others.
-FORMAT = 1
+FORMAT = 2
 #: Bytes that all entries may take; the ones that were not used for longest go.
 SIZE_LIMIT = 4 << 30
 #: Seconds until whoever waits for another's build says so, and between two looks.
@@ -64,16 +65,7 @@ class ArtifactCache:
 
         ``subject`` says what it is called with, where that decides.
         """
-        assert program.compilation is not None, "only compiled programs are kept"
-        facts = {
-            "format": FORMAT,
-            "language": program.language,
-            "calling": program.calling,
-            "sources": sorted(program.sources),
-            "compilation": asdict(program.compilation),
-            "versions": versions(program),
-            "subject": subject,
-        }
+        facts = {**program_facts(program), "versions": versions(program), "subject": subject}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def find(self, key: str) -> Artifact | None:
@@ -168,6 +160,19 @@ class ArtifactCache:
                 return
             path.unlink(missing_ok=True)
             total -= status.st_size
+
+
+def program_facts(program: Program) -> dict[str, object]:
+    """All of a program that changes what is built; not who builds it."""
+    assert program.compilation is not None, "only compiled programs are kept"
+    return {
+        "format": FORMAT,
+        "language": program.language,
+        "entry": program.entry_symbol if program.language in COMPILED_BY_ENTRY else "",
+        "calling": program.calling,
+        "sources": sorted(program.sources),
+        "compilation": asdict(program.compilation),
+    }
 
 
 def default_builds_directory() -> Path | None:

@@ -11,11 +11,10 @@ from importlib.metadata import distributions, packages_distributions
 from typing import Self
 
 from pytest_fib.build import _gpus
+from pytest_fib.build._program import COMPILED
 from pytest_fib.build._targets import CPU, Hardware
 from pytest_fib.build._toolchain import why_no_toolchain
 from pytest_fib.walls import wall_names
-
-_COMPILED = ("cpp", "cuda")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Machine:
         from packaging.markers import default_environment
 
         count = _gpus.count()
-        lacking = {language: why_no_toolchain(language) for language in _COMPILED}
+        lacking = {language: why_no_toolchain(language) for language in COMPILED}
         return cls(
             host=socket.gethostname(),
             python=platform.python_version(),

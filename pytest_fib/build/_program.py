@@ -13,17 +13,37 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_fib.build._targets import Hardware
-    from pytest_fib.data import Definition, Solution
+    from pytest_fib.data import Definition, Solution, TensorSpec
 
 #: Languages whose programs are compiled before they are loaded.
-COMPILED = frozenset({"cpp", "cuda"})
+COMPILED = frozenset({"cpp", "cuda", "tilelang", "cutedsl"})
+#: Those of which one function is compiled, and not all that a file has.
+COMPILED_BY_ENTRY = frozenset({"tilelang", "cutedsl"})
+#: Those of them that are compiled for arguments of certain shapes and dtypes.
+_COMPILED_FOR_ARGUMENTS = frozenset({"cutedsl"})
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An input or output as a definition declares it. ``shape`` is None of a number.
+
+    A dimension is a size, or the name of an axis that is known only when it is called. ``order``
+    has the dimensions from the slowest to the fastest; ``compact`` says that there are no gaps.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...] | None
+    order: tuple[int, ...] = ()
+    compact: bool = True
 
 
 @dataclass(frozen=True)
 class Compilation:
     """How a program is compiled: for ``target`` (``cpu`` or ``sm_90a``), with which flags.
 
-    ``include_paths`` are absolute, or relative to the sources.
+    ``include_paths`` are absolute, or relative to the sources. ``parameters`` are what it is called
+    with, of languages in which that decides.
     """
 
     target: str
@@ -32,6 +52,7 @@ class Compilation:
     cuda_cflags: tuple[str, ...] = ()
     ld_flags: tuple[str, ...] = ()
     include_paths: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,11 +98,13 @@ def program_of(
         outputs=tuple(definition.outputs),
         sources=tuple((source.path, source.content) for source in solution.sources),
         directory=None if directory is None else str(directory),
-        compilation=_compilation(solution, hardware),
+        compilation=_compilation(solution, definition, hardware),
     )
 
 
-def _compilation(solution: Solution, hardware: Hardware) -> Compilation | None:
+def _compilation(
+    solution: Solution, definition: Definition, hardware: Hardware
+) -> Compilation | None:
     from pytest_fib.data import CompileOptions
 
     spec = solution.spec
@@ -95,6 +118,30 @@ def _compilation(solution: Solution, hardware: Hardware) -> Compilation | None:
         cuda_cflags=tuple(options.cuda_cflags),
         ld_flags=tuple(options.ld_flags),
         include_paths=tuple(spec.include_paths),
+        parameters=_parameters(definition) if spec.language in _COMPILED_FOR_ARGUMENTS else (),
+    )
+
+
+def _parameters(definition: Definition) -> tuple[Parameter, ...]:
+    """The inputs and then the outputs of a definition."""
+    tensors = {**definition.inputs, **definition.outputs}
+    return tuple(_parameter(definition, name, tensor) for name, tensor in tensors.items())
+
+
+def _parameter(definition: Definition, name: str, tensor: TensorSpec) -> Parameter:
+    if tensor.shape is None:
+        return Parameter(name, tensor.dtype.value, None)
+    section = definition.workloads
+    asked = section.inputs.get(name) if section else None
+    order = getattr(asked, "memory_order", None) or tensor.shape
+    is_compact = getattr(asked, "broadcast", None) is None and not (section and section.layouts)
+    sizes = definition.const_axes
+    return Parameter(
+        name,
+        tensor.dtype.value,
+        tuple(sizes.get(axis, axis) for axis in tensor.shape),
+        tuple(tensor.shape.index(axis) for axis in order),
+        compact=is_compact or name in definition.outputs,
     )
 
 

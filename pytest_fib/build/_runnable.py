@@ -1,4 +1,4 @@
-"""Whether an implementation can run here: its builder, what it depends on, its hardware."""
+"""Whether an implementation can run here: what it is built by and depends on, its hardware."""
 
 from __future__ import annotations
 
@@ -7,52 +7,64 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.build._builders import has_builder
 from pytest_fib.build._targets import why_other_hardware
 from pytest_fib.build._toolchain import why_no_toolchain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from packaging.requirements import Requirement
 
     from pytest_fib.build._machine import Machine
     from pytest_fib.build._targets import Hardware
     from pytest_fib.discovery import Implementation
 
+#: What loads libraries that were built through TVM FFI.
+_TO_LOAD = ("apache-tvm-ffi",)
+
 
 def why_not_runnable(
-    implementation: Implementation, hardware: Hardware, machine: Machine | None = None
+    implementation: Implementation,
+    hardware: Hardware,
+    machine: Machine | None = None,
+    *,
+    is_built: bool = False,
 ) -> str | None:
-    """Why an implementation can't run on this hardware of a machine, by default here, or None."""
-    return _wrong_hardware(implementation, hardware) or why_not_buildable(implementation, machine)
+    """Why an implementation can't run on this hardware of a machine, by default here, or None.
+
+    One that ``is_built`` already needs what it is loaded by, and no compiler.
+    """
+    if reason := _wrong_hardware(implementation, hardware):
+        return reason
+    if is_built:
+        return _why_not_loadable(implementation, machine)
+    return why_not_buildable(implementation, machine)
 
 
 def why_not_buildable(implementation: Implementation, machine: Machine | None = None) -> str | None:
     """Why an implementation can't be built or loaded there, whatever it runs on, or None."""
     language = implementation.language
-    return (
-        _why_no_builder(language)
-        or _missing_dependency(implementation, machine)
-        or (why_no_toolchain(language) if machine is None else machine.no_toolchain.get(language))
+    return _missing_dependency(implementation, machine) or (
+        why_no_toolchain(language) if machine is None else machine.no_toolchain.get(language)
     )
 
 
-def _why_no_builder(language: str) -> str | None:
-    if has_builder(language):
-        return None
-    from pytest_fib.data import SupportedLanguages
-
-    languages = ", ".join(filter(has_builder, SupportedLanguages))
-    return f"no builder for {language!r} yet (there are: {languages})"
+def _why_not_loadable(implementation: Implementation, machine: Machine | None) -> str | None:
+    by_torch = implementation.binding == "torch"
+    return _first_unmet((*(() if by_torch else _TO_LOAD), *implementation.dependencies), machine)
 
 
 def _missing_dependency(implementation: Implementation, machine: Machine | None) -> str | None:
-    from packaging.requirements import Requirement
-
     from pytest_fib.data import SupportedLanguages
 
     by_torch = implementation.binding == "torch"
     required = () if by_torch else SupportedLanguages(implementation.language).requires
-    names = (*required, *implementation.dependencies)
+    return _first_unmet((*required, *implementation.dependencies), machine)
+
+
+def _first_unmet(names: Iterable[str], machine: Machine | None) -> str | None:
+    from packaging.requirements import Requirement
+
     return next(filter(None, (_why_unmet(Requirement(name), machine) for name in names)), None)
 
 

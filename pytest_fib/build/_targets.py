@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_fib.data import BuildSpec
+    from pytest_fib.discovery import Implementation
 
+#: Languages that are compiled to binaries, and what for by default.
+_COMPILED_TO_BINARIES = frozenset({"cpp", "cuda", "triton", "tilelang", "cutedsl"})
+DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
 #: Names that stand for any CUDA device.
 _ANY_CUDA = frozenset({"cuda", "gpu", "nvidia"})
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)([af]?)")
@@ -87,17 +91,24 @@ def build_target(spec: BuildSpec, hardware: Hardware) -> str:
     return named[0] if named else native_architecture(hardware.capability)
 
 
-def build_targets(
-    language: str, targets: Sequence[str], major_versions: Sequence[int], wanted: Sequence[str]
-) -> list[str]:
-    """Which of the wanted targets something for these targets is compiled for; C++ for ``cpu``."""
-    if language == "cpp":
+def build_targets(implementation: Implementation, wanted: Sequence[str] = ()) -> list[str]:
+    """Which of the wanted targets an implementation is compiled for; C++ for ``cpu``.
+
+    None where it can't be read or its language isn't compiled. ``wanted`` empty is the default.
+    """
+    if implementation.problem or implementation.language not in _COMPILED_TO_BINARIES:
+        return []
+    if implementation.language == "cpp":
         return ["cpu"]
-    hardware = {target: Hardware("cuda", capability_of(target), target) for target in wanted}
+    targets, versions = implementation.target_hardware, implementation.supported_major_versions
+    hardware = {
+        target: Hardware("cuda", capability_of(target), target)
+        for target in wanted or DEFAULT_TARGETS
+    }
     return [
         target
         for target, device in hardware.items()
-        if why_other_hardware(targets, major_versions, device) is None
+        if why_other_hardware(targets, versions, device) is None
     ]
 
 

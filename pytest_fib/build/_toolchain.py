@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Languages that C++ is compiled or linked for.
+_WITH_CPP = frozenset({"cpp", "cuda", "tilelang", "cutedsl"})
 _CPP_COMPILERS = ("g++", "c++", "clang++")
 #: Where wheels put nvcc, in the package ``nvidia``.
 _NVCC_IN_WHEELS = ("cu13/bin/nvcc", "cuda_nvcc/bin/nvcc")
@@ -42,14 +44,24 @@ def _nvcc_places() -> Iterator[Path]:
         yield from (Path(folder, place) for place in _NVCC_IN_WHEELS)
 
 
+def cuobjdump() -> str | None:
+    """The path of cuobjdump, if there is one: on PATH, or of Triton's wheel."""
+    triton = find_spec("triton")
+    folders = triton.submodule_search_locations or () if triton else ()
+    wheels = (Path(folder, "backends/nvidia/bin/cuobjdump") for folder in folders)
+    return shutil.which("cuobjdump") or next(
+        (str(p) for p in wheels if os.access(p, os.X_OK)), None
+    )
+
+
 def why_no_toolchain(language: str) -> str | None:
     """Which compiler a language lacks here and how to get it, or None."""
-    if language == "cuda" and nvcc() is None:
+    if language in ("cuda", "tilelang") and nvcc() is None:
         return (
             "needs nvcc, which is neither in CUDA_HOME nor on PATH: install the CUDA toolkit, "
             "https://developer.nvidia.com/cuda-downloads"
         )
-    if language in ("cpp", "cuda") and cpp_compiler() is None:
+    if language in _WITH_CPP and cpp_compiler() is None:
         return f"needs a C++ compiler; there is no {os.environ.get('CXX') or 'g++'} on PATH"
     return None
 

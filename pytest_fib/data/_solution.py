@@ -38,8 +38,8 @@ class SupportedLanguages(StrEnum):
     TRITON = "triton"
     CPP = "cpp", "cuda", ("apache-tvm-ffi",)
     CUDA = "cuda", "cuda", ("apache-tvm-ffi",)
-    TILELANG = "tilelang", "tilelang", ("tilelang",)
-    CUTEDSL = "cutedsl", "cutedsl", ("nvidia-cutlass-dsl",)
+    TILELANG = "tilelang", "tilelang", ("tilelang", "apache-tvm-ffi")
+    CUTEDSL = "cutedsl", "cutedsl", ("nvidia-cutlass-dsl", "apache-tvm-ffi")
 
     extra: str
     requires: tuple[str, ...]

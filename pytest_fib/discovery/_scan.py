@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
 # There may be other JSON beside implementations, such as tables of tuned parameters.
 _SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
+#: Languages of Python files that run on CUDA alone.
+_OF_CUDA = frozenset({"tilelang", "cutedsl"})
 _SUFFIXES = (".py", ".json", *LANGUAGES)
 Markable: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -179,6 +181,8 @@ def _arguments(mark: ast.expr) -> tuple[str, dict[str, object]]:
             facts.update([_fact(keyword)])
     if not isinstance(definition, str) or not definition:
         raise _Mistake(mark.lineno, "names no definition")
+    if facts.get("language") in _OF_CUDA:
+        facts.setdefault("target_hardware", ("cuda",))
     return definition, facts
 
 

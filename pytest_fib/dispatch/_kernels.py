@@ -84,16 +84,31 @@ def hardware_name(device: Any) -> str:
 
 
 def _artifact_file(program: Program) -> Path:
-    """A file with what a compiled program was built to: from the cache, or built now."""
+    """A file with what a compiled program was built to, ahead of time, before, or now."""
+    artifact = _prebuilt(program) or _cached_or_built(program)
+    file = Path(tempfile.mkdtemp(prefix="pytest-fib-apply-")) / Path(artifact.built.file).name
+    file.write_bytes(artifact.content)
+    return file
+
+
+def _prebuilt(program: Program) -> Artifact | None:
+    """What was built ahead of time, where the environment names a folder of such."""
+    from pytest_fib.build import Prebuilt
+
+    prebuilt = Prebuilt.from_environment()
+    if prebuilt is None:
+        return None
+    prebuilt.expose_runtime()
+    return prebuilt.find(program)
+
+
+def _cached_or_built(program: Program) -> Artifact:
     from pytest_fib.build import ArtifactCache, default_builds_directory
 
     cache = ArtifactCache(default_builds_directory())
     key = cache.key(program)
     with cache.lock(key, program.name, 600.0):
-        artifact = cache.find(key) or _built(program, cache, key)
-    file = Path(tempfile.mkdtemp(prefix="pytest-fib-apply-")) / Path(artifact.built.file).name
-    file.write_bytes(artifact.content)
-    return file
+        return cache.find(key) or _built(program, cache, key)
 
 
 def _built(program: Program, cache: ArtifactCache, key: str) -> Artifact:

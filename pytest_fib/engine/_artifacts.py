@@ -30,7 +30,7 @@ from pytest_fib.workloads import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_fib.build import ArtifactCache, Built, Program
+    from pytest_fib.build import ArtifactCache, Built, Prebuilt, Program
     from pytest_fib.data import BuildRequest, Definition, Workload
     from pytest_fib.sandbox import Sandbox
 
@@ -42,12 +42,20 @@ _UNKNOWN_TARGET = "Unsupported gpu architecture"
 class Artifacts:
     """Builds compiled programs once: what fails to build is not tried again either.
 
+    What is in ``prebuilt`` isn't built at all.
+
     Compilers read any file that sources name, and some run code; so the judge starts none.
     ``sandbox`` is where a language's run, one process for each build.
     """
 
-    def __init__(self, cache: ArtifactCache, sandbox: Callable[[str], Sandbox]) -> None:
+    def __init__(
+        self,
+        cache: ArtifactCache,
+        prebuilt: Prebuilt | None,
+        sandbox: Callable[[str], Sandbox],
+    ) -> None:
         self._cache = cache
+        self._prebuilt = prebuilt
         self._sandbox = sandbox
         self._failed: dict[str, Failed] = {}
 
@@ -62,6 +70,8 @@ class Artifacts:
         With a ``subject``, it is compiled for calls on such inputs.
         """
         assert program.compilation is not None, "only compiled programs are built"
+        if self._prebuilt is not None and (ready := self._prebuilt.find(program)):
+            return ready
         request = Build(program, *(subject or ()))
         called = [program.entry_symbol, *(each.model_dump_json() for each in subject or ())]
         try:

@@ -10,9 +10,11 @@ import torch
 
 from pytest_fib.build import (
     CPU,
+    Artifact,
     ArtifactCache,
     BuildError,
     Hardware,
+    Prebuilt,
     default_builds_directory,
     program_of,
     reference_program,
@@ -85,7 +87,8 @@ class Judge:
     ``container`` has sandboxes see a file system and a network of their own (by bwrap).
     ``announce`` is told when another process holds the device, ``lock_timeout`` is how many seconds
     to wait for it; ``files`` has the recorded tensors that requests name by their content. What is
-    built is kept in ``builds``, by default in the user's cache directory.
+    built is kept in ``builds``, by default in the user's cache directory; what is in ``prebuilt``,
+    which ``python -m pytest_fib build`` wrote, is loaded from there.
     """
 
     def __init__(
@@ -97,8 +100,12 @@ class Judge:
         lock_timeout: float = 600.0,
         *,
         builds: Path | None = None,
+        prebuilt: Path | None = None,
     ) -> None:
         self.device = device
+        ahead = None if prebuilt is None else Prebuilt(prebuilt)
+        if ahead is not None:
+            ahead.expose_runtime()  # before the first process that may load something
         self._hardware = _hardware(device)
         self._files = files or TensorFiles()
         self._lock = DeviceLock(device, announce, lock_timeout)
@@ -115,7 +122,7 @@ class Judge:
         self._reference = self._side(untrusted=False)
         cache = ArtifactCache(builds or default_builds_directory(), announce)
         self._build_server: ForkServer | None = None
-        self._artifacts = Artifacts(cache, self._builder)
+        self._artifacts = Artifacts(cache, ahead, self._builder)
 
     def __enter__(self) -> Self:
         return self
@@ -179,19 +186,27 @@ class Judge:
         except Exception as error:  # noqa: BLE001
             return self._own_fault(error)
 
-    @plain_defaults()
     def build(self, request: BuildRequest) -> BuildResult:
         """Compile the implementation for a target, which need not be this device."""
+        return self.build_artifact(request)[0]
+
+    @plain_defaults()
+    def build_artifact(
+        self, request: BuildRequest
+    ) -> tuple[BuildResult, tuple[Program, Artifact] | None]:
+        """As ``build``; with what was built from what, where it can be loaded. For many threads."""
         try:
             program, subject = build_subject(request)
             if program.language == "triton" and self._fork_server is None:
-                return BuildResult(status="SKIPPED", message="Triton compiles in a sandbox only")
+                why = "Triton compiles in a sandbox only"
+                return BuildResult(status="SKIPPED", message=why), None
             found = self._artifacts.get(program, request.build_timeout, subject)
         except BuildError as error:
-            return BuildResult(status="SKIPPED", message=str(error))
+            return BuildResult(status="SKIPPED", message=str(error)), None
         except ForkServerError as error:
-            return BuildResult(status="SKIPPED", message=f"{NOT_EVALUATED}: {error}")
-        return build_result(found)
+            return BuildResult(status="SKIPPED", message=f"{NOT_EVALUATED}: {error}"), None
+        loadable = (program, found) if isinstance(found, Artifact) and subject is None else None
+        return build_result(found), loadable
 
     def _own_fault(self, error: Exception) -> Evaluation:
         """What becomes of an error that is no implementation's: the next request begins anew."""

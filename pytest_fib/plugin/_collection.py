@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from pytest_fib.data import LoadedDefinition
     from pytest_fib.discovery import Implementation
 
-#: Languages whose implementations have compile items.
-COMPILED_TO_BINARIES = frozenset({"cpp", "cuda", "triton"})
-
 
 class DefinitionFile(pytest.File):
     """A YAML file of one definition, or of a family of them."""
@@ -97,7 +94,7 @@ class DefinitionFile(pytest.File):
     ) -> Iterator[pytest.Item]:
         """The items of one implementation: one or more of each kind of test."""
         item = {"loaded": loaded, "implementation": implementation}
-        for target in self._targets(implementation):
+        for target in build_targets(implementation, self._run.targets):
             label = f"compile-{target}"
             yield from self._repeated(CompileItem, label, target=target, **item)
         yield from self._repeated(CorrectnessItem, "correctness", **item)
@@ -115,17 +112,6 @@ class DefinitionFile(pytest.File):
         steps = [f"-{step}-{count}" for step in range(1, count + 1)] if count > 1 else [""]
         for step in steps:
             yield kind.from_parent(self, label=label, repetition=step, **facts)
-
-    def _targets(self, implementation: Implementation) -> list[str]:
-        """What an implementation is compiled for, whatever the device is."""
-        if implementation.problem or implementation.language not in COMPILED_TO_BINARIES:
-            return []
-        return build_targets(
-            implementation.language,
-            implementation.target_hardware,
-            implementation.supported_major_versions,
-            self._run.targets,
-        )
 
     def _recorded(self, loaded: LoadedDefinition) -> tuple[dict[str, RecordedWorkload], list[str]]:
         """The recorded workloads, and what is wrong with other lines of a dataset's file."""

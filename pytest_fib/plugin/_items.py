@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_fib.build import capability_of, why_not_buildable, why_not_runnable
+from pytest_fib.build import (
+    BuildError,
+    capability_of,
+    program_of,
+    why_not_buildable,
+    why_not_runnable,
+)
 from pytest_fib.data import Evaluation, EvaluationStatus, Trace, Workload, own_fault
 from pytest_fib.discovery import FibWarning, Implementation, why_unreadable
 from pytest_fib.plugin import _failure_cache as failure_cache
@@ -136,8 +142,24 @@ class KernelItem(pytest.Item):
         if self.implementation.problem is not None:
             return None  # it is seen to fail instead
         run = self.run
-        unable = why_not_runnable(self.implementation, run.hardware, run.machine)
-        return unable or self.why_no_inputs()
+        reason = why_not_runnable(
+            self.implementation, run.hardware, run.machine, is_built=self._is_built()
+        )
+        return reason or self.why_no_inputs()
+
+    def _is_built(self) -> bool:
+        """Whether the implementation was built ahead of time, for this run's device."""
+        prebuilt, implementation = self.run.prebuilt, self.implementation
+        if prebuilt is None or self.run.machine is not None:
+            return False
+        solution = implementation.solution(self.definition.name)
+        try:
+            program = program_of(
+                solution, self.definition, implementation.directory, self.run.hardware
+            )
+        except BuildError:  # it is for other hardware
+            return False
+        return prebuilt.has(program)
 
     def why_no_inputs(self) -> str | None:
         """Why inputs can't be had, or None."""

@@ -186,6 +186,11 @@ class Settings:
         "DIR",
         "where to keep what was compiled (default: pytest-fib in the user's cache directory)",
     )
+    prebuilt_dir: str | None = _option(
+        "--fib-prebuilt",
+        "DIR",
+        "load what `python -m pytest_fib build --out DIR` built (default: $FIB_PREBUILT_PATH)",
+    )
     cache_clear: bool = _flag("--fib-cache-clear", "first remove what was compiled before")
     lock_timeout: float = _option(
         "--fib-lock-timeout",
@@ -307,6 +312,14 @@ class Settings:
     def cache(self) -> Path | None:
         """Where what was compiled is kept; None is the default."""
         return None if self.cache_dir is None else self.place(self.cache_dir)
+
+    @property
+    def prebuilt(self) -> Path | None:
+        """Where what was built ahead of time is, if anywhere."""
+        from pytest_fib.build import PREBUILT_VARIABLE
+
+        given = self.prebuilt_dir or os.environ.get(PREBUILT_VARIABLE)
+        return self.place(given) if given else None
 
     def _directories(self, texts: Sequence[str]) -> tuple[Path, ...]:
         return tuple(map(self.place, texts))

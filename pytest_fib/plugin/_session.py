@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_fib.build import CPU, ArtifactCache, default_builds_directory, gpus
+from pytest_fib.build import (
+    CPU,
+    DEFAULT_TARGETS,
+    ArtifactCache,
+    Prebuilt,
+    default_builds_directory,
+    gpus,
+)
 from pytest_fib.discovery import (
     Catalogue,
     DefinitionLookup,
@@ -42,8 +49,6 @@ _SESSION = pytest.StashKey["Session"]()
 #: Keys of the baseline, the seeds, what is compiled for and the far machines in what xdist's
 #: controller sends to workers.
 _BASELINE, _SEEDS, _TARGETS, _FAR = "fib_baseline", "fib_seeds", "fib_targets", "fib_far"
-#: What kernels are compiled for where there is no device.
-DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
 #: What most workloads are drawn from unless the command line says otherwise.
 FIXED_SEED = 0
 
@@ -82,6 +87,8 @@ class Session:
                 self.baseline = Baseline.from_json(self._worker[_BASELINE])
             return
         check_options(settings)
+        if settings.prebuilt is not None:
+            _ = self.prebuilt  # an error now, not at the first item
         if settings.cache_clear:
             ArtifactCache(settings.cache or default_builds_directory()).clear()
         self._add_paths()
@@ -250,6 +257,15 @@ class Session:
         return gpus.first() if self.machine is None else self.machine.gpu
 
     @cached_property
+    def prebuilt(self) -> Prebuilt | None:
+        """What was built ahead of time. Raises UsageError where the folder holds no such thing."""
+        folder = self.settings.prebuilt
+        try:
+            return None if folder is None else Prebuilt(folder)
+        except (OSError, ValueError) as error:
+            raise pytest.UsageError(f"--fib-prebuilt: {error}") from None
+
+    @cached_property
     def executor(self) -> Executor:
         """What evaluates for this process; closed with the run."""
         executor = self._far_executor() or self._local_executor()
@@ -272,6 +288,7 @@ class Session:
             self.tensor_files,
             settings.lock_timeout,
             builds=settings.cache,
+            prebuilt=settings.prebuilt,
         )
 
     def kernel_check(self, item: pytest.Item) -> KernelCheck:

@@ -235,10 +235,6 @@ def test_each_way_of_calling_is_understood(scale):
     ("more", "reason"),
     [
         (
-            ', language="tilelang"',
-            "no builder for 'tilelang' yet (there are: python, triton, cpp, cuda)",
-        ),
-        (
             ', dependencies=["no-such-thing>=2"]',
             "needs no-such-thing, which is not installed: pip install 'no-such-thing>=2'",
         ),
@@ -257,6 +253,13 @@ def test_what_can_not_run_here_is_skipped_with_the_reason(scale, more, reason):
     scale.implement("other", "x, factor\nreturn x * factor", more=more)
     result = scale.run("-rs", "--fib-device", "cpu")
     result.assert_outcomes(passed=1, skipped=1)
+    assert f"SKIPPED [1] kernel_defs/toy/scale.yaml: {reason}" in result.outlines
+
+
+def test_tilelang_runs_on_cuda_unless_the_mark_says_otherwise(scale):
+    scale.implement("other", "x, factor, y\npass", more=', language="tilelang"')
+    result = scale.run("-rs", "-k", "other and correctness", "--fib-device", "cpu")
+    reason = "targets cuda; this run is on the CPU"
     assert f"SKIPPED [1] kernel_defs/toy/scale.yaml: {reason}" in result.outlines
 
 

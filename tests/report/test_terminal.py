@@ -93,13 +93,13 @@ def test_a_table_says_how_right_and_how_fast(table):
         bench("torch_row", 8, 0.01234, 0.0245),
         bench("torch_row", 16384, 12.345, 1234.5, **PRODUCT),
         row("triton_row", "INCORRECT_NUMERICAL", "failed", 1.0, 1.0, 467.1, language="triton"),
-        untested("cuda_v1", "skipped", "no builder for 'cuda' yet", language="cuda"),
+        untested("cuda_v1", "skipped", "needs nvcc", language="cuda"),
         untested("broken", "failed"),
     ]
     assert table(rows) == [
         "implementation  language  status               error  of what is allowed, at",
         "broken          python    ERROR",
-        "cuda_v1         cuda      SKIPPED  no builder for 'cuda' yet",
+        "cuda_v1         cuda      SKIPPED  needs nvcc",
         "torch_row       python    PASSED                48 %  batch=7",
         "triton_row      triton    INCORRECT_NUMERICAL   467x  batch=7",
         "",

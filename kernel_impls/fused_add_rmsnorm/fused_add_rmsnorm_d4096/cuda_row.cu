@@ -35,27 +35,32 @@ __device__ float sum_over_block(float value) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    fused_add_rmsnorm(const Vector* input, const Vector* residual, const Vector* weight, float eps,
-                      Vector* out, Vector* residual_out) {
+    fused_add_rmsnorm(const Vector* __restrict__ input, const Vector* __restrict__ residual,
+                      const Vector* __restrict__ weight, float eps, Vector* __restrict__ out,
+                      Vector* __restrict__ residual_out) {
   const int64_t row = blockIdx.x * int64_t{kHidden / kPerLoad};
-  Vector gains[kLoads];
+  Vector left[kLoads], right[kLoads], gains[kLoads];
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {  // all loads are on their way before the first store
+    const int at = i * kThreads + threadIdx.x;
+    left[i] = input[row + at];
+    right[i] = residual[row + at];
+    gains[i] = weight[at];
+  }
   float2 totals[kLoads][kPerLoad / 2];
   float squares = 0;
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) {
-    const int at = i * kThreads + threadIdx.x;
-    const Vector left = input[row + at], right = residual[row + at];
-    gains[i] = weight[at];  // before the sum, so that nobody waits for it after
     Vector rounded;
 #pragma unroll
     for (int j = 0; j < kPerLoad / 2; ++j) {
-      const float2 a = __half22float2(left.pairs[j]), b = __half22float2(right.pairs[j]);
+      const float2 a = __half22float2(left[i].pairs[j]), b = __half22float2(right[i].pairs[j]);
       const float2 total = make_float2(a.x + b.x, a.y + b.y);
       totals[i][j] = total;
       squares += total.x * total.x + total.y * total.y;
       rounded.pairs[j] = __floats2half2_rn(total.x, total.y);
     }
-    residual_out[row + at] = rounded;
+    residual_out[row + i * kThreads + threadIdx.x] = rounded;
   }
   const float scale = rsqrtf(sum_over_block(squares) / kHidden + eps);
 #pragma unroll

@@ -35,7 +35,8 @@ __device__ float sum_over_block(float value) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    rmsnorm(const Vector* x, const Vector* weight, float eps, Vector* out) {
+    rmsnorm(const Vector* __restrict__ x, const Vector* __restrict__ weight, float eps,
+            Vector* __restrict__ out) {
   const int64_t row = blockIdx.x * int64_t{kHidden / kPerLoad};
   Vector values[kLoads], gains[kLoads];
 #pragma unroll

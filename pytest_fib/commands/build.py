@@ -1,0 +1,159 @@
+"""``python -m pytest_fib build``: compile implementations ahead of time, for other machines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_fib.build import PrebuiltEntry
+    from pytest_fib.data import Definition
+    from pytest_fib.discovery import Implementation
+    from pytest_fib.engine import Judge
+
+#: The width of the progress bar.
+_BAR = 24
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One implementation of a definition, to be built for one target."""
+
+    definition: Definition
+    implementation: Implementation
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.definition.name}[{self.implementation.name}] for {self.target}"
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("build", help="compile ahead of time, for other machines")
+    add = parser.add_argument
+    add("--definition", action="append", metavar="GLOB", help="only these definitions")
+    add("--implementation", action="append", metavar="GLOB", help="only these implementations")
+    add("--target", action="append", metavar="SM", help="for these only (sm_80, sm_90, sm_100)")
+    add("--out", required=True, type=Path, metavar="DIR", help="where --fib-prebuilt finds it")
+    add("--defs", type=Path, default=Path("kernel_defs"), metavar="DIR", help="(kernel_defs)")
+    add("--impls", type=Path, default=Path("kernel_impls"), metavar="DIR", help="(kernel_impls)")
+    add("--jobs", type=int, default=os.cpu_count(), metavar="N", help="at the same time")
+    add("--timeout", type=float, default=600.0, metavar="SECONDS", help="for each (600)")
+    parser.set_defaults(run=_run)
+
+
+def _run(given: Namespace) -> int:
+    """Build all that can be; 1 where something does not compile."""
+    from pytest_fib.build import write_manifest
+    from pytest_fib.engine import Judge
+
+    wanted = list(_wanted(given))
+    if not wanted:
+        raise ValueError("nothing that is compiled has such a name")
+    given.out.mkdir(parents=True, exist_ok=True)
+    entries = []
+    with Judge() as judge, ThreadPoolExecutor(given.jobs) as pool:
+        builds = {pool.submit(_build, judge, given, each): each for each in wanted}
+        for number, build in enumerate(as_completed(builds), 1):
+            entries.append(build.result())
+            _show(builds[build], entries[-1], number, len(wanted))
+    entries.sort(key=lambda entry: (entry.definition, entry.implementation, entry.target))
+    write_manifest(given.out, entries)
+    return _summarise(given.out, entries)
+
+
+def _wanted(given: Namespace) -> Iterator[_Wanted]:
+    """What to build. Raises ValueError where a definition file is malformed."""
+    from pytest_fib.build import build_targets
+    from pytest_fib.discovery import find_implementations, load_catalogue
+
+    files = sorted(given.defs.rglob("*.yaml"))
+    catalogue = load_catalogue([files], find_implementations([given.impls]))
+    for broken in catalogue.broken.values():
+        raise ValueError(broken.problem)
+    for loaded in (each for file in catalogue.definitions.values() for each in file):
+        name = loaded.definition.name
+        for implementation in catalogue.implementations_of(name):
+            if _matches(name, given.definition) and _matches(
+                implementation.name, given.implementation
+            ):
+                for target in build_targets(implementation, given.target or ()):
+                    yield _Wanted(loaded.definition, implementation, target)
+
+
+def _matches(name: str, globs: Iterable[str] | None) -> bool:
+    return globs is None or any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _build(judge: Judge, given: Namespace, wanted: _Wanted) -> PrebuiltEntry:
+    """What comes of one build, whose artifact is in the folder then."""
+    from pytest_fib.build import (
+        Prebuilt,
+        PrebuiltEntry,
+        versions,
+        why_not_buildable,
+        write_artifact,
+    )
+    from pytest_fib.data import BuildRequest
+
+    definition, implementation = wanted.definition, wanted.implementation
+    named = definition.name, implementation.name, implementation.language, wanted.target
+    if reason := why_not_buildable(implementation):
+        return PrebuiltEntry(*named, "SKIPPED", reason)
+    request = BuildRequest(
+        definition=definition,
+        solution=implementation.solution(definition.name),
+        target=wanted.target,
+        directory=str(implementation.directory) if implementation.directory else None,
+        build_timeout=given.timeout,
+    )
+    result, built = judge.build_artifact(request)
+    if built is None:
+        return PrebuiltEntry(*named, result.status, result.message)
+    program, artifact = built
+    key = Prebuilt.key(program)
+    file = f"{implementation.name}-{wanted.target}-{key[:12]}.so"
+    return PrebuiltEntry(
+        *named,
+        result.status,
+        file=file,
+        digest=write_artifact(given.out, file, artifact),
+        key=key,
+        kernels=artifact.built.kernels,
+        versions=versions(program),
+    )
+
+
+def _show(wanted: _Wanted, entry: PrebuiltEntry, number: int, total: int) -> None:
+    """A bar on a terminal; a line for what was not built."""
+    bar = sys.stderr.isatty()
+    if bar:
+        print("\r\x1b[K", end="", file=sys.stderr)
+    if entry.status != "PASSED":
+        print(f"{entry.status} {wanted}: {entry.message}")
+    if bar:
+        done = _BAR * number // total
+        shown = f"[{'#' * done}{'.' * (_BAR - done)}] {number}/{total} {wanted}"
+        width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+        print(shown[:width], end="" if number < total else "\n", file=sys.stderr, flush=True)
+
+
+def _summarise(folder: Path, entries: Sequence[PrebuiltEntry]) -> int:
+    """Say what the folder has; the exit status."""
+    built = sum(bool(entry.file) for entry in entries)
+    failed = sum(entry.status == "COMPILE_ERROR" for entry in entries)
+    skipped = sum(entry.status == "SKIPPED" for entry in entries)
+    launched = len(entries) - built - failed - skipped
+    print(
+        f"{folder}: {built} built, {failed} failed, {skipped} skipped"
+        + (f", {launched} of Triton compile, and do so when they are launched" if launched else "")
+    )
+    return 1 if failed else 0
