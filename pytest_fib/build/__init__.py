@@ -13,7 +13,13 @@ from pytest_fib.build._prebuilt import (
     write_artifact,
     write_manifest,
 )
-from pytest_fib.build._program import Compilation, Program, program_of, reference_program
+from pytest_fib.build._program import (
+    Compilation,
+    Parameter,
+    Program,
+    program_of,
+    reference_program,
+)
 from pytest_fib.build._runnable import why_not_buildable, why_not_runnable
 from pytest_fib.build._targets import CPU, DEFAULT_TARGETS, Hardware, build_targets, capability_of
 
@@ -29,6 +35,7 @@ __all__ = [
     "Hardware",
     "KernelResources",
     "Machine",
+    "Parameter",
     "Prebuilt",
     "PrebuiltEntry",
     "Program",

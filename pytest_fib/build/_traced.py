@@ -6,6 +6,7 @@ called is loaded as Python is, and its artifact is an empty file.
 
 from __future__ import annotations
 
+import re
 import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_fib.build._program import Program
 
 _PYTHON = "python"
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 @contextmanager
@@ -65,19 +67,23 @@ def load(program: Program, artifact: Path | None) -> Any:
 
 
 def _placed(program: Program, error: Exception) -> BuildError:
-    """The error, at the innermost line of the program's sources that it went through."""
-    text = f"{type(error).__name__}: {error}".strip()
-    first = text.splitlines()[0]
-    log = "".join(traceback.format_exception(error))
-    frames = traceback.extract_tb(error.__traceback__)
-    places = (
-        (path, frame.lineno, text.splitlines())
-        for frame in reversed(frames)
-        for path, text in program.sources
-        if frame.lineno and frame.filename.endswith(f"/{path}")
-    )
-    for path, line, lines in places:
-        if line <= len(lines):
-            shown = lines[line - 1].strip()
-            return BuildError(f"{path}:{line}: {first}", f"{line:>5} | {shown}\n\n{log}")
+    """The error, at the innermost line of the program's sources that it came from."""
+    said = str(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
+    first = next(iter(_COLOURS.sub("", said).strip().splitlines()), type(error).__name__)
+    log = _COLOURS.sub("", "".join(traceback.format_exception(error)))
+    for file, line in _places(error):
+        for path, text in program.sources:
+            lines = text.splitlines()
+            if file.endswith(f"/{path}") and 0 < line <= len(lines):
+                shown = lines[line - 1].strip()
+                return BuildError(f"{path}:{line}: {first}", f"{line:>5} | {shown}\n\n{log}")
     return BuildError(first, log)
+
+
+def _places(error: Exception) -> Iterator[tuple[str, int]]:
+    """Files and lines: those that CuTe DSL says, and those that the error went through."""
+    said = getattr(error, "filename", None), getattr(error, "line", None)
+    if isinstance(said[0], str) and isinstance(said[1], int):
+        yield said[0], said[1]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        yield frame.filename, frame.lineno or 0

@@ -1,0 +1,84 @@
+"""CuTe DSL's functions become libraries for the arguments that a definition declares."""
+
+import pytest
+import torch
+
+from pytest_fib.build import (
+    BuildError,
+    Compilation,
+    Parameter,
+    Program,
+    build,
+    load,
+    why_not_buildable,
+)
+from pytest_fib.discovery import Implementation
+
+DOUBLE = """\
+import cutlass
+from cutlass import cute
+
+
+@cute.kernel
+def double(x: cute.Tensor, factor: cutlass.Float32, y: cute.Tensor):
+    thread, _, _ = cute.arch.thread_idx()
+    row, _, _ = cute.arch.block_idx()
+    y[row, thread] = factor * x[row, thread]
+
+
+@cute.jit
+def run(x: cute.Tensor, factor: cutlass.Float32, y: cute.Tensor, stream):
+    double(x, factor, y).launch(grid=(x.shape[0], 1, 1), block=(128, 1, 1), stream=stream)
+"""
+MATRIX = (("rows", 128), (0, 1))
+PARAMETERS = (
+    Parameter("x", "float32", *MATRIX, compact=False),
+    Parameter("factor", "float32", None),
+    Parameter("y", "float32", *MATRIX),
+)
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A program of CuTe DSL, where it can be compiled."""
+    implementation = Implementation("any", "any", tmp_path, 1, language="cutedsl")
+    if reason := why_not_buildable(implementation):
+        pytest.skip(reason)
+
+    def program(text, calling="destination", parameters=PARAMETERS):
+        sources = (("double.py", text),)
+        compilation = Compilation("sm_90a", parameters=parameters)
+        return Program(
+            "double", "cutedsl", "double.py", "run", calling, ("y",), sources, None, compilation
+        )
+
+    return program
+
+
+@pytest.mark.thorough
+def test_a_jit_function_is_loaded_and_checks_its_arguments(program, tmp_path):
+    given = program(DOUBLE)
+    built = build(given, tmp_path)
+    (kernel,) = built.kernels
+    assert kernel.registers > 0
+    run = load(given, tmp_path / built.file)
+    x = torch.ones(3, 128)
+    with pytest.raises(ValueError, match="device"):
+        run(x, 2.0, torch.empty_like(x))
+
+
+@pytest.mark.thorough
+def test_an_error_is_at_its_line_of_the_source(program, tmp_path):
+    with pytest.raises(BuildError, match=r"^double\.py:9: .*faktor"):
+        build(program(DOUBLE.replace("factor * x", "faktor * x")), tmp_path)
+
+
+def test_what_it_is_not_given_yet_is_named(program, tmp_path):
+    parameters = (Parameter("x", "float4_e2m1", *MATRIX), *PARAMETERS[1:])
+    with pytest.raises(BuildError, match=r"^x is float4_e2m1, which CuTe DSL is not given yet"):
+        build(program(DOUBLE, parameters=parameters), tmp_path)
+
+
+def test_a_function_that_should_return_is_told_how_to_be_marked(program, tmp_path):
+    with pytest.raises(BuildError, match=r'mark it with calling="destination"$'):
+        build(program(DOUBLE, calling="value"), tmp_path)

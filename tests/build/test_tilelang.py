@@ -1,0 +1,68 @@
+"""TileLang's functions become libraries that check what they are called with."""
+
+import pytest
+import torch
+
+from pytest_fib.build import BuildError, Compilation, Program, build, load, why_not_buildable
+from pytest_fib.discovery import Implementation
+
+DOUBLE = """\
+import tilelang.language as T
+
+rows = T.dynamic("rows")
+matrix = T.Tensor((rows, 128), "float32")
+
+
+@T.prim_func
+def run(x: matrix, factor: T.float32, y: matrix):
+    with T.Kernel(rows, threads=128) as row:
+        for i in T.Parallel(128):
+            y[row, i] = factor * x[row, i]
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A program of TileLang, where it can be compiled."""
+    implementation = Implementation("any", "any", tmp_path, 1, language="tilelang")
+    if reason := why_not_buildable(implementation):
+        pytest.skip(reason)
+
+    def program(text, calling="destination"):
+        sources = (("double.py", text),)
+        compilation = Compilation("sm_90a")
+        return Program(
+            "double", "tilelang", "double.py", "run", calling, ("y",), sources, None, compilation
+        )
+
+    return program
+
+
+@pytest.mark.thorough
+def test_a_prim_func_is_loaded_without_tilelang_and_checks_its_arguments(program, tmp_path):
+    given = program(DOUBLE)
+    built = build(given, tmp_path)
+    (kernel,) = built.kernels
+    assert kernel.registers > 0
+    run = load(given, tmp_path / built.file)
+    x = torch.ones(3, 128)
+    with pytest.raises(ValueError, match="x is not on a CUDA device"):
+        run(x, 2.0, torch.empty_like(x))
+
+
+def test_an_error_is_at_its_line_of_the_source(program, tmp_path):
+    wrong = program(DOUBLE.replace("factor * x", "faktor * x"))
+    with pytest.raises(BuildError, match=r"^double\.py:11: NameError: .*faktor") as caught:
+        build(wrong, tmp_path)
+    assert caught.value.log.startswith("   11 | y[row, i] = faktor * x[row, i]\n")
+
+
+def test_a_function_that_should_return_is_told_how_to_be_marked(program, tmp_path):
+    with pytest.raises(BuildError, match=r'mark it with calling="destination"$'):
+        build(program(DOUBLE, calling="value"), tmp_path)
+
+
+def test_a_plain_function_is_loaded_as_python_is(program, tmp_path):
+    given = program("def run(x):\n    return 2 * x\n", calling="value")
+    built = build(given, tmp_path)
+    assert load(given, tmp_path / built.file)(3) == 6
