@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from pytest_fib.data import TraceSet
+    from pytest_fib.discovery import Catalogue
 
 _PATH = "a dataset's directory, or a JSON file of TraceSet.save"
 
@@ -22,7 +25,14 @@ def add_parser(subparsers: Any) -> None:
     best.add_argument("--definition", help="only this one")
     best.add_argument("--hardware", help="only on this device, such as 'NVIDIA H200'")
     merge = _add(actions, "merge", _merge, "several into one")
-    merge.add_argument("others", nargs="+", type=Path, help="the same, or a JSONL file of traces")
+    merge.add_argument("others", nargs="*", type=Path, help="the same, or a JSONL file of traces")
+    for name, what in (("defs", "definitions"), ("impls", "implementations")):
+        merge.add_argument(
+            f"--{name}",
+            action="append",
+            type=Path,
+            help=f"where {what} are that JSONL files name (default: kernel_{name})",
+        )
     merge.add_argument("-o", "--output", required=True, type=Path, help="directory or .json file")
     export = _add(actions, "export", _export, "write it as FlashInfer's tools read it")
     export.add_argument("output", type=Path, help="directory, or .json file for pytest-fib alone")
@@ -70,13 +80,80 @@ def _best(given: Namespace) -> int:
 
 
 def _merge(given: Namespace) -> int:
-    merged = _open(given.path)
-    for path in given.others:
+    from pytest_fib.data import TraceSet
+
+    project = _Project(given.defs or [Path("kernel_defs")], given.impls or [Path("kernel_impls")])
+    merged = TraceSet()
+    for path in (given.path, *given.others):
         if path.suffix == ".jsonl":
-            merged.read_traces(path)
+            project.add_traces(merged, path)
         else:
             merged = merged.merge(_open(path))
     return _write(merged, given.output)
+
+
+class _Project:
+    """Definitions and implementations on disk, which traces of a run may name."""
+
+    def __init__(self, defs: list[Path], impls: list[Path]) -> None:
+        self._defs, self._impls = defs, impls
+
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        from pytest_fib.discovery import find_implementations, load_catalogue
+
+        files = (path for folder in self._defs for path in sorted(folder.rglob("*.y*ml")))
+        return load_catalogue([files], find_implementations(self._impls))
+
+    def add_traces(self, trace_set: TraceSet, path: Path) -> None:
+        """Add the traces of a run, and what they name. Raises ValueError and OSError."""
+        from pytest_fib.data import read_traces
+
+        added: dict[tuple[str, str], str] = {}
+        for trace in read_traces(path):
+            names = (trace.definition, trace.solution or "")
+            if trace.solution and names not in added:
+                added[names] = self._added(trace_set, *names)
+            solution = added.get(names)
+            trace_set.add_trace(trace.model_copy(update={"solution": solution}))
+
+    def _added(self, trace_set: TraceSet, definition: str, name: str) -> str:
+        """The name under which a trace set has a project's implementation; adds what it lacks.
+
+        A project has one name for an implementation of several definitions, a trace set does not.
+        """
+        known = {solution.name for solution in trace_set.solutions.get(definition, ())}
+        if name in known:
+            return name
+        self._add_definition(trace_set, definition)
+        implementation = next(
+            (
+                each
+                for each in self._catalogue.implementations
+                if each.name == name and fnmatchcase(definition, each.definition)
+            ),
+            None,
+        )
+        if implementation is None:
+            return name  # which is refused as any unknown one
+        full_name = f"{definition}_{name}"
+        solution = implementation.solution(definition).model_copy(update={"name": full_name})
+        if full_name not in known:
+            trace_set.add_solution(solution)
+        elif trace_set.solution(full_name) != solution:
+            raise ValueError(
+                f"{implementation.path} has changed since {full_name!r} was added, whose traces "
+                "are of what it was: give it another name, or remove that solution and its traces"
+            )
+        return full_name
+
+    def _add_definition(self, trace_set: TraceSet, name: str) -> None:
+        if name in trace_set.definitions:
+            return
+        loaded = (each for file in self._catalogue.definitions.values() for each in file)
+        for each in loaded:
+            if each.definition.name == name:
+                trace_set.add_definition(each.definition)
 
 
 def _export(given: Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from dataclasses import replace
+from copy import deepcopy
 from functools import update_wrapper
 from pathlib import Path
 from random import Random
@@ -212,10 +212,13 @@ def stats() -> dict[str, DefinitionStats]:
     active = _State.active
     if active is None:
         return {}
-    counted = {name: replace(each) for name, each in active.stats.items()}
+    counted = {name: deepcopy(each) for name, each in active.stats.items()}
     for dispatcher in list(_dispatchers):
-        if dispatcher.active is active and (hits := dispatcher.pending_hits()):
-            counted.setdefault(dispatcher.name, DefinitionStats()).hits += hits
+        if dispatcher.active is active:
+            of = counted.get(dispatcher.name, DefinitionStats())
+            dispatcher.add_pending_hits(of)
+            if of.solutions:
+                counted[dispatcher.name] = of
     return counted
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_fib.data import TensorSpec
     from pytest_fib.dispatch._dispatcher import Dispatcher
 
-_numbers = itertools.count()
+_NAMESPACE = "pytest_fib_apply"
 
 
 @cache
@@ -25,7 +25,7 @@ def _library() -> Any:
     import torch
 
     library: Any = torch.library.Library
-    return library("pytest_fib_apply", "DEF")
+    return library(_NAMESPACE, "FRAGMENT")
 
 
 def define_op(dispatcher: Dispatcher) -> Any:
@@ -34,7 +34,7 @@ def define_op(dispatcher: Dispatcher) -> Any:
 
     definition = dispatcher.definition
     assert definition is not None
-    name = f"{re.sub(r'[^0-9a-zA-Z_]', '_', definition.name)}_{next(_numbers)}"
+    name = _unused_name(re.sub(r"[^0-9a-zA-Z_]", "_", definition.name))
     outputs = tuple(definition.outputs.values())
     inputs = [f"{_kind(spec)} a{i}" for i, spec in enumerate(definition.inputs.values())]
     if dispatcher.in_place:
@@ -61,8 +61,16 @@ def define_op(dispatcher: Dispatcher) -> Any:
     library = _library()
     library.define(schema)
     library.impl(name, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"pytest_fib_apply::{name}", fake, lib=library)
+    torch.library.register_fake(f"{_NAMESPACE}::{name}", fake, lib=library)
     return getattr(torch.ops.pytest_fib_apply, name).default
+
+
+def _unused_name(beginning: str) -> str:
+    """A name that no operator has; operators are never undefined, since graphs may hold them."""
+    import torch
+
+    names = (f"{beginning}_{number}" for number in itertools.count())
+    return next(name for name in names if not hasattr(torch.ops.pytest_fib_apply, name))
 
 
 def _kind(spec: TensorSpec) -> str:

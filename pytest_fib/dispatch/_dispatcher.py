@@ -81,26 +81,28 @@ class Dispatcher:
             given=given,
             inputs=", ".join(names[i] for i in self._order),
             guarded=guarded,
-            are_numbers="".join(f" and {names[i]}.__class__ in _numbers" for i in scalars),
+            are_numbers="".join(f" and {names[i]}.__class__ in _fib_numbers" for i in scalars),
             key=key.format(*names),
-            record=f"_record(key, {', '.join(names[i] for i in self._order)})" if records else "",
+            record=f"_fib_record(_fib_key, {', '.join(names[i] for i in self._order)})"
+            if records
+            else "",
         )
         defaults = {
-            f"_default_{p.name}": p.default
+            f"_fib_default_{p.name}": p.default
             for p in self._parameters
             if p.default is not inspect.Parameter.empty
         }
         code = compile(source, f"<apply {self.name}>", "exec")
         namespace = self._globals
-        namespace.setdefault("_table", None)
+        namespace.setdefault("_fib_table", None)
         namespace |= defaults | {
-            "_fallback": self.fallback,
-            "_resolve": self._resolve,
-            "_failed": self._failed,
-            "_numbers": NUMBERS,
-            "_tracing": _never,
-            "_without_gradient": _without_gradient,
-            "_op": None,
+            "_fib_fallback": self.fallback,
+            "_fib_resolve": self._resolve,
+            "_fib_failed": self._failed,
+            "_fib_numbers": NUMBERS,
+            "_fib_tracing": _never,
+            "_fib_without_gradient": _without_gradient,
+            "_fib_op": None,
         }
         old = self.function
         exec(code, namespace)  # names and sizes of a signature, nothing that was read from a file
@@ -123,7 +125,7 @@ class Dispatcher:
     def activate(self, active: AppliedTraceSet | None, tracer: Tracer | None = None) -> None:
         """Look things up in this trace set from now on, and record; None is neither."""
         self._count_hits()
-        self._globals["_table"] = None
+        self._globals["_fib_table"] = None
         self._table = {}
         routed = active is not None and self.name in active.trace_set.definitions
         self.active = active if routed else None
@@ -139,10 +141,10 @@ class Dispatcher:
         self.definition = definition
         self._generate(self._key(definition), records=recorded is not None)
         if tracer and recorded:
-            self._globals["_record"] = tracer.recorder(self, definition)
-        self._globals["_op"] = define_op(self)
-        self._globals["_tracing"] = _is_dynamo_compiling()
-        self._globals["_table"] = self._table
+            self._globals["_fib_record"] = tracer.recorder(self, definition)
+        self._globals["_fib_op"] = define_op(self)
+        self._globals["_fib_tracing"] = _is_dynamo_compiling()
+        self._globals["_fib_table"] = self._table
 
     def _why_not_routed(self, definition: Definition) -> str | None:
         """Why calls can't be routed; sets which parameters are the inputs, and the outputs."""
@@ -219,7 +221,7 @@ class Dispatcher:
                 self._quarantine(name, error)
             else:
                 self._put(key, self._guard(arguments), call, name)
-                self.stats.hits += 1
+                self.stats.count_hits(name, 1)
                 return result
         raise _NoneServes("quarantined")
 
@@ -233,7 +235,7 @@ class Dispatcher:
             self._count_hits()
             self._table.clear()
         if (old := self._table.get(key)) is not None:
-            self.stats.hits += old.hits
+            self.stats.count_hits(old.solution, old.hits)
         length = self.active.calls_until_shadow()
         countdown = iter(range(length))
         self._table[key] = Entry(guard, countdown.__next__, call, name, countdown, length)
@@ -245,16 +247,21 @@ class Dispatcher:
         if ended and active is not None:
             self._put(key, entry.guard, entry.call, entry.solution)
             shadow = active.shadow_call(self, arguments)
-            self.stats.hits += 1
             try:
                 result = entry.call(*arguments)
             except Exception as failure:  # noqa: BLE001 - an implementation may raise anything
-                self._quarantine(entry.solution, failure)
-                return self.fall_back(arguments)
+                return self._served_instead(entry.solution, failure, arguments)
+            self.stats.count_hits(entry.solution, 1)
             if shadow is not None:
                 shadow.queue(result, entry.solution)
             return result
-        self._quarantine(entry.solution, error)
+        self.stats.count_hits(entry.solution, -1)  # the countdown has counted it
+        return self._served_instead(entry.solution, error, arguments)
+
+    def _served_instead(self, name: str, error: Exception, arguments: Sequence[Any]) -> Any:
+        """What the fallback makes of a call that a solution raised at."""
+        self._quarantine(name, error)
+        self._count_fallback("raised")
         return self.fall_back(arguments)
 
     def _quarantine(self, name: str, error: Exception) -> None:
@@ -268,7 +275,8 @@ class Dispatcher:
         self.stats.errors[name] = why
         for key in [key for key, entry in list(self._table.items()) if entry.solution == name]:
             entry = self._table.pop(key, None)
-            self.stats.hits += entry.hits if entry is not None else 0
+            if entry is not None:
+                self.stats.count_hits(name, entry.hits)
 
     def fall_back(self, arguments: Sequence[Any]) -> Any:
         """What the fallback makes of arguments in the definition's order."""
@@ -397,37 +405,41 @@ class Dispatcher:
         assert self.active is not None
         return self.active.stats.setdefault(self.name, DefinitionStats())
 
-    def pending_hits(self) -> int:
-        """The hits of entries that are not in `stats` yet."""
-        return sum(entry.hits for entry in list(self._table.values()))
+    def add_pending_hits(self, stats: DefinitionStats) -> None:
+        """Add the hits of entries that are not in `stats` yet."""
+        for entry in list(self._table.values()):
+            stats.count_hits(entry.solution, entry.hits)
 
     def _count_hits(self) -> None:
         if self.active is not None and self._table:
-            self.stats.hits += self.pending_hits()
+            self.add_pending_hits(self.stats)
 
 
-#: ``given`` is in the order of the fallback, all else in that of the definition.
+#: ``given`` is in the order of the fallback, all else in that of the definition. The body's own
+#: names must not be those of parameters, of which ``key`` and ``table`` are likely ones.
 _SOURCE = """\
 def _applied({parameters}):
-    table = _table
-    if table is None:
-        return _fallback({given})
-    if _tracing():
-        return _op({inputs}) if _without_gradient({guarded}) else _fallback({given})
+    _fib_table_now = _fib_table
+    if _fib_table_now is None:
+        return _fib_fallback({given})
+    if _fib_tracing():
+        if _fib_without_gradient({guarded}):
+            return _fib_op({inputs})
+        return _fib_fallback({given})
     try:
-        key = {key}
-        entry = table.get(key)
-        matches = entry is not None and entry[0]({guarded}){are_numbers}
+        _fib_key = {key}
+        _fib_entry = _fib_table_now.get(_fib_key)
+        _fib_matches = _fib_entry is not None and _fib_entry[0]({guarded}){are_numbers}
     except (AttributeError, IndexError, TypeError):
-        return _fallback({given})  # no such tensors
+        return _fib_fallback({given})  # no such tensors
     {record}
-    if matches:
+    if _fib_matches:
         try:
-            entry[1]()
-            return entry[2]({inputs})
-        except Exception as error:
-            return _failed(error, entry, key, {inputs})
-    return _resolve(key, {inputs})
+            _fib_entry[1]()
+            return _fib_entry[2]({inputs})
+        except Exception as _fib_error:
+            return _fib_failed(_fib_error, _fib_entry, _fib_key, {inputs})
+    return _fib_resolve(_fib_key, {inputs})
 """
 
 
@@ -470,7 +482,7 @@ def _declared(parameters: Sequence[inspect.Parameter]) -> str:
         if p.kind is p.KEYWORD_ONLY and "*" not in texts:
             texts.append("*")
         has_default = p.default is not inspect.Parameter.empty
-        texts.append(f"{p.name}=_default_{p.name}" if has_default else p.name)
+        texts.append(f"{p.name}=_fib_default_{p.name}" if has_default else p.name)
         is_last = i + 1 == len(parameters) or parameters[i + 1].kind is not p.kind
         if p.kind is p.POSITIONAL_ONLY and is_last:
             texts.append("/")
@@ -590,9 +602,9 @@ def _copying(
 
 _ROUTER = """\
 def _router({parameters}):
-    if not _is_active():
-        return _fallback({given})
-    return _named(_definition({chosen}))({given})
+    if not _fib_is_active():
+        return _fib_fallback({given})
+    return _fib_named(_fib_definition({chosen}))({given})
 """
 
 
@@ -619,13 +631,13 @@ def generated_router(
         parameters=_declared(parameters), given=given, chosen=", ".join(chosen or names)
     )
     namespace: dict[str, Any] = {
-        f"_default_{p.name}": p.default for p in parameters if p.default is not p.empty
+        f"_fib_default_{p.name}": p.default for p in parameters if p.default is not p.empty
     }
     namespace |= {
-        "_fallback": fallback,
-        "_named": named,
-        "_definition": definition,
-        "_is_active": is_active,
+        "_fib_fallback": fallback,
+        "_fib_named": named,
+        "_fib_definition": definition,
+        "_fib_is_active": is_active,
     }
     exec(compile(source, "<apply>", "exec"), namespace)
     router: Callable[..., Any] = namespace["_router"]

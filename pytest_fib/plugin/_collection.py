@@ -80,7 +80,7 @@ class DefinitionFile(pytest.File):
             yield from self._repeated(
                 DefinitionItem, "definition", loaded=loaded, implemented=implemented
             )
-        timed = {**self._listed(loaded), **recorded} if settings.bench else {}
+        timed = {**self._listed(loaded, recorded), **recorded} if settings.bench else {}
         for implementation in found:
             if settings.wants_implementation(implementation.name):
                 yield from self._implementation_items(loaded, implementation, recorded, timed)
@@ -123,10 +123,18 @@ class DefinitionFile(pytest.File):
             raise self.CollectError(self._run.settings.readable(str(error))) from None
         return recorded, errors
 
-    def _listed(self, loaded: LoadedDefinition) -> dict[str, RecordedWorkload]:
-        """The workloads to time that the definition lists, or a ladder of sizes."""
+    def _listed(
+        self, loaded: LoadedDefinition, recorded: Mapping[str, RecordedWorkload]
+    ) -> dict[str, RecordedWorkload]:
+        """The workloads to time that the definition lists, or a ladder of sizes.
+
+        Calls that were captured say what is worth timing; a project's recorded ones are failures.
+        """
         from pytest_fib.workloads import bench_workloads
 
+        section = loaded.definition.workloads
+        if self._in_dataset and recorded and not (section and section.bench):
+            return {}
         listed = bench_workloads(loaded.definition).items()
         return {size: RecordedWorkload(work, self.path.parent) for size, work in listed}
 

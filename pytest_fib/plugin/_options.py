@@ -331,8 +331,11 @@ class Settings:
         return path.suffix in (".yaml", ".yml") and _under(path, self.definition_dirs)
 
     def dataset_dirs(self, kind: str) -> tuple[Path, ...]:
-        """The ``definitions``, ``solutions`` or ``traces`` of every dataset."""
-        return tuple(dataset / kind for dataset in self.datasets)
+        """The ``definitions``, ``solutions`` or ``traces`` of every dataset.
+
+        They may lie under ``pytest_fib/`` in it as well: what other tools would refuse does.
+        """
+        return tuple(folder for dataset in self.datasets for folder in _both(dataset, kind))
 
     def is_implementation_file(self, path: Path) -> bool:
         """Whether the file is under an implementation directory."""
@@ -432,6 +435,11 @@ def read(config: pytest.Config) -> Settings:
 
 def _absolute(start: Path, text: str) -> Path:
     return Path(os.path.normpath(start / text))
+
+
+def _both(dataset: Path, kind: str) -> list[Path]:
+    folder, apart = dataset / kind, dataset / "pytest_fib" / kind
+    return [folder] * (folder.is_dir() or not apart.is_dir()) + [apart] * apart.is_dir()
 
 
 def _under(path: Path, directories: Sequence[Path]) -> bool:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pytest_fib import TraceSet, apply, disable_apply, enable_apply
-from pytest_fib.data import Definition, Evaluation, Solution, Trace, Workload
+from pytest_fib.data import Definition, Evaluation, Solution, SourceFile, Trace, Workload
 from pytest_fib.dispatch import stats
 from pytest_fib.timing import processor
 
@@ -174,6 +174,27 @@ def test_every_calling_convention_serves_both_styles(name):
     disable_apply()
 
 
+def test_inputs_may_have_any_name():
+    names = {"table": "x", "key": "weight", "entry": "factor"}
+    source = SOURCES["small"].replace("(x, weight, factor)", "(table, key, entry)")
+    source = source.replace("x * factor + weight", "table * entry + key")
+    changes = {"inputs": {new: DEFINITION.inputs[old] for new, old in names.items()}}
+    other = DEFINITION.model_copy(update=changes)
+    kernel = solution("small").model_copy(
+        update={"sources": [SourceFile(path="main.py", content=source)]}
+    )
+    made = TraceSet([other], [kernel], traces=[trace("small", 8, 1.0)])
+
+    def named(table, key, entry):
+        return table * entry + key
+
+    by_shape = apply(lambda key: "scale_add" if key.shape[0] == 4 else "other")(named)
+    plain = apply("scale_add")(named)
+    with enable_apply(made, hardware=HERE):
+        assert [server(function, 8) for function in (plain, plain, by_shape)] == ["small"] * 3
+    disable_apply()
+
+
 def test_the_call_form_and_names_from_arguments():
     by_shape = apply(lambda x, weight: "scale_add" if weight.shape[0] == 4 else "other")(fallback)
     assert server(by_shape, 8) == "fallback"
@@ -210,7 +231,8 @@ def test_what_fails_later_costs_no_call(routed):
             assert torch.equal(routed(*inputs(8)), fallback(*inputs(8)))
         counted = stats()["scale_add"]
     assert counted.errors == {"later": "ValueError: third"}
-    assert counted.fallbacks == {"quarantined": 2}
+    assert counted.fallbacks == {"raised": 1, "quarantined": 2}
+    assert (counted.hits, counted.solutions) == (2, {"later": 2})
 
 
 def test_calls_that_the_definition_does_not_have_go_to_the_fallback(routed):

@@ -1,0 +1,48 @@
+"""What a run of a project wrote becomes part of a dataset, with the implementations it names."""
+
+import pytest
+
+from pytest_fib import TraceSet
+from pytest_fib.commands import main
+
+EVERY = """\
+from pytest_fib import implements
+
+@implements("scale*")
+def run(x, factor):
+    return x * factor
+"""
+
+
+@pytest.fixture
+def measured(project, monkeypatch, scale_yaml):
+    monkeypatch.chdir(project.path)
+    project.define(scale_yaml)
+    project.define(scale_yaml.replace("name: scale", "name: scale_too"), "kernel_defs/too.yaml")
+    project.write("kernel_impls/every.py", EVERY)
+    assert project.run("--fib-examples=2").ret == 0
+    return project
+
+
+def test_implementations_of_a_project_come_along_under_names_of_their_own(measured):
+    assert main(["traces", "merge", "fib-traces.jsonl", "-o", "dataset"]) == 0
+    dataset = TraceSet.from_path("dataset")
+    names = [solution.name for each in dataset.solutions.values() for solution in each]
+    assert names == ["scale_every", "scale_too_every"]
+    assert {trace.solution for trace in dataset.traces["scale_too"]} == {"scale_too_every"}
+    assert "return x * factor" in dataset.solution("scale_every").sources[0].content
+    assert main(["traces", "merge", "dataset", "fib-traces.jsonl", "-o", "dataset"]) == 0
+    assert len(TraceSet.from_path("dataset").solutions["scale"]) == 1
+
+
+def test_what_has_changed_since_is_not_mixed_with_what_it_was(measured, capsys):
+    main(["traces", "merge", "fib-traces.jsonl", "-o", "dataset"])
+    measured.write("kernel_impls/every.py", EVERY.replace("x * factor", "factor * x"))
+    assert main(["traces", "merge", "dataset", "fib-traces.jsonl", "-o", "dataset"]) == 2
+    assert "every.py has changed since 'scale_too_every' was added" in capsys.readouterr().err
+
+
+def test_what_is_nowhere_is_named(measured, capsys):
+    command = ["traces", "merge", "fib-traces.jsonl", "--impls", "elsewhere", "-o", "dataset"]
+    assert main(command) == 2
+    assert "unknown solution 'every'" in capsys.readouterr().err
