@@ -45,6 +45,8 @@ class DeviceLock:
         self.name = device_name(device)
         self._announce = announce or _silent
         self._timeout = timeout
+        #: Seconds that this process has waited for others, all in all.
+        self.waited = 0.0
         self._path = FOLDER / f"pytest-fib-{self.name}.lock"
         self._turnstile = FOLDER / f"pytest-fib-{self.name}.turnstile.lock"
         self._share: contextlib.ExitStack | None = None
@@ -114,7 +116,7 @@ class DeviceLock:
     def _wait(self, descriptor: int, mode: int, until: float) -> None:
         """Wait for a lock; its file is closed where that takes too long, or is interrupted."""
         waiter = _Waiter(descriptor, mode)
-        patience = PATIENCE
+        start, patience = monotonic(), PATIENCE
         try:
             while not waiter.has_lock_within(min(patience, until - monotonic())):
                 if monotonic() >= until:
@@ -124,6 +126,8 @@ class DeviceLock:
         except BaseException:  # an interrupt included
             waiter.abandon()
             raise
+        finally:
+            self.waited += monotonic() - start
 
     def _who_holds_for_too_long(self, descriptor: int) -> str:
         holders = [f"{pid} ({_command(pid)})" for pid in _holders(descriptor)]

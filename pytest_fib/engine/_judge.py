@@ -41,7 +41,7 @@ from pytest_fib.engine._correctness import ExpectedCache, SandboxCalls, check_co
 from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.engine._sample_plan import check_samples
-from pytest_fib.engine._search import cut_short, search_and_diagnose
+from pytest_fib.engine._search import cut_short, search_and_diagnose, search_step, shown_axes
 from pytest_fib.sandbox import (
     ArenaAllocator,
     ForkServer,
@@ -85,7 +85,8 @@ class Judge:
     Keeps a sandbox and an arena for the candidate, and others for the reference: the candidate's
     side never holds an expected value. ``isolation`` ``none`` runs foreign code in this process,
     ``container`` has sandboxes see a file system and a network of their own (by bwrap).
-    ``announce`` is told when another process holds the device, ``lock_timeout`` is how many seconds
+    ``announce`` is told when another process holds the device, ``progress`` what is done now, each
+    time that begins; ``lock_timeout`` is how many seconds
     to wait for it; ``files`` has the recorded tensors that requests name by their content. What is
     built is kept in ``builds``, by default in the user's cache directory; what is in ``prebuilt``,
     which ``python -m pytest_fib build`` wrote, is loaded from there.
@@ -101,8 +102,10 @@ class Judge:
         *,
         builds: Path | None = None,
         prebuilt: Path | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self.device = device
+        self._progress = progress or _silent
         ahead = None if prebuilt is None else Prebuilt(prebuilt)
         if ahead is not None:
             ahead.expose_runtime()  # before the first process that may load something
@@ -135,6 +138,11 @@ class Judge:
     ) -> None:
         self.close()
 
+    @property
+    def waited(self) -> float:
+        """Seconds that it has waited for others who use the device."""
+        return self._lock.waited
+
     def close(self) -> None:
         """End the sandboxes."""
         self._close_sandboxes()
@@ -149,6 +157,8 @@ class Judge:
         costs = self._known_of(request.definition).costs
 
         def check(workload: Workload, *, draws: bool = False, explain: bool = False) -> Outcome:
+            what = "explaining a failure" if explain else search_step(request, checked)
+            self._progress(f"{what}: {shown_axes(workload)}")
             outcome = self._outcome(request.evaluation(workload, draws=draws, explain=explain))
             if not explain:
                 checked.append((workload, outcome))
@@ -179,6 +189,9 @@ class Judge:
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """Run the implementation, then the reference, on one workload, and compare."""
+        self._progress(
+            f"{'timing' if request.timing else 'checking'} {shown_axes(request.workload)}"
+        )
         try:
             return self._outcome(request)
         except UNAVAILABLE as error:
@@ -188,6 +201,7 @@ class Judge:
 
     def build(self, request: BuildRequest) -> BuildResult:
         """Compile the implementation for a target, which need not be this device."""
+        self._progress(f"compiling for {request.target}")
         return self.build_artifact(request)[0]
 
     @plain_defaults()
@@ -332,6 +346,10 @@ class Judge:
         if self._fork_server is None:
             return Side(LocalSandbox(self.device, allocator), allocator)
         return Side(ProcessSandbox(self._fork_server, allocator, untrusted=untrusted), allocator)
+
+
+def _silent(_: str) -> None:
+    """Nobody to tell."""
 
 
 def _hardware(device: str) -> Hardware:

@@ -107,6 +107,19 @@ def cut_short(
     return SearchResult(tried=len(checked), workload=workload, outcome=last)
 
 
+def search_step(request: SearchRequest, checked: Sequence[tuple[Workload, Outcome]]) -> str:
+    """What a search does after these checks, in words."""
+    if any(_failed(outcome) for _, outcome in checked):
+        return f"{len(checked)} workloads, making a failure smaller"
+    total = len(request.failed_before) + len(request.listed) + request.examples
+    return f"workload {len(checked) + 1} of {max(total, len(checked) + 1)}"
+
+
+def shown_axes(workload: Workload) -> str:
+    """``batch=7, n=64``."""
+    return ", ".join(f"{axis}={n}" for axis, n in workload.axes.items()) or "no var axes"
+
+
 def _failed(outcome: Outcome) -> bool:
     """Whether an outcome ends a search."""
     return not isinstance(outcome, Evaluation) or outcome.status is not EvaluationStatus.PASSED

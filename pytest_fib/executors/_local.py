@@ -56,6 +56,11 @@ class LocalExecutor:
         """What comes of compiling one implementation for one target."""
         return self._judge.build(request)
 
+    @property
+    def waited(self) -> float:
+        """Seconds that the judge has waited for others who use the device."""
+        return self._judge.waited if "_judge" in vars(self) else 0.0
+
     def close(self) -> None:
         """End the judge's sandboxes."""
         if "_judge" in vars(self):

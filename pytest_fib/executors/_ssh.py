@@ -333,9 +333,9 @@ class SshExecutor:
     """Evaluates on a far machine, by a worker there that outlives lost connections.
 
     ``files`` has the recorded tensors that requests name; ``announce`` is told of lost connections
-    and of others that hold the device. ``connections`` may be shared by several executors. Lost
-    connections are taken up again for ``options.grace`` seconds; after that, requests are answered
-    as not evaluated, and each tries once more.
+    and of others that hold the device, ``progress`` what is done now. ``connections`` may be shared
+    by several executors. Lost connections are taken up again for ``options.grace`` seconds; after
+    that, requests are answered as not evaluated, and each tries once more.
     """
 
     def __init__(
@@ -345,10 +345,13 @@ class SshExecutor:
         announce: Callable[[str], None] | None = None,
         files: TensorFiles | None = None,
         connections: SshConnections | None = None,
+        *,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self._target = target
         self._session = _Session(target, options or FarOptions())
         self._announce = announce or _silent
+        self._progress = progress or _silent
         self._files = files or TensorFiles()
         self._own_connections = SshConnections() if connections is None else None
         self._connections = connections or self._own_connections or SshConnections()
@@ -439,14 +442,20 @@ class SshExecutor:
             record, payload = connection.receive()
             if record.get("answer") == self._number:
                 return _with_local_paths(payload, request)
-            if "announce" in record:
-                self._announce(f"{self._target.host}: {record['announce']}")
+            self._pass_on(record)
             if "refused" in record:
                 raise RemoteError(f"{self._target.url}: {record['refused']}")
             for address in record.get("lacks", ()):
                 self._send_part(connection, address, records)
             if "lacks" in record:
                 connection.send(question, body)
+
+    def _pass_on(self, record: dict[str, Any]) -> None:
+        """What the worker says of itself."""
+        if "announce" in record:
+            self._announce(f"{self._target.host}: {record['announce']}")
+        if "progress" in record:
+            self._progress(f"{record['progress']} on {self._target.host}")
 
     def _send_part(self, connection: _Connection, address: str, records: dict[str, bytes]) -> None:
         """A record, or a file of tensors in parts. Raises RemoteError where it has gone."""

@@ -52,7 +52,10 @@ class Worker:
         root = options.pop("root")
         self._tensors = _Tensors(Path(root).expanduser() if root else cache_directory() / "remote")
         self._executor = LocalExecutor(
-            **options, announce=self._announce, files=self._tensors.files
+            **options,
+            announce=self._announce,
+            files=self._tensors.files,
+            progress=self._tell,
         )
         self._id = secrets.token_hex(8)
         self._records: dict[str, Any] = {}
@@ -147,6 +150,9 @@ class Worker:
 
     def _announce(self, message: str) -> None:
         self._send({"announce": message})
+
+    def _tell(self, progress: str) -> None:
+        self._send({"progress": progress})
 
     def _send(self, record: dict[str, Any], payload: bytes = b"") -> None:
         """What nobody is there to hear is asked for again."""

@@ -90,8 +90,10 @@ class FarMachines:
         self,
         slot: Slot,
         settings: Settings,
-        announce: Callable[[str], None],
         files: TensorFiles,
+        *,
+        announce: Callable[[str], None],
+        progress: Callable[[str], None],
     ) -> SshExecutor:
         """What evaluates there; it is getting ready. Raises UsageError."""
         options = FarOptions(
@@ -101,7 +103,9 @@ class FarMachines:
             gpu=slot.gpu,
             grace=settings.remote_grace,
         )
-        executor = SshExecutor(slot.target, options, announce, files, self.connections)
+        executor = SshExecutor(
+            slot.target, options, announce, files, self.connections, progress=progress
+        )
         try:
             executor.start()
         except RemoteError as error:

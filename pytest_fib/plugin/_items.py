@@ -70,11 +70,15 @@ class KernelFailure(AssertionError):
 
 @dataclass
 class ItemOutcome:
-    """What a run of an item leaves: traces as JSON lines, how its time compares, its build."""
+    """What a run of an item leaves: traces as JSON lines, how its time compares, its build.
+
+    ``waited`` is how many seconds others held the device for.
+    """
 
     traces: list[str] = field(default_factory=list)
     time_comparison: dict[str, Any] | None = None
     build: dict[str, Any] | None = None
+    waited: float = 0.0
 
 
 class UnusableItem(pytest.Item):
@@ -188,10 +192,14 @@ class KernelItem(pytest.Item):
             raise KernelFailure(
                 f"can't be tested: {self.settings.readable(self.implementation.problem)}"
             )
+        waited = self.run.waited
         try:
-            with no_failure_lost():
+            with no_failure_lost() as raise_lost, self.run.progress.of(self.name, raise_lost):
                 self.check()
         except (KernelFailure, pytest.UsageError):
+            raise
+        except pytest.fail.Exception:
+            self.add_report_section("call", "kernel", f"while {self.run.progress.activity}\n")
             raise
         except Exception as error:  # noqa: BLE001  (whatever is wrong with us, others go on)
             fault = own_fault(error)
@@ -199,6 +207,8 @@ class KernelItem(pytest.Item):
             assert fault.diagnosis is not None
             message = f"{fault.status.value}: {fault.diagnosis.sentence}"
             raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
+        finally:
+            self.outcome.waited = self.run.waited - waited
 
     def check(self) -> None:
         """What the kind of item tests."""

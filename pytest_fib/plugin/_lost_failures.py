@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @contextmanager
-def no_failure_lost() -> Iterator[None]:
-    """Raise at the end what was raised in between by ``pytest.fail``, as soon as it was.
+def no_failure_lost() -> Iterator[Callable[[], None]]:
+    """Raise at the end, or where the function is called, what ``pytest.fail`` raised in between.
 
     A handler of a signal raises it, as pytest-timeout's does, wherever the process is: in a
     callback of the garbage collector, for one. There, Python reports exceptions and goes on.
@@ -28,10 +28,13 @@ def no_failure_lost() -> Iterator[None]:
         else:
             report(unraisable)
 
+    def raise_lost() -> None:
+        if lost:
+            raise lost[0]
+
     sys.unraisablehook = keep
     try:
-        yield
+        yield raise_lost
     finally:
         sys.unraisablehook = report
-    if lost:
-        raise lost[0]
+    raise_lost()

@@ -28,6 +28,8 @@ class Recorder:
         self._config = config
         self._rows: dict[str, list[Row]] = {}
         self._reruns: Counter[str] = Counter()
+        #: Seconds that items waited for others who use the device.
+        self._waits: dict[str, float] = {}
         #: Traces of items that may run again.
         self._undecided: dict[str, list[str]] = {}
         # Else it is opened on the first kernel test: a run without one leaves no file behind.
@@ -57,11 +59,20 @@ class Recorder:
             self._undecided[report.nodeid] = traces
         if not item:  # a test that somebody wrote by hand has a name of its own in pytest's report
             return
+        self._waits[report.nodeid] = item.pop("waited")
         reason = _reason(report) or ("" if traces else _end_of(report))
         item |= {"reason": reason, "reruns": self._reruns[report.nodeid]}
         records = [json.loads(line) for line in traces] or [None]
         rows = [Row.of(item, category, record) for record in records]
         self._rows.setdefault(report.nodeid, []).extend(rows)
+
+    def shown_waits(self) -> str:
+        """``3 items waited 41 s for others who use the device``; nothing under a second."""
+        waits = [seconds for seconds in self._waits.values() if seconds >= 0.5]
+        if sum(waits) < 1:
+            return ""
+        items = "1 item" if len(waits) == 1 else f"{len(waits)} items"
+        return f"{items} waited {sum(waits):.0f} s for others who use the device"
 
     def finish(self) -> None:
         """Write the records of items that were to run again, and did not; complete the file."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from random import SystemRandom
@@ -33,6 +31,7 @@ from pytest_fib.plugin._checks import check_options, check_selection
 from pytest_fib.plugin._header import header, unimplemented
 from pytest_fib.plugin._kernel_check import KernelCheckRecords
 from pytest_fib.plugin._options import SETTINGS
+from pytest_fib.plugin._progress import Display, Progress
 from pytest_fib.plugin._recorder import Recorder
 from pytest_fib.report import Baseline, write_comparison, write_tables
 
@@ -49,6 +48,8 @@ _SESSION = pytest.StashKey["Session"]()
 #: Keys of the baseline, the seeds, what is compiled for and the far machines in what xdist's
 #: controller sends to workers.
 _BASELINE, _SEEDS, _TARGETS, _FAR = "fib_baseline", "fib_seeds", "fib_targets", "fib_far"
+#: Of the address that workers tell what they do.
+_PROGRESS = "fib_progress"
 #: What most workloads are drawn from unless the command line says otherwise.
 FIXED_SEED = 0
 
@@ -65,6 +66,7 @@ class Session:
         self.baseline: Baseline | None = None
         self._worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self._stray_warnings_given = False
+        self._display: Display | None = None
         #: The compile items that failed for this device, by definition and implementation.
         self.uncompiled: dict[tuple[str, str], str] = {}
 
@@ -99,6 +101,10 @@ class Session:
         self._start_far_machines()
         self._recorder = Recorder(config, settings)
         config.pluginmanager.register(self, "fib-session")
+        if config.get_verbosity() >= 0:
+            self._display = Display(config)
+            config.pluginmanager.register(self._display, "fib-progress")
+            config.add_cleanup(self._display.close)
         if config.pluginmanager.has_plugin("xdist") and settings.device != "cpu":
             config.pluginmanager.register(_gpus.Binding(), "fib-devices")
 
@@ -134,6 +140,8 @@ class Session:
     def pytest_configure_node(self, node: object) -> None:
         """Send a worker of xdist the seeds, and the baseline, whose file this run may replace."""
         node.workerinput[_SEEDS] = self.seeds  # type: ignore[attr-defined]
+        if self._display is not None:
+            node.workerinput[_PROGRESS] = self._display.address  # type: ignore[attr-defined]
         if self.far is not None:
             node.workerinput[_FAR] = self.far.to_json()  # type: ignore[attr-defined]
         node.workerinput[_TARGETS] = self.targets  # type: ignore[attr-defined]
@@ -275,7 +283,13 @@ class Session:
     def _far_executor(self) -> Executor | None:
         if self.far is None or self._slot is None:
             return None
-        return self.far.executor(self._slot, self.settings, self._announce, self.tensor_files)
+        return self.far.executor(
+            self._slot,
+            self.settings,
+            self.tensor_files,
+            announce=self.progress.announce,
+            progress=self.progress.tell,
+        )
 
     def _local_executor(self) -> Executor:
         from pytest_fib.executors import LocalExecutor
@@ -284,11 +298,12 @@ class Session:
         return LocalExecutor(
             self.device,
             settings.isolation,
-            self._announce,
+            self.progress.announce,
             self.tensor_files,
             settings.lock_timeout,
             builds=settings.cache,
             prebuilt=settings.prebuilt,
+            progress=self.progress.tell,
         )
 
     def kernel_check(self, item: pytest.Item) -> KernelCheck:
@@ -318,11 +333,20 @@ class Session:
 
         return TensorFiles()
 
-    def _announce(self, message: str) -> None:
-        """Say something at once, past pytest's capture; workers share the controller's stderr."""
-        capture = self.config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled() if capture else nullcontext():
-            print(f"\nfib: {message}", file=sys.__stderr__, flush=True)
+    @cached_property
+    def progress(self) -> Progress:
+        """Tells whoever has the terminal what this process does."""
+        worker = self._worker or {}
+        address = self._display.address if self._display else worker.get(_PROGRESS)
+        return Progress(address, str(worker.get("workerid", "")))
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this process has waited for others who use its device."""
+        from pytest_fib.executors import LocalExecutor
+
+        executor = vars(self).get("executor")
+        return executor.waited if isinstance(executor, LocalExecutor) else 0.0
 
     # Last: the results, in the controller.
 
@@ -360,6 +384,8 @@ class Session:
             terminal.write_line(unimplemented(names).removeprefix("fib: "))
         if self.baseline is not None:
             write_comparison(terminal, rows, width, self.baseline)
+        if waited := self._recorder.shown_waits():
+            terminal.write_line(waited)
         if written and not self._trace_problems:
             records = "trace record" if written == 1 else "trace records"
             where = self.settings.shown(self.settings.traces)

@@ -1,0 +1,238 @@
+"""What items do while they run: told to the process that has the terminal, and shown there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import RLock, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Seconds that an item runs before it is shown, and between two looks at what is done.
+PATIENCE, STEP = 2.0, 0.5
+#: Seconds after which a line says so where nothing can be redrawn; then after twice as many.
+FIRST_LINE = 60.0
+
+
+class Progress:
+    """Tells what this process' item does. ``address`` is where a ``Display`` listens."""
+
+    def __init__(self, address: str | None, process: str) -> None:
+        self._address = address
+        self._process = process
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._item = ""
+        #: What is done now; a failure that shows only then says so.
+        self.activity = ""
+        self._checkpoint: Callable[[], None] = _nothing
+
+    @contextmanager
+    def of(self, item: str, checkpoint: Callable[[], None]) -> Iterator[None]:
+        """Tell what an item does while it runs; each time, call ``checkpoint`` before."""
+        self._item, self._checkpoint = item, checkpoint
+        self.tell("getting ready")
+        try:
+            yield
+        finally:
+            self._send("end")
+            self._item, self._checkpoint = "", _nothing
+
+    def tell(self, activity: str) -> None:
+        """Tell what is done from now on."""
+        self._checkpoint()
+        self.activity = activity
+        self._send("activity", activity)
+
+    def announce(self, message: str) -> None:
+        """Say something that the user can't wait for."""
+        self._send("announce", message)
+
+    def _send(self, kind: str, text: str = "") -> None:
+        if self._address is None:
+            return
+        message = json.dumps([self._process, self._item, kind, text]).encode()
+        with suppress(OSError):  # nobody listens, or not fast enough: nothing hangs on it
+            self._socket.sendto(message, self._address)
+
+
+@dataclass(frozen=True)
+class _Running:
+    """What one process does."""
+
+    item: str
+    activity: str
+    since: float
+    next_line: float
+
+
+class Display:
+    """Shows what items do that take long: on a line that is redrawn, or in a line now and then.
+
+    The line is below the one that pytest writes, and gone whenever pytest goes on writing.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._folder = tempfile.mkdtemp(prefix="pytest-fib-progress-")
+        #: Where processes of this run tell what they do.
+        self.address = str(Path(self._folder, "socket"))
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.address)
+        self._output = _duplicate(sys.stdout)
+        self._redraws = self._output is not None and _can_redraw(config)
+        self._lock = RLock()
+        self._running: dict[str, _Running] = {}
+        self._announced: set[str] = set()
+        self._is_drawn = self._closed = False
+        Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        """Show nothing any more."""
+        with self._lock:
+            self._erase()
+            self._closed = True
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _listen(self) -> None:
+        self._socket.settimeout(STEP)
+        drawn = 0.0
+        while not self._closed:
+            with suppress(TimeoutError):
+                self._take_in(*json.loads(self._socket.recv(65536)))
+            if monotonic() - drawn >= STEP:
+                self._show()
+                drawn = monotonic()
+        self._socket.close()
+
+    def _take_in(self, process: str, item: str, kind: str, text: str) -> None:
+        from pytest_fib.data import visible_line
+
+        now = monotonic()
+        with self._lock:
+            if kind == "end":
+                self._running.pop(process, None)
+            elif kind == "announce":
+                self._announce(visible_line(text), item)
+            else:
+                new = _Running(item, "", now, now + FIRST_LINE)
+                before = self._running.get(process, new)
+                known = before if before.item == item else new
+                self._running[process] = replace(known, activity=visible_line(text))
+
+    def _announce(self, text: str, item: str) -> None:
+        """Once in a run, with the item that was first."""
+        if text not in self._announced:
+            self._announced.add(text)
+            self._write_line(f"{text} ({item})" if item else text)
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            now = monotonic()
+            late = {p: each for p, each in self._running.items() if now - each.since >= PATIENCE}
+            if not self._redraws:
+                self._write_lines(late, now)
+            elif late:
+                self._draw(self._line(list(late.values()), now))
+            else:
+                self._erase()
+
+    @staticmethod
+    def _line(late: list[_Running], now: float) -> str:
+        """The item that has run for longest, and how many others there are."""
+        first = min(late, key=lambda each: each.since)
+        others = f"; {len(late) - 1} more run" if len(late) > 1 else ""
+        return f"{first.item}: {first.activity}, {now - first.since:.0f} s{others}"
+
+    def _write_lines(self, late: dict[str, _Running], now: float) -> None:
+        for process, each in late.items():
+            if now >= each.next_line:
+                self._write_line(self._line([each], now))
+                passed = now - each.since
+                self._running[process] = replace(each, next_line=each.since + 2 * passed)
+
+    def _write_line(self, text: str) -> None:
+        self._erase()
+        self._write(f"\nfib: {text}\n")
+
+    def _draw(self, text: str) -> None:
+        """Make room below, write there, and put the cursor back where pytest writes."""
+        writer = self._config.get_terminal_writer()
+        column = writer.width_of_current_line % writer.fullwidth + 1
+        shown = text if len(text) < writer.fullwidth else f"{text[: writer.fullwidth - 2]}…"
+        self._write(f"\n\x1b[A\x1b[{column}G\x1b7\x1b[B\r\x1b[2K{shown}\x1b8")
+        self._is_drawn = True
+
+    def _erase(self) -> None:
+        if self._is_drawn:
+            self._write("\x1b7\x1b[B\r\x1b[2K\x1b8")
+            self._is_drawn = False
+
+    def _write(self, text: str) -> None:
+        if self._output is not None:
+            with suppress(OSError):
+                os.write(self._output, text.encode())
+
+    @contextmanager
+    def _gone(self) -> Iterator[None]:
+        """Nothing is drawn, nor is in between, while pytest writes."""
+        with self._lock:
+            self._erase()
+            yield
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self) -> Iterator[None]:
+        """Make way."""
+        with self._gone():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self) -> Iterator[None]:
+        """Make way."""
+        with self._gone():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logfinish(self) -> Iterator[None]:
+        """Make way."""
+        with self._gone():
+            return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Make way for good."""
+        self.close()
+
+
+def _can_redraw(config: pytest.Config) -> bool:
+    """Whether this is a terminal that nobody but pytest writes to."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    others_write = config.option.capture == "no" or config.option.usepdb or config.option.trace
+    own = type(reporter).__module__ == "_pytest.terminal"
+    return own and sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not others_write
+
+
+def _duplicate(stream: Any) -> int | None:
+    """What the stream writes to, now that pytest doesn't capture it; None where that is no file."""
+    try:
+        return os.dup(stream.fileno())
+    except (OSError, ValueError):
+        return None
+
+
+def _nothing() -> None:
+    """Nothing to check."""

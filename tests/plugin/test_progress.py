@@ -1,0 +1,79 @@
+"""What a run shows while items run."""
+
+import fcntl
+import os
+import pty
+import re
+import subprocess
+import sys
+from time import sleep
+
+import pytest
+
+#: Nobody waits in a test for what takes minutes elsewhere.
+AT_ONCE = """\
+import pytest_fib.engine._device_lock
+import pytest_fib.plugin._progress as progress
+
+progress.PATIENCE, progress.STEP, progress.FIRST_LINE = 0, 0.05, 0.1
+pytest_fib.engine._device_lock.PATIENCE = 0.1
+"""
+COMMAND = sys.executable, "-m", "pytest", "--fib-isolation=none", "-m", "fib"
+
+
+@pytest.fixture
+def slow(scale):
+    """Beside a right implementation, one that takes its time."""
+    scale.implement("slow", "x, factor\nimport time\ntime.sleep(0.1)\nreturn x * factor")
+    scale.write("conftest.py", AT_ONCE)
+    return scale
+
+
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.thorough), "2"])
+def test_without_a_terminal_lines_say_now_and_then_what_an_item_does(slow, workers):
+    result = slow.run_apart("-k", "slow", "-n", workers)
+    result.assert_outcomes(passed=1)
+    result.stdout.re_match_lines(
+        [r"fib: scale\[slow-correctness\]: workload \d of 8: n=\d+, \d+ s"]
+    )
+    assert result.stdout.str().count("fib: scale[slow-correctness]") < 8
+
+
+@pytest.mark.thorough
+def test_quiet_runs_show_nothing(slow):
+    result = slow.run_apart("-k", "slow", "-q")
+    assert "fib: scale[slow" not in result.stdout.str()
+
+
+def test_on_a_terminal_one_line_is_drawn_again_and_gone_at_the_end(slow):
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    run = subprocess.Popen(
+        [*COMMAND, "-k", "slow"], cwd=slow.path, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+    assert run.wait() == 0
+    lines = re.findall(r"\x1b\[2K([^\x1b]*)\x1b8", shown.decode())
+    assert any(re.match(r"scale\[slow-correctness\]: workload \d of 8: n=", line) for line in lines)
+    assert lines[-1] == ""
+
+
+def test_a_wait_is_said_once_and_summed_up_at_the_end(slow):
+    descriptor = os.open("/dev/shm/pytest-fib-cpu.lock", os.O_RDWR | os.O_CREAT)
+    with os.fdopen(descriptor, "r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = subprocess.Popen(COMMAND, cwd=slow.path, stdout=subprocess.PIPE, text=True)
+        assert run.stdout is not None
+        line = next(line for line in run.stdout if "waiting for cpu" in line)
+        sleep(1.1)
+    rest = run.stdout.read()
+    assert run.wait() == 0
+    assert re.fullmatch(r"fib: waiting for cpu: held by .* \(scale\[.*\]\)\n", line)
+    assert f"held by pid {os.getpid()}" not in rest
+    assert re.search(r"^\d items? waited \d+ s for others who use the device$", rest, re.MULTILINE)
