@@ -45,7 +45,6 @@ from pytest_fib.sandbox import (
     Done,
     Failed,
     Prepare,
-    on_one_core,
 )
 from pytest_fib.timing import (
     GROUPS,
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
 
     from pytest_fib.engine._context import BufferPool, EvaluationContext, Side
     from pytest_fib.engine._device_lock import DeviceLock
-    from pytest_fib.sandbox import Reply
+    from pytest_fib.sandbox import Reply, TimingCore
     from pytest_fib.timing import Ceilings, Estimate, OperationCounts, Samples, Timings
     from pytest_fib.verdict import Verdict
 
@@ -191,11 +190,13 @@ class Benchmark:
         self,
         context: EvaluationContext,
         lock: DeviceLock,
+        core: TimingCore,
         ceilings: Callable[[], Ceilings],
         counts: Counts,
     ) -> None:
         self._context = context
         self._lock = lock
+        self._core = core
         self._ceilings = ceilings
         self._counts = counts
         self._device = context.device
@@ -235,7 +236,7 @@ class Benchmark:
         """With the device, and on one core with the sandboxes."""
         sandboxes = self._context.candidate.sandbox, self._context.reference.sandbox
         # Calls on the CPU need all cores.
-        core = nullcontext() if self._device == "cpu" else on_one_core(*sandboxes)
+        core = nullcontext() if self._device == "cpu" else self._core.shared_by(*sandboxes)
         with self._lock.exclusive(), core:
             start = perf_counter_ns()
             try:

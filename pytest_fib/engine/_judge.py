@@ -48,9 +48,10 @@ from pytest_fib.sandbox import (
     ForkServerError,
     LocalSandbox,
     ProcessSandbox,
+    TimingCore,
     environment_for,
 )
-from pytest_fib.timing import DeviceCeilings
+from pytest_fib.timing import DeviceCeilings, place_on_machine
 from pytest_fib.workloads import plain_defaults
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class Judge:
         self._counts: Counts = {}
         self._subject: _Subject | None = None
         self._known: _Known | None = None
+        # Before any other process is started: they keep off that core, too.
+        self._core = TimingCore(*place_on_machine(device))
         self._fork_server: ForkServer | None = None
         if isolation != "none":
             contained = isolation == "container"
@@ -149,6 +152,7 @@ class Judge:
         for server in (self._fork_server, self._build_server):
             if server is not None:
                 server.close()
+        self._core.close()
 
     def search(self, request: SearchRequest) -> SearchResult:
         """Look for a workload on which the implementation is wrong."""
@@ -285,7 +289,7 @@ class Judge:
         if not any(0 not in context.layouts[name].shape for name in context.definition.outputs):
             context.printed = f"{NOTHING_TO_TIME}\n{context.printed}"
             return verdict, None
-        benchmark = Benchmark(context, self._lock, self._ceilings.known, self._counts)
+        benchmark = Benchmark(context, self._lock, self._core, self._ceilings.known, self._counts)
         timed, performance = benchmark.outcome()
         # The record is of this workload's values; those of timed calls are drawn anew each time.
         return (verdict, performance) if timed.passed else (timed, None)

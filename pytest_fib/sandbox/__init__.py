@@ -12,6 +12,7 @@ from pytest_fib.sandbox._arena import (
 from pytest_fib.sandbox._calling import InvalidOutput, bind, dtype_name, store
 from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._container import container_command
+from pytest_fib.sandbox._cores import TimingCore
 from pytest_fib.sandbox._messages import (
     Argument,
     Blocks,
@@ -35,7 +36,6 @@ from pytest_fib.sandbox._sandbox import (
     ProcessSandbox,
     Sandbox,
     environment_for,
-    on_one_core,
 )
 from pytest_fib.sandbox._widen import YARDSTICKS, OracleUnavailable, run_widened, widened_dtype
 
@@ -67,6 +67,7 @@ __all__ = [
     "Request",
     "Sandbox",
     "TensorRef",
+    "TimingCore",
     "Widened",
     "bind",
     "changed",
@@ -76,7 +77,6 @@ __all__ = [
     "environment_for",
     "fill_with_poison",
     "nbytes",
-    "on_one_core",
     "room_for",
     "run_widened",
     "store",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -13,7 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,7 +39,7 @@ from pytest_fib.sandbox._runner import Runner
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pytest_fib.build import Program
     from pytest_fib.sandbox._arena import Arena, ArenaAllocator
@@ -533,27 +532,6 @@ class ProcessSandbox:
 
 
 Sandbox: TypeAlias = LocalSandbox | ProcessSandbox
-
-
-@contextmanager
-def on_one_core(*sandboxes: Sandbox) -> Iterator[None]:
-    """Have this thread and the main threads of sandboxes take turns on one core.
-
-    To wake a process up on another core took 0.01 to 0.25 ms, at random.
-    """
-    before = os.sched_getaffinity(0)
-    here = {ctypes.CDLL(None).sched_getcpu()}
-    try:
-        _pin(here, sandboxes)
-        yield
-    finally:
-        _pin(before, sandboxes)
-
-
-def _pin(cores: set[int], sandboxes: Sequence[Sandbox]) -> None:
-    os.sched_setaffinity(0, cores)
-    for sandbox in sandboxes:
-        sandbox.pin(cores)
 
 
 def _decoded(payload: bytes) -> Reply:

@@ -2,7 +2,7 @@
 
 from pytest_fib.timing import _cupti as cupti
 from pytest_fib.timing._count import count_operations
-from pytest_fib.timing._device import Clocks, cuda_driver, processor
+from pytest_fib.timing._device import Clocks, cuda_driver, place_on_machine, processor
 from pytest_fib.timing._measure import (
     GROUPS,
     PRECISIONS,
@@ -60,6 +60,7 @@ __all__ = [
     "flush",
     "flush_ns",
     "least_traffic",
+    "place_on_machine",
     "placements",
     "processor",
     "roofline",

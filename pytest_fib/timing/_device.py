@@ -101,6 +101,17 @@ class Clocks:
         return None
 
 
+def place_on_machine(device: str) -> tuple[int, int]:
+    """The number of torch's current device among those of the machine, and how many these are.
+
+    (0, 0) where NVML doesn't tell.
+    """
+    nvml, handle = _nvml() if device != "cpu" else (None, None)
+    if nvml is None:
+        return 0, 0
+    return int(nvml.nvmlDeviceGetIndex(handle)), int(nvml.nvmlDeviceGetCount())
+
+
 @cache
 def _nvml() -> tuple[Any, Any]:
     if importlib.util.find_spec("pynvml") is None:

@@ -1,6 +1,7 @@
 """pytest as a whole, with the plugin in it."""
 
 import xml.etree.ElementTree as ET
+from itertools import groupby
 
 import pytest
 
@@ -146,14 +147,12 @@ def test_pdb_runs_kernels_in_this_process(scale):
     assert (scale.path / "pid").read_text() == (scale.path / "own").read_text()
 
 
-@pytest.mark.parametrize("worker", [False, True])
-def test_under_xdist_kernels_are_timed_last(toys, worker):
-    """Whoever times waits until the others let the device go, and they for him."""
+def test_what_is_done_with_one_implementation_follows_each_other(toys):
+    """So that it needs one process."""
     options = ("--fib-bench", "-k", "good or pair")
-    if worker:
-        toys.run_apart("-n1", *options)
-    else:
-        toys.run(*options)
-    timed = [trace["evaluation"]["performance"] is not None for trace in toys.traces()]
-    assert sum(timed) == 3
-    assert (timed == sorted(timed)) is worker
+    toys.run(*options)
+    alone = [(trace["definition"], trace["solution"]) for trace in toys.traces()]
+    toys.run_apart("-n1", *options)
+    under_xdist = [(trace["definition"], trace["solution"]) for trace in toys.traces()]
+    assert under_xdist == alone
+    assert len(alone) > len(set(alone)) == len(list(groupby(alone)))
