@@ -21,7 +21,14 @@ from pytest_fib.build._program import (
     reference_program,
 )
 from pytest_fib.build._runnable import why_not_buildable, why_not_runnable
-from pytest_fib.build._targets import CPU, DEFAULT_TARGETS, Hardware, build_targets, capability_of
+from pytest_fib.build._targets import (
+    CPU,
+    DEFAULT_TARGETS,
+    Hardware,
+    build_targets,
+    capability_of,
+    why_other_hardware,
+)
 
 __all__ = [
     "CPU",
@@ -50,6 +57,7 @@ __all__ = [
     "versions",
     "why_not_buildable",
     "why_not_runnable",
+    "why_other_hardware",
     "write_artifact",
     "write_manifest",
 ]

@@ -14,6 +14,7 @@ from pytest_fib.executors._protocol import Executor
 
 if TYPE_CHECKING:
     from pytest_fib.executors._code import RemoteError
+    from pytest_fib.executors._devices import DevicePool, DeviceProcess
     from pytest_fib.executors._ssh import (
         FarOptions,
         SshConnections,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Benchmark",
+    "DevicePool",
+    "DeviceProcess",
     "Executor",
     "FarOptions",
     "LocalExecutor",
@@ -37,6 +40,7 @@ __all__ = [
 # Resolved on first use: most runs are here.
 _HOMES = {
     "RemoteError": "_code",
+    **dict.fromkeys(("DevicePool", "DeviceProcess"), "_devices"),
     **dict.fromkeys(
         ("FarOptions", "SshConnections", "SshExecutor", "SshTarget", "describe"), "_ssh"
     ),

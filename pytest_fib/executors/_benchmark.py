@@ -5,12 +5,20 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_fib.executors._local import LocalExecutor
+from pytest_fib.executors._devices import on_all_devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_fib.data import Definition, Solution, Trace, TraceSet, Workload
+    from pytest_fib.data import (
+        Definition,
+        EvaluationRequest,
+        Outcome,
+        Solution,
+        Trace,
+        TraceSet,
+        Workload,
+    )
     from pytest_fib.executors._protocol import Executor
 
 
@@ -19,7 +27,8 @@ class Benchmark:
 
     trace_set: definitions, solutions and workloads; a definition without recorded workloads is
         timed on those that its bench items have.
-    device: ``cpu`` or ``cuda``; not given, CUDA where there is a device.
+    device: ``cpu`` or ``cuda``; not given, CUDA where there is a device. Of several GPUs, as
+        CUDA_VISIBLE_DEVICES has them, each evaluates the next as it is free.
     precision: ``quick``, ``default`` or ``strict``, as for ``--fib-precision``.
     timeout: seconds for one evaluation.
     executor: what evaluates, in place of one in this process. It reads recorded tensors from
@@ -35,6 +44,7 @@ class Benchmark:
         timeout: float = 60.0,
         executor: Executor | None = None,
     ) -> None:
+        from pytest_fib.build import gpus
         from pytest_fib.data import TensorFiles
 
         self.trace_set = trace_set
@@ -42,7 +52,9 @@ class Benchmark:
         self.files = TensorFiles()
         #: What could not be evaluated, and why: no implementation is to blame.
         self.skipped: list[str] = []
-        self._device, self._precision, self._timeout = device, precision, timeout
+        self._device = device or ("cuda" if gpus.count() else "cpu")
+        self._names = gpus.visible(gpus.count()) if self._device == "cuda" else []
+        self._precision, self._timeout = precision, timeout
         self._executor = executor
 
     def run_all(self, *, resume: bool = False, progress: bool | None = None) -> list[Trace]:
@@ -54,16 +66,17 @@ class Benchmark:
         """
         cases = [case for case in self._cases() if not (resume and self._has_passed(*case[1:]))]
         shows = sys.stderr.isatty() if progress is None else progress
-        executor = self._executor or LocalExecutor(self._device or _device(), files=self.files)
+        executor = self._executor or on_all_devices(self._device, self._names, self.files)
+        requests = [request for case in cases if (request := self._request(*case)) is not None]
         traces: list[Trace] = []
         try:
-            for number, case in enumerate(cases, 1):
-                trace = self._evaluated(executor, *case)
+            for number, (request, outcome) in enumerate(executor.evaluate_all(requests), 1):
+                trace = self._trace(request, outcome)
                 if trace is not None:
                     traces.append(trace)
                     self.trace_set.add_trace(trace)
                 if shows:
-                    _show(number, len(cases), case[1].name)
+                    _show(number, len(requests), request.solution.name)
         finally:
             if self._executor is None:
                 executor.close()
@@ -82,17 +95,21 @@ class Benchmark:
     def _has_passed(self, solution: Solution, workload: Workload) -> bool:
         return self.trace_set.has_passed(solution.definition, solution.name, workload.uuid)
 
-    def _evaluated(
-        self, executor: Executor, definition: Definition, solution: Solution, workload: Workload
-    ) -> Trace | None:
-        from pytest_fib.data import Evaluation, EvaluationRequest, Trace
+    def _request(
+        self, definition: Definition, solution: Solution, workload: Workload
+    ) -> EvaluationRequest | None:
+        """What is asked; None, and a line in `skipped`, where it can't be answered here."""
+        from pytest_fib.data import EvaluationRequest
 
+        if self._executor is None and (reason := self._why_not_here(solution)):
+            self._skip(solution, workload, reason)
+            return None
         try:
             tensors = self._tensors(definition, workload)
         except OSError as error:
-            self.skipped.append(f"{solution.name} on {workload.uuid}: {error}")
+            self._skip(solution, workload, str(error))
             return None
-        request = EvaluationRequest(
+        return EvaluationRequest(
             definition=definition,
             solution=solution,
             workload=workload,
@@ -101,24 +118,37 @@ class Benchmark:
             timing=True,
             precision=self._precision,
         )
-        outcome = executor.evaluate(request)
+
+    def _why_not_here(self, solution: Solution) -> str | None:
+        """Why a solution can't be timed on this machine's devices, or None."""
+        from pytest_fib.build import CPU, gpus, why_other_hardware
+
+        hardware = CPU if self._device == "cpu" else gpus.first()
+        spec = solution.spec
+        if spec.language.value == "triton" and self._device == "cpu":
+            return "Triton's interpreter on the CPU can't be timed meaningfully"
+        return why_other_hardware(spec.target_hardware, spec.supported_major_versions, hardware)
+
+    def _trace(self, request: EvaluationRequest, outcome: Outcome) -> Trace | None:
+        from pytest_fib.data import NOT_EVALUATED, Evaluation, Trace
+
         if not isinstance(outcome, Evaluation):
-            self.skipped.append(f"{solution.name} on {workload.uuid}: {outcome.message}")
+            self._skip(request.solution, request.workload, outcome.message)
             return None
-        names = {"definition": definition.name, "solution": solution.name}
-        return Trace(**names, workload=workload, evaluation=outcome)
+        if outcome.diagnosis is not None and outcome.diagnosis.pattern == NOT_EVALUATED:
+            self._skip(request.solution, request.workload, outcome.diagnosis.sentence)
+            return None
+        names = {"definition": request.definition.name, "solution": request.solution.name}
+        return Trace(**names, workload=request.workload, evaluation=outcome)
+
+    def _skip(self, solution: Solution, workload: Workload, reason: str) -> None:
+        self.skipped.append(f"{solution.name} on {workload.uuid}: {reason}")
 
     def _tensors(self, definition: Definition, workload: Workload) -> dict[str, str]:
         from pytest_fib.workloads import stored_inputs
 
         paths = {given.path for given in stored_inputs(definition, workload).values()}
         return {path: self.files.add(self.trace_set.file(path)) for path in paths}
-
-
-def _device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _show(done: int, total: int, name: str) -> None:

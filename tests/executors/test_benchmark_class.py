@@ -1,9 +1,13 @@
 """Benchmark: every solution on every workload, whatever fails."""
 
+import contextlib
+import threading
+
 import pytest
 
 from pytest_fib import Benchmark, Definition, Solution, TraceSet
-from pytest_fib.data import DefinitionFault, Evaluation, Workload
+from pytest_fib.data import DefinitionFault, Evaluation, EvaluationRequest, TensorFiles, Workload
+from pytest_fib.executors import DevicePool, DeviceProcess
 
 STORED = {"type": "safetensors", "path": "blob/x.safetensors", "tensor_key": "x"}
 
@@ -22,6 +26,9 @@ class Scripted:
             return DefinitionFault(message="the reference fails")
         facts = {"max_relative_error": 0.0, "latency_ms": 1.0, "speedup_factor": 3.0}
         return Evaluation.model_validate({"status": "PASSED", "hardware": "here", **facts})
+
+    def evaluate_all(self, requests):
+        return ((request, self.evaluate(request)) for request in requests)
 
     def close(self):
         raise AssertionError("it is not the benchmark's")
@@ -68,7 +75,7 @@ def test_everything_is_evaluated_and_failures_stop_nothing(trace_set, capsys):
     ]
     assert traces[0].evaluation.speedup_factor == 3.0
     assert traces[0].evaluation.max_relative_error == 0.0
-    assert "the reference fails" in benchmark.skipped[0]
+    assert sum("the reference fails" in line for line in benchmark.skipped) == 1
     assert sum("blob/x.safetensors" in line for line in benchmark.skipped) == 2
     assert len(trace_set) == 3
     assert "6/6" in capsys.readouterr().err
@@ -85,3 +92,69 @@ def test_without_recorded_workloads_those_of_bench_items_are_timed():
     executor = Scripted()
     Benchmark(TraceSet([definition()], [solution("right")]), executor=executor).run_all()
     assert executor.asked == [("right", 1000)]
+
+
+WHERE = """\
+import os
+def run(x):
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == {name!r}
+    return x + x
+"""
+
+
+def test_each_device_has_a_process_that_sees_no_other(trace_set):
+    """Devices are simulated: the processes' sandboxes run on the CPU, each with its own mask."""
+    files = TensorFiles()
+    processes = [DeviceProcess("cpu", name, files) for name in ("0", "GPU-1")]
+    requests = []
+    for name in ("0", "GPU-1"):
+        source = {"path": "main.py", "content": WHERE.format(name=name)}
+        here = Solution.model_validate({**solution(name).model_dump(), "sources": [source]})
+        workload = Workload(axes={"n": 4})
+        requests.append(
+            EvaluationRequest(definition=definition(), solution=here, workload=workload)
+        )
+    with contextlib.ExitStack() as stack:
+        for process in processes:
+            stack.callback(process.close)
+        for process, request in zip(processes, requests, strict=True):
+            assert process.evaluate(request).status == "PASSED"
+
+
+def test_devices_take_the_next_as_they_are_free(trace_set):
+    slow, quick = Scripted(), Scripted()
+    may_go_on = threading.Event()
+
+    def waits(request):
+        may_go_on.wait(10)
+        return Scripted.evaluate(slow, request)
+
+    def works(request):
+        if len(quick.asked) == 2:
+            may_go_on.set()
+        return Scripted.evaluate(quick, request)
+
+    slow.evaluate, quick.evaluate = waits, works
+    pool = DevicePool([slow, quick], Scripted())
+    traces = Benchmark(trace_set, executor=pool).run_all()
+    assert len(slow.asked) + len(quick.asked) == 4
+    assert slow.asked
+    assert len(traces) == 3
+
+
+def test_a_process_that_ends_costs_one_evaluation(trace_set):
+    process = DeviceProcess("nonsense", "7", TensorFiles())
+    request = EvaluationRequest(
+        definition=definition(), solution=solution("right"), workload=Workload(axes={"n": 4})
+    )
+    assert "the process of device 7 has ended" in process.evaluate(request).log
+
+
+def test_what_cannot_run_on_this_machine_is_skipped(trace_set):
+    other = solution("right").model_dump()
+    other["spec"]["target_hardware"] = ["NVIDIA_H100"]
+    only = TraceSet([definition()], [Solution.model_validate({**other, "name": "far"})])
+    benchmark = Benchmark(only, device="cpu")
+    assert benchmark.run_all() == []
+    assert "far on " in benchmark.skipped[0]
+    assert "this run is on the CPU" in benchmark.skipped[0]

@@ -1,0 +1,161 @@
+"""Evaluations on all devices of this machine: a process for each, which sees no other.
+
+``python -m pytest_fib.executors._devices DEVICE`` is such a process: it reads requests from its
+standard input, a line of JSON each, and writes a line for each answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.data import EvaluationRequest, TensorFiles
+from pytest_fib.executors._answers import answer_from_json, answer_to_json, not_evaluated
+from pytest_fib.executors._local import LocalExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_fib.data import BuildRequest, BuildResult, Outcome, SearchRequest, SearchResult
+    from pytest_fib.executors._protocol import Executor
+
+
+class DeviceProcess:
+    """Evaluates on one device, in a process of its own that is started on the first request.
+
+    device: ``cpu`` or ``cuda``.
+    visible: which CUDA device, as CUDA_VISIBLE_DEVICES spells it.
+    files: where recorded tensors lie, by what they hold.
+    """
+
+    def __init__(self, device: str, visible: str, files: TensorFiles) -> None:
+        self._device, self._visible, self._files = device, visible, files
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            path = os.pathsep.join(folder for folder in sys.path if folder)
+            environment = {"CUDA_VISIBLE_DEVICES": self._visible, "PYTHONPATH": path}
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "pytest_fib.executors._devices", self._device],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **environment},
+            )
+        return self._process
+
+    def evaluate(self, request: EvaluationRequest) -> Outcome:
+        """What comes of one implementation; where the process ends, the next request has another.
+
+        Such an end blames no implementation: what runs these is a child of the process.
+        """
+        files = [str(self._files.find(address)) for address in request.tensors.values()]
+        asked = json.dumps({"request": json.loads(request.to_json()), "files": files})
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(asked.encode() + b"\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except OSError:
+            answer = b""
+        if answer.endswith(b"\n"):
+            return answer_from_json(request, answer)
+        self.close()
+        return not_evaluated(request, f"the process of device {self._visible} has ended")
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.communicate()  # it ends with its standard input
+
+
+class DevicePool:
+    """An executor over several others, each of which takes the next request as it is free.
+
+    Searches and builds go to ``rest``, which is not one of them.
+    """
+
+    def __init__(self, devices: Sequence[Executor | DeviceProcess], rest: Executor) -> None:
+        self._devices, self._rest = devices, rest
+
+    def evaluate(self, request: EvaluationRequest) -> Outcome:
+        """What comes of one implementation on one workload."""
+        return self._devices[0].evaluate(request)
+
+    def evaluate_all(
+        self, requests: Iterable[EvaluationRequest]
+    ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
+        """Requests and what came of them, as these come."""
+        done: SimpleQueue[tuple[EvaluationRequest, Outcome] | None] = SimpleQueue()
+        waiting, lock = iter(requests), Lock()
+
+        def work(device: Executor | DeviceProcess) -> None:
+            try:
+                while True:
+                    with lock:
+                        request = next(waiting, None)
+                    if request is None:
+                        return
+                    done.put((request, device.evaluate(request)))
+            finally:
+                done.put(None)
+
+        for device in self._devices:
+            Thread(target=work, args=(device,), daemon=True).start()
+        ended = 0
+        while ended < len(self._devices):
+            answer = done.get()
+            if answer is None:
+                ended += 1
+            else:
+                yield answer
+
+    def search(self, request: SearchRequest) -> SearchResult:
+        """What a search for a failing workload comes to."""
+        return self._rest.search(request)
+
+    def build(self, request: BuildRequest) -> BuildResult:
+        """What comes of compiling one implementation for one target."""
+        return self._rest.build(request)
+
+    def close(self) -> None:
+        """End what was started."""
+        for device in (*self._devices, self._rest):
+            device.close()
+
+
+def on_all_devices(device: str, names: Sequence[str], files: TensorFiles) -> Executor:
+    """What evaluates on these devices; on one, in this process."""
+    here = LocalExecutor(device, files=files)
+    if len(names) <= 1:
+        return here
+    return DevicePool([DeviceProcess(device, name, files) for name in names], here)
+
+
+def _answer_requests(device: str) -> None:
+    """Until the end of standard input. What is printed here goes to standard error."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    files = TensorFiles()
+    executor = LocalExecutor(device, files=files)
+    for line in sys.stdin.buffer:
+        asked: dict[str, Any] = json.loads(line)
+        for path in asked["files"]:
+            files.add(Path(path))
+        request = EvaluationRequest.from_json(json.dumps(asked["request"]))
+        out.write(answer_to_json(executor.evaluate(request)).encode() + b"\n")
+        out.flush()
+    executor.close()
+
+
+if __name__ == "__main__":
+    _answer_requests(sys.argv[1])
