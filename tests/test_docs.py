@@ -43,7 +43,8 @@ def documented(project):
 
 def test_there_is_an_example_of_each_language():
     assert {*EXAMPLES} == {
-        "torch_add.py", "triton_block.py", "loop.cpp", "block.cu", "layers/solution.yaml"
+        "torch_add.py", "triton_block.py", "loop.cpp", "block.cu", "layers/solution.yaml",
+        "tilelang_block.py", "cutedsl_block.py",
     }  # fmt: skip
 
 
@@ -64,11 +65,14 @@ def test_the_cpp_example_passes(documented):
     documented("loop.cpp").run().assert_outcomes(passed=2)
 
 
-def test_the_cuda_example_compiles(documented):
-    example = Implementation("block", "doubled", Path("block.cu"), 1, language="cuda")
-    if reason := why_not_buildable(example):
+@pytest.mark.parametrize(
+    ("language", "path"),
+    [("cuda", "block.cu"), ("tilelang", "tilelang_block.py"), ("cutedsl", "cutedsl_block.py")],
+)
+def test_the_examples_for_gpus_compile(documented, language, path):
+    if reason := why_not_buildable(Implementation("any", "any", Path(path), 1, language=language)):
         pytest.skip(reason)
-    documented("block.cu").run("--fib-target=sm_90", "-k", "compile").assert_outcomes(passed=1)
+    documented(path).run("--fib-target=sm_90", "-k", "compile").assert_outcomes(passed=1)
 
 
 def test_the_example_of_a_folder_is_a_record(documented):

@@ -44,6 +44,7 @@ from pytest_fib.data._solution import (
 from pytest_fib.data._text import visible, visible_line
 from pytest_fib.data._trace import (
     NOT_EVALUATED,
+    Compiled,
     Correctness,
     Diagnosis,
     Environment,
@@ -89,6 +90,7 @@ __all__ = [
     "BuildSpec",
     "Calling",
     "CompileOptions",
+    "Compiled",
     "Correctness",
     "DType",
     "DataError",

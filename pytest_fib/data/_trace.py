@@ -97,6 +97,20 @@ class Environment(Record):
     host: Annotated[str, Field(exclude_if=_is_empty)] = ""
 
 
+class Compiled(Record):
+    """What an implementation was compiled to, for ``target``, such as ``sm_90a`` or ``cpu``.
+
+    The most that any of its kernels takes: `registers` of a thread, `shared_bytes` of a block,
+    `spills` in bytes. `binary_bytes` is the size of what was built. None is not known.
+    """
+
+    target: str
+    registers: Size | None = None
+    shared_bytes: Size | None = None
+    spills: Size | None = None
+    binary_bytes: Size | None = None
+
+
 _FLAT = {
     "correctness": ("max_relative_error", "max_absolute_error"),
     "performance": ("latency_ms", "reference_latency_ms", "speedup_factor"),
@@ -122,6 +136,7 @@ class Evaluation(Record):
     correctness: Correctness | None = None
     performance: Performance | None = None
     diagnosis: Annotated[Diagnosis | None, Field(exclude_if=is_none)] = None
+    compiled: Annotated[Compiled | None, Field(exclude_if=is_none)] = None
 
     @model_validator(mode="before")
     @classmethod

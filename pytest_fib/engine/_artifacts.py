@@ -17,7 +17,7 @@ from pytest_fib.build import (
     capability_of,
     program_of,
 )
-from pytest_fib.data import BuildResult, visible_line
+from pytest_fib.data import BuildResult, Compiled, visible_line
 from pytest_fib.sandbox import Build, Failed
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
@@ -58,6 +58,8 @@ class Artifacts:
         self._prebuilt = prebuilt
         self._sandbox = sandbox
         self._failed: dict[str, Failed] = {}
+        #: What programs were built to, by their keys.
+        self.compiled: dict[str, Compiled] = {}
 
     def get(
         self,
@@ -69,6 +71,14 @@ class Artifacts:
 
         With a ``subject``, it is compiled for calls on such inputs.
         """
+        found = self._get(program, timeout, subject)
+        if isinstance(found, Artifact):
+            self.compiled[program.key] = _compiled(program, found)
+        return found
+
+    def _get(
+        self, program: Program, timeout: float, subject: tuple[Definition, Workload] | None
+    ) -> Artifact | Failed:
         assert program.compilation is not None, "only compiled programs are built"
         if self._prebuilt is not None and (ready := self._prebuilt.find(program)):
             return ready
@@ -129,6 +139,13 @@ def _typical(definition: Definition) -> Workload:
         if workload_bytes(definition, workload.axes) <= DEFAULT_BUDGETS["cpu"]
     )
     return next(fitting, None) or make_workload(definition, smallest_axes(definition))
+
+
+def _compiled(program: Program, found: Artifact) -> Compiled:
+    assert program.compilation is not None
+    result = build_result(found)
+    facts = {name: getattr(result, name) for name in Compiled.model_fields if name != "target"}
+    return Compiled(target=program.compilation.target, **facts)
 
 
 def build_result(found: Artifact | Failed) -> BuildResult:

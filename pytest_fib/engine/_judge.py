@@ -264,7 +264,7 @@ class Judge:
             failed = ended.failed
             diagnosis = Diagnosis(sentence=failed.summary)
             return conclude(failed.status, diagnosis, device=self.device, printed=failed.log)
-        return conclude(
+        evaluation = conclude(
             verdict.status,
             verdict.diagnosis,
             verdict.correctness,
@@ -272,6 +272,8 @@ class Judge:
             device=self.device,
             printed=context.printed,
         )
+        compiled = self._artifacts.compiled.get(context.candidate_program.key)
+        return evaluation.model_copy(update={"compiled": compiled})
 
     def _run_phases(self, context: EvaluationContext) -> tuple[Verdict, Performance | None]:
         """Are the outputs right and, where that is asked, how fast do they come?"""

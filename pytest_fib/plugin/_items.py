@@ -17,7 +17,15 @@ from pytest_fib.build import (
     why_not_buildable,
     why_not_runnable,
 )
-from pytest_fib.data import Evaluation, EvaluationStatus, Trace, Workload, own_fault
+from pytest_fib.data import (
+    Compiled,
+    Diagnosis,
+    Evaluation,
+    EvaluationStatus,
+    Trace,
+    Workload,
+    own_fault,
+)
 from pytest_fib.discovery import FibWarning, Implementation, why_unreadable
 from pytest_fib.plugin import _failure_cache as failure_cache
 from pytest_fib.plugin._lost_failures import no_failure_lost
@@ -56,7 +64,7 @@ if TYPE_CHECKING:
 
     import _pytest._code
 
-    from pytest_fib.data import LoadedDefinition, Origin, Outcome, Solution
+    from pytest_fib.data import BuildResult, LoadedDefinition, Origin, Outcome, Solution
     from pytest_fib.workloads import RecordedWorkload
 
 
@@ -467,11 +475,22 @@ class CompileItem(KernelItem):
             message = f"{self.name}: {result.kernel} spills {result.spills} bytes of registers"
             self.warn(FibWarning(message))
         if result.status == "COMPILE_ERROR":
+            self._record_error(result)
             self.outcome.build["status"] = result.status
             if self.target == "cpu" or capability_of(self.target) == self.run.hardware.capability:
                 self.run.uncompiled[self.subject] = self.name
             replay = shlex.join(["pytest", self.id_to_replay, *self.settings.replay_options])
             raise KernelFailure(describe_compile_error(result, self.implementation_place, replay))
+
+    def _record_error(self, result: BuildResult) -> None:
+        """Leave a record that has the compiler's whole log; it is of no workload."""
+        evaluation = Evaluation(
+            status=EvaluationStatus(result.status),
+            log=f"{result.message}\n{result.log}",
+            diagnosis=Diagnosis(sentence=result.message),
+            compiled=Compiled(target=self.target),
+        )
+        self.outcome.traces.append(self.trace(Workload(axes={}), evaluation).to_json_line())
 
 
 class DefinitionItem(CorrectnessItem):

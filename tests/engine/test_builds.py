@@ -60,7 +60,10 @@ def scale(request_for):
 def test_a_kernel_is_built_once_and_again_only_if_the_entry_was_changed(judge, builds, scale):
     before = set(builds.glob("*.artifact"))
     request = scale(before="// kept")
-    assert judge.evaluate(request).status == "PASSED"
+    evaluation = judge.evaluate(request)
+    assert evaluation.status == "PASSED"
+    assert evaluation.compiled.target == "cpu"
+    assert evaluation.compiled.binary_bytes > 1000
     (entry,) = set(builds.glob("*.artifact")) - before
     file = entry.stat().st_ino
     with Judge() as another:

@@ -48,12 +48,15 @@ def test_a_compile_error_is_shown_with_its_line(compiled):
     result.assert_outcomes(failed=1, skipped=1)
     result.stdout.fnmatch_lines(
         [
-            "COMPILE_ERROR: loop.h:2: 'z' was not declared in this scope*",
+            "COMPILE_ERROR: loop.h:2: 'z' was not declared*",
             "*2 | for (long i = 0; i < n; ++i) y?i? = factor * z?i?;",
-            "loops * cpu * COMPILE_ERROR",
+            "loops * cpu * COMPILE_ERROR  loop.h:2: 'z' was not declared*",
             "SKIPPED * does not compile: scale?loops-compile-cpu? failed",
         ]
     )
+    (trace,) = compiled.traces()
+    assert trace["evaluation"]["compiled"]["target"] == "cpu"
+    assert "loop.h:2:48: error:" in trace["evaluation"]["log"]
 
 
 def test_without_its_compile_item_the_correctness_item_shows_the_error(compiled):
