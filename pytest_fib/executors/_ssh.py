@@ -195,10 +195,13 @@ class _Connection:
     def skip_to(self, mark: bytes, timeout: float) -> None:
         """Read past a mark. Raises _LostError."""
         until, seen = monotonic() + timeout, b""
-        while not seen.endswith(mark):
-            if not (byte := self._read(1, until)) or len(seen) > CHUNK:
-                raise _LostError
-            seen += byte
+        try:
+            while not seen.endswith(mark):
+                if not (byte := self._read(1, until)) or len(seen) > CHUNK:
+                    raise _LostError
+                seen += byte
+        except OSError:
+            raise _LostError from None
 
     def _read(self, size: int, until: float | None) -> bytes:
         """So many bytes; fewer at the end. Raises OSError where it takes too long."""
@@ -223,7 +226,8 @@ class _Connection:
             return "it does not answer"
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        said = " ".join(line.strip() for line in lines[-2:])
+        told = [line.strip() for line in lines if not line.startswith("Warning: ")]
+        said = " ".join(told[-2:])
         if status in _NO_COMMAND:
             return f"there is no {python} (--fib-remote-python): {said}"
         return said or f"the connection ended with status {status}"
