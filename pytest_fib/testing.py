@@ -259,8 +259,13 @@ class KernelCheck:
         __tracebackhide__ = True
         evaluation, workload = result.outcome, result.workload
         assert isinstance(evaluation, Evaluation)  # what a reference raises comes through
-        names = {"definition": definition.name, "solution": _name(function)}
-        self._run.record(Trace(**names, workload=workload, evaluation=evaluation), loaded)
+        trace = Trace(
+            definition=definition.name,
+            solution=_name(function),
+            workload=workload,
+            evaluation=evaluation,
+        )
+        self._run.record(trace, loaded)
         if evaluation.status is EvaluationStatus.PASSED:
             return
         if loaded is not None and result.origin is not None:

@@ -202,7 +202,8 @@ class Trace(Record):
     """Definition + workload + solution + evaluation; without the last two, a recorded workload.
 
     Definitions of one name may lie in several files: ``definition_file`` says which was tested,
-    relative to the rootdir of the run. Others' records don't have it.
+    relative to the rootdir of the run. ``item_seconds`` is how long the test took that it is of; of
+    several records of one test, the first has it. Others' records have neither.
     """
 
     definition: Text
@@ -210,6 +211,7 @@ class Trace(Record):
     workload: Workload
     solution: str | None = None
     evaluation: Evaluation | None = None
+    item_seconds: Annotated[float, Field(exclude_if=_is_empty)] = 0.0
 
     def to_json_line(self) -> str:
         """This trace as one line of strict JSON, without a newline."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from pytest_fib.executors._devices import on_all_devices
 
@@ -57,26 +59,39 @@ class Benchmark:
         self._precision, self._timeout = precision, timeout
         self._executor = executor
 
-    def run_all(self, *, resume: bool = False, progress: bool | None = None) -> list[Trace]:
+    def run_all(
+        self,
+        *,
+        resume: bool = False,
+        progress: bool | None = None,
+        journal: str | os.PathLike[str] | None = None,
+    ) -> list[Trace]:
         """Evaluate everything; the traces, which are also added to the trace set as they come.
 
         A failure is a trace, and what can't be evaluated is in `skipped`; neither stops the rest.
-        With ``resume``, what has a trace that passed and was timed is left out, on whichever
+        Each trace is written to the ``journal`` at once. With ``resume``, traces of an earlier
+        journal are read first, and what has one that passed and was timed is left out, on whichever
         hardware that was. ``progress`` shows a line on standard error; not given, on a terminal.
         """
+        path = None if journal is None else Path(journal)
+        if resume and path is not None and path.exists():
+            _drop_half_a_line(path)
+            self.trace_set.read_traces(path)
         cases = [case for case in self._cases() if not (resume and self._has_passed(*case[1:]))]
         shows = sys.stderr.isatty() if progress is None else progress
         executor = self._executor or on_all_devices(self._device, self._names, self.files)
         requests = [request for case in cases if (request := self._request(*case)) is not None]
         traces: list[Trace] = []
         try:
-            for number, (request, outcome) in enumerate(executor.evaluate_all(requests), 1):
-                trace = self._trace(request, outcome)
-                if trace is not None:
-                    traces.append(trace)
-                    self.trace_set.add_trace(trace)
-                if shows:
-                    _show(number, len(requests), request.solution.name)
+            with _opened(path, resume=resume) as file:
+                for number, (request, outcome) in enumerate(executor.evaluate_all(requests), 1):
+                    trace = self._trace(request, outcome)
+                    if trace is not None:
+                        traces.append(trace)
+                        self.trace_set.add_trace(trace)
+                        print(trace.to_json_line(), file=file, flush=True)
+                    if shows:
+                        _show(number, len(requests), request.solution.name)
         finally:
             if self._executor is None:
                 executor.close()
@@ -138,8 +153,12 @@ class Benchmark:
         if outcome.diagnosis is not None and outcome.diagnosis.pattern == NOT_EVALUATED:
             self._skip(request.solution, request.workload, outcome.diagnosis.sentence)
             return None
-        names = {"definition": request.definition.name, "solution": request.solution.name}
-        return Trace(**names, workload=request.workload, evaluation=outcome)
+        return Trace(
+            definition=request.definition.name,
+            solution=request.solution.name,
+            workload=request.workload,
+            evaluation=outcome,
+        )
 
     def _skip(self, solution: Solution, workload: Workload, reason: str) -> None:
         self.skipped.append(f"{solution.name} on {workload.uuid}: {reason}")
@@ -149,6 +168,17 @@ class Benchmark:
 
         paths = {given.path for given in stored_inputs(definition, workload).values()}
         return {path: self.files.add(self.trace_set.file(path)) for path in paths}
+
+
+def _opened(path: Path | None, *, resume: bool) -> IO[str]:
+    """A journal, to be gone on with or begun; without a path, one that nobody reads."""
+    return (path or Path(os.devnull)).open("a" if resume else "w", encoding="utf-8")
+
+
+def _drop_half_a_line(path: Path) -> None:
+    """What was being written when its writer ended."""
+    with path.open("rb+") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _show(done: int, total: int, name: str) -> None:

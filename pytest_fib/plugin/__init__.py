@@ -64,6 +64,15 @@ def pytest_pycollect_makemodule(
     return ImplementationFile.from_parent(parent, path=module_path)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one part of what is left of the tests, where only that is asked for."""
+    if config.stash[options.SETTINGS].shard is not None:
+        from pytest_fib.plugin._session import Session
+
+        Session.of(config).keep_shard(items)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Where that is asked for, explain inputs rather than run tests."""

@@ -29,6 +29,7 @@ def check_options(settings: Settings) -> None:
     _check_directories(settings)
     _check_workload(settings)
     _check_comparison(settings)
+    _check_shard(settings)
     _check_traces(settings)
 
 
@@ -114,6 +115,11 @@ def _check_comparison(settings: Settings) -> None:
         raise pytest.UsageError("--fib-fail-on needs --fib-compare=TRACES to compare times with")
     if settings.compare is not None and not settings.bench:
         raise pytest.UsageError("--fib-compare needs --fib-bench: without it nothing is timed")
+
+
+def _check_shard(settings: Settings) -> None:
+    if settings.shard_by is not None and settings.shard is None:
+        raise pytest.UsageError("--fib-shard-by needs --fib-shard=I/N, which part to run")
 
 
 def _check_traces(settings: Settings) -> None:

@@ -32,6 +32,8 @@ def header(session: Session) -> list[str]:
         walls = ["container"] * (settings.isolation == "container") + [*of_machine]
         shown = ", ".join(walls) or "processes without walls, which this system lacks"
         lines.append(f"fib: sandbox: {shown}")
+    if settings.shard is not None:
+        lines.append(f"fib: {_shard(session)}")
     if settings.workload is None:
         lines.append(f"fib: {_drawn_from(*session.seeds)}")
     return lines + (list(_inferred(session)) if config.get_verbosity() > 0 else [])
@@ -76,6 +78,17 @@ def unimplemented(names: Sequence[str]) -> str:
     """``fib: 2 definitions have no implementation: a, b``."""
     have = "definition has" if len(names) == 1 else "definitions have"
     return f"fib: {len(names)} {have} no implementation: {shortened(names)}"
+
+
+def _shard(session: Session) -> str:
+    """Which part this run has, and by what all parts were made."""
+    settings = session.settings
+    assert settings.shard is not None
+    part = "shard {} of {}".format(*settings.shard)
+    if settings.shard_by is None:
+        return f"{part}, by the number of tests (--fib-shard-by balances by how long they took)"
+    digest = session.durations.digest
+    return f"{part}, by durations {digest} of {settings.shard_by}: the same for every shard"
 
 
 def _drawn_from(fixed: int, of_the_run: int | None) -> str:

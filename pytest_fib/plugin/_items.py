@@ -78,12 +78,12 @@ class KernelFailure(AssertionError):
 
 @dataclass
 class ItemOutcome:
-    """What a run of an item leaves: traces as JSON lines, how its time compares, its build.
+    """What a run of an item leaves: traces, how its time compares, its build.
 
     ``waited`` is how many seconds others held the device for.
     """
 
-    traces: list[str] = field(default_factory=list)
+    traces: list[Trace] = field(default_factory=list)
     time_comparison: dict[str, Any] | None = None
     build: dict[str, Any] | None = None
     waited: float = 0.0
@@ -211,7 +211,7 @@ class KernelItem(pytest.Item):
             raise
         except Exception as error:  # noqa: BLE001  (whatever is wrong with us, others go on)
             fault = own_fault(error)
-            self.outcome.traces.append(self.trace(Workload(axes={}), fault).to_json_line())
+            self.outcome.traces.append(self.trace(Workload(axes={}), fault))
             assert fault.diagnosis is not None
             message = f"{fault.status.value}: {fault.diagnosis.sentence}"
             raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
@@ -285,7 +285,7 @@ class KernelItem(pytest.Item):
                 guessed=self._guessed(workload),
             )
             raise KernelFailure(self._with_lines_of_the_file(text))
-        self.outcome.traces.append(self.trace(workload, outcome).to_json_line())
+        self.outcome.traces.append(self.trace(workload, outcome))
         if outcome.status is not EvaluationStatus.PASSED:
             place, replay = self.implementation_place, self._replay(workload)
             raise KernelFailure(
@@ -333,7 +333,12 @@ class KernelItem(pytest.Item):
             outcome = self.outcome if report.when == "call" else ItemOutcome()
             file = self.settings.shown(self.path)
             item = {**self.identity, **self.facts, "label": self.label, "file": file}
-            report.fib = json.dumps({**item, **vars(outcome)}, separators=(",", ":"))  # type: ignore[attr-defined]
+            lines = [
+                trace.model_copy(update={"item_seconds": 0.0 if i else report.duration})
+                for i, trace in enumerate(outcome.traces)
+            ]
+            left = {**item, **vars(outcome), "traces": [line.to_json_line() for line in lines]}
+            report.fib = json.dumps(left, separators=(",", ":"))  # type: ignore[attr-defined]
 
     @property
     def id_to_replay(self) -> str:

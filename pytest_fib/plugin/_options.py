@@ -57,6 +57,14 @@ def seeds(text: str) -> tuple[int, int | None]:
     return int(fixed), None if of_the_run is None else int(of_the_run)
 
 
+def shard(text: str) -> tuple[int, int]:
+    """(3, 64) from ``3/64``."""
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise ArgumentTypeError(f"{text!r} is not a shard such as 1/4, the first of four")
+    return int(match[1]), int(match[2])
+
+
 def _checked(kind: type[int] | type[float], least: int) -> Callable[[str], float]:
     def number(text: str) -> float:
         try:
@@ -234,6 +242,18 @@ class Settings:
     )
     workload: str | None = _option(
         "--fib-workload", "JSON", 'test only this workload: \'{"axes": {"batch": 7}, "seed": 3}\''
+    )
+    shard: tuple[int, int] | None = _option(
+        "--fib-shard",
+        "I/N",
+        "run only the I-th of N parts of the tests; all tests of a definition are in one part",
+        type=shard,
+    )
+    shard_by: str | None = _option(
+        "--fib-shard-by",
+        "TRACES",
+        "balance parts by how long tests took: trace records of an earlier run, as a file or a "
+        "directory, which all parts must see alike (default: by how many there are)",
     )
     compare: str | None = _option(
         "--fib-compare",

@@ -33,6 +33,7 @@ from pytest_fib.plugin._kernel_check import KernelCheckRecords
 from pytest_fib.plugin._options import SETTINGS
 from pytest_fib.plugin._progress import Display, Progress
 from pytest_fib.plugin._recorder import Recorder
+from pytest_fib.plugin._shards import Durations, shard_of
 from pytest_fib.report import Baseline, write_comparison, write_tables
 
 if TYPE_CHECKING:
@@ -160,6 +161,17 @@ class Session:
         wanted = filter(self.settings.wants_definition, catalogue.names)
         names = [name for name in wanted if not catalogue.implementations_of(name)]
         return [unimplemented(names)] if names else []
+
+    @cached_property
+    def durations(self) -> Durations:
+        """How long tests took in an earlier run, by which shards are balanced."""
+        return Durations.read(self.settings)
+
+    def keep_shard(self, items: list[pytest.Item]) -> None:
+        """Deselect what other shards run."""
+        assert self.settings.shard is not None
+        items[:], others = shard_of(items, self.settings.shard, self.durations)
+        self.config.hook.pytest_deselected(items=others)
 
     @cached_property
     def seeds(self) -> tuple[int, int | None]:

@@ -158,3 +158,25 @@ def test_what_cannot_run_on_this_machine_is_skipped(trace_set):
     assert benchmark.run_all() == []
     assert "far on " in benchmark.skipped[0]
     assert "this run is on the CPU" in benchmark.skipped[0]
+
+
+def test_a_journal_outlives_its_driver(trace_set, tmp_path):
+    class Dying(Scripted):
+        def evaluate(self, request):
+            if len(self.asked) == 1:
+                raise KeyboardInterrupt
+            return super().evaluate(request)
+
+    journal = tmp_path / "journal.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        Benchmark(trace_set, executor=Dying()).run_all(journal=journal)
+    with journal.open("a") as file:
+        file.write('{"definition": "dou')
+    again = Scripted()
+    fresh = TraceSet([definition()], [solution("right"), solution("wrong")])
+    for n in (4, 13):
+        fresh.add_workload("double", Workload(axes={"n": n}))
+    Benchmark(fresh, executor=again).run_all(journal=journal, resume=True)
+    assert again.asked == [("right", 13), ("wrong", 4), ("wrong", 13)]
+    assert len(journal.read_text().splitlines()) == 3
+    assert len(fresh) == 3
