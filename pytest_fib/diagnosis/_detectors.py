@@ -60,8 +60,13 @@ BY_CHANCE = 0.01
 SIMPLE = (-2.0, -1.0, -0.5, 0.25, 1 / 3, 0.5, 1.0, 2.0, 3.0, 4.0)
 #: How many slices may be like a wrong one, on average, if one of them is to have been taken for it.
 MOST_ALIKE = 1.5
-#: Unit roundoffs that errors are compared with; float16's is tf32's too.
-ROUNDOFFS = {"float16 or tf32": 2.0**-11, "bfloat16": 2.0**-8, "float8 e4m3": 2.0**-4}
+#: Unit roundoffs that errors are compared with; float16's is tf32's too. What is rounded again and
+#: again, as a sum that is kept in a dtype, has errors like those of a narrower one.
+ROUNDOFFS = {
+    "to float16 or tf32": 2.0**-11,
+    "to bfloat16, or often to float16": 2.0**-8,
+    "to float8 e4m3, or often to bfloat16": 2.0**-4,
+}
 #: The largest error, as a share of a row's scale, that rounding operands to float8 e5m2 makes.
 COARSEST = 0.08
 #: How far inputs are moved, over the size of small errors, to see whether these become others, and
@@ -190,9 +195,9 @@ def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues
             continue  # one of fewer dimensions is broadcast over the first ones
         values = take(tensor, at % tensor.numel())
         yield "missing input", f"as if {name} was not added", expected - values
-        yield "missing input", f"as if {name} was added twice", expected + values
+        yield "missing input", f"as if {name} was added once more", expected + values
         yield "missing input", f"as if not multiplied by {name}", expected / values
-        yield "missing input", f"as if multiplied by {name} twice", expected * values
+        yield "missing input", f"as if multiplied by {name} once more", expected * values
 
 
 def _wrapped(output: WrongOutput) -> Iterator[OtherValues]:
@@ -344,6 +349,9 @@ def _one_number(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, st
         best = min(good, key=lambda fit: float(fit.left), default=None)
         if best is factor and _is_evident(output, sample, factor):
             value = float(factor.value)
+            if value == 0:
+                yield "zeros", f"zeros{where(output)}"
+                return
             known = _known(value, float(factor.error), failure)
             yield "one factor", f"{every}{value:.5g} x expected{place}{known}"
         elif best is offset:
@@ -413,6 +421,8 @@ def _factor_per_line(output: WrongOutput, failure: Failure) -> Iterator[tuple[st
         fit = LinearFit.of(lines, factor=True)
         if share(fit.good) >= 0.9:
             low, high = (float(end) for end in fit.value[fit.good].aminmax())
+            if low == high == 0:
+                continue
             sums = [(side.sum(1) - 1).abs() < 1e-2 for side in (lines.got, lines.expected)]
             to_one = f"; each {name} sums to 1" if sums[0].all() and not sums[1].all() else ""
             scales = f"{low:.4g} to {high:.4g},{where(output)}{to_one}"
@@ -485,7 +495,7 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
         yield "small errors", words
     elif abs(correlation(take(moved, rows.at), rows.error, beside=rows.expected)) < RELATED:
         name = min(ROUNDOFFS, key=lambda which: abs(log(size / (ROUNDOFFS[which] * 0.5))))
-        yield "lower precision", f"{words}, like those of rounding to {name}"
+        yield "lower precision", f"{words}, like those of rounding {name}"
 
 
 def _like_rounding(error: torch.Tensor) -> bool:

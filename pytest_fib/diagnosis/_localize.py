@@ -25,6 +25,8 @@ CHANCE, LIKELY_CHANCE = -3.0, -1.0
 NEARLY_ALL = 0.9
 #: Indices that are listed one by one.
 MOST_LISTED = 5
+#: Indices of a dimension below which its last one alone says nothing.
+LEAST_SIZE = 10
 #: Members of a progression below which there is none.
 LEAST_MEMBERS = 4
 
@@ -181,9 +183,9 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
 
 
 def _tile(size: int, count: int) -> str:
-    """What a tail of this length may come from."""
+    """What a tail of this length may come from; of few elements, the last may be any."""
     if count == 1:
-        return " (off by one?)"
+        return " (off by one?)" if size >= LEAST_SIZE else ""
     rest = next((f" (what tiles of {tile} leave)" for tile in TILES if size % tile == count), "")
     return rest or (f" (a tile of {count})" if count in TILES else "")
 

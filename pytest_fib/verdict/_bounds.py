@@ -25,6 +25,11 @@ that is off by 0.5 % in bfloat16, which no bound of an element can. ``f`` is 1/2
 rounding comes that far: in a product with a factor beside a power of two, every element is rounded
 to the same side, by up to half of ``u``.
 
+In float32 one factor that is wrong by that is beyond the bounds of elements, unless yardsticks
+widen these: operands of products that are rounded to float16 take hundreds of times as much. So a
+bias is looked for then, and may be ``BIAS_YARDSTICK`` times that of any yardstick: rounding has
+none, but rows whose elements share an error do.
+
 Where an input has few different values, such as zeros and ones, so has what is computed from it
 alone, and all elements share one intermediate rounding. Then the bias may be larger by ``u``; this
 is looked up after a failure only.
@@ -102,8 +107,9 @@ BIAS_LEAST = 32
 #: Inputs of no more different mantissas make roundings that all elements share; those of so many
 #: elements are looked at.
 FEW_VALUES, LOOKED_AT = 2, 4096
-#: How many times a yardstick's error an output's may be.
-YARDSTICK = 2.0
+#: How many times a yardstick's error an output's may be, and its scale and offset: a sum of errors
+#: that elements share is less certain than the largest of many.
+YARDSTICK, BIAS_YARDSTICK = 2.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -176,11 +182,18 @@ def overridden(bound: Bound, tolerance: Tolerance | None) -> Bound:
     )
 
 
-def coherent(bound: Bound, dtype: torch.dtype, inputs: Mapping[str, object]) -> Bound:
-    """The bound where a rounding may be the same for all elements, since an input's values are."""
-    if bound.bias is None or not any(map(_of_few_values, inputs.values())):
+def with_yardsticks(bound: Bound, dtype: torch.dtype, inputs: Mapping[str, object]) -> Bound:
+    """The bound where yardsticks may widen those of elements.
+
+    A rounding may be the same for all elements, where an input's values are.
+    """
+    if bound.rows is None:  # not the dtype's own
         return bound
-    return replace(bound, bias=bound.bias + PRECISION[dtype].roundoff)
+    precision = PRECISION[dtype]
+    bias = bound.bias or precision.element * precision.roundoff / 2
+    if any(map(_of_few_values, inputs.values())):
+        bias += precision.roundoff
+    return replace(bound, bias=bias)
 
 
 def _of_few_values(value: object) -> bool:

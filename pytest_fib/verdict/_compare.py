@@ -13,6 +13,7 @@ from pytest_fib.verdict._bounds import (
     BIAS_ELEMENTS,
     BIAS_LEAST,
     BIAS_SIGMAS,
+    BIAS_YARDSTICK,
     YARDSTICK,
     dtype_bound,
     smallest,
@@ -328,8 +329,9 @@ def _fit_bias(flat: Sequence[torch.Tensor], bound: Bound, row: int) -> Bias | No
     line, *others = _lines(sides, bound, torch.finfo(got.dtype))
     if line is None:
         return None
+    biases = [other.values for other in others if other]
     allowed = tuple(
-        max(bound.bias, BIAS_SIGMAS * error, *(YARDSTICK * abs(o.values[i]) for o in others if o))
+        max(bound.bias, BIAS_SIGMAS * error, *(BIAS_YARDSTICK * abs(bias[i]) for bias in biases))
         for i, error in enumerate(line.errors)
     )
     return Bias(*line.values, (allowed[0], allowed[1]), sides[0].numel())

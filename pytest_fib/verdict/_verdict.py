@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from pytest_fib.data import Correctness, Diagnosis, EvaluationStatus
-from pytest_fib.verdict._bounds import EXACT, PRECISION, coherent, dtype_bound, overridden
+from pytest_fib.verdict._bounds import EXACT, PRECISION, dtype_bound, overridden, with_yardsticks
 from pytest_fib.verdict._by_index import pointed_at
 from pytest_fib.verdict._compare import measure
 
@@ -271,7 +271,7 @@ def compare_outputs(
             if exact and tolerance is not None and tolerance.linear:
                 bound = EXACT
             if yardsticks:
-                bound = coherent(bound, got.dtype, inputs or {})
+                bound = with_yardsticks(bound, got.dtype, inputs or {})
             compared = compare_tensor(name, got, right, bound, others)
         comparisons.append(compared)
     return comparisons

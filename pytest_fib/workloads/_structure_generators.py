@@ -146,9 +146,9 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
     if rule.pad is not None:
         lengths = torch.randint(0, n + 1, (rows, 1), generator=host)
         lengths[torch.rand((rows, 1), generator=host) < 0.5] = n
-        drawn = torch.where(
-            torch.arange(n) < lengths.clamp_max(below), drawn, context.whole(rule.pad)
-        )
+        if rule.unique:
+            lengths.clamp_max_(below)
+        drawn = torch.where(torch.arange(n) < lengths, drawn, context.whole(rule.pad))
     tensor.copy_(drawn.reshape(tensor.shape))
     _put_sentinels(tensor, rule.sentinels, context)
 

@@ -52,12 +52,22 @@ def _pattern(context: FillContext) -> PatternFill:
 
 def _normal(tensor: torch.Tensor, rule: kinds.Normal, context: FillContext) -> None:
     mean, std = context.number(rule.mean), context.number(rule.std)
-    _fill_floating(tensor, lambda t: t.normal_(mean, std, generator=context.device_random))
+    _fill_floating(
+        tensor,
+        lambda t: _with_extremes_at_ends(
+            t.normal_(mean, std, generator=context.device_random), context.turn
+        ),
+    )
 
 
 def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) -> None:
     low, high = context.number(rule.min), context.number(rule.max)
-    _fill_floating(tensor, lambda t: t.uniform_(low, high, generator=context.device_random))
+    _fill_floating(
+        tensor,
+        lambda t: _with_extremes_at_ends(
+            t.uniform_(low, high, generator=context.device_random), context.turn
+        ),
+    )
     if rule.ends:
         _put_ends(tensor, context, low, high)
 
@@ -67,8 +77,30 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
     tensor.random_(low, high + 1, generator=context.device_random)
     if rule.ends:
         _put_ends(tensor, context, low, high)
+    else:
+        _with_extremes_at_ends(tensor, context.turn)
     if (step := context.number(rule.step)) != 1:
         tensor.mul_(step)
+
+
+def _with_extremes_at_ends(tensor: torch.Tensor, turn: int) -> torch.Tensor:
+    """The same; in half of the rows the first or the last is the only one of the largest or least.
+
+    What is left out of a row at an end hardly shows unless much depends on it.
+    """
+    if not tensor.dim() or not tensor.numel():
+        return tensor
+    rows = tensor.view(-1, tensor.shape[-1])
+    for number, (extreme, other, end) in enumerate(EXTREMES_AT_ENDS):
+        some = rows[(2 * number - turn) % 8 :: 8]
+        value = extreme(some, dim=-1, keepdim=True)
+        is_extreme = some == value
+        next_to_it = extreme(
+            torch.where(is_extreme, other(some, dim=-1, keepdim=True), some), dim=-1, keepdim=True
+        )
+        some.copy_(torch.where(is_extreme, next_to_it, some))
+        some[:, end] = value[:, 0]
+    return tensor
 
 
 def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
@@ -228,6 +260,15 @@ def _logits_apart(ranks: torch.Tensor, context: FillContext) -> torch.Tensor:
     return drawn[ranks] * (16 / steps) - 8
 
 
+#: Which extreme of a row is put at which end of it, where one is; and the other one.
+EXTREMES_AT_ENDS = (
+    (torch.amax, torch.amin, -1),
+    (torch.amin, torch.amax, 0),
+    (torch.amax, torch.amin, 0),
+    (torch.amin, torch.amax, -1),
+)
+#: How close those of ``shifted`` are that are closer, as a share of where they are.
+CLOSE = 2.0**-9
 #: By kind.
 VALUE_FILLS: dict[str, Fill] = {
     "values": _values,
@@ -265,8 +306,20 @@ def _small(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
 
 
 def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
-    """Normal, but none above zero: a maximum that begins at 0 stays there."""
+    """None above zero: a maximum that begins at 0 stays there. Half of them are large.
+
+    So one that begins at -10,000, or what is clamped from below, shows as well.
+    """
     tensor.normal_(generator=generator).abs_().neg_()
+    tensor.mul_(_for_half(tensor, generator, limits.max**0.25))
+
+
+def _for_half(tensor: torch.Tensor, generator: torch.Generator, factor: float) -> torch.Tensor:
+    """The factor, or as often 1: one for each row, or each of a leading dimension, or for all."""
+    dims = max(tensor.dim(), 1)
+    depth = int(torch.empty(1, device=tensor.device).random_(0, dims, generator=generator))
+    shape = [n if i < depth else 1 for i, n in enumerate(tensor.shape)]
+    return tensor.new_empty(shape).bernoulli_(generator=generator).mul_(factor - 1).add_(1)
 
 
 def _one_hot(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
@@ -312,11 +365,13 @@ def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: torch.
 def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
     """Far from zero, and close together: 16 and a little, or 3 and less where that is float16.
 
-    What subtracts a mean, or its square from that of squares, is left with few digits. A sum of
-    4096 products is still a number.
+    What subtracts a mean, or its square from that of squares, is left with few digits; with hardly
+    any in half of them, which are closer together still: in bfloat16 all but a few are equal.
+    A sum of 4096 products is still a number.
     """
     middle = min(16.0, limits.max**0.1)
-    tensor.normal_(generator=generator).mul_(middle / 16).add_(middle)
+    tensor.normal_(generator=generator).mul_(_for_half(tensor, generator, 16 * CLOSE))
+    tensor.mul_(middle / 16).add_(middle)
 
 
 def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:

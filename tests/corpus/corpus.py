@@ -18,7 +18,7 @@ from time import perf_counter
 import pytest
 
 from pytest_fib.discovery import find_definition
-from pytest_fib.testing import KernelCheck
+from pytest_fib.testing import KernelCheck, RunSettings
 
 HERE = Path(__file__).parent
 #: How messages begin that blame an implementation for what it does, and not for that it stopped.
@@ -118,10 +118,11 @@ def run(chosen: list[Kernel], folder: Path, *arguments: str, each=None) -> dict[
     return recorder.outcomes
 
 
-def check(chosen: list[Kernel], folder: Path, examples: int, each) -> None:
+def check(chosen: list[Kernel], folder: Path, examples: int, seed: int, each) -> None:
     """The same without items: in this process, by ``kernel_check``, with no sandbox and no lock."""
     write_definitions(folder)
-    checker = KernelCheck(lambda name: find_definition(folder / f"{name}.yaml"))
+    run = RunSettings(seed=seed)
+    checker = KernelCheck(lambda name: find_definition(folder / f"{name}.yaml"), run)
     for kernel in chosen:
         function = getattr(import_module(f"tests.corpus.{kernel.group}"), kernel.function)
         start = perf_counter()

@@ -211,9 +211,9 @@ def test_an_input_handed_back_is_named():
     ("change", "words"),
     [
         (lambda y, b: y - b, "bias was not added"),
-        (lambda y, b: y + b, "bias was added twice"),
+        (lambda y, b: y + b, "bias was added once more"),
         (lambda y, b: y / b, "not multiplied by bias"),
-        (lambda y, b: y * b, "multiplied by bias twice"),
+        (lambda y, b: y * b, "multiplied by bias once more"),
     ],
 )
 def test_an_input_left_out_is_named(change, words):

@@ -228,3 +228,14 @@ def test_inputs_of_few_values_allow_a_rounding_that_all_elements_share(scale_def
     for other in (torch.randn(4, 256).half(), few[0, :8], few.int(), 1.0):
         assert bound_after_a_failure(other) == bound
     assert bound_after_a_failure(few, y={"exact": True}) == EXACT
+
+
+def test_one_factor_shows_where_yardsticks_widen_the_bounds_of_float32(scale_definition):
+    right = torch.randn(64, 128, dtype=torch.float64)
+    rounded = right * (1 + 2.0**-11 * torch.randn(right.shape, dtype=torch.float64))
+    outputs, yardsticks = {"y": (right * 1.001).float()}, [{"y": rounded}]
+    definition = scale_definition()
+    (found,) = compare_outputs(definition, outputs, {"y": right}, yardsticks)
+    assert (found.check, found.passed) == ("bias", False)
+    (other,) = compare_outputs(definition, {"y": rounded.float()}, {"y": right}, yardsticks)
+    assert other.passed

@@ -286,10 +286,30 @@ def test_indices_are_distinct_and_padded_at_the_end():
     assert 5 < padded < 35
 
 
+def test_indices_that_may_come_again_are_padded_no_more_where_there_are_few_of_them():
+    for seed in range(9):
+        data = define("indices", "int32", few=200).model_dump()
+        data["workloads"]["inputs"]["x"] |= {"below": 3, "unique": False}
+        again = Definition.model_validate(data)
+        kept = filled(again, make_workload(again, SIZES, seed))["x"] != 99
+        assert 10 < kept.all(1).sum() < 30
+
+
 def test_indices_now_and_then_are_the_first_or_the_last_in_order():
     rows = made("indices", "int32", n=400)["x"].tolist()
     assert 10 < rows.count([0, 1, 2]) < 100
     assert 10 < rows.count([29, 30, 31]) < 100
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("integers", "int32"), ("uniform", "bfloat16")])
+def test_the_largest_and_the_least_of_a_row_are_now_and_then_at_an_end_alone(kind, dtype):
+    rows = made(kind, dtype, n=80)["x"].double()
+    alone = {}
+    for name, values in (("most", rows.amax(1)), ("least", rows.amin(1))):
+        is_extreme = rows == values[:, None]
+        is_alone = is_extreme.sum(1) == 1
+        alone |= {(name, end): int((is_alone & is_extreme[:, end]).sum()) for end in (0, -1)}
+    assert min(alone.values()) >= 10, alone
 
 
 def test_a_permutation_has_every_number_once_and_sometimes_in_order():
