@@ -264,6 +264,14 @@ def _positive(subject: Subject) -> InputRule | None:
     return kinds.Uniform(min=0.0) if subject.name in subject.uses.positive else None
 
 
+def _mask(subject: Subject) -> InputRule | None:
+    """Where it is added, 0 or -inf, but not -inf in a whole row: that may mean NaN; else 0 or 1."""
+    if subject.spec.dtype.is_floating and subject.name not in subject.uses.factors:
+        is_added = subject.name in subject.uses.added and subject.spec.shape
+        return kinds.Mask(allow_empty=False) if is_added else None
+    return kinds.Boolean()
+
+
 def _softmax_scale(subject: Subject) -> InputRule | None:
     latent = subject.definition.op_type.startswith("mla") or subject.axis("ckv_dim", "head_dim_ckv")
     names = ("head_dim", "head_dim_qk", "head_size", "head_k_dim", "qk_head_dim")
@@ -381,6 +389,7 @@ RULES: tuple[Rule, ...] = (
     Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
+    Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),
     Rule("in (0, 1)", r"(.*_)?(decay|momentum)", lambda s: kinds.Uniform(), "floating"),

@@ -30,7 +30,8 @@ class ReferenceUses:
     """What is known of inputs, by name: axes that they pick from, or that they cut into sequences.
 
     Or of which they are lengths. ``shifted`` are taken apart bit by bit; ``positive``, under a root
-    or in a logarithm; ``pads`` are values below 0 that they are compared with.
+    or in a logarithm; ``added`` are terms of sums, or attention's masks; ``factors``, of products;
+    ``pads`` are values below 0 that they are compared with.
     """
 
     picks: dict[str, str] = field(default_factory=dict)
@@ -38,6 +39,8 @@ class ReferenceUses:
     lengths: dict[str, str] = field(default_factory=dict)
     shifted: set[str] = field(default_factory=set)
     positive: set[str] = field(default_factory=set)
+    added: set[str] = field(default_factory=set)
+    factors: set[str] = field(default_factory=set)
     pads: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -200,6 +203,24 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         if isinstance(node.op, ast.RShift) and (name := self._index(node.left)):
             self._uses.shifted.add(name)
+        self._combined(node.op, node.left, node.right)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.generic_visit(node)
+        self._combined(node.op, node.value)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        self.generic_visit(node)
+        if node.arg == "attn_mask":
+            self._combined(ast.Add(), node.value)
+
+    def _combined(self, operation: ast.operator, *operands: ast.expr) -> None:
+        """Note which inputs are terms of a sum, and which are factors."""
+        found = {found[0] for operand in operands if (found := self._input(operand))}
+        if isinstance(operation, ast.Add):
+            self._uses.added |= found
+        elif isinstance(operation, ast.Mult):
+            self._uses.factors |= found
 
     def visit_Compare(self, node: ast.Compare) -> None:
         self.generic_visit(node)

@@ -237,8 +237,9 @@ CASES = [
         "dt[n,nheads,dim]:bf16",
         {"kind": "uniform", "min": 0.0, "max": 1.0, "broadcast": ["dim"]},
     ),
+    ("attention", "n", "attn_mask[n]:i32", {"kind": "boolean"}),
     # What is left.
-    ("attention", "n", "mask[n]:bool", {"kind": "boolean"}),
+    ("attention", "n", "keep[n]:bool", {"kind": "boolean"}),
     ("gemm", "n", "x[n]:f16", {"kind": "values"}),
     ("mamba_ssu", "n", "k[n]:f16", {"kind": "values"}),
 ]
@@ -406,6 +407,39 @@ def test_a_choice_among_several_axes_is_a_doubt():
 def test_that_both_halves_of_cosines_are_alike_is_a_doubt():
     inferred = Inferred("rope", "n dim=8", "cos[n,dim]:bf16 q[n,dim]:bf16")
     assert inferred.says == "cosines (cos, twice True); a guess: its two halves are alike"
+
+
+MASK = """
+name: masked
+op_type: attention
+axes: {{n: var}}
+inputs:
+  scores: {{shape: [n, n], dtype: float32}}
+  mask: {{shape: [n, n], dtype: {dtype}}}
+outputs: {{out: {{shape: [n, n], dtype: float32}}}}
+reference: |
+  import torch
+  def run(scores, mask):
+      {line}
+      return scores
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "line", "rule"),
+    [
+        ("float32", "scores = torch.softmax(scores + mask.float(), -1)", "mask, allow_empty False"),
+        ("bfloat16", "scores += mask[None]", "mask, allow_empty False"),
+        ("float32", "sdpa(scores, scores, scores, attn_mask=mask)", "mask, allow_empty False"),
+        ("float32", "scores = scores * mask", "boolean"),
+        ("float32", "scores = scores * mask + mask", "boolean"),
+        ("int32", "scores = scores.masked_fill(mask == 0, -1e9)", "boolean"),
+        ("float32", "scores = torch.where(mask > 0, scores, 0)", "values"),
+    ],
+)
+def test_what_a_mask_holds_follows_from_how_it_is_used(dtype, line, rule):
+    definition = Definition.model_validate(yaml.safe_load(MASK.format(dtype=dtype, line=line)))
+    assert str(plan(definition).rules["mask"]) == rule
 
 
 @pytest.mark.parametrize("rule", [{"value": 3}, {"kind": "permutation"}])
