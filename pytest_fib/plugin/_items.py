@@ -495,7 +495,7 @@ class CompileItem(KernelItem):
             diagnosis=Diagnosis(sentence=result.message),
             compiled=Compiled(target=self.target),
         )
-        self.outcome.traces.append(self.trace(Workload(axes={}), evaluation).to_json_line())
+        self.outcome.traces.append(self.trace(Workload(axes={}), evaluation))
 
 
 class DefinitionItem(CorrectnessItem):
