@@ -19,6 +19,7 @@ from pytest_fib.build._program import (
     Program,
     program_of,
     reference_program,
+    triton_cache_of,
 )
 from pytest_fib.build._runnable import why_not_buildable, why_not_runnable
 from pytest_fib.build._targets import (
@@ -54,6 +55,7 @@ __all__ = [
     "load",
     "program_of",
     "reference_program",
+    "triton_cache_of",
     "versions",
     "why_not_buildable",
     "why_not_runnable",

@@ -80,6 +80,12 @@ class Program:
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
 
+def triton_cache_of(program: Program, root: str) -> str:
+    """The folder beneath ``root`` for what Triton makes of a program: by its sources alone."""
+    digest = hashlib.sha256(json.dumps(sorted(program.sources)).encode()).hexdigest()
+    return f"{root}/{digest[:32]}"
+
+
 def program_of(
     solution: Solution, definition: Definition, directory: Path | None, hardware: Hardware = CPU
 ) -> Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -120,9 +121,11 @@ class Judge:
         # Before any other process is started: they keep off that core, too.
         self._core = TimingCore(*place_on_machine(device))
         self._fork_server: ForkServer | None = None
+        self._triton_caches = _triton_caches(builds)
         if isolation != "none":
             contained = isolation == "container"
-            self._fork_server = ForkServer(device, environment_for(device), contained=contained)
+            environment = {**self._triton_caches, **environment_for(device)}
+            self._fork_server = ForkServer(device, environment, contained=contained)
             self._fork_server.warm()
         self._candidate = self._side(untrusted=True)
         self._reference = self._side(untrusted=False)
@@ -338,7 +341,7 @@ class Judge:
         if language == "triton" and self.device == "cpu":
             # Where sandboxes come from, Triton was imported as its interpreter.
             if self._build_server is None:
-                environment = {"TRITON_INTERPRET": "0"}
+                environment = {**self._triton_caches, "TRITON_INTERPRET": "0"}
                 self._build_server = ForkServer("cpu", environment, contained=server.contained)
             server = self._build_server
         return ProcessSandbox(server, None, untrusted=True)
@@ -356,6 +359,14 @@ class Judge:
 
 def _silent(_: str) -> None:
     """Nobody to tell."""
+
+
+def _triton_caches(builds: Path | None) -> dict[str, str]:
+    """Where Triton keeps what it compiles: beside other builds, unless the user says where."""
+    folder = builds or default_builds_directory()
+    if folder is None or "TRITON_CACHE_DIR" in os.environ:
+        return {}
+    return {"TRITON_CACHE_DIR": str(folder / "triton")}
 
 
 def _hardware(device: str) -> Hardware:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_fib.build import triton_cache_of
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._arena import view
 from pytest_fib.sandbox._channel import Channel, ChannelClosed
-from pytest_fib.sandbox._messages import Done, Map, decode_request, encode_reply
+from pytest_fib.sandbox._messages import Build, Done, Load, Map, decode_request, encode_reply
 from pytest_fib.sandbox._runner import Runner
 from pytest_fib.walls import raise_walls
 
@@ -97,6 +98,7 @@ class _Worker:
         self._arena = torch.empty(0, dtype=torch.uint8)
         self._mapped: _cuda_ipc.Mapped | None = None
         self._runner = Runner(device, lambda ref: view(self._arena, ref))
+        self._triton_caches = os.environ["TRITON_CACHE_DIR"]  # set by the fork server
 
     def serve(self) -> None:
         while True:
@@ -108,6 +110,10 @@ class _Worker:
             if isinstance(request, Map):
                 reply: Reply = self._map(request, descriptors)
             else:
+                if isinstance(request, (Build, Load)) and request.program.language == "triton":
+                    os.environ["TRITON_CACHE_DIR"] = triton_cache_of(
+                        request.program, self._triton_caches
+                    )
                 reply = self._runner.answer(request, *descriptors)
                 for descriptor in descriptors:
                     os.close(descriptor)

@@ -158,6 +158,16 @@ def test_triton_is_compiled_without_a_device(triton_build):
     assert wrong.log.startswith("tl.store(y + at, tl.load(")
 
 
+def test_each_program_of_triton_has_a_cache_of_its_own_beside_what_else_is_built(
+    triton_build, builds, monkeypatch
+):
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    before = set((builds / "triton").glob("*"))
+    assert triton_build(host="pass  # kept by itself").status == "PASSED"
+    (folder,) = set((builds / "triton").glob("*")) - before
+    assert list(folder.rglob("*.cubin"))
+
+
 def test_host_code_that_needs_a_device_is_no_compile_error(triton_build):
     result = triton_build(host="raise RuntimeError('no GPU')")
     why = "without a device its host code can't launch kernels: RuntimeError: no GPU"
