@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_fib.data import DefinitionFault, EvaluationStatus
-from pytest_fib.search import Costs
+from pytest_fib.workloads import Costs
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, Outcome, Workload

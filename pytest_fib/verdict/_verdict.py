@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
 
 from pytest_fib.data import Correctness, Diagnosis, EvaluationStatus
@@ -169,8 +170,8 @@ class OutputComparison:
 
 def unravelled(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
     """The index of an element by its place in memory."""
-    index = torch.unravel_index(torch.tensor(flat), tuple(shape)) if len(shape) else ()
-    return tuple(int(i) for i in index)
+    # NumPy's, since the first call of torch's imports for seconds.
+    return tuple(int(i) for i in np.unravel_index(flat, tuple(shape)))
 
 
 def element_name(name: str, flat: int, shape: Sequence[int]) -> str:

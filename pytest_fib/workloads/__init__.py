@@ -5,6 +5,7 @@ Nothing here imports torch before tensors are made: collecting tests does not ne
 
 from pytest_fib.workloads._axes import Domain, is_open
 from pytest_fib.workloads._bytes_needed import bytes_needed
+from pytest_fib.workloads._costs import Costs
 from pytest_fib.workloads._inference import RULES as INFERENCE_RULES
 from pytest_fib.workloads._make import (
     bench_workloads,
@@ -57,6 +58,7 @@ __all__ = [
     "TURNS",
     "BrokenConstraintError",
     "Choice",
+    "Costs",
     "Domain",
     "InfeasibleError",
     "Plan",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_fib.search import Costs
+from pytest_fib.workloads import Costs
 
 AXES = {"m": "var", "n": "var"}
 TRIED = [{"m": m, "n": n} for m, n in [(2, 2), (8, 300), (250, 30), (500, 70), (90, 900)]]

@@ -7,7 +7,7 @@ from math import exp, inf, log
 from statistics import fmean, pstdev
 from typing import TYPE_CHECKING
 
-from pytest_fib.workloads import plan, workload_bytes
+from pytest_fib.workloads._plan import plan, workload_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
