@@ -24,6 +24,7 @@ from pytest_fib.sandbox import (
     Widened,
     copy_bits,
     dtype_name,
+    no_answer_within,
     room_for,
     widened_dtype,
 )
@@ -256,7 +257,7 @@ class EvaluationContext:
         reply = self.candidate.sandbox.ask(request, max(self._seconds_left, 0.001), file)
         self._seconds_left -= monotonic() - start
         if isinstance(reply, Failed) and reply.status == "TIMEOUT":
-            reply = replace(reply, summary=f"no answer within {self.request.timeout:g} s")
+            reply = replace(reply, summary=no_answer_within(self.request.timeout))
         return self.candidate_reply(reply)
 
     def restart_candidate(self) -> None:

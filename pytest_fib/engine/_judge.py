@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         Workload,
     )
     from pytest_fib.engine._benchmark import Counts
+    from pytest_fib.sandbox import LastCall
     from pytest_fib.verdict import Verdict
 
 #: Such calls run no kernel, or one that does nothing.
@@ -91,7 +92,8 @@ class Judge:
     time that begins; ``lock_timeout`` is how many seconds
     to wait for it; ``files`` has the recorded tensors that requests name by their content. What is
     built is kept in ``builds``, by default in the user's cache directory; what is in ``prebuilt``,
-    which ``python -m pytest_fib build`` wrote, is loaded from there.
+    which ``python -m pytest_fib build`` wrote, is loaded from there. ``last_call`` watches what the
+    candidate's side calls, where that is this process.
     """
 
     def __init__(
@@ -105,8 +107,10 @@ class Judge:
         builds: Path | None = None,
         prebuilt: Path | None = None,
         progress: Callable[[str], None] | None = None,
+        last_call: LastCall | None = None,
     ) -> None:
         self.device = device
+        self._last_call = last_call
         self._progress = progress or _silent
         ahead = None if prebuilt is None else Prebuilt(prebuilt)
         if ahead is not None:
@@ -353,7 +357,8 @@ class Judge:
     def _side(self, *, untrusted: bool) -> Side:
         allocator = ArenaAllocator(self.device)
         if self._fork_server is None:
-            return Side(LocalSandbox(self.device, allocator), allocator)
+            last_call = self._last_call if untrusted else None
+            return Side(LocalSandbox(self.device, allocator, last_call), allocator)
         return Side(ProcessSandbox(self._fork_server, allocator, untrusted=untrusted), allocator)
 
 

@@ -25,7 +25,8 @@ def header(session: Session) -> list[str]:
     if session.far is not None:
         lines += session.far.header(settings.device)
     if settings.isolation == "none":
-        why = "--pdb" if config.option.usepdb else "--fib-isolation=none"
+        debugger = "--pdb" * config.option.usepdb or "--trace" * config.option.trace
+        why = debugger or "--fib-isolation=none"
         lines.append(f"fib: {why} runs kernels in this process; a crash ends the run")
     else:
         of_machine = wall_names() if session.machine is None else session.machine.walls

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
     from pathlib import Path
+    from types import TracebackType
 
     import _pytest._code
 
@@ -235,7 +236,9 @@ class KernelItem(pytest.Item):
         """Without pytest's own frames, as for test functions."""
         return excinfo.traceback.cut(path=__file__).filter(excinfo)
 
-    def evaluate(self, workload: Workload, root: Path, *, timing: bool = False) -> Outcome:
+    def evaluate(
+        self, workload: Workload, root: Path, *, timing: bool = False, explain: bool = True
+    ) -> Outcome:
         """What comes of the implementation on a workload with tensors in files below ``root``."""
         from pytest_fib.data import EvaluationRequest
 
@@ -244,8 +247,8 @@ class KernelItem(pytest.Item):
             workload=workload,
             timing=timing,
             precision=self.settings.precision,
-            draws=True,
-            explain=True,
+            draws=explain,
+            explain=explain,
         )
         return self.run.executor.evaluate(request)
 
@@ -288,11 +291,17 @@ class KernelItem(pytest.Item):
         self.outcome.traces.append(self.trace(workload, outcome))
         if outcome.status is not EvaluationStatus.PASSED:
             place, replay = self.implementation_place, self._replay(workload)
-            raise KernelFailure(
-                describe_evaluation(
-                    outcome, workload, place, replay, origin, guessed=self._guessed(workload)
-                )
+            text = describe_evaluation(
+                outcome, workload, place, replay, origin, guessed=self._guessed(workload)
             )
+            raise KernelFailure(text).with_traceback(self._last_call(workload))
+
+    def _last_call(self, workload: Workload) -> TracebackType | None:
+        """For a debugger: called with the workload once more, the implementation ends there."""
+        if self.run.last_call is None:
+            return None
+        self.evaluate(workload, self.path.parent, explain=False)
+        return self.run.last_call.traceback
 
     def _guessed(self, workload: Workload) -> str:
         """The inputs whose meaning was inferred; none where a workload brings them along."""

@@ -435,7 +435,7 @@ def read(config: pytest.Config) -> Settings:
     for each in _OPTIONS:
         value = config.getoption(each.metadata["flag"])
         values[each.name] = tuple(value) if isinstance(value, list) else value
-    if config.option.usepdb:
+    if config.option.usepdb or config.option.trace:
         values["isolation"] = "none"
     start = config.invocation_params.dir
     # After a blank, pytest takes an existing path for one to find its rootdir by; where it finds no

@@ -9,6 +9,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.debugging import pytestPDB
 
 from pytest_fib.build import (
     CPU,
@@ -37,12 +38,13 @@ from pytest_fib.plugin._shards import Durations, shard_of
 from pytest_fib.report import Baseline, write_comparison, write_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_fib.build import Hardware, Machine
     from pytest_fib.data import TensorFiles
     from pytest_fib.executors import Executor
     from pytest_fib.plugin._far import FarMachines, Slot
+    from pytest_fib.sandbox import LastCall
     from pytest_fib.testing import KernelCheck
 
 _SESSION = pytest.StashKey["Session"]()
@@ -316,7 +318,18 @@ class Session:
             builds=settings.cache,
             prebuilt=settings.prebuilt,
             progress=self.progress.tell,
+            last_call=self.last_call,
         )
+
+    @cached_property
+    def last_call(self) -> LastCall | None:
+        """Where the last call of an implementation ended, for ``--pdb`` and ``--trace``."""
+        option = self.config.option
+        if not (option.usepdb or option.trace):
+            return None
+        from pytest_fib.sandbox import LastCall
+
+        return LastCall(_traced if option.trace else None)
 
     def kernel_check(self, item: pytest.Item) -> KernelCheck:
         """The fixture of that name, which does in a test what this run's options say of items."""
@@ -406,3 +419,9 @@ class Session:
     def pytest_unconfigure(self) -> None:
         """Close the file of trace records."""
         self._recorder.file.close()
+
+
+def _traced(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in the debugger, as pytest does with test functions for ``--trace``."""
+    debugger: Any = pytestPDB
+    return debugger._init_pdb("runcall").runcall(function, *arguments)

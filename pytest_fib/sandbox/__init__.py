@@ -13,6 +13,7 @@ from pytest_fib.sandbox._calling import InvalidOutput, bind, dtype_name, store
 from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._container import container_command
 from pytest_fib.sandbox._cores import TimingCore
+from pytest_fib.sandbox._last_call import LastCall
 from pytest_fib.sandbox._messages import (
     Argument,
     Blocks,
@@ -36,6 +37,7 @@ from pytest_fib.sandbox._sandbox import (
     ProcessSandbox,
     Sandbox,
     environment_for,
+    no_answer_within,
 )
 from pytest_fib.sandbox._widen import YARDSTICKS, OracleUnavailable, run_widened, widened_dtype
 
@@ -58,6 +60,7 @@ __all__ = [
     "ForkServer",
     "ForkServerError",
     "InvalidOutput",
+    "LastCall",
     "Load",
     "LocalSandbox",
     "OracleUnavailable",
@@ -77,6 +80,7 @@ __all__ = [
     "environment_for",
     "fill_with_poison",
     "nbytes",
+    "no_answer_within",
     "room_for",
     "run_widened",
     "store",

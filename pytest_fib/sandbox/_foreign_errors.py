@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 
 import torch
@@ -10,6 +11,11 @@ import torch
 LOG_LIMIT = 16_384
 #: How much of a summary, in characters.
 LINE_LIMIT = 1_000
+#: Where the standard library and installed packages are.
+_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+#: How lines of faulthandler begin that say nothing of the program.
+_FATAL = "Fatal Python error: "
+_OF_NO_USE = (f"{_FATAL}Aborted", "Extension modules: ")
 
 
 def one_line(error: BaseException, limit: int = LINE_LIMIT) -> str:
@@ -39,12 +45,29 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def own_traceback(error: BaseException) -> str:
-    """The traceback from the first frame of the program on."""
-    frames = error.__traceback__
-    while frames is not None and _is_ours(frames.tb_frame.f_code.co_filename):
-        frames = frames.tb_next
-    lines = traceback.format_exception(type(error), error, frames)
-    return _encodable("".join(lines)[-LOG_LIMIT:])
+    """The traceback, of frames in the program's files alone where there are any."""
+    shown = traceback.TracebackException.from_exception(error)
+    told: traceback.TracebackException | None = shown
+    while told is not None:
+        first = next((i for i, f in enumerate(told.stack) if not _is_ours(f.filename)), 0)
+        own = [frame for frame in told.stack[first:] if not _is_a_library_s(frame.filename)]
+        told.stack[:] = own or told.stack[first:]
+        told = told.__cause__ or told.__context__
+    return _encodable("".join(shown.format())[-LOG_LIMIT:])
+
+
+def own_stacks(printed: str) -> str:
+    """What a process printed; of stacks that faulthandler wrote at its end, the program's part."""
+    before, fatal, report = printed.rpartition(_FATAL)
+    if not fatal:
+        return printed
+    lines = [line for line in f"{fatal}{report}".splitlines() if not line.startswith(_OF_NO_USE)]
+    own = [line for line in lines if not _is_ours(line.partition('"')[2].partition('"')[0])]
+    return before + "\n".join(own).strip("\n")
+
+
+def _is_a_library_s(filename: str) -> bool:
+    return filename.startswith(_LIBRARIES) or _is_ours(filename)
 
 
 def _is_ours(filename: str) -> bool:

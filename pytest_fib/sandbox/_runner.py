@@ -35,6 +35,7 @@ from pytest_fib.workloads import empty_tensor, layouts, make_inputs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pytest_fib.sandbox._last_call import LastCall
     from pytest_fib.sandbox._messages import Argument, FailedStatus, Reply, Request
     from pytest_fib.timing import Series
 
@@ -45,8 +46,15 @@ _synchronize = torch.cuda.synchronize
 class Runner:
     """Replies to requests. ``tensor`` gives the tensor of a reference into the judge's arena."""
 
-    def __init__(self, device: str, tensor: Callable[[TensorRef], torch.Tensor]) -> None:
+    def __init__(
+        self,
+        device: str,
+        tensor: Callable[[TensorRef], torch.Tensor],
+        last_call: LastCall | None = None,
+    ) -> None:
         self._device = device
+        #: Told of each call, where a debugger wants to know.
+        self._last_call = last_call
         self._tensor = tensor
         self.program: Program | None = None
         self._function: Callable[..., Any]
@@ -128,6 +136,8 @@ class Runner:
             self.release()
             with TemporaryDirectory() as folder:
                 self._function = load(program, _written_out(file, Path(folder)))
+            if self._last_call is not None:
+                self._function = self._last_call.watching(self._function)
             self.program = program
             self._loaded_bytes = self._peak_bytes()
         return Done()

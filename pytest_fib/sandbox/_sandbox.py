@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -24,8 +25,9 @@ from pytest_fib.data import visible, visible_line
 from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._container import container_command, container_environment
-from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT
+from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT, own_stacks
 from pytest_fib.sandbox._messages import (
+    Build,
     Done,
     Failed,
     Load,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
     from pytest_fib.build import Program
     from pytest_fib.sandbox._arena import Arena, ArenaAllocator
+    from pytest_fib.sandbox._last_call import LastCall
     from pytest_fib.sandbox._messages import FailedStatus, Reply, Request
 
 #: Mapping an arena takes milliseconds; a new CUDA context before it, a fraction of a second.
@@ -52,6 +55,8 @@ START_TIMEOUT = 120.0
 FORK_TIMEOUT = 10.0
 #: How long the fork server may take to end its sandboxes and itself.
 CLOSE_TIMEOUT = 5.0
+#: How long a process may take to write where its threads are.
+STACKS_TIMEOUT = 2.0
 GONE = "the process that starts sandboxes is gone"
 #: Fork servers in a row that start no sandbox, until no more are tried: where somebody kills them,
 #: and where they end or hang by themselves.
@@ -65,9 +70,11 @@ class LocalSandbox:
 
     is_process = False
 
-    def __init__(self, device: str, allocator: ArenaAllocator) -> None:
+    def __init__(
+        self, device: str, allocator: ArenaAllocator, last_call: LastCall | None = None
+    ) -> None:
         os.environ.update(environment_for(device))
-        self._runner = Runner(device, allocator.tensor)
+        self._runner = Runner(device, allocator.tensor, last_call)
         self.ran_ns = 0
 
     def open(self, program: Program) -> Reply:
@@ -475,7 +482,8 @@ class ProcessSandbox:
                 raise ChannelClosed
             return _fit_to_show(_decoded(reply), _printed(child))
         except ChannelLate:
-            return self._failed(child, "TIMEOUT", f"no answer within {round(timeout, 1):g} s")
+            option = "--fib-build-timeout" if isinstance(request, Build) else "--fib-timeout"
+            return self._late(child, no_answer_within(round(timeout, 1), option))
         except ChannelBroken as error:
             return self._failed(child, "RUNTIME_ERROR", f"the process forged a message: {error}")
         except (ChannelClosed, ProcessLookupError):
@@ -525,6 +533,14 @@ class ProcessSandbox:
             "RUNTIME_ERROR", summary, printed, broken=True, killed=killed, by_others=by_others
         )
 
+    def _late(self, child: Child, summary: str) -> Failed:
+        """End a process that takes too long, once it has said where all of its threads are."""
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGABRT)
+        if child.pidfd is not None:
+            select.select([child.pidfd], [], [], STACKS_TIMEOUT)
+        return self._failed(child, "TIMEOUT", summary)
+
     def _failed(self, child: Child, status: FailedStatus, summary: str) -> Failed:
         printed = _printed(child)
         self.close()
@@ -532,6 +548,11 @@ class ProcessSandbox:
 
 
 Sandbox: TypeAlias = LocalSandbox | ProcessSandbox
+
+
+def no_answer_within(seconds: float, option: str = "--fib-timeout") -> str:
+    """That there was no answer in time."""
+    return f"no answer within {seconds:g} s ({option})"
 
 
 def _decoded(payload: bytes) -> Reply:
@@ -549,7 +570,7 @@ def _printed(child: Child) -> str:
         return ""
     tail = os.pread(child.output, LOG_LIMIT, max(0, size - LOG_LIMIT))
     os.ftruncate(child.output, 0)
-    return visible(tail.decode(errors="replace"))
+    return own_stacks(visible(tail.decode(errors="replace")))
 
 
 def _how_it_ended(code: int | None) -> str:

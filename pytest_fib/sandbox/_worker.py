@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import io
 import mmap
 import os
@@ -58,6 +59,8 @@ def serve(
         os.dup2(output, descriptor)
     os.close(output)
     sys.stdout, sys.stderr = _unbuffered(1), _unbuffered(2)
+    # Of a crash, and of a call that takes too long: then the judge sends SIGABRT.
+    faulthandler.enable(2, all_threads=True)
     # Code that takes too much fails here, not on the whole machine.
     _limit(resource.RLIMIT_DATA, HOST_MEMORY)
     _limit(resource.RLIMIT_FSIZE, FILE_SIZE)

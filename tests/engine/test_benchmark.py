@@ -246,7 +246,7 @@ def run(x, factor):
             "RUNTIME_ERROR",
             "the process was killed by SIGSEGV",
         ),
-        ("while True: pass", "TIMEOUT", "no answer within 2 s"),
+        ("while True: pass", "TIMEOUT", "no answer within 2 s (--fib-timeout)"),
         ("return None", "RUNTIME_ERROR", "out is None, not a torch.Tensor"),
         ("return x[1:]", "INCORRECT_SHAPE", "out: got [999], expected [1000]"),
         ("return x.double()", "INCORRECT_DTYPE", "out: got float64, expected float32"),

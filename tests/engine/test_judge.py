@@ -63,7 +63,7 @@ def test_without_a_judge_an_evaluation_brings_its_own(request_for, processes):
             "import ctypes\ndef run(x, factor):\n    ctypes.string_at(0)\n",
             "the process was killed by SIGSEGV",
         ),
-        ("def run(x, factor):\n    while True: pass\n", "no answer within 0.5 s"),
+        ("def run(x, factor):\n    while True: pass\n", "no answer within 0.5 s (--fib-timeout)"),
         ("def run(x, factor):\n    return x[1:]\n", "out: got [6], expected [7]"),
         ("def run(x, factor):\n    return None\n", "out is None, not a torch.Tensor"),
         ("def run(x, factor)\n", "SyntaxError: expected ':' (reference.py, line 1)"),

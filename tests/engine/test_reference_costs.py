@@ -55,7 +55,7 @@ def test_a_listed_workload_that_is_too_large_for_the_reference_is_its_fault(sear
 def test_a_reference_that_hangs_whatever_the_size_is_its_fault(search):
     result = search("import time\ndef run(x, factor):\n    time.sleep(600)\n", timeout=0.5)
     assert isinstance(result.outcome, DefinitionFault)
-    assert result.outcome.message.endswith("no answer within 0.5 s")
+    assert result.outcome.message.endswith("no answer within 0.5 s (--fib-timeout)")
 
 
 def test_where_a_reference_has_turned_out_slow_no_larger_workload_is_drawn(search):

@@ -1,0 +1,64 @@
+"""What somebody sees who looks for a bug: debuggers, stacks, tracebacks."""
+
+import re
+import sys
+
+import pytest
+
+from tests.plugin.test_items import failure
+
+
+def debugged(project, commands, *options):
+    """A run with a debugger, which is given these commands."""
+    command = sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options
+    return project.pytester.run(*command, stdin=f"{commands}\nq\n".encode(), timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("body", "command", "shown"),
+    [
+        ("y = x * factor\ny[64:] = 0\nreturn y", "p len(x), y[64].item()", "(65, 0.0)"),
+        ("rows = len(x)\nreturn missing(rows)", "p rows", "1"),
+    ],
+)
+def test_pdb_stops_in_the_kernels_own_frame(scale, body, command, shown):
+    scale.implement("wrong", f"x, factor\n{body}")
+    result = debugged(scale, command, "--pdb", "-k", "wrong")
+    result.stdout.fnmatch_lines(["> *kernel_impls/toy/wrong.py(*)run()", f"(Pdb) {shown}"])
+
+
+def test_trace_begins_at_the_kernels_first_line(scale):
+    result = debugged(scale, "p factor\nc", "--trace", "-k", "good")
+    result.stdout.fnmatch_lines(["> *kernel_impls/toy/good.py(5)run()", "(Pdb) 3.0", "*1 passed*"])
+
+
+def test_a_timeout_shows_where_all_threads_are_and_names_the_option(scale):
+    body = """\
+    x, factor
+    import threading, time
+    threading.Thread(target=lambda: time.sleep(60), daemon=True).start()
+    while True:
+        pass
+    """
+    path = scale.implement("hangs", body)
+    options = "-k", "hangs", "--fib-timeout=1", "--fib-isolation=process"
+    text = failure(scale.run_apart(*options), "scale[hangs-correctness]")
+    assert text.startswith("TIMEOUT: no answer within 1 s (--fib-timeout)\n")
+    assert f'  File "{path}", line 6 in <lambda>' in text
+    assert re.search(rf'  File "{path}", line [78] in run', text)
+    assert "/pytest_fib/" not in text
+
+
+def test_a_traceback_has_the_kernels_frames_alone(scale):
+    body = """\
+    x, factor
+    import torch
+    try:
+        torch.nn.functional.rms_norm(x, (3,))
+    except RuntimeError as error:
+        raise ValueError("not so") from error
+    """
+    path = scale.implement("raises", body)
+    text = failure(scale.run("-k", "raises"), "scale[raises-correctness]")
+    files = [line.split('"')[1] for line in text.splitlines() if line.startswith('  File "')]
+    assert files == [str(path)] * 2
