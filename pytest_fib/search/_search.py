@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -146,7 +147,9 @@ def search(
     if failing is None:
         failing_listed = next(filter(checked.fails, listed), None)
         drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
-        worthwhile = filter(affordable, filter(checked.is_worthwhile, drawn))
+        # Whatever the smallest costs: else nothing might be tried at all.
+        others = filter(affordable, filter(checked.is_worthwhile, drawn[1:]))
+        worthwhile = chain(drawn[:1], others)
         fails = partial(checked.fails_and_tells, undecided)
         first = failing_listed or next(filter(fails, worthwhile), None)
         if first is not None:

@@ -102,6 +102,7 @@ def run(x):
 """
 
 
+@pytest.mark.thorough
 def test_each_device_has_a_process_that_sees_no_other(trace_set):
     """Devices are simulated: the processes' sandboxes run on the CPU, each with its own mask."""
     files = TensorFiles()

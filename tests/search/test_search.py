@@ -65,6 +65,12 @@ def test_every_regime_is_drawn(define, look):
     assert {w.regime.get("values", "normal") for w in tried} == set(VALUE_PATTERNS) - {"nan", "inf"}
 
 
+def test_the_smallest_is_tried_even_where_nothing_is_affordable(define, look):
+    found, tried = look(define(), affordable=lambda workload: False)
+    assert [workload.axes for workload in tried] == [{"n": 1}]
+    assert found.tried == 1
+
+
 @pytest.mark.parametrize("budget", [24, 1 << 12, 1 << 20])
 def test_every_workload_stays_within_the_budget(define, look, budget):
     definition = define({"m": "var", "n": "var"})

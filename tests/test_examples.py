@@ -1,0 +1,41 @@
+"""The examples run as they are, here on the CPU."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def example(tmp_path):
+    """Run an example in a folder of its own; what it printed."""
+
+    def example(name, *arguments):
+        command = [sys.executable, EXAMPLES / name, *arguments]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    return example
+
+
+def test_the_trace_schema(example, tmp_path):
+    printed = example("trace_schema.py", "--batch-sizes=8")
+    assert "definition rmsnorm_h512: batch_size (var), hidden_size (const)" in printed
+    assert "solution triton_h512: triton" in printed
+    assert "torch_h512     batch_size=8     PASSED" in printed
+    assert "best: " in printed
+    document = json.loads((tmp_path / "traces.json").read_text())
+    assert "torch_h512" in {trace["solution"] for trace in document["traces"]}
+    assert len(document["solutions"]) == 4
+
+
+def test_a_custom_kernel(example, tmp_path):
+    printed = example("custom_kernel.py", "--batch-sizes=8")
+    assert "deployed: fused_add_rmsnorm_h1024_" in printed
+    assert "pytorch              8  " in printed
+    assert (tmp_path / "dataset/traces/example/fused_add_rmsnorm").is_dir()
