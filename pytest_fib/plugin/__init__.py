@@ -96,6 +96,8 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Send the outcome of a kernel test along with its report."""
+    if hasattr(item, "add_properties"):
+        item.add_properties()
     report = yield
     if hasattr(item, "attach_outcome"):
         item.attach_outcome(report)

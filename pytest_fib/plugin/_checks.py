@@ -30,6 +30,7 @@ def check_options(settings: Settings) -> None:
     _check_workload(settings)
     _check_comparison(settings)
     _check_shard(settings)
+    _check_summary(settings)
     _check_traces(settings)
 
 
@@ -120,6 +121,13 @@ def _check_comparison(settings: Settings) -> None:
 def _check_shard(settings: Settings) -> None:
     if settings.shard_by is not None and settings.shard is None:
         raise pytest.UsageError("--fib-shard-by needs --fib-shard=I/N, which part to run")
+
+
+def _check_summary(settings: Settings) -> None:
+    if settings.github_summary and not os.environ.get("GITHUB_STEP_SUMMARY"):
+        raise pytest.UsageError(
+            "--fib-github-summary: GITHUB_STEP_SUMMARY, which GitHub sets in a job, is not set"
+        )
 
 
 def _check_traces(settings: Settings) -> None:

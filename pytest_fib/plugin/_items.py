@@ -29,6 +29,7 @@ from pytest_fib.data import (
 from pytest_fib.discovery import FibWarning, Implementation, why_unreadable
 from pytest_fib.plugin import _failure_cache as failure_cache
 from pytest_fib.plugin._lost_failures import no_failure_lost
+from pytest_fib.plugin._properties import properties_of
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import (
     TimeRecord,
@@ -333,6 +334,13 @@ class KernelItem(pytest.Item):
             evaluation=evaluation,
         )
 
+    def add_properties(self) -> None:
+        """Tell reports of other tools what is known by now."""
+        known = properties_of(self)
+        names = {name for name, _ in known}
+        others = [pair for pair in self.user_properties if pair[0] not in names]
+        self.user_properties[:] = [*others, *known]
+
     def attach_outcome(self, report: pytest.TestReport) -> None:
         """Put what the item is on a report that says how it ended, and what it left if it ran.
 
@@ -341,7 +349,9 @@ class KernelItem(pytest.Item):
         if report.when == "call" or not report.passed:
             outcome = self.outcome if report.when == "call" else ItemOutcome()
             file = self.settings.shown(self.path)
+            source = self.settings.shown(self.implementation.path)
             item = {**self.identity, **self.facts, "label": self.label, "file": file}
+            item |= {"source": source, "line": self.implementation.line, "item": self.name}
             lines = [
                 trace.model_copy(update={"item_seconds": 0.0 if i else report.duration})
                 for i, trace in enumerate(outcome.traces)

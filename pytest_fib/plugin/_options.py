@@ -261,6 +261,9 @@ class Settings:
         "compare times with those in a file or directory of traces, or, "
         "with 'best', with the fastest in the datasets and the last run",
     )
+    github_summary: bool = _flag(
+        "--fib-github-summary", "write the run's tables to the summary of a GitHub job"
+    )
     fail_on: float | None = _option(
         "--fib-fail-on",
         "CONDITION",

@@ -35,7 +35,13 @@ from pytest_fib.plugin._options import SETTINGS
 from pytest_fib.plugin._progress import Display, Progress
 from pytest_fib.plugin._recorder import Recorder
 from pytest_fib.plugin._shards import Durations, shard_of
-from pytest_fib.report import Baseline, write_comparison, write_tables
+from pytest_fib.report import (
+    Baseline,
+    append_github_summary,
+    github_annotations,
+    write_comparison,
+    write_tables,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -382,6 +388,8 @@ class Session:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Complete the trace records; a run that passed fails where they are not what it wrote."""
         self._recorder.finish()
+        if self.settings.github_summary:
+            append_github_summary(self._recorder.file.records, self.baseline)
         if self._trace_problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -394,6 +402,9 @@ class Session:
         anything = self._recorder.rows or self._recorder.file.count
         if anything and terminalreporter.verbosity >= 0:
             self._write_tables(terminalreporter)
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            for line in github_annotations(self._recorder.rows, self.settings.rootdir):
+                terminalreporter.write_line(line)
         if problems := self._trace_problems:
             terminalreporter.section("trace records", red=True, bold=True)
             for line in problems:

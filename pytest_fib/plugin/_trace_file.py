@@ -41,6 +41,11 @@ class TraceFile:
         """How many records there are."""
         return len(self._lines)
 
+    @property
+    def records(self) -> list[str]:
+        """All of them, as JSON."""
+        return [line.decode() for line in self._lines]
+
     def problems(self, name: str) -> list[str]:
         """After ``finish``: what went wrong and what to do, in lines. ``name`` is the file's."""
         records = "the only record" if self.count == 1 else f"all {self.count} records"

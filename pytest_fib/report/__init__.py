@@ -1,6 +1,7 @@
 """What people see of a run: tables, failures, times compared. It needs the records alone."""
 
 from pytest_fib.report._failure import (
+    axis_sizes,
     describe_compile_error,
     describe_definition_fault,
     describe_evaluation,
@@ -12,6 +13,7 @@ from pytest_fib.report._failure import (
     shown_size,
     workload_json,
 )
+from pytest_fib.report._github_job import append_github_summary, github_annotations
 from pytest_fib.report._rows import Row
 from pytest_fib.report._selection import write_selections
 from pytest_fib.report._terminal import write_comparison, write_tables
@@ -24,11 +26,14 @@ __all__ = [
     "TimeComparison",
     "TimeRecord",
     "amount",
+    "append_github_summary",
+    "axis_sizes",
     "describe_compile_error",
     "describe_definition_fault",
     "describe_evaluation",
     "describe_slower",
     "duration",
+    "github_annotations",
     "has_recorded_tensors",
     "headline",
     "message_only",

@@ -16,7 +16,8 @@ class Row:
     ``error_share`` is the largest error as a share of what is allowed, ``worst_at`` the sizes of
     the workload that it was on.
 
-    ``file`` is where the definition is; ``reruns``, how often the item ran before; ``no_oracle``
+    ``file`` is where the definition is, ``source`` and ``line`` where the implementation is,
+    ``item`` the name of the item; ``reruns``, how often the item ran before; ``no_oracle``
     why expected values were not computed in float64, where they were not; ``unimplemented``, that
     there is nothing but the definition; ``host`` is the machine, where it is another.
     """
@@ -28,6 +29,9 @@ class Row:
     label: str
     status: str
     file: str = ""
+    source: str = ""
+    line: int = 0
+    item: str = ""
     reason: str = ""
     reruns: int = 0
     max_absolute_error: float | str | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_fib.report._layout import Line, Table, unmarked, write_table
 from pytest_fib.report._times import shown_change, shown_uncertainty, tally
-from pytest_fib.report._units import amount, duration, percent
+from pytest_fib.report._units import amount, duration, percent, shown_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -128,15 +128,8 @@ def _correctness_line(row: Row) -> Line:
     names, reruns = unmarked(row.implementation, row.language), unmarked(_reruns(row))
     if row.max_absolute_error is None:
         return Line(names, [_status(row), *unmarked(row.reason), *reruns])
-    error = unmarked(_shown_share(row.error_share))
+    error = unmarked(shown_share(row.error_share))
     return Line([*names, _status(row), *error], [*unmarked(row.worst_at), *reruns])
-
-
-def _shown_share(share: float | str | None) -> str:
-    """``48 %`` of what is allowed, or ``467x`` that."""
-    if share is None or isinstance(share, str):
-        return share or "-"
-    return percent(share) if share <= 1 else f"{share:.3g}x"
 
 
 def _compile_table(compiled: Iterable[Row]) -> Table:

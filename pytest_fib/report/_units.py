@@ -30,8 +30,8 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
-def scientific(number: float | str | None) -> str:
-    """``1.2e-07``; text, as ``NaN``, stays as it is, and ``-`` is an absent one."""
-    if number is None:
-        return "-"
-    return f"{number:.1e}" if isinstance(number, (int, float)) and number else str(number or 0)
+def shown_share(share: float | str | None) -> str:
+    """``48 %`` of what is allowed, or ``467x`` that."""
+    if share is None or isinstance(share, str):
+        return share or "-"
+    return percent(share) if share <= 1 else f"{share:.3g}x"

@@ -25,7 +25,7 @@ from pytest_fib.report._times import (
     shown_uncertainty,
     tally,
 )
-from pytest_fib.report._units import amount, duration, percent, scientific
+from pytest_fib.report._units import amount, duration, percent, shown_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -64,7 +64,9 @@ def summary(traces: Iterable[Trace], baseline: Baseline | None = None) -> str:
     parts += _table(":x: Failures", ("workload", "status", "what"), failed, _failure)
     parts += _comparisons(timed, baseline) if baseline is not None else []
     parts += _table("Times", _TIMES, timed, _time)
-    parts += _table("Correctness", ("closest workload", "max abs", "max rel"), untimed, _errors)
+    parts += _table(
+        "Correctness", ("closest workload", "error of what is allowed"), untimed, _errors
+    )
     return "\n".join(parts) + "\n"
 
 
@@ -174,7 +176,7 @@ def _time(row: Row) -> Sequence[str]:
 
 
 def _errors(row: Row) -> Sequence[str]:
-    return row.label, scientific(row.max_absolute_error), scientific(row.max_relative_error)
+    return row.label, shown_share(row.error_share)
 
 
 def _optional(value: float | None, form: Callable[[float], str]) -> str:

@@ -1,0 +1,72 @@
+"""What other tools are told of kernel items: properties, annotations, a job's summary."""
+
+from xml.etree import ElementTree
+
+import pytest
+
+
+def facts_in_junit(project, run, *options):
+    """The properties of each item, by its name."""
+    run("--junitxml=junit.xml", *options)
+    return {
+        case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")}
+        for case in ElementTree.parse(project.path / "junit.xml").iter("testcase")
+    }
+
+
+@pytest.mark.parametrize("more", [(), pytest.param(("-n", "2"), marks=pytest.mark.thorough)])
+def test_junit_has_the_facts_of_each_item(toys, more):
+    cases = facts_in_junit(toys, toys.run_apart if more else toys.run, "-k", "tail", *more)
+    tail = cases["scale[tail-correctness]"]
+    assert (tail["definition"], tail["implementation"], tail["op_type"]) == (
+        "scale", "tail", "elementwise"
+    )  # fmt: skip
+    assert (tail["file"], tail["line"]) == ("kernel_impls/toy/tail.py", "4")
+    assert (tail["status"], tail["workload"]) == ("INCORRECT_NUMERICAL", "n=65")
+    assert float(tail["error_share"]) > 1000
+    assert tail["traces"] == "fib-traces.jsonl"
+
+
+@pytest.mark.thorough
+def test_junit_has_times(scale):
+    good = facts_in_junit(scale, scale.run, "--fib-bench")["scale[good-bench-n=64]"]
+    assert (good["status"], good["workload"]) == ("PASSED", "n=64")
+    assert float(good["latency_ms"]) > 0 < float(good["speedup_factor"])
+
+
+def test_in_a_github_job_failures_are_annotations_at_the_implementation(toys, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(toys.path.parent))
+    toys.implement("raises", "x, factor\nraise ValueError('50% a::b, c')")
+    result = toys.run("-k", "good or tail or raises")
+    folder = f"{toys.path.name}/kernel_impls/toy"
+    found = sorted(line for line in result.outlines if line.startswith("::"))
+    assert found == [
+        f"::error file={folder}/raises.py,line=4,title=scale[raises-correctness]"
+        "::RUNTIME_ERROR%3A ValueError%3A 50%25 a%3A%3Ab%2C c",
+        f"::error file={folder}/tail.py,line=4,title=scale[tail-correctness]"
+        "::INCORRECT_NUMERICAL%3A y%3A zeros at n 64..254",
+    ]
+
+
+def test_elsewhere_there_are_no_annotations(toys, monkeypatch):
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    result = toys.run("-k", "tail")
+    result.stdout.no_fnmatch_line("::error*")
+
+
+def test_the_run_itself_writes_the_summary_of_a_job(toys, monkeypatch):
+    summary = toys.path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    toys.run("-k", "good or tail", "--fib-github-summary")
+    text = summary.read_text()
+    assert text.startswith("before\n## Kernels\n\n**1 of 2 evaluations passed**")
+    assert "| scale | good | n=" in text
+
+
+def test_a_summary_without_a_job_is_a_usage_error(toys, monkeypatch):
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    result = toys.run("--fib-github-summary")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --fib-github-summary: GITHUB_STEP_SUMMARY*is not set"])
