@@ -325,7 +325,10 @@ class KernelItem(pytest.Item):
         )
 
     def trace(self, workload: Workload, evaluation: Evaluation) -> Trace:
-        """The record of an evaluation."""
+        """The record of an evaluation, with what a compile item found before it."""
+        compiled = evaluation.compiled or self.run.compiled.get(self.subject)
+        if compiled is not None:
+            evaluation = evaluation.model_copy(update={"compiled": compiled})
         return Trace(
             definition=self.definition.name,
             definition_file=self.settings.shown(self.path),
@@ -498,13 +501,21 @@ class CompileItem(KernelItem):
         if result.spills:
             message = f"{self.name}: {result.kernel} spills {result.spills} bytes of registers"
             self.warn(FibWarning(message))
+        if result.status == "PASSED" and self._is_for_this_device:
+            # Of languages that are compiled at their first call, nothing else knows this.
+            facts = result.model_dump(include={*Compiled.model_fields})
+            self.run.compiled[self.subject] = Compiled(target=self.target, **facts)
         if result.status == "COMPILE_ERROR":
             self._record_error(result)
             self.outcome.build["status"] = result.status
-            if self.target == "cpu" or capability_of(self.target) == self.run.hardware.capability:
+            if self._is_for_this_device:
                 self.run.uncompiled[self.subject] = self.name
             replay = shlex.join(["pytest", self.id_to_replay, *self.settings.replay_options])
             raise KernelFailure(describe_compile_error(result, self.implementation_place, replay))
+
+    @property
+    def _is_for_this_device(self) -> bool:
+        return self.target == "cpu" or capability_of(self.target) == self.run.hardware.capability
 
     def _record_error(self, result: BuildResult) -> None:
         """Leave a record that has the compiler's whole log; it is of no workload."""

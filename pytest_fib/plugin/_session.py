@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_fib.build import Hardware, Machine
-    from pytest_fib.data import TensorFiles
+    from pytest_fib.data import Compiled, TensorFiles
     from pytest_fib.executors import Executor
     from pytest_fib.plugin._far import FarMachines, Slot
     from pytest_fib.sandbox import LastCall
@@ -78,6 +78,8 @@ class Session:
         self._display: Display | None = None
         #: The compile items that failed for this device, by definition and implementation.
         self.uncompiled: dict[tuple[str, str], str] = {}
+        #: What compile items of this process found for this device.
+        self.compiled: dict[tuple[str, str], Compiled] = {}
 
     @classmethod
     def of(cls, config: pytest.Config) -> Session:

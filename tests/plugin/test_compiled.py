@@ -36,6 +36,8 @@ def compiled(scale):
 def test_a_single_file_is_an_implementation_like_any_other(compiled):
     options = "--fib-implementation=loops", "--fib-cache-dir=builds", "-v"
     compiled.run(*options).assert_outcomes(passed=2)
+    (trace,) = compiled.traces()
+    assert trace["evaluation"]["compiled"]["binary_bytes"] > 1000
     (entry,) = (compiled.path / "builds").glob("*.artifact")
     entry.write_text("broken")
     compiled.run(*options, "--fib-cache-clear").assert_outcomes(passed=2)
