@@ -10,6 +10,8 @@ from pytest_fib.dispatch._apply import (
     disable_tracing,
     enable_apply,
     enable_tracing,
+    is_enabled,
+    known_definition,
     stats,
 )
 from pytest_fib.dispatch._choice import Policy
@@ -29,5 +31,7 @@ __all__ = [
     "enable_apply",
     "enable_tracing",
     "flush_on_signal",
+    "is_enabled",
+    "known_definition",
     "stats",
 ]

@@ -222,6 +222,21 @@ def stats() -> dict[str, DefinitionStats]:
     return counted
 
 
+def is_enabled() -> bool:
+    """Whether calls are routed or recorded now, also as the environment says."""
+    if not _State.environment_read:
+        _enable_from_environment()
+    return _State.active is not None or _State.tracer is not None
+
+
+def known_definition(name: str) -> Definition | None:
+    """The definition of this name whose calls are routed or recorded now."""
+    active, tracer = _State.active, _State.tracer
+    if active is not None and name in active.trace_set.definitions:
+        return active.trace_set.definitions[name]
+    return None if tracer is None else tracer.definition(name)
+
+
 def apply(
     definition: str | Callable[..., str],
     *arguments: Any,
@@ -267,10 +282,7 @@ def _routed(
             found = by_name[name] = _dispatched(name, fallback)
         return found
 
-    def is_active() -> bool:
-        return _State.active is not None or _State.tracer is not None
-
-    router = generated_router(definition, fallback, named, is_active)
+    router = generated_router(definition, fallback, named, is_enabled)
     return update_wrapper(router, fallback)
 
 

@@ -1,0 +1,1 @@
+"""Libraries whose calls can be routed through `apply` and recorded; each is installed by name."""
