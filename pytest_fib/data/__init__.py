@@ -30,6 +30,7 @@ from pytest_fib.data._request import (
     outcome_to_json,
     own_fault,
 )
+from pytest_fib.data._schema import definition_schema
 from pytest_fib.data._selection import Selection, Served
 from pytest_fib.data._solution import (
     Binding,
@@ -135,6 +136,7 @@ __all__ = [
     "cache_directory",
     "compose",
     "compose_family",
+    "definition_schema",
     "file_name",
     "kinds",
     "load_definition_file",

@@ -1,0 +1,22 @@
+"""``python -m pytest_fib schema``: what editors complete and check definition files by."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser("schema", help="print the JSON schema of definition files")
+    parser.set_defaults(run=_run)
+
+
+def _run(given: Namespace) -> int:
+    from pytest_fib.data import definition_schema
+
+    print(json.dumps(definition_schema(), indent=1))
+    return 0
