@@ -211,6 +211,8 @@ class Benchmark:
         #: What reading the outputs of rounds took more than that of the reference's should take.
         self._readings_ns: list[float] = []
         self._round_is_unchecked = False
+        #: Of the candidate's blocks, but where each call has a block for itself.
+        self._calls_per_block = 0
         self._held_ns = 0
 
     def outcome(self) -> tuple[Verdict, Performance | None]:
@@ -224,7 +226,7 @@ class Benchmark:
             timings, single_ns = self._timings(clocks, rough_ns)
         except WrongOutputsError as error:
             return error.verdict.qualified("while it was timed"), None
-        facts = {"calls_per_block": self._candidate.calls_per_block, **clocks.facts()}
+        facts = {"calls_per_block": self._calls_per_block, **clocks.facts()}
         if single_ns is not None:
             self._refuse_work_ahead(timings, single_ns)
             facts["single_call_ms"] = single_ns[0] / 1e6
@@ -268,6 +270,7 @@ class Benchmark:
     def _prepare(self, ns: Sequence[float]) -> None:
         """Get blocks ready, where a call of each side takes about so long."""
         sizes = self._sizes(ns)
+        self._calls_per_block = sizes[0]
         blocks_ns = [each * size for each, size in zip(ns, sizes, strict=True)]
         groups = placements(blocks_ns, self._device, self._most_buffers // max(sizes))
         self._allocate(groups * max(sizes))
@@ -314,7 +317,7 @@ class Benchmark:
 
     def _are_too_short(self, ns: Sequence[float]) -> bool:
         """Whether blocks should have more calls, if a call of each side takes so long."""
-        return self._sizes(ns)[0] > LONGER * self._candidate.calls_per_block
+        return self._sizes(ns)[0] > LONGER * self._calls_per_block
 
     def _accounted_timings(self, clocks: Clocks) -> tuple[Timings, SingleCalls | None]:
         """Times that hold by the judge's clock, with the calls that are ready.
@@ -402,7 +405,7 @@ class Benchmark:
         None where all had, and where blocks will have more calls.
         """
         usual_ns = timings.latency.value, timings.reference_latency.value
-        alone = self._device == "cpu" or self._candidate.calls_per_block == 1
+        alone = self._device == "cpu" or self._calls_per_block == 1
         if alone or self._are_too_short(usual_ns):
             return None
         self._ready(list(self._candidate.groups), (1, 1))
@@ -527,7 +530,7 @@ class Benchmark:
 
         Ends the evaluation where memory doesn't allow the time.
         """
-        ceilings, calls = self._ceilings(), self._candidate.calls_per_block
+        ceilings, calls = self._ceilings(), self._calls_per_block
         self._context.refuse_if(check_memory_rate(seconds, least_bytes, calls, ceilings))
         flops, dtype = counts.flops if counts else 0, compute_dtype(self._context.definition)
         cold = self._device != "cpu"

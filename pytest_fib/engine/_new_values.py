@@ -66,9 +66,10 @@ class NewValues:
         count, words = self._candidate.count, len(self._elementwise)
         # One row of random bits, read from another place for each buffer.
         places = max(count, words)
-        self._bits = self._random_numbers(2, (places + words,)).bool()
-        self._starts = torch.randperm(places, generator=self._random, device=self._device)[:count]
-        self._wholes = self._random_numbers(2, (count, 1)).bool()
+        self._bits = self._random_bits(places + words)
+        order = torch.randperm(count, generator=self._random, device=self._device)
+        self._starts = (order * (places // count) + self._source.randrange(places)) % places
+        self._wholes = self._random_bits(count).unsqueeze(1)
         # In the same way and in random order: what was written last may still be in a cache.
         for pool in self._source.sample((self._candidate, self._reference), 2):
             self._mix(pool, slice(0, count))
@@ -100,8 +101,9 @@ class NewValues:
             mask = torch.where(self._elementwise, mask, self._wholes[numbers])
         return mask
 
-    def _random_numbers(self, below: int, shape: tuple[int, ...]) -> torch.Tensor:
-        return torch.randint(below, shape, generator=self._random, device=self._device)
+    def _random_bits(self, number: int) -> torch.Tensor:
+        bits = torch.empty(number, dtype=torch.bool, device=self._device)
+        return bits.random_(generator=self._random)
 
     def _elementwise_words(self) -> torch.Tensor:
         """Which words of a buffer's inputs may be mixed one by one."""

@@ -85,6 +85,8 @@ def test_a_record_has_the_device_and_how_it_was_timed(good):
     assert found.model_extra["reference_method"] == GRAPH
     assert found.model_extra["placements"] >= 2
     assert 0 <= found.model_extra["unaccounted"] <= 0.1
+    assert found.model_extra["calls_per_block"] > 1
+    assert found.model_extra["single_call_ms"] > 0
 
 
 def test_what_waits_for_the_device_is_timed_as_it_is(timed):
