@@ -13,21 +13,26 @@ if TYPE_CHECKING:
     from pytest_fib.engine._in_process import FunctionChecker
     from pytest_fib.engine._judge import Judge
     from pytest_fib.engine._search import diagnose_failure, search_and_diagnose
+    from pytest_fib.engine._start import Isolation, start_fork_server
 
 __all__ = [
     "FunctionChecker",
+    "Isolation",
     "Judge",
     "diagnose_failure",
     "evaluate",
     "search_and_diagnose",
+    "start_fork_server",
 ]
 
-# Resolved on first use: these import torch.
+# Resolved on first use: nearly all of these import torch.
 _HOMES = {
     "FunctionChecker": "_in_process",
+    "Isolation": "_start",
     "Judge": "_judge",
     "diagnose_failure": "_search",
     "search_and_diagnose": "_search",
+    "start_fork_server": "_start",
 }
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 
@@ -43,6 +42,7 @@ from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.engine._sample_plan import check_samples
 from pytest_fib.engine._search import cut_short, search_and_diagnose, search_step, shown_axes
+from pytest_fib.engine._start import start_fork_server, triton_caches
 from pytest_fib.sandbox import (
     ArenaAllocator,
     ForkServer,
@@ -50,7 +50,6 @@ from pytest_fib.sandbox import (
     LocalSandbox,
     ProcessSandbox,
     TimingCore,
-    environment_for,
 )
 from pytest_fib.timing import DeviceCeilings, place_on_machine
 from pytest_fib.workloads import plain_defaults
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
         Workload,
     )
     from pytest_fib.engine._benchmark import Counts
+    from pytest_fib.engine._start import Isolation
     from pytest_fib.sandbox import LastCall
     from pytest_fib.verdict import Verdict
 
@@ -92,14 +92,15 @@ class Judge:
     time that begins; ``lock_timeout`` is how many seconds
     to wait for it; ``files`` has the recorded tensors that requests name by their content. What is
     built is kept in ``builds``, by default in the user's cache directory; what is in ``prebuilt``,
-    which ``python -m pytest_fib build`` wrote, is loaded from there. ``last_call`` watches what the
-    candidate's side calls, where that is this process.
+    which ``python -m pytest_fib build`` wrote, is loaded from there. ``fork_server`` is one that
+    was started before, and is closed with the judge. ``last_call`` watches what the candidate's
+    side calls, where that is this process.
     """
 
     def __init__(
         self,
         device: str = "cpu",
-        isolation: Literal["process", "container", "none"] = "process",
+        isolation: Isolation = "process",
         announce: Callable[[str], None] | None = None,
         files: TensorFiles | None = None,
         lock_timeout: float = 600.0,
@@ -108,13 +109,14 @@ class Judge:
         prebuilt: Path | None = None,
         progress: Callable[[str], None] | None = None,
         last_call: LastCall | None = None,
+        fork_server: ForkServer | None = None,
     ) -> None:
         self.device = device
         self._last_call = last_call
         self._progress = progress or _silent
-        ahead = None if prebuilt is None else Prebuilt(prebuilt)
-        if ahead is not None:
-            ahead.expose_runtime()  # before the first process that may load something
+        self._fork_server = fork_server or start_fork_server(
+            device, isolation, builds=builds, prebuilt=prebuilt
+        )
         self._hardware = _hardware(device)
         self._files = files or TensorFiles()
         self._lock = DeviceLock(device, announce, lock_timeout)
@@ -122,19 +124,15 @@ class Judge:
         self._counts: Counts = {}
         self._subject: _Subject | None = None
         self._known: _Known | None = None
-        # Before any other process is started: they keep off that core, too.
         self._core = TimingCore(*place_on_machine(device))
-        self._fork_server: ForkServer | None = None
-        self._triton_caches = _triton_caches(builds)
-        if isolation != "none":
-            contained = isolation == "container"
-            environment = {**self._triton_caches, **environment_for(device)}
-            self._fork_server = ForkServer(device, environment, contained=contained)
-            self._fork_server.warm()
+        if self._fork_server is not None:
+            self._fork_server.pin(self._core.others)
         self._candidate = self._side(untrusted=True)
         self._reference = self._side(untrusted=False)
         cache = ArtifactCache(builds or default_builds_directory(), announce)
+        self._builds = builds
         self._build_server: ForkServer | None = None
+        ahead = None if prebuilt is None else Prebuilt(prebuilt)
         self._artifacts = Artifacts(cache, ahead, self._builder)
 
     def __enter__(self) -> Self:
@@ -345,7 +343,7 @@ class Judge:
         if language == "triton" and self.device == "cpu":
             # Where sandboxes come from, Triton was imported as its interpreter.
             if self._build_server is None:
-                environment = {**self._triton_caches, "TRITON_INTERPRET": "0"}
+                environment = {**triton_caches(self._builds), "TRITON_INTERPRET": "0"}
                 self._build_server = ForkServer("cpu", environment, contained=server.contained)
             server = self._build_server
         return ProcessSandbox(server, None, untrusted=True)
@@ -364,14 +362,6 @@ class Judge:
 
 def _silent(_: str) -> None:
     """Nobody to tell."""
-
-
-def _triton_caches(builds: Path | None) -> dict[str, str]:
-    """Where Triton keeps what it compiles: beside other builds, unless the user says where."""
-    folder = builds or default_builds_directory()
-    if folder is None or "TRITON_CACHE_DIR" in os.environ:
-        return {}
-    return {"TRITON_CACHE_DIR": str(folder / "triton")}
 
 
 def _hardware(device: str) -> Hardware:

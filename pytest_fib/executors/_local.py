@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
         SearchRequest,
         SearchResult,
     )
-    from pytest_fib.engine import Judge
+    from pytest_fib.engine import Isolation, Judge
+    from pytest_fib.sandbox import ForkServer
 
 
 class LocalExecutor:
@@ -25,14 +27,36 @@ class LocalExecutor:
     The arguments are those of ``pytest_fib.engine.Judge``, which is not imported before.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        device: str = "cpu",
+        isolation: Isolation = "process",
+        *arguments: Any,
+        **options: Any,
+    ) -> None:
+        self._device, self._isolation = device, isolation
         self._arguments, self._options = arguments, options
 
     @cached_property
+    def _fork_server(self) -> ForkServer | None:
+        """Started before this process imports torch: it does that, too."""
+        from pytest_fib.engine import start_fork_server
+
+        builds, prebuilt = (self._options.get(name) for name in ("builds", "prebuilt"))
+        return start_fork_server(self._device, self._isolation, builds=builds, prebuilt=prebuilt)
+
+    @cached_property
     def _judge(self) -> Judge:
+        server = self._fork_server
         from pytest_fib.engine import Judge
 
-        return Judge(*self._arguments, **self._options)
+        where = self._device, self._isolation
+        return Judge(*where, *self._arguments, fork_server=server, **self._options)
+
+    def warm(self) -> None:
+        """Begin what takes seconds, without waiting for it."""
+        _ = self._fork_server
+        Thread(target=_import_the_judge, daemon=True).start()
 
     def start(self) -> None:
         """Have the judge ready before the first request."""
@@ -65,3 +89,9 @@ class LocalExecutor:
         """End the judge's sandboxes."""
         if "_judge" in vars(self):
             self._judge.close()
+        elif (server := vars(self).get("_fork_server")) is not None:
+            server.close()
+
+
+def _import_the_judge() -> None:
+    from pytest_fib.engine import Judge  # noqa: F401

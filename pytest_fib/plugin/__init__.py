@@ -73,6 +73,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         Session.of(config).keep_shard(items)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin to start what runs kernels, where some will be run by this process."""
+    settings = session.config.stash[options.SETTINGS]
+    runs_none = session.config.option.collectonly or settings.explain_inputs
+    if runs_none or not any(hasattr(item, "skip_if_unable") for item in session.items):
+        return
+    from pytest_fib.plugin._session import Session
+
+    Session.of(session.config).warm()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Where that is asked for, explain inputs rather than run tests."""

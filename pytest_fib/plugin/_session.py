@@ -313,6 +313,13 @@ class Session:
             progress=self.progress.tell,
         )
 
+    def warm(self) -> None:
+        """Begin to start what runs kernels, where that is this machine."""
+        from pytest_fib.executors import LocalExecutor
+
+        if self.far is None and isinstance(executor := self.executor, LocalExecutor):
+            executor.warm()
+
     def _local_executor(self) -> Executor:
         from pytest_fib.executors import LocalExecutor
 

@@ -24,9 +24,9 @@ CORES_FOR_ONE = 4
 class TimingCore:
     """The core on which a device is timed; until ``close``, this process keeps off it otherwise.
 
-    So do processes that it starts. Each device has a core of its own; ``number`` is that of this
-    one, of ``devices`` on the machine. Where cores are few, none is kept: the one that this process
-    happens to be on is taken.
+    So do processes that it starts from then on. Each device has a core of its own; ``number`` is
+    that of this one, of ``devices`` on the machine. Where cores are few, none is kept: the one that
+    this process happens to be on is taken.
     """
 
     def __init__(self, number: int, devices: int) -> None:
@@ -34,8 +34,10 @@ class TimingCore:
         ordered = sorted(self._before)
         kept = min(devices, len(ordered) // CORES_FOR_ONE)
         self._core = ordered[len(ordered) - kept + number % kept] if kept else None
+        #: What this process is on otherwise.
+        self.others = set(ordered[: len(ordered) - kept])
         if kept:
-            os.sched_setaffinity(0, ordered[: len(ordered) - kept])
+            os.sched_setaffinity(0, self.others)
 
     @contextmanager
     def shared_by(self, *sandboxes: Sandbox) -> Iterator[None]:
