@@ -30,6 +30,7 @@ from pytest_fib.build._targets import (
     capability_of,
     why_other_hardware,
 )
+from pytest_fib.build._toolchain import cpp_compiler, nvcc
 
 __all__ = [
     "CPU",
@@ -50,9 +51,11 @@ __all__ = [
     "build",
     "build_targets",
     "capability_of",
+    "cpp_compiler",
     "default_builds_directory",
     "gpus",
     "load",
+    "nvcc",
     "program_of",
     "reference_program",
     "triton_cache_of",
