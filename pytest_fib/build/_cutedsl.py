@@ -38,6 +38,7 @@ _TYPES = {
     "bfloat16": "BFloat16",
     "float8_e4m3fn": "Float8E4M3FN",
     "float8_e5m2": "Float8E5M2",
+    "float4_e2m1": "Float4E2M1FNx2",  # two in a byte
     "int64": "Int64",
     "int32": "Int32",
     "int16": "Int16",
@@ -123,8 +124,6 @@ def _argument(parameter: Parameter, sizes: dict[str, Any]) -> Any:
     from cutlass import cute
     from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_tensor
 
-    if parameter.dtype not in _TYPES:
-        raise BuildError(f"{parameter.name} is {parameter.dtype}, which CuTe DSL is not given yet")
     dtype = getattr(cutlass, _TYPES[parameter.dtype])
     if parameter.shape is None:
         return dtype(0)

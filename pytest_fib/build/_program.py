@@ -27,8 +27,9 @@ _COMPILED_FOR_ARGUMENTS = frozenset({"cutedsl"})
 class Parameter:
     """An input or output as a definition declares it. ``shape`` is None of a number.
 
-    A dimension is a size, or the name of an axis that is known only when it is called. ``order``
-    has the dimensions from the slowest to the fastest; ``compact`` says that there are no gaps.
+    A dimension is a size, or the name of an axis that is known only when it is called; "k / 2" is
+    of an axis along which two numbers share a byte. ``order`` has the dimensions from the slowest
+    to the fastest; ``compact`` says that there are no gaps.
     """
 
     name: str
@@ -141,7 +142,10 @@ def _parameter(definition: Definition, name: str, tensor: TensorSpec) -> Paramet
     asked = section.inputs.get(name) if section else None
     order = getattr(asked, "memory_order", None) or tensor.shape
     is_compact = getattr(asked, "broadcast", None) is None and not (section and section.layouts)
-    sizes = definition.const_axes
+    packed = getattr(asked, "packed", None)
+    sizes: dict[str, int | str] = {**definition.const_axes}
+    if packed:
+        sizes[packed] = f"{packed} / 2"
     return Parameter(
         name,
         tensor.dtype.value,

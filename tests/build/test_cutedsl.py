@@ -73,12 +73,6 @@ def test_an_error_is_at_its_line_of_the_source(program, tmp_path):
         build(program(DOUBLE.replace("factor * x", "faktor * x")), tmp_path)
 
 
-def test_what_it_is_not_given_yet_is_named(program, tmp_path):
-    parameters = (Parameter("x", "float4_e2m1", *MATRIX), *PARAMETERS[1:])
-    with pytest.raises(BuildError, match=r"^x is float4_e2m1, which CuTe DSL is not given yet"):
-        build(program(DOUBLE, parameters=parameters), tmp_path)
-
-
 def test_a_function_that_should_return_is_told_how_to_be_marked(program, tmp_path):
     with pytest.raises(BuildError, match=r'mark it with calling="destination"$'):
         build(program(DOUBLE, calling="value"), tmp_path)
