@@ -1,4 +1,4 @@
-"""Who calls the engine: this process, a far machine by ssh.
+"""Who calls the engine: this process, a far machine by ssh, a cluster of Ray.
 
 Importing this imports no torch.
 """
@@ -15,6 +15,7 @@ from pytest_fib.executors._protocol import Executor
 if TYPE_CHECKING:
     from pytest_fib.executors._code import RemoteError
     from pytest_fib.executors._devices import DevicePool, DeviceProcess
+    from pytest_fib.executors._ray import RayExecutor, RayOptions, SharedActors
     from pytest_fib.executors._ssh import (
         FarOptions,
         SshConnections,
@@ -30,7 +31,10 @@ __all__ = [
     "Executor",
     "FarOptions",
     "LocalExecutor",
+    "RayExecutor",
+    "RayOptions",
     "RemoteError",
+    "SharedActors",
     "SshConnections",
     "SshExecutor",
     "SshTarget",
@@ -41,6 +45,7 @@ __all__ = [
 _HOMES = {
     "RemoteError": "_code",
     **dict.fromkeys(("DevicePool", "DeviceProcess"), "_devices"),
+    **dict.fromkeys(("RayExecutor", "RayOptions", "SharedActors"), "_ray"),
     **dict.fromkeys(
         ("FarOptions", "SshConnections", "SshExecutor", "SshTarget", "describe"), "_ssh"
     ),

@@ -88,6 +88,10 @@ class SshTarget:
     def parse(cls, url: str, python: str = "python3") -> SshTarget:
         """Raises ValueError that says what is wrong."""
         parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError as error:
+            raise ValueError(f"{url!r}: {error}") from None
         if parts.scheme != "ssh" or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"{url!r} is not ssh://user@host:port/folder")
         if parts.password is not None:
@@ -95,7 +99,7 @@ class SshTarget:
         if parts.hostname.startswith("-") or (parts.username or "").startswith("-"):
             raise ValueError(f"{url!r}: neither a host nor a user begins with '-'")
         folder = parts.path.replace("/~", "~", 1) if parts.path.strip("/") else None
-        return cls(url, parts.hostname, parts.username, parts.port, folder, python)
+        return cls(url, parts.hostname, parts.username, port, folder, python)
 
     @property
     def arguments(self) -> list[str]:

@@ -62,18 +62,21 @@ def _check_glob(option: str, glob: str, names: Sequence[str]) -> None:
 
 
 def _check_device(settings: Settings) -> None:
-    if not settings.remotes and settings.device == "cuda" and gpus.count() == 0:
+    if not settings.is_far and settings.device == "cuda" and gpus.count() == 0:
         raise pytest.UsageError(f"--fib-device cuda: {gpus.why_none()}")
 
 
 def _check_isolation(settings: Settings) -> None:
     """Whether containers can be had; on a far machine, that is seen there."""
-    if settings.isolation == "none" and settings.remotes:
+    if settings.isolation == "none" and settings.is_far:
+        option = "--fib-remote" if settings.ray is None else "--fib-ray"
         raise pytest.UsageError(
-            "--fib-isolation=none (and --pdb) run kernels in this process, --fib-remote on another "
+            f"--fib-isolation=none (and --pdb) run kernels in this process, {option} on another "
             "machine: give one of them"
         )
-    if settings.isolation != "container" or settings.remotes:
+    if settings.ray is not None and settings.remote:
+        raise pytest.UsageError("--fib-ray and --fib-remote: kernels run in one place; give one")
+    if settings.isolation != "container" or settings.is_far:
         return
     if shutil.which("bwrap") is None:
         raise pytest.UsageError(

@@ -1,145 +1,80 @@
-"""The far machines of a run: connected before any test, one GPU of them for each worker."""
+"""Where kernels run in place of this machine: machines by ssh, or a cluster of Ray."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from pytest_fib.build import Machine
-from pytest_fib.executors import (
-    FarOptions,
-    RemoteError,
-    SshConnections,
-    SshExecutor,
-    SshTarget,
-    describe,
-)
+from pytest_fib.executors import RemoteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from pytest_fib.build import Machine
     from pytest_fib.data import TensorFiles
+    from pytest_fib.executors import Executor
     from pytest_fib.plugin._options import Settings
 
 
-@dataclass(frozen=True)
-class Slot:
-    """What one process of pytest has kernels run on; ``gpu`` is None on a CPU."""
+class Far(Protocol):
+    """Found before any test; each process of pytest has a number, and its share by that."""
 
-    target: SshTarget
-    machine: Machine
-    device: str
-    gpu: str | None
+    def machine(self, number: int) -> Machine:
+        """What kernels of that process run on."""
 
-
-@dataclass(frozen=True)
-class FarMachines:
-    """The targets of ``--fib-remote`` and what they are."""
-
-    targets: tuple[SshTarget, ...]
-    machines: tuple[Machine, ...]
-    connections: SshConnections
-
-    @classmethod
-    def find(cls, settings: Settings) -> FarMachines:
-        """Connect to each. Raises UsageError."""
-        targets = tuple(_parsed(url, settings.remote_python) for url in settings.remotes)
-        connections = SshConnections()
-        try:
-            machines = tuple(describe(connections, target) for target in targets)
-            _check_devices(targets, machines, settings.device)
-        except (RemoteError, pytest.UsageError) as error:
-            connections.close()
-            raise pytest.UsageError(f"--fib-remote {error}") from None
-        except BaseException:  # an interrupt
-            connections.close()
-            raise
-        return cls(targets, machines, connections)
-
-    def to_json(self) -> str:
-        """For a worker of xdist, which shares the connections."""
-        machines = [machine.to_json() for machine in self.machines]
-        return json.dumps({"folder": str(self.connections.folder), "machines": machines})
-
-    @classmethod
-    def from_json(cls, text: str, settings: Settings) -> FarMachines:
-        """What `to_json` gave the worker."""
-        facts: dict[str, Any] = json.loads(text)
-        targets = tuple(_parsed(url, settings.remote_python) for url in settings.remotes)
-        machines = tuple(map(Machine.from_json, facts["machines"]))
-        return cls(targets, machines, SshConnections(Path(facts["folder"])))
-
-    def slot(self, number: int, device: str) -> Slot:
-        """The one of the process with that number: hosts in turn, then the next GPU of each."""
-        slots = self._slots(device)
-        return slots[number % len(slots)]
-
-    def _slots(self, wanted: str) -> Sequence[Slot]:
-        slots = []
-        for target, machine in zip(self.targets, self.machines, strict=True):
-            device = machine.device(wanted)
-            gpus = machine.gpus if device == "cuda" else (None,)
-            slots += [(i, Slot(target, machine, device, gpu)) for i, gpu in enumerate(gpus)]
-        return [slot for _, slot in sorted(slots, key=lambda pair: pair[0])]
+    def device(self, number: int) -> str:
+        """``cpu`` or ``cuda``."""
 
     def executor(
         self,
-        slot: Slot,
-        settings: Settings,
+        number: int,
         files: TensorFiles,
         *,
         announce: Callable[[str], None],
         progress: Callable[[str], None],
-    ) -> SshExecutor:
-        """What evaluates there; it is getting ready. Raises UsageError."""
-        options = FarOptions(
-            device=slot.device,
-            isolation=settings.isolation,
-            lock_timeout=settings.lock_timeout,
-            gpu=slot.gpu,
-            grace=settings.remote_grace,
-        )
-        executor = SshExecutor(
-            slot.target, options, announce, files, self.connections, progress=progress
-        )
-        try:
-            executor.start()
-        except RemoteError as error:
-            executor.close()
-            raise pytest.UsageError(f"--fib-remote {error}") from None
-        return executor
+    ) -> Executor:
+        """What evaluates there; it is getting ready. Raises RemoteError."""
 
-    def header(self, device: str) -> list[str]:
+    def header(self) -> list[str]:
         """A line for each machine."""
-        lines = []
-        for target, machine in zip(self.targets, self.machines, strict=True):
-            versions = f"Python {machine.python}, torch {machine.version('torch')}"
-            what = _devices(machine) if machine.device(device) == "cuda" else "CPU"
-            lines.append(f"fib: remote {target.url}: {machine.host}, {what}, {versions}")
-        return lines
+
+    def to_json(self) -> str:
+        """For a worker of xdist."""
+
+    def close(self) -> None:
+        """End what workers share."""
 
 
-def _devices(machine: Machine) -> str:
-    count = len(machine.gpus)
-    return machine.gpu.name if count == 1 else f"{count} x {machine.gpu.name}"
-
-
-def _parsed(url: str, python: str) -> SshTarget:
+def find(settings: Settings, processes: int) -> Far:
+    """What the options name, for so many processes. Raises UsageError."""
     try:
-        return SshTarget.parse(url, python)
-    except ValueError as error:
-        raise pytest.UsageError(f"--fib-remote: {error}") from None
+        if settings.ray is not None:
+            from pytest_fib.plugin._ray_cluster import RayCluster
+
+            return RayCluster.find(settings, processes)
+        from pytest_fib.plugin._ssh_machines import SshMachines
+
+        return SshMachines.find(settings)
+    except RemoteError as error:
+        option = "--fib-remote" if settings.ray is None else "--fib-ray"
+        raise pytest.UsageError(f"{option} {error}") from None
 
 
-def _check_devices(targets: Sequence[SshTarget], machines: Sequence[Machine], wanted: str) -> None:
-    """All have a GPU, where that is asked for or one has. Raises UsageError."""
-    if not any(machine.device(wanted) == "cuda" for machine in machines):
-        return
-    for target, machine in zip(targets, machines, strict=True):
-        if not machine.gpus:
-            why = "" if wanted == "cuda" else " (others have one: give --fib-device)"
-            raise pytest.UsageError(f"{target.url}: {machine.no_gpu}{why}")
+def found(settings: Settings, text: str) -> Far:
+    """What the controller found, in a worker of xdist."""
+    if settings.ray is not None:
+        from pytest_fib.plugin._ray_cluster import RayCluster
+
+        return RayCluster.from_json(settings, text)
+    from pytest_fib.plugin._ssh_machines import SshMachines
+
+    return SshMachines.from_json(settings, text)
+
+
+def described(machine: Machine, device: str) -> str:
+    """``node7, 2 x NVIDIA H200, Python 3.12.3, torch 2.11.0``."""
+    count = len(machine.gpus)
+    gpus = machine.gpu.name if count == 1 else f"{count} x {machine.gpu.name}"
+    what = gpus if device == "cuda" else "CPU"
+    return f"{machine.host}, {what}, Python {machine.python}, torch {machine.version('torch')}"

@@ -23,7 +23,7 @@ def header(session: Session) -> list[str]:
     where = f"definitions in {folders}, traces to {settings.shown(settings.traces)}"
     lines = [f"fib: device {session.device}, {where}", *_missing(session)]
     if session.far is not None:
-        lines += session.far.header(settings.device)
+        lines += session.far.header()
     if settings.isolation == "none":
         debugger = "--pdb" * config.option.usepdb or "--trace" * config.option.trace
         why = debugger or "--fib-isolation=none"

@@ -233,6 +233,12 @@ class Settings:
         type=_checked(float, 0),
         default=60.0,
     )
+    ray: str | None = _option(
+        "--fib-ray",
+        "ADDRESS",
+        "run kernels on a cluster of Ray: its address, 'auto' for one that is known here, or "
+        "'local' to start one",
+    )
     isolation: Literal["process", "container", "none"] = _choice(
         "--fib-isolation",
         ("process", "container", "none"),
@@ -323,8 +329,13 @@ class Settings:
 
     @property
     def remotes(self) -> tuple[str, ...]:
-        """The URLs of far machines; none where kernels run here."""
-        return self.remote or self.ini_remotes
+        """The URLs of far machines; none where kernels run here, or on a cluster."""
+        return () if self.ray is not None else self.remote or self.ini_remotes
+
+    @property
+    def is_far(self) -> bool:
+        """Whether kernels run elsewhere."""
+        return bool(self.remotes) or self.ray is not None
 
     @property
     def traces(self) -> Path:
@@ -399,6 +410,8 @@ class Settings:
         found += tuple(f"--fib-remote={url}" for url in self.remote)
         if self.remote_python != "python3":
             found += (f"--fib-remote-python={self.remote_python}",)
+        if self.ray is not None:
+            found += (f"--fib-ray={self.ray}",)
         return found
 
     def place(self, text: str) -> Path:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pytest_fib.build import Hardware, Machine
     from pytest_fib.data import Compiled, TensorFiles
     from pytest_fib.executors import Executor
-    from pytest_fib.plugin._far import FarMachines, Slot
+    from pytest_fib.plugin._far import Far
     from pytest_fib.sandbox import LastCall
     from pytest_fib.testing import KernelCheck
 
@@ -242,36 +242,33 @@ class Session:
         return DEFAULT_TARGETS if capability is None else (f"sm_{capability[0]}{capability[1]}",)
 
     @cached_property
-    def far(self) -> FarMachines | None:
-        """The far machines, where kernels run on any. Raises UsageError."""
-        runs_none = self.config.option.collectonly or self.settings.explain_inputs
-        if runs_none or not self.settings.remotes:
+    def far(self) -> Far | None:
+        """Where kernels run in place of this machine, if they do. Raises UsageError."""
+        option, settings = self.config.option, self.settings
+        if not settings.is_far or option.collectonly or settings.explain_inputs:
             return None
-        from pytest_fib.plugin._far import FarMachines
+        from pytest_fib.plugin._far import find, found
 
         if self._worker is not None:
-            return FarMachines.from_json(self._worker[_FAR], self.settings)
-        far = FarMachines.find(self.settings)
-        self.config.add_cleanup(far.connections.close)
+            return found(settings, self._worker[_FAR])
+        far = find(settings, len(getattr(option, "tx", None) or [None]))
+        self.config.add_cleanup(far.close)
         return far
 
-    @cached_property
-    def _slot(self) -> Slot | None:
-        """What of the far machines is this process'."""
-        if self.far is None:
-            return None
-        number = int((self._worker or {}).get("workerid", "gw0").removeprefix("gw"))
-        return self.far.slot(number, self.settings.device)
+    @property
+    def _number(self) -> int:
+        """Of this process among those of the run."""
+        return int((self._worker or {}).get("workerid", "gw0").removeprefix("gw"))
 
     @property
     def machine(self) -> Machine | None:
         """The machine that kernels run on; None is this one."""
-        return None if self._slot is None else self._slot.machine
+        return None if self.far is None else self.far.machine(self._number)
 
     @property
     def device(self) -> str:
         """``cpu`` or ``cuda``: where kernels of this process run."""
-        return self._device_here if self._slot is None else self._slot.device
+        return self._device_here if self.far is None else self.far.device(self._number)
 
     @property
     def _device_here(self) -> str:
@@ -303,15 +300,17 @@ class Session:
         return executor
 
     def _far_executor(self) -> Executor | None:
-        if self.far is None or self._slot is None:
+        if self.far is None:
             return None
-        return self.far.executor(
-            self._slot,
-            self.settings,
-            self.tensor_files,
-            announce=self.progress.announce,
-            progress=self.progress.tell,
-        )
+        from pytest_fib.executors import RemoteError
+
+        say = self.progress
+        try:
+            return self.far.executor(
+                self._number, self.tensor_files, announce=say.announce, progress=say.tell
+            )
+        except RemoteError as error:
+            raise pytest.UsageError(str(error)) from None
 
     def warm(self) -> None:
         """Begin to start what runs kernels, where that is this machine."""

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from pytest_fib.data import SearchRequest
-from pytest_fib.executors import FarOptions, LocalExecutor, SshExecutor, SshTarget
+from pytest_fib.executors import (
+    FarOptions,
+    LocalExecutor,
+    RayExecutor,
+    RayOptions,
+    SshExecutor,
+    SshTarget,
+)
 from tests.executors.conftest import Ssh
 from tests.executors.kernels import definition, evaluation, solution
 
@@ -48,7 +55,21 @@ class FarAway:
         os.kill(self.executor.worker_pid, signal.SIGKILL)
 
 
-KINDS = {"here": Here, "ssh": FarAway}
+class OnRay:
+    """A cluster of one machine: what is lost is the actor."""
+
+    def __init__(self, folder):
+        self._ray = pytest.importorskip("ray")
+        self.executor = RayExecutor("local", RayOptions(device="cpu", actors=1))
+        self.executor.start()
+
+    def lose(self):
+        shared = self.executor.shared
+        actor = self._ray.get_actor(shared.names[0], shared.namespace)
+        self._ray.kill(actor, no_restart=False)
+
+
+KINDS = {"here": Here, "ssh": FarAway, "ray": OnRay}
 
 
 def children(pid):

@@ -78,7 +78,7 @@ def test_what_the_far_machine_lacks_is_skipped(far):
             ["--fib-device=cuda"],
             "--fib-remote ssh://h: there is no CUDA device on this machine",
         ),
-        ("h:x", (), "--fib-remote: Port could not be cast*"),
+        ("h:x", (), "--fib-remote 'ssh://h:x': Port could not be cast*"),
         ("h", ["--pdb"], "--fib-isolation=none (and --pdb) run kernels in this process, *"),
         ("h", ["--fib-remote=ssh://stranger"], "--fib-remote ssh://stranger: *Permission denied*"),
     ],
@@ -96,6 +96,27 @@ def test_collecting_needs_no_far_machine(far):
     far.write("pytest.ini", "[pytest]\nfib_remote = ssh://unreachable\n")
     assert far.run("--collect-only").ret == 0
     assert far.run().ret == USAGE
+
+
+def test_workers_share_the_actors_of_ray(far):
+    pytest.importorskip("ray")
+    far.write("conftest.py", CONFTEST)
+    result = far.run_apart("--fib-ray=local", "-n", "2", "--fib-definition=scale")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["fib: ray *: *, CPU, Python 3.*", "--* scale on *-"])
+    assert all(record["evaluation"]["environment"]["host"] for record in far.traces())
+
+
+def test_ray_that_cannot_be_used_is_a_usage_error(far):
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        message = "ERROR: --fib-ray Ray is not installed: pip install 'pytest-fib[[]ray]'"
+    else:
+        message = "ERROR: --fib-ray 127.0.0.1:1: no cluster is reached there: *"
+    result = far.run("--fib-ray=127.0.0.1:1")
+    assert result.ret == USAGE
+    result.stderr.fnmatch_lines([message])
 
 
 def test_records_of_this_machine_have_no_host(scale):

@@ -1,0 +1,92 @@
+"""The cluster of ``--fib-ray``: an actor for each process of pytest, as far as there are GPUs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.build import Machine
+from pytest_fib.executors import RayExecutor, RayOptions, RemoteError, SharedActors
+from pytest_fib.plugin._far import described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_fib.data import TensorFiles
+    from pytest_fib.plugin._options import Settings
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """Actors that the controller made, which has their ``owner``, and what they are on."""
+
+    settings: Settings
+    shared: SharedActors
+    machines: tuple[Machine, ...]
+    owner: RayExecutor | None = None
+
+    @classmethod
+    def find(cls, settings: Settings, processes: int) -> RayCluster:
+        """Make actors for so many processes. Raises RemoteError."""
+        options = RayOptions(
+            device=settings.device,
+            isolation=settings.isolation,
+            lock_timeout=settings.lock_timeout,
+            actors=processes,
+        )
+        assert settings.ray is not None
+        owner = RayExecutor(settings.ray, options)
+        try:
+            machines = tuple(owner.start())
+        except BaseException as error:  # an interrupt, too
+            owner.close()
+            if isinstance(error, RemoteError):
+                raise RemoteError(f"{settings.ray}: {error}") from None
+            raise
+        return cls(settings, owner.shared, machines, owner)
+
+    def to_json(self) -> str:
+        """For a worker of xdist, which asks one of the actors."""
+        machines = [machine.to_json() for machine in self.machines]
+        return json.dumps({"shared": asdict(self.shared), "machines": machines})
+
+    @classmethod
+    def from_json(cls, settings: Settings, text: str) -> RayCluster:
+        """What `to_json` gave."""
+        facts: dict[str, Any] = json.loads(text)
+        shared = SharedActors(**facts["shared"])
+        return cls(settings, shared, tuple(map(Machine.from_json, facts["machines"])))
+
+    def machine(self, number: int) -> Machine:
+        """The one of that process."""
+        return self.machines[number % len(self.machines)]
+
+    def device(self, number: int) -> str:
+        """``cpu`` or ``cuda``."""
+        return self.machine(number).device(self.settings.device)
+
+    def executor(
+        self,
+        number: int,
+        files: TensorFiles,
+        *,
+        announce: Callable[[str], None],
+        progress: Callable[[str], None],
+    ) -> RayExecutor:
+        """What asks the actor of that process, which others may ask as well. Raises RemoteError."""
+        names = self.shared.names
+        mine = SharedActors(
+            self.shared.address, self.shared.namespace, (names[number % len(names)],)
+        )
+        return RayExecutor(self.shared.address, files=files, shared=mine)
+
+    def header(self) -> list[str]:
+        """A line for each actor."""
+        lines = [described(m, m.device(self.settings.device)) for m in self.machines]
+        return [f"fib: ray {self.shared.address}: {line}" for line in lines]
+
+    def close(self) -> None:
+        """End the actors."""
+        if self.owner is not None:
+            self.owner.close()

@@ -1,0 +1,135 @@
+"""The machines of ``--fib-remote``: hosts in turn for each process, and one GPU of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.build import Machine
+from pytest_fib.executors import (
+    FarOptions,
+    RemoteError,
+    SshConnections,
+    SshExecutor,
+    SshTarget,
+    describe,
+)
+from pytest_fib.plugin._far import described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_fib.data import TensorFiles
+    from pytest_fib.plugin._options import Settings
+
+
+@dataclass(frozen=True)
+class SshMachines:
+    """The targets, what they are, and connections that workers of xdist share."""
+
+    settings: Settings
+    targets: tuple[SshTarget, ...]
+    machines: tuple[Machine, ...]
+    connections: SshConnections
+
+    @classmethod
+    def find(cls, settings: Settings) -> SshMachines:
+        """Connect to each. Raises RemoteError."""
+        targets = _targets(settings)
+        connections = SshConnections()
+        try:
+            machines = tuple(describe(connections, target) for target in targets)
+            found = cls(settings, targets, machines, connections)
+            found._check_devices()
+        except BaseException:  # an interrupt, too
+            connections.close()
+            raise
+        return found
+
+    def _check_devices(self) -> None:
+        """All have a GPU, where that is asked for or one has. Raises RemoteError."""
+        wanted = self.settings.device
+        if not any(machine.device(wanted) == "cuda" for machine in self.machines):
+            return
+        for target, machine in zip(self.targets, self.machines, strict=True):
+            if not machine.gpus:
+                why = "" if wanted == "cuda" else " (others have one: give --fib-device)"
+                raise RemoteError(f"{target.url}: {machine.no_gpu}{why}")
+
+    def to_json(self) -> str:
+        """For a worker of xdist, which shares the connections."""
+        machines = [machine.to_json() for machine in self.machines]
+        return json.dumps({"folder": str(self.connections.folder), "machines": machines})
+
+    @classmethod
+    def from_json(cls, settings: Settings, text: str) -> SshMachines:
+        """What `to_json` gave."""
+        facts: dict[str, Any] = json.loads(text)
+        machines = tuple(map(Machine.from_json, facts["machines"]))
+        return cls(settings, _targets(settings), machines, SshConnections(Path(facts["folder"])))
+
+    def _slot(self, number: int) -> tuple[SshTarget, Machine, str | None]:
+        """A target and a GPU of it, or None for its CPU: hosts in turn, then the next GPU each."""
+        slots: list[tuple[int, int, str | None]] = []
+        for i, machine in enumerate(self.machines):
+            on_gpus = machine.device(self.settings.device) == "cuda"
+            gpus: tuple[str | None, ...] = machine.gpus if on_gpus else (None,)
+            slots += [(rank, i, gpu) for rank, gpu in enumerate(gpus)]
+        slots.sort(key=lambda slot: slot[:2])
+        _, i, gpu = slots[number % len(slots)]
+        return self.targets[i], self.machines[i], gpu
+
+    def machine(self, number: int) -> Machine:
+        """The one of that process."""
+        return self._slot(number)[1]
+
+    def device(self, number: int) -> str:
+        """``cpu`` or ``cuda``."""
+        return self.machine(number).device(self.settings.device)
+
+    def executor(
+        self,
+        number: int,
+        files: TensorFiles,
+        *,
+        announce: Callable[[str], None],
+        progress: Callable[[str], None],
+    ) -> SshExecutor:
+        """What evaluates there; it is getting ready. Raises RemoteError."""
+        target, _, gpu = self._slot(number)
+        options = FarOptions(
+            device=self.device(number),
+            isolation=self.settings.isolation,
+            lock_timeout=self.settings.lock_timeout,
+            gpu=gpu,
+            grace=self.settings.remote_grace,
+        )
+        executor = SshExecutor(
+            target, options, announce, files, self.connections, progress=progress
+        )
+        try:
+            executor.start()
+        except RemoteError:
+            executor.close()
+            raise
+        return executor
+
+    def header(self) -> list[str]:
+        """A line for each machine."""
+        wanted = self.settings.device
+        pairs = zip(self.targets, self.machines, strict=True)
+        return [f"fib: remote {t.url}: {described(m, m.device(wanted))}" for t, m in pairs]
+
+    def close(self) -> None:
+        """End the shared connections."""
+        self.connections.close()
+
+
+def _targets(settings: Settings) -> tuple[SshTarget, ...]:
+    """Raises RemoteError."""
+    try:
+        return tuple(SshTarget.parse(url, settings.remote_python) for url in settings.remotes)
+    except ValueError as error:
+        raise RemoteError(str(error)) from None

@@ -1,0 +1,165 @@
+"""A cluster of Ray, all of it in this machine: GPUs are numbers there, and nodes processes."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from pytest_fib.data import Evaluation
+from pytest_fib.executors import RayExecutor, RayOptions, RemoteError
+from tests.executors.kernels import definition, evaluation
+
+pytest.importorskip("ray")
+from ray.cluster_utils import Cluster
+
+
+class Quick:
+    """Takes the place of a judge: 20 ms for each request, and says which process answered."""
+
+    def __init__(self, device, isolation, **options):
+        self.device = device
+
+    def start(self):
+        pass
+
+    def evaluate(self, request):
+        import os
+
+        time.sleep(0.02)
+        facts = {"hardware": self.device, "libs": {"pid": str(os.getpid())}}
+        return Evaluation.model_validate(
+            {
+                "status": "PASSED",
+                "environment": facts,
+                "log": f"{request.definition.name} {request.workload.axes['n']}",
+            }
+        )
+
+
+class Deadly(Quick):
+    """Ends its process at one workload."""
+
+    def evaluate(self, request):
+        if request.workload.axes["n"] == 3:
+            import os
+
+            os._exit(1)
+        return super().evaluate(request)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 0})
+    for _ in range(2):
+        cluster.add_node(num_cpus=2, num_gpus=2)
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.fixture
+def on(cluster):
+    """An executor of this kind on four GPUs; none of them is real, so kernels run on CPUs."""
+    executors = []
+
+    def executor(make_executor=Quick, **options):
+        resources = {"num_gpus": 1, "num_cpus": 0}
+        chosen = RayOptions(device="cpu", actors=4, resources=resources, **options)
+        executors.append(RayExecutor(cluster.address, chosen, make_executor=make_executor))
+        return executors[-1]
+
+    yield executor
+    for each in executors:
+        each.close()
+
+
+def requests(names, count):
+    for name in names:
+        of = definition(name=name)
+        yield from (evaluation("right", n, of=of) for n in range(1, count + 1))
+
+
+def test_each_request_is_answered_once_by_all_gpus(on):
+    executor = on()
+    assert len(executor.start()) == 4
+    asked = list(requests("ab", 60))
+    answers = list(executor.evaluate_all(iter(asked)))
+    assert Counter(id(request) for request, _ in answers) == Counter(map(id, asked))
+    for request, answer in answers:
+        assert answer.log == f"{request.definition.name} {request.workload.axes['n']}"
+    by = Counter(answer.environment.libs["pid"] for _, answer in answers)
+    assert len(by) == 4
+
+
+def test_requests_of_one_definition_stay_with_few_actors(on):
+    executor = on()
+    executor.start()
+    answers = list(executor.evaluate_all(requests("abcd", 15)))
+    homes = {name: Counter() for name in "abcd"}
+    for request, answer in answers:
+        homes[request.definition.name][answer.environment.libs["pid"]] += 1
+    # Others help at the end, when they have nothing else to do.
+    assert all(counts.most_common(1)[0][1] >= 8 for counts in homes.values())
+
+
+def test_answers_come_before_all_requests_are_there(on):
+    executor = on()
+    executor.start()
+    read = 0
+
+    def endless():
+        nonlocal read
+        for request in requests("a", 10_000):
+            read += 1
+            yield request
+
+    answers = executor.evaluate_all(endless())
+    next(answers)
+    answers.close()
+    assert read < 1000
+
+
+def test_a_lost_node_loses_no_answer(cluster, on):
+    executor = on(patience=60.0)
+    executor.start()
+    asked = list(requests("ab", 100))
+    answers = []
+    for number, pair in enumerate(executor.evaluate_all(iter(asked))):
+        answers.append(pair)
+        if number == 20:
+            cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
+        if number == 60:
+            cluster.add_node(num_cpus=2, num_gpus=2)
+    assert Counter(id(request) for request, _ in answers) == Counter(map(id, asked))
+    assert all(answer.status == "PASSED" for _, answer in answers)
+
+
+def test_what_kills_its_actors_is_not_tried_for_ever(on):
+    executor = on(Deadly)
+    executor.start()
+    answers = {
+        request.workload.axes["n"]: answer
+        for request, answer in executor.evaluate_all(requests("a", 12))
+    }
+    assert len(answers) == 12
+    assert "3 actors of Ray died of this" in answers.pop(3).log
+    assert all(answer.status == "PASSED" for answer in answers.values())
+
+
+def test_a_cluster_without_room_says_so(cluster):
+    crowded = RayOptions(device="cpu", actors=64, resources={"num_gpus": 1}, patience=2.0)
+    executor = RayExecutor(cluster.address, crowded, make_executor=Quick)
+    with pytest.raises(RemoteError, match=r"no room for 64 actors of \{.num_gpus.: 1\} within 2 s"):
+        executor.start()
+    executor.close()
+
+
+def test_a_cluster_without_gpus_says_so(cluster):
+    for node in tuple(cluster.worker_nodes):
+        cluster.remove_node(node)
+    with pytest.raises(RemoteError, match="no machine of the cluster has a GPU"):
+        RayExecutor(cluster.address, RayOptions(device="cuda"))
+
+
+def test_an_address_where_nothing_is_says_so():
+    with pytest.raises(RemoteError, match=r"^127\.0\.0\.1:1: no cluster is reached there"):
+        RayExecutor("127.0.0.1:1")
