@@ -2,10 +2,11 @@
 
 import ast
 import difflib
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -65,10 +66,60 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")
 
+    #: Where keys are pytest-fib's own, which another tool may use for something else.
+    OWN: ClassVar[tuple[Loc, ...]] = ()
+
+    @classmethod
+    def _usual_form(cls, data: Raw) -> Raw:
+        """Data of another tool, where FlashInfer's readers take other forms, in ours."""
+        return data
+
+    @classmethod
+    def from_elsewhere(cls, data: Raw) -> Self:
+        """A record from JSON that another tool may have written.
+
+        What FlashInfer's readers take is taken, sizes as ``"4"`` or types that are left out. What
+        lies under a key of pytest-fib's own and can't be read is left out, since it is somebody
+        else's. Raises pydantic's ValidationError.
+        """
+        data = cls._usual_form(data)
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            wrong = [item["loc"] for item in error.errors(include_url=False)]
+            others = [own for own in cls.OWN if any(loc[: len(own)] == own for loc in wrong)]
+            if not others:
+                raise
+        return cls.model_validate(functools.reduce(_without, others, data))
+
     def to_flashinfer(self) -> dict[str, Any]:
         """This record as plain data that FlashInfer Trace readers accept."""
         exported: dict[str, Any] = to_plain(self.model_dump())
         return exported
+
+
+def _without(data: Raw, loc: Loc) -> Raw:
+    """A copy of raw data that lacks what is at a place."""
+    first, *rest = loc
+    if not rest:
+        return {key: value for key, value in data.items() if key != first}
+    return {**data, first: _without(data[first], tuple(rest))}
+
+
+def size_in_any_form(value: Raw) -> Raw:
+    """4 of ``"4"``, 4.0 and, as JSON's readers have it, 1 of true; all else as it is."""
+    if isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
+    is_whole = isinstance(value, float) and value.is_integer()
+    return int(value) if is_whole or isinstance(value, bool) else value
+
+
+def in_each(data: Raw, key: str, change: Callable[[Raw], Raw]) -> Raw:
+    """A copy of raw data in which each value of one of its mappings was changed."""
+    found = part(data, key)
+    if not isinstance(found, Mapping):
+        return data
+    return {**data, key: {name: change(value) for name, value in found.items()}}
 
 
 class Violation(NamedTuple):

@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from ._base import CheckedRecord, OptionalList, OptionalText, Raw, Record, Size, Text, Violation
+from ._base import (
+    CheckedRecord,
+    OptionalList,
+    OptionalText,
+    Raw,
+    Record,
+    Size,
+    Text,
+    Violation,
+    in_each,
+    size_in_any_form,
+)
 from ._checks import definition_violations, with_named_sizes
 from ._dtypes import DType
 from ._errors import shown
@@ -41,6 +52,13 @@ def _long_axis(value: Raw) -> Raw:
     if isinstance(value, (Mapping, AxisVar, AxisConst)):
         return value
     raise ValueError("should be var, a size, or a mapping with a type")
+
+
+def _typed_axis(value: Raw) -> Raw:
+    if not isinstance(value, Mapping):
+        return value
+    typed = {"type": "const" if "value" in value else "var", **value}
+    return {**typed, "value": size_in_any_form(value["value"])} if "value" in value else typed
 
 
 Axis = Annotated[AxisVar | AxisConst, Field(discriminator="type"), BeforeValidator(_long_axis)]
@@ -82,6 +100,8 @@ class Definition(CheckedRecord):
     within the tolerances) are pytest-fib's own; exported, they drop out.
     """
 
+    OWN = tuple((key,) for key in OWN_KEYS)
+
     name: Text
     op_type: Text
     description: OptionalText = None
@@ -104,6 +124,10 @@ class Definition(CheckedRecord):
             return name
         allowed = "letters, digits, '_', '.' and '-'" if dots else "letters, digits, '_' and '-'"
         raise ValueError(f"{name!r} should be {allowed}, not starting with '-'")
+
+    @classmethod
+    def _usual_form(cls, data: Raw) -> Raw:
+        return in_each(data, "axes", _typed_axis)
 
     @classmethod
     def _long_form(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:

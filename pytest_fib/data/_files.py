@@ -143,7 +143,7 @@ def _from_json(model: type[_R], path: str, text: str) -> _R:
     except json.JSONDecodeError as error:
         raise DataError([Problem(path, error.lineno, f"bad JSON: {error.msg}")]) from None
     try:
-        return model.model_validate(data)
+        return model.from_elsewhere(data)
     except ValidationError as error:
         problems = problems_of(error, model, data, path, lambda loc, _: _json_line(text, loc))
         raise DataError(problems) from None

@@ -84,6 +84,13 @@ def _not_file_and_symbol(entry_point: str) -> str | None:
     return f"{entry_point!r} should read file::symbol"
 
 
+#: A flag as other tools write it.
+_FLAGS = {
+    **dict.fromkeys(("1", "1.0", "true", "t", "yes", "y", "on"), True),
+    **dict.fromkeys(("0", "0.0", "false", "f", "no", "n", "off"), False),
+}
+
+
 class SourceFile(Record):
     """One file of an implementation; `path` is relative, with forward slashes."""
 
@@ -110,7 +117,7 @@ class BuildSpec(Record):
     """
 
     language: SupportedLanguages
-    target_hardware: Annotated[list[Text], Field(min_length=1)]
+    target_hardware: Annotated[list[str], Field(min_length=1)]
     entry_point: Annotated[Text, refuse(_not_file_and_symbol)]
     dependencies: list[Annotated[Text, refuse(bad_requirement)]] = Field(default_factory=list)
     destination_passing_style: Annotated[bool, Field(strict=True)] = True
@@ -143,6 +150,11 @@ class BuildSpec(Record):
 class Solution(CheckedRecord):
     """An implementation as a record, sources included."""
 
+    OWN = tuple(
+        ("spec", key)
+        for key in ("calling", "compile_options", "include_paths", "supported_major_versions")
+    )
+
     name: Text
     definition: Text
     author: Text
@@ -160,6 +172,15 @@ class Solution(CheckedRecord):
     def entry_symbol(self) -> str:
         """The function of the entry point."""
         return self.spec.entry_point.split("::")[1]
+
+    @classmethod
+    def _usual_form(cls, data: Raw) -> Raw:
+        spec = part(data, "spec")
+        in_place = part(spec, "destination_passing_style")
+        known = _FLAGS.get(str(in_place).lower())
+        if known is None or not isinstance(spec, Mapping):
+            return data
+        return {**data, "spec": {**spec, "destination_passing_style": known}}
 
     @classmethod
     def _violations(cls, data: Mapping[str, Any]) -> Iterator[Violation]:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from ._base import NON_FINITE, Raw, Record, Size, Text, is_none
+from ._base import NON_FINITE, Raw, Record, Size, Text, is_none, part
 from ._workload import Workload
 
 
@@ -206,6 +206,13 @@ class Trace(Record):
     several records of one test, the first has it. Others' records have neither.
     """
 
+    OWN = (
+        ("workload", "seed"),
+        ("workload", "regime"),
+        ("evaluation", "diagnosis"),
+        ("evaluation", "compiled"),
+    )
+
     definition: Text
     definition_file: Annotated[str, Field(exclude_if=_is_empty)] = ""
     workload: Workload
@@ -218,6 +225,21 @@ class Trace(Record):
         return json.dumps(self.to_flashinfer(), separators=(",", ":"), allow_nan=False)
 
     @classmethod
+    def _usual_form(cls, data: Raw) -> Raw:
+        workload = part(data, "workload")
+        if not isinstance(workload, Mapping):
+            return data
+        return {**data, "workload": Workload._usual_form(workload)}
+
+    @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The trace in a line of JSON. Raises pydantic's ValidationError, a ValueError."""
-        return cls.model_validate_json(text)
+        """The trace in a line of JSON, of whichever tool (see `from_elsewhere`).
+
+        Raises pydantic's ValidationError, a ValueError.
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            if error.errors(include_url=False)[0]["type"] == "json_invalid":
+                raise
+        return cls.from_elsewhere(json.loads(text))

@@ -58,8 +58,13 @@ def row_of(text: bytes, data: Raw) -> Row:
         return _quick_row(text, data)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         trace = Trace.from_json(text)
-        text = trace.to_json_line().encode()
+    if trace.solution is None:
+        raise ValueError("an evaluation of no solution")
+    text = trace.to_json_line().encode()
+    if trace.evaluation is not None:
         return _quick_row(text, trace.to_flashinfer())
+    names, axes = (trace.definition, trace.solution), tuple(trace.workload.axes.items())
+    return Row(text, *names, "", "", trace.workload.uuid, axes, math.inf, 0.0)
 
 
 def _quick_row(text: bytes, data: Raw) -> Row:

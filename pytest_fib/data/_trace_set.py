@@ -508,7 +508,8 @@ class TraceSet:
         for row in chain.from_iterable(self._rows.values()):
             trace = self._read_trace(row)
             evaluation = trace.evaluation
-            assert evaluation is not None
+            if evaluation is None:
+                continue
             yield {
                 "definition": row.definition,
                 "solution": row.solution,
@@ -822,9 +823,9 @@ class _Reader:
 
     def _add(self, key: str, data: Any) -> None:
         if key == "definitions":
-            self._set.add_definition(Definition.model_validate(data))
+            self._set.add_definition(Definition.from_elsewhere(data))
         elif key == "solutions":
-            self._set.add_solution(Solution.model_validate(data))
+            self._set.add_solution(Solution.from_elsewhere(data))
         elif key == "counts":
             self._add_counts(data)
 

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ._base import Raw, Record, Scalar, Size, Text, to_plain
+from ._base import Raw, Record, Scalar, Size, Text, in_each, size_in_any_form, to_plain
 
 # Names that a workload's `regime` may have; what each does is in `pytest_fib.workloads`.
 
@@ -55,6 +56,24 @@ class SafetensorsInput(Record):
 InputSpec = Annotated[RandomInput | ScalarInput | SafetensorsInput, Field(discriminator="type")]
 
 
+def _typed_input(given: Raw) -> Raw:
+    if not isinstance(given, Mapping):
+        return given
+    kind = "scalar" if "value" in given else "safetensors" if "path" in given else "random"
+    typed = {"type": kind, **given}
+    value = given.get("value")
+    return {**typed, "value": _number(value)} if isinstance(value, str) else typed
+
+
+def _number(text: str) -> Raw:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 class Workload(Record):
     """Values for a definition's var axes and a spec for its inputs.
 
@@ -63,6 +82,8 @@ class Workload(Record):
     `uuid`, not given, follows from all the rest: the same case has the same id everywhere.
     """
 
+    OWN = (("seed",), ("regime",))
+
     axes: dict[str, Size]
     inputs: dict[str, InputSpec] = Field(default_factory=dict)
     seed: Annotated[int, Field(strict=True, exclude_if=lambda seed: seed == 0)] = 0
@@ -70,6 +91,11 @@ class Workload(Record):
         default_factory=dict
     )
     uuid: Annotated[str, Field(validate_default=True)] = ""
+
+    @classmethod
+    def _usual_form(cls, data: Raw) -> Raw:
+        sized = in_each(data, "axes", size_in_any_form)
+        return in_each(sized, "inputs", _typed_input)
 
     @field_validator("uuid", mode="before")
     @classmethod

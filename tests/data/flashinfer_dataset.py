@@ -42,7 +42,7 @@ class Tensor(BaseModel):
 
 
 class Axis(BaseModel):
-    type: Literal["const", "var"]
+    type: Literal["const", "var"] | None = None
     value: Annotated[int, Field(ge=0)] | None = None
 
 
@@ -53,20 +53,20 @@ class TheirDefinition(BaseModel):
     inputs: dict[Name, Tensor]
     outputs: dict[Name, Tensor]
     reference: Name
-    tags: list[Name] | None = None
-    constraints: list[Name] | None = None
+    tags: list[Name] = []
+    constraints: list[Name] = []
 
     @model_validator(mode="after")
     def check(self):
         body = ast.parse(self.reference, mode="exec").body
         assert any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in body)
         assert not self.inputs.keys() & self.outputs.keys()
-        for text in self.constraints or ():
+        for text in self.constraints:
             ast.parse(text, mode="eval")
         for tensor in (*self.inputs.values(), *self.outputs.values()):
             assert set(tensor.shape or ()) <= set(self.axes)
         for axis in self.axes.values():
-            assert axis.type == "var" or axis.value is not None
+            assert axis.type != "const" or axis.value is not None
         return self
 
 
@@ -96,17 +96,22 @@ class TheirSolution(BaseModel):
         paths = [source.path for source in self.sources]
         assert len(set(paths)) == len(paths)
         assert not any(PurePosixPath(p).is_absolute() or ".." in Path(p).parts for p in paths)
-        file, symbol = self.spec.entry_point.split("::")
+        file, _ = self.spec.entry_point.split("::")
         assert file in paths
-        assert symbol
         return self
 
 
 class Input(BaseModel):
-    type: Literal["random", "scalar", "safetensors"]
+    type: Literal["random", "scalar", "safetensors"] | None = None
     value: int | float | bool | None = None
     path: Name | None = None
     tensor_key: Name | None = None
+
+    @model_validator(mode="after")
+    def check(self):
+        assert self.type != "scalar" or self.value is not None
+        assert self.type != "safetensors" or (self.path and self.tensor_key)
+        return self
 
 
 class TheirWorkload(BaseModel):

@@ -239,6 +239,20 @@ def test_every_problem_of_a_dataset_is_listed(trace_set, tmp_path):
         assert expected in text
 
 
+def test_half_of_a_trace_is_no_crash(trace_set, tmp_path):
+    trace_set.to_path(tmp_path)
+    whole = json.loads(trace("fast", 64).to_json_line())
+    with (tmp_path / "traces/a/elementwise/scale.jsonl").open("a") as file:
+        file.write(json.dumps({**whole, "evaluation": None}) + "\n")
+    again = TraceSet.from_path(tmp_path)
+    assert (len(again), again.summary().passed, len(list(again.records()))) == (5, 4, 4)
+    assert again.best("scale", {"n": 64}) is None
+    with (tmp_path / "traces/a/elementwise/scale.jsonl").open("a") as file:
+        file.write(json.dumps({**whole, "solution": None}) + "\n")
+    with pytest.raises(DataError, match=r"scale\.jsonl:4: an evaluation of no solution"):
+        TraceSet.from_path(tmp_path)
+
+
 def test_a_line_that_was_cut_off_is_lost_alone(trace_set, tmp_path):
     trace_set.to_path(tmp_path)
     path = tmp_path / "traces/a/elementwise/scale.jsonl"

@@ -1,5 +1,6 @@
 """Tracing: which calls are recorded, what of them, and that serving goes on whatever happens."""
 
+import errno
 import json
 import logging
 import os
@@ -206,3 +207,53 @@ def test_what_was_captured_is_written_before_a_signal_ends_the_process():
     process.terminate()
     assert process.stdout.read() == "flushed\n"
     assert process.wait(10) == -signal.SIGTERM
+
+
+WRITING = """\
+import sys
+import torch
+from pytest_fib import TracingConfig, apply, enable_tracing
+
+@apply("pick")
+def pick(x, at, factor=1.0):
+    return x[at] * factor
+
+config = TracingConfig(dedup_policy="keep_all", tensor_dump_policy="dump_all")
+with enable_tracing(sys.argv[1], {"pick": config}, waiting=10_000) as tracer:
+    print("ready", flush=True)
+    for n in range(1, int(sys.argv[3])):
+        pick(torch.full((n,), float(sys.argv[2])), torch.zeros(2, dtype=torch.int64))
+        if n % 5 == 0:
+            tracer.flush()
+"""
+
+
+def test_processes_write_together_and_one_that_is_killed_costs_no_other(dataset):
+    def start(mark, number):
+        command = [sys.executable, "-c", WRITING, str(dataset), str(mark), str(number)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+    endless, short = start(1, 1_000_000), start(2, 60)
+    assert endless.stdout.readline() == short.stdout.readline() == "ready\n"
+    assert short.wait(120) == 0
+    endless.kill()
+    endless.wait()
+    workloads = recorded(dataset)
+    marks = [load_file(dataset / w.inputs["x"].path)["x"][0].item() for w in workloads]
+    assert marks.count(2.0) == 59
+    assert 1.0 in marks
+    assert sum(TraceSet.from_path(dataset).counts("pick").values()) >= 59
+
+
+def test_a_full_disk_is_one_warning_and_a_count(dataset, monkeypatch, caplog):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pytest_fib.dispatch._store._append", full)
+    with caplog.at_level(logging.WARNING), enable_tracing(dataset) as tracer:
+        for n in range(1, 4):
+            assert call(n).tolist() == [0.0, 0.0]
+    assert (tracer.stats.recorded, tracer.stats.failed, len(caplog.records)) == (0, 3, 1)
+    assert "No space left on device" in caplog.text
+    assert recorded(dataset) == []
