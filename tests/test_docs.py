@@ -1,13 +1,18 @@
 """The examples of the docs are implementations and tests that pass, or at least compile."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pytest_fib.build import why_not_buildable
+from pytest_fib.commands import SUBCOMMANDS
 from pytest_fib.discovery import Implementation
+from tests.conftest import SCALE, Project
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/languages.md"
@@ -110,3 +115,82 @@ def test_tests_written_by_hand_pass(project, page):
     assert tests
     assert set(outcomes) <= {"passed", "warnings"}
     assert outcomes["passed"] >= len(tests)
+
+
+# --- pages that show a terminal -------------------------------------------------------------------
+
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+#: Pages whose blocks are files to write and commands to run, in this order.
+SESSIONS = ("tutorial.md", "how-to/debug.md", "how-to/from-a-model.md")
+_BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+#: What differs from one run to the next, or one machine to another.
+_FIGURE = re.compile(r"~?\d+(\.\d+)?( ([kMGT]?B|µs|ms|s)\b)?")
+
+
+def alike(line):
+    """A line without its figures, and however wide its columns are."""
+    return " ".join(_FIGURE.sub("N", line).split())
+
+
+def run_as_shown(project, block):
+    """Run the commands of a block and find the lines that it shows, in their order."""
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+        typed = re.findall(r"^\(Pdb\) (.*)$", shown, re.MULTILINE)
+        printed = subprocess.run(
+            re.sub(r"^(python -m )?", f"{sys.executable} -m ", command, count=1),
+            cwd=project.path,
+            shell=True,
+            input="".join(f"{line}\n" for line in typed),
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "COLUMNS": "80", "PYTEST_ADDOPTS": "--fib-seed=0 --fib-device=cpu"},
+        ).stdout
+        rest = iter(map(alike, printed.splitlines()))
+        for line in shown.splitlines():
+            if line.strip() not in ("", "...") and not line.startswith("(Pdb)"):
+                assert any(alike(line) in found for found in rest), f"{line}\nnot in\n{printed}"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", SESSIONS)
+def test_what_a_page_shows_of_a_terminal_is_what_one_sees(pytester, page):
+    project = Project(pytester)
+    (project.path / "tox.ini").unlink()
+    if page == "how-to/debug.md":
+        project.define(SCALE)
+        project.write("pytest.ini", "[pytest]\n")
+    for kind, block in _BLOCK.findall((ROOT / "docs" / page).read_text("utf-8")):
+        if kind == "console":
+            run_as_shown(project, block)
+        else:
+            name, text = block.split("\n", 1)
+            project.write(name.removeprefix("# "), text)
+
+
+def test_every_page_that_shows_a_terminal_is_run():
+    shown = {
+        str(p.relative_to(ROOT / "docs")) for p in PAGES if "```console" in p.read_text("utf-8")
+    }
+    assert shown == set(SESSIONS)
+
+
+@pytest.fixture(scope="module")
+def help_text():
+    """What pytest says of its options."""
+    command = [sys.executable, "-m", "pytest", "--help"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
+def test_options_and_commands_that_a_page_names_exist(page, help_text):
+    text = page.read_text("utf-8")
+    for option in set(re.findall(r"--fib-[a-z-]*[a-z]", text)):
+        assert f"{option}" in help_text, option
+    commands = set(re.findall(r"python -m pytest_fib ([a-z]+)", text))
+    assert commands <= set(SUBCOMMANDS)
+
+
+def test_every_page_is_in_the_navigation():
+    nav = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert [p for p in PAGES if f" {p.relative_to(ROOT / 'docs')}\n" not in nav] == []
