@@ -120,15 +120,15 @@ class TraceSet:
 
     Files are read when their records are asked for, tensors never. ``definitions``, ``solutions``,
     ``workloads`` and ``traces`` are mappings by the name of the definition: the first to records,
-    the others to lists of records.
+    the others to lists of records. It is made of such mappings too, or of records one by one.
     """
 
     def __init__(
         self,
-        definitions: Iterable[Definition] = (),
-        solutions: Iterable[Solution] = (),
-        workloads: Iterable[tuple[str, Workload]] = (),
-        traces: Iterable[Trace] = (),
+        definitions: Iterable[Definition] | Mapping[str, Definition] = (),
+        solutions: Iterable[Solution] | Mapping[str, Iterable[Solution]] = (),
+        workloads: Iterable[tuple[str, Workload]] | Mapping[str, Iterable[Trace]] = (),
+        traces: Iterable[Trace] | Mapping[str, Iterable[Trace]] = (),
     ) -> None:
         self.roots: tuple[Path, ...] = ()
         self._definitions: dict[str, _Stored[Definition]] = {}
@@ -138,13 +138,17 @@ class TraceSet:
         self._rows: dict[str, list[Row]] = defaultdict(list)
         self._indexes: dict[str, Index] = {}
         self._traces: dict[bytes, Trace] = {}
+        if isinstance(definitions, Mapping):
+            definitions = definitions.values()
         for definition in definitions:
             self.add_definition(definition)
-        for solution in solutions:
+        for solution in _one_by_one(solutions):
             self.add_solution(solution)
+        if isinstance(workloads, Mapping):
+            workloads = ((t.definition, t.workload) for t in _one_by_one(workloads))
         for name, workload in workloads:
             self.add_workload(name, workload)
-        for trace in traces:
+        for trace in _one_by_one(traces):
             self.add_trace(trace)
 
     def __repr__(self) -> str:
@@ -644,6 +648,11 @@ class TraceSet:
             for row in self._of(name):
                 _collect(problems, partial(self._read_trace, row))
         return list(dict.fromkeys(problems))
+
+
+def _one_by_one(records: Iterable[_T] | Mapping[str, Iterable[_T]]) -> Iterable[_T]:
+    """Records, which may be in lists by the names of definitions."""
+    return chain.from_iterable(records.values()) if isinstance(records, Mapping) else records
 
 
 def _collect(problems: list[str], read: Callable[[], object]) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 #: Fallbacks of the call form that are remembered; functions made for each call would pile up.
 MANY = 1024
 _ON = ("1", "true", "yes", "on")
+_TOGETHER = frozenset({"args", "kwargs"})
 _dispatchers: WeakSet[Dispatcher] = WeakSet()
 _called: dict[tuple[Any, Any], Callable[..., Any]] = {}
 _lock = Lock()
@@ -65,6 +66,23 @@ class AppliedTraceSet:
     def __exit__(self, *error: object) -> None:
         if _State.active is self:
             _activate(self.before)
+
+    def build(self, device: Any = None) -> None:
+        """Build, or load, what is best at each shape measured on a device, before any call comes.
+
+        ``device`` is a torch device; not given, the current CUDA device or else the CPU. What fails
+        is quarantined. Without this, the first call of an implementation builds it.
+        """
+        import torch
+
+        if device is None:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = torch.empty(0, device=device).device
+        hardware = self._hardware or hardware_name(device)
+        for name, definition in self.trace_set.definitions.items():
+            ranked = self.trace_set.ranked(name, hardware)
+            for solution in dict.fromkeys(names[0] for names in ranked.values()):
+                self.kernels.try_to_get(solution, definition, device)
 
     def candidates(
         self, definition: Definition, axes: dict[str, int], arguments: Sequence[Any]
@@ -253,10 +271,13 @@ def apply(
     With them, the call itself: ``apply("rmsnorm_d4096", x, weight, fallback=rmsnorm)``. The
     fallback takes the inputs, or the inputs and then the outputs, in the definition's order or
     under its names, and it serves every call that no implementation is verified for.
-    ``definition`` may be a function of the fallback's arguments that returns the name.
+    ``definition`` may be a function of the fallback's arguments that returns the name. Arguments
+    may also be given together, as ``args=(x, weight)`` and ``kwargs={"eps": 1e-6}``.
     """
     if not _State.environment_read:
         _enable_from_environment()
+    if keywords and not arguments and keywords.keys() <= _TOGETHER:
+        arguments, keywords = keywords.get("args", ()), keywords.get("kwargs", {})
     if fallback is None:
         if arguments or keywords:
             raise TypeError("apply() needs fallback= where it is given arguments")

@@ -13,7 +13,7 @@ from functools import update_wrapper
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_fib.dispatch._kernels import Busy, log
+from pytest_fib.dispatch._kernels import Busy, described, log
 from pytest_fib.dispatch._stats import DefinitionStats
 
 if TYPE_CHECKING:
@@ -265,8 +265,7 @@ class Dispatcher:
         return self.fall_back(arguments)
 
     def _quarantine(self, name: str, error: Exception) -> None:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        self.drop(name, f"{type(error).__name__}: {first}")
+        self.drop(name, described(error))
 
     def drop(self, name: str, why: str) -> None:
         """Call a solution no more."""

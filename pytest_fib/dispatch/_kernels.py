@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Solution, TraceSet
 
 log = logging.getLogger("pytest_fib.dispatch")
+#: Where loaded libraries lie until this process ends.
+_folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
 class Busy(Exception):
     """Another thread is building."""
+
+
+def described(error: Exception) -> str:
+    """``RuntimeError: no luck``, in one line."""
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return f"{type(error).__name__}: {first}"
 
 
 class Kernels:
@@ -46,6 +54,17 @@ class Kernels:
         finally:
             lock.release()
         return self._loaded[key]
+
+    def try_to_get(self, name: str, definition: Definition, device: Any) -> None:
+        """Build a solution, or quarantine it."""
+        if name in self.quarantined:
+            return
+        try:
+            self.get(name, definition, device)
+        except Busy:
+            return  # by another thread
+        except Exception as error:  # noqa: BLE001 - an implementation may raise anything
+            self.quarantine(name, described(error))
 
     def _load(
         self, solution: Solution, definition: Definition, device: Any
@@ -86,7 +105,9 @@ def hardware_name(device: Any) -> str:
 def _artifact_file(program: Program) -> Path:
     """A file with what a compiled program was built to, ahead of time, before, or now."""
     artifact = _prebuilt(program) or _cached_or_built(program)
-    file = Path(tempfile.mkdtemp(prefix="pytest-fib-apply-")) / Path(artifact.built.file).name
+    folder = tempfile.TemporaryDirectory(prefix="pytest-fib-apply-")
+    _folders.append(folder)
+    file = Path(folder.name, Path(artifact.built.file).name)
     file.write_bytes(artifact.content)
     return file
 

@@ -51,7 +51,7 @@ def store_workload(
 def _with_tensors(
     root: Path, definition: Definition, workload: Workload, tensors: Mapping[str, Any]
 ) -> Workload:
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     from pytest_fib.data import SafetensorsInput, file_name
 
@@ -62,7 +62,8 @@ def _with_tensors(
         folder.mkdir(parents=True, exist_ok=True)
         new = file.with_suffix(f".{os.getpid()}.new")
         try:
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, new)
+            # Written here, so that a full disk is an OSError of Python's.
+            new.write_bytes(save({name: tensor.contiguous() for name, tensor in tensors.items()}))
             new.replace(file)
         finally:
             new.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from pytest_fib.dispatch._kernels import log
 
@@ -112,14 +113,27 @@ class Tracer:
         self.stats = TracingStats()
         self.on_exit: Callable[[Tracer], None] | None = None
         self._definitions, self._configs = definitions, configs
-        self._queue: Queue[_Captured] = Queue(waiting)
+        self._waiting = waiting
         self._cells: dict[str, list[_Cell]] = {}
+        self._start()
+        atexit.register(self.flush)
+        tracers.add(self)
+
+    def _start(self) -> None:
+        """Begin to write: in the process that traces, and in each that it forks."""
+        self._queue: Queue[_Captured] = Queue(self._waiting)
         self._written: dict[str, dict[str, int]] = {}
         self._warned = False
         self._lock = threading.Lock()
         self._writer = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
         threading.Thread(target=self._work, name="pytest-fib-tracing", daemon=True).start()
-        atexit.register(self.flush)
+
+    def restart(self) -> None:
+        """In a forked process, which has no thread that writes; the parent's counts are its own."""
+        for cell in (cell for cells in self._cells.values() for cell in cells):
+            cell.count = 0
+        self.stats = TracingStats()
+        self._start()
 
     def __enter__(self) -> Tracer:
         return self
@@ -224,7 +238,7 @@ class Tracer:
             tensors = _on_host(captured)
             where = (self.dataset, captured.definition, captured.axes)
             captured.cell.uuid = store_workload(*where, tensors, captured.scalars).uuid
-        except (OSError, RuntimeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - serving goes on, and the writing with it
             self.stats.failed += 1
             self._warn(error)
         else:
@@ -237,7 +251,7 @@ class Tracer:
         counts: dict[str, dict[str, int]] = {}
         for name, cells in list(self._cells.items()):
             for cell in list(cells):
-                if cell.uuid:
+                if cell.uuid and cell.count:
                     of = counts.setdefault(name, {})
                     of[cell.uuid] = of.get(cell.uuid, 0) + cell.count
         with self._lock:
@@ -259,6 +273,18 @@ class Tracer:
         """Wait until all that was captured is written, with the counts."""
         self._queue.join()
         self._write_counts()
+
+
+#: What writes in this process.
+tracers: WeakSet[Tracer] = WeakSet()
+
+
+def _restart_all() -> None:
+    for tracer in list(tracers):
+        tracer.restart()
+
+
+os.register_at_fork(after_in_child=_restart_all)
 
 
 def _bare(captured: _Captured) -> Workload:

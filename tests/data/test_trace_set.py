@@ -84,6 +84,14 @@ def test_names_are_checked_as_records_are_added(trace_set):
         trace_set.add_trace(trace("third"))
 
 
+def test_it_is_made_of_mappings_as_it_has_them(trace_set):
+    of_mappings = TraceSet(
+        trace_set.definitions, trace_set.solutions, trace_set.workloads, trace_set.traces
+    )
+    assert repr(of_mappings) == repr(trace_set)
+    assert dict(of_mappings.traces) == dict(trace_set.traces)
+
+
 def test_the_best_is_the_fastest_at_a_shape_and_gains_most_over_all(trace_set):
     assert trace_set.best("scale", {"n": 4}).solution == "fast"
     assert trace_set.best("scale", {"n": 8, "width": 8}, "nvidia_h200").solution == "slow"

@@ -205,6 +205,8 @@ def test_the_call_form_and_names_from_arguments():
         assert server(by_shape, 8) == "small"
         assert by_shape(torch.zeros(8, 5), torch.zeros(5)).max() == 0
         assert stats()["scale_add"].hits == 3
+        together = apply("scale_add", args=(x, weight), kwargs={"factor": 2.0}, fallback=fallback)
+        assert together.max() > 0
     with pytest.raises(TypeError, match="needs fallback="):
         apply("scale_add", *inputs(8))
     disable_apply()
@@ -223,6 +225,15 @@ def test_what_fails_is_quarantined_and_logged_once(routed, caplog):
         "misshapen": "ValueError: y: got [7, 4], expected [8, 4]",
     }
     assert len(caplog.records) == 3
+
+
+def test_all_can_be_built_before_the_first_call(routed):
+    measured = trace_set(("unbuildable", 8, 1.0), ("small", 8, 2.0), ("large", 64, 1.0))
+    with enable_apply(measured, hardware=HERE) as applied:
+        applied.build("cpu")
+        assert set(applied.kernels.quarantined) == {"unbuildable"}
+        assert server(routed, 64) == "large"
+        assert server(routed, 8) == "small"
 
 
 def test_what_fails_later_costs_no_call(routed):

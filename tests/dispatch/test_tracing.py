@@ -257,3 +257,34 @@ def test_a_full_disk_is_one_warning_and_a_count(dataset, monkeypatch, caplog):
     assert (tracer.stats.recorded, tracer.stats.failed, len(caplog.records)) == (0, 3, 1)
     assert "No space left on device" in caplog.text
     assert recorded(dataset) == []
+
+
+FORKING = """\
+import os
+import sys
+import torch
+from pytest_fib import apply, enable_tracing
+
+@apply("pick")
+def pick(x, at, factor=1.0):
+    return x[at] * factor
+
+with enable_tracing(sys.argv[1]) as tracer:
+    pick(torch.zeros(4), torch.zeros(2, dtype=torch.int64))
+    tracer.flush()
+    if not os.fork():
+        for n in (4, 7):
+            pick(torch.zeros(n), torch.zeros(2, dtype=torch.int64))
+        tracer.flush()
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_a_forked_process_records_its_own_calls(dataset):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", FORKING, str(dataset)]
+    subprocess.run(command, check=True, env=environment, timeout=120)
+    counts = {w.axes["n"]: w.uuid for w in recorded(dataset)}
+    counted = TraceSet.from_path(dataset).counts("pick")
+    assert {n: counted[uuid] for n, uuid in counts.items()} == {4: 2, 7: 1}
