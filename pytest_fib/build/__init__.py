@@ -14,12 +14,13 @@ from pytest_fib.build._prebuilt import (
     write_manifest,
 )
 from pytest_fib.build._program import (
+    COMPILER_CACHES,
     Compilation,
     Parameter,
     Program,
+    compiler_cache_of,
     program_of,
     reference_program,
-    triton_cache_of,
 )
 from pytest_fib.build._runnable import why_not_buildable, why_not_runnable
 from pytest_fib.build._targets import (
@@ -33,6 +34,7 @@ from pytest_fib.build._targets import (
 from pytest_fib.build._toolchain import cpp_compiler, nvcc
 
 __all__ = [
+    "COMPILER_CACHES",
     "CPU",
     "DEFAULT_TARGETS",
     "PREBUILT_VARIABLE",
@@ -51,6 +53,7 @@ __all__ = [
     "build",
     "build_targets",
     "capability_of",
+    "compiler_cache_of",
     "cpp_compiler",
     "default_builds_directory",
     "gpus",
@@ -58,7 +61,6 @@ __all__ = [
     "nvcc",
     "program_of",
     "reference_program",
-    "triton_cache_of",
     "versions",
     "why_not_buildable",
     "why_not_runnable",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 COMPILED = frozenset({"cpp", "cuda", "tilelang", "cutedsl"})
 #: Those of which one function is compiled, and not all that a file has.
 COMPILED_BY_ENTRY = frozenset({"tilelang", "cutedsl"})
+#: Languages whose compilers keep what they make at calls, in the folder that a variable names.
+COMPILER_CACHES = {"triton": "TRITON_CACHE_DIR", "tilelang": "TILELANG_CACHE_DIR"}
 #: Those of them that are compiled for arguments of certain shapes and dtypes.
 _COMPILED_FOR_ARGUMENTS = frozenset({"cutedsl"})
 
@@ -81,8 +83,8 @@ class Program:
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
 
-def triton_cache_of(program: Program, root: str) -> str:
-    """The folder beneath ``root`` for what Triton makes of a program: by its sources alone."""
+def compiler_cache_of(program: Program, root: str) -> str:
+    """The folder beneath ``root`` for what a compiler makes of a program: by its sources alone."""
     digest = hashlib.sha256(json.dumps(sorted(program.sources)).encode()).hexdigest()
     return f"{root}/{digest[:32]}"
 

@@ -42,7 +42,7 @@ from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.engine._sample_plan import check_samples
 from pytest_fib.engine._search import cut_short, search_and_diagnose, search_step, shown_axes
-from pytest_fib.engine._start import start_fork_server, triton_caches
+from pytest_fib.engine._start import compiler_caches, start_fork_server
 from pytest_fib.sandbox import (
     ArenaAllocator,
     ForkServer,
@@ -343,7 +343,7 @@ class Judge:
         if language == "triton" and self.device == "cpu":
             # Where sandboxes come from, Triton was imported as its interpreter.
             if self._build_server is None:
-                environment = {**triton_caches(self._builds), "TRITON_INTERPRET": "0"}
+                environment = {**compiler_caches(self._builds), "TRITON_INTERPRET": "0"}
                 self._build_server = ForkServer("cpu", environment, contained=server.contained)
             server = self._build_server
         return ProcessSandbox(server, None, untrusted=True)

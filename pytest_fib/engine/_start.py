@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pytest_fib.build import Prebuilt, default_builds_directory
+from pytest_fib.build import COMPILER_CACHES, Prebuilt, default_builds_directory
 from pytest_fib.sandbox import ForkServer, environment_for
 
 if TYPE_CHECKING:
@@ -33,15 +33,19 @@ def start_fork_server(
         Prebuilt(prebuilt).expose_runtime()  # before the first process that may load something
     if isolation == "none":
         return None
-    environment = {**triton_caches(builds), **environment_for(device)}
+    environment = {**compiler_caches(builds), **environment_for(device)}
     server = ForkServer(device, environment, contained=isolation == "container")
     server.warm()
     return server
 
 
-def triton_caches(builds: Path | None) -> dict[str, str]:
-    """Where Triton keeps what it compiles: beside other builds, unless the user says where."""
+def compiler_caches(builds: Path | None) -> dict[str, str]:
+    """Where compilers keep what they make at calls: beside builds, unless the user says where."""
     folder = builds or default_builds_directory()
-    if folder is None or "TRITON_CACHE_DIR" in os.environ:
+    if folder is None:
         return {}
-    return {"TRITON_CACHE_DIR": str(folder / "triton")}
+    return {
+        name: str(folder / language)
+        for language, name in COMPILER_CACHES.items()
+        if name not in os.environ
+    }

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 #: Devices of GPUs, as far as there are any.
 _DEVICES = ("nvidia*", "dri", "kfd", "infiniband")
 #: Where compilers keep what they made: in a container, nowhere that anyone else reads.
-_CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
+_CACHES = (
+    "TRITON_CACHE_DIR",
+    "TILELANG_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR",
+    "CUDA_CACHE_PATH",
+)
 
 
 def container_command(device: str, folder: Path) -> list[str]:

@@ -165,6 +165,7 @@ def _caches() -> list[Path]:
     extensions = Path(os.environ.get("XDG_CACHE_HOME", home / ".cache")) / "torch_extensions"
     defaults = {
         "TRITON_CACHE_DIR": Path(os.environ.get("TRITON_HOME", home)) / ".triton" / "cache",
+        "TILELANG_CACHE_DIR": home / ".tilelang" / "cache",
         "TORCHINDUCTOR_CACHE_DIR": Path(tempfile.gettempdir()) / f"torchinductor_{getuser()}",
         "TORCH_EXTENSIONS_DIR": extensions,
         "CUDA_CACHE_PATH": home / ".nv" / "ComputeCache",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_fib.build import triton_cache_of
+from pytest_fib.build import COMPILER_CACHES, compiler_cache_of
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._arena import view
 from pytest_fib.sandbox._channel import Channel, ChannelClosed
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from pytest_fib.build import Program
     from pytest_fib.sandbox._messages import Reply
 
 #: Memory of its own that a sandbox may take on the host, in bytes.
@@ -101,7 +102,8 @@ class _Worker:
         self._arena = torch.empty(0, dtype=torch.uint8)
         self._mapped: _cuda_ipc.Mapped | None = None
         self._runner = Runner(device, lambda ref: view(self._arena, ref))
-        self._triton_caches = os.environ["TRITON_CACHE_DIR"]  # set by the fork server
+        #: All set by the fork server.
+        self._caches = {name: os.environ[name] for name in COMPILER_CACHES.values()}
 
     def serve(self) -> None:
         while True:
@@ -113,10 +115,8 @@ class _Worker:
             if isinstance(request, Map):
                 reply: Reply = self._map(request, descriptors)
             else:
-                if isinstance(request, (Build, Load)) and request.program.language == "triton":
-                    os.environ["TRITON_CACHE_DIR"] = triton_cache_of(
-                        request.program, self._triton_caches
-                    )
+                if isinstance(request, (Build, Load)):
+                    self._choose_cache(request.program)
                 reply = self._runner.answer(request, *descriptors)
                 for descriptor in descriptors:
                     os.close(descriptor)
@@ -125,6 +125,11 @@ class _Worker:
                     reply = replace(reply, log=reply.log.replace(f"{self._folder}/", ""))
             _LIBC.fflush(None)  # what C code, and CUDA's printf, have printed
             self._channel.send(serial, encode_reply(reply))
+
+    def _choose_cache(self, program: Program) -> None:
+        """Have its compiler keep what it makes in a folder of this program's own."""
+        if name := COMPILER_CACHES.get(program.language):
+            os.environ[name] = compiler_cache_of(program, self._caches[name])
 
     def _map(self, request: Map, descriptors: list[int]) -> Done:
         self._runner.release()

@@ -1,5 +1,6 @@
 """CUDA kernels on a device: the shipped ones are right, wrong ones and cheats are caught."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,28 @@ FUSED = Shipped(
     (("batch", 33),),
 )
 SCALE = "scale/scale/cuda_layers/solution.yaml"
+#: Those in TileLang and CuTe DSL.
+BY_LANGUAGE = [
+    (language, replace(shipped, file=f"{folder}/{name}.py", name=name))
+    for language, name, shipped in (
+        ("tilelang", "tilelang_row", RMSNORM),
+        ("tilelang", "tilelang_row", FUSED),
+        ("cutedsl", "cutedsl_row", RMSNORM),
+        ("cutedsl", "cutedsl_row", FUSED),
+        ("cutedsl", "cutedsl_dp4a", GEMV),
+    )
+    for folder in [shipped.file.rpartition("/")[0]]
+]
+
+
+def skip_unless_buildable(language):
+    if reason := why_not_buildable(Implementation("any", "any", Path("any"), 1, language=language)):
+        pytest.skip(reason)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def nvcc(device):
-    implementation = Implementation("any", "any", Path("any.cu"), 1, language="cuda")
-    if reason := why_not_buildable(implementation):
-        pytest.skip(reason)
+    skip_unless_buildable("cuda")
 
 
 @pytest.fixture
@@ -53,6 +69,13 @@ def test_normalisation_is_right(evaluate_cuda, shipped, batch):
 
 @pytest.mark.parametrize("shipped", [DECODE, GEMV], ids=lambda shipped: shipped.definition)
 def test_it_is_right_on_the_sizes_that_mutants_are_tried_on(evaluate_cuda, shipped):
+    evaluation = evaluate_cuda(shipped)
+    assert evaluation.status == "PASSED", evaluation.log
+
+
+@pytest.mark.parametrize(("language", "shipped"), BY_LANGUAGE)
+def test_kernels_in_other_languages_are_right(evaluate_cuda, language, shipped):
+    skip_unless_buildable(language)
     evaluation = evaluate_cuda(shipped)
     assert evaluation.status == "PASSED", evaluation.log
 
