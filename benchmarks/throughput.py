@@ -143,7 +143,9 @@ def main() -> None:
         arguments += ["-n", str(workers)] if workers > 1 else []
         observed = observe([*arguments, *options.pytest], options.seconds)
         rows.append(observed.row(str(workers)))
-        print("\n".join(observed.summary.splitlines()[-4:]), dict(observed.statuses), flush=True)
+        lines = observed.summary.splitlines()
+        failures = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+        print("\n".join([*failures, lines[-1]]), dict(observed.statuses), flush=True)
         longest = sorted(observed.by_definition.items(), key=lambda pair: -sum(pair[1]))
         for name, held in longest[: options.longest]:
             print(f"{name}: {len(held)} of mean {mean(held):.0f} ms", flush=True)

@@ -37,7 +37,7 @@ from pytest_fib.engine._cheat_checks import (
 )
 from pytest_fib.engine._context import GAP
 from pytest_fib.engine._correctness import SandboxCalls
-from pytest_fib.engine._new_values import MIXED, NewValues
+from pytest_fib.engine._new_values import MIXED, Mixture, NewValues
 from pytest_fib.sandbox import (
     Blocks,
     Collect,
@@ -76,8 +76,8 @@ MOST_SHARE = 1 / 8
 CHECKED_SHARE = 0.05
 #: How many rounds are checked where reading outputs seems slow.
 MOST_CHECKS = 12
-#: Bytes of calls' inputs and outputs that are kept, until they are checked.
-KEPT_BYTES = 256 << 20
+#: Bytes of what is kept of rounds, until it is checked.
+KEPT_BYTES = {"cpu": 256 << 20, "cuda": 2 << 30}
 #: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
 PAUSES = (0.1, 0.5, 2.0)
 #: Calls in a block that says roughly how long one takes, and rounds of it: others' work, which runs
@@ -107,11 +107,15 @@ class WrongOutputsError(Exception):
 
 @dataclass(frozen=True)
 class Kept:
-    """What a timed call with this number got and left, as words."""
+    """What timed calls with these numbers got, and the outputs that they left, as words."""
 
-    number: int
-    inputs: torch.Tensor
-    outputs: torch.Tensor
+    mixture: Mixture
+    outputs: dict[int, torch.Tensor]
+
+    @property
+    def bytes(self) -> int:
+        """The memory that this takes."""
+        return self.mixture.bits.nbytes + sum(words.nbytes for words in self.outputs.values())
 
 
 class TimedSide:
@@ -278,22 +282,30 @@ class Benchmark:
         self._ready([max(sizes) * number for number in range(groups)], sizes, check=True)
         self._values.fill_mixed()  # what the calls have seen until here is of no use any more
 
-    def _ready(self, groups: list[int], sizes: Sequence[int], *, check: bool = False) -> None:
-        """Get groups of calls of both sides ready.
+    def _ready(
+        self,
+        groups: list[int],
+        sizes: Sequence[int],
+        sides: Sequence[TimedSide] | None = None,
+        *,
+        check: bool = False,
+    ) -> None:
+        """Get groups of calls ready, of so many calls of each of these sides, or of both.
 
         At the same time where each has a process: capturing hundreds of calls takes the host more
         time than timing them, and nothing is timed then.
         """
+        sides = sides or self._sides
         prepare = [
             partial(side.prepare, groups, size, check=check)
-            for side, size in zip(self._sides, sizes, strict=True)
+            for side, size in zip(sides, sizes, strict=True)
         ]
-        if self._device != "cpu" and all(side.is_process for side in self._sides):
+        if self._device != "cpu" and all(side.is_process for side in sides):
             with ThreadPoolExecutor(len(prepare)) as pool:
                 replies = list(pool.map(lambda ask: ask(), prepare))
         else:
             replies = [ask() for ask in prepare]
-        for side, reply in zip(self._sides, replies, strict=True):
+        for side, reply in zip(sides, replies, strict=True):
             side.prepared(reply)
 
     def _allocate(self, count: int) -> None:
@@ -379,7 +391,7 @@ class Benchmark:
         self._keep()
         # Other work may have made reading one side's outputs slow, but not again and again.
         while self._reading_is_slow(timings) and len(self._readings_ns) < MOST_CHECKS:
-            self._run_round()
+            self._run_round(self._sides)
             self._keep()
         return timings
 
@@ -394,10 +406,10 @@ class Benchmark:
         self._values.mix()
         self._round_is_unchecked = True
 
-    def _run_round(self) -> list[Samples]:
-        """Time a round of each side."""
+    def _run_round(self, sides: Sequence[TimedSide]) -> list[Samples]:
+        """Time a round of each of these sides."""
         self._before_round(shortest=False)
-        return [time_round(side)[0] for side in self._sides]
+        return [time_round(side)[0] for side in sides]
 
     def _single_calls_ns(self, timings: Timings) -> SingleCalls | None:
         """How long a call of each side takes that has a block for itself.
@@ -408,15 +420,14 @@ class Benchmark:
         alone = self._device == "cpu" or self._calls_per_block == 1
         if alone or self._are_too_short(usual_ns):
             return None
-        self._ready(list(self._candidate.groups), (1, 1))
+        # The reference's calls may have blocks for themselves already.
+        sides = [side for side in self._sides if side.calls_per_block > 1]
+        self._ready(list(self._candidate.groups), [1] * len(sides), sides)
         self._round_is_unchecked = False
-        samples: tuple[list[Samples], ...] = ([], [])
-        for _ in range(SINGLE_ROUNDS):
-            for own, sample in zip(samples, self._run_round(), strict=True):
-                own.append(sample)
+        rounds = [self._run_round(sides) for _ in range(SINGLE_ROUNDS)]
         self._keep()
-        candidate, reference = (float(np.median(np.stack(own))) for own in samples)
-        return candidate, reference
+        single_ns = [float(np.median(samples)) for samples in zip(*rounds, strict=True)]
+        return single_ns[0], single_ns[1] if len(sides) > 1 else usual_ns[1]
 
     def _refuse_work_ahead(self, timings: Timings, single_ns: SingleCalls) -> None:
         """End the evaluation where calls take less beside others than by themselves."""
@@ -432,24 +443,23 @@ class Benchmark:
         candidate, reference = self._candidate, self._reference
         reading_ns = candidate.collect() - self._usual_reading_ns(reference.collect())
         self._readings_ns.append(reading_ns)
-        for number in self._numbers_to_check():
-            self._values.restore(number)  # the reference may write to its inputs
-            inputs, outputs = reference.buffers.inputs(), candidate.buffers.outputs()
-            self._kept.append(Kept(number, inputs[number].clone(), outputs[number].clone()))
-        if len(self._kept) * candidate.buffers.size > KEPT_BYTES:
+        outputs = candidate.buffers.outputs()
+        left = {number: outputs[number].clone() for number in self._numbers_to_check()}
+        self._kept.append(Kept(self._values.mixture, left))
+        if sum(kept.bytes for kept in self._kept) > KEPT_BYTES[self._device]:
             self._check_kept()
 
     def _check_kept(self) -> None:
         """Check what was kept. Raises WrongOutputsError."""
         candidate, reference = self._candidate.buffers, self._reference.buffers
         for kept in self._kept:
-            reference.inputs()[kept.number].copy_(kept.inputs)
-            candidate.outputs()[kept.number].copy_(kept.outputs)
-            self._context.synchronize()
-            tensors = candidate.at(kept.number), reference.at(kept.number)
-            self._verdict = SandboxCalls(self._context, *tensors).check_outputs()
-            if not self._verdict.passed:
-                raise WrongOutputsError(self._verdict)
+            for number, outputs in kept.outputs.items():
+                candidate.outputs()[number].copy_(outputs)
+                self._values.restore(number, kept.mixture)
+                tensors = candidate.at(number), reference.at(number)
+                self._verdict = SandboxCalls(self._context, *tensors).check_outputs()
+                if not self._verdict.passed:
+                    raise WrongOutputsError(self._verdict)
         self._kept.clear()
 
     def _usual_reading_ns(self, reference_ns: float) -> float:

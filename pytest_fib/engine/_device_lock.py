@@ -29,11 +29,13 @@ class DeviceLock:
     """A lock on one device across processes and users of a machine: shared or exclusive.
 
     ``flock`` rather than a lock library: the kernel releases it when its holder dies, and it can
-    be shared. A second file is the turnstile that keeps a stream of sharers from starving who
-    wants to be alone: it is held while waiting, and everyone passes through it. ``timeout`` is how
-    many seconds to wait at most.
+    be shared. A second file is the turnstile through which everyone who wants to share passes, one
+    by one. Who wants to be alone keeps it shut, while waiting and until done: so all who do have
+    the device one after another, before anyone shares it again. ``timeout`` is how many seconds to
+    wait at most.
 
-    Who times waits for all who share, so these give way wherever they have nothing on the device.
+    The first of them waits for all who share, so these give way wherever they have nothing on the
+    device.
     """
 
     def __init__(
@@ -81,9 +83,7 @@ class DeviceLock:
 
     def _take_share(self) -> None:
         until = monotonic() + self._timeout
-        with self._holding(self._turnstile, fcntl.LOCK_SH, until):
-            pass
-        with contextlib.ExitStack() as stack:
+        with self._holding(self._turnstile, fcntl.LOCK_EX, until), contextlib.ExitStack() as stack:
             stack.enter_context(self._holding(self._path, fcntl.LOCK_SH, until))
             self._share = stack.pop_all()
 
@@ -96,9 +96,10 @@ class DeviceLock:
     def exclusive(self) -> Iterator[None]:
         """Use the device alone. Raises DeviceHeldError."""
         until = monotonic() + self._timeout
-        with contextlib.ExitStack() as stack:
-            with self._holding(self._turnstile, fcntl.LOCK_EX, until):
-                stack.enter_context(self._holding(self._path, fcntl.LOCK_EX, until))
+        with (
+            self._holding(self._turnstile, fcntl.LOCK_SH, until),
+            self._holding(self._path, fcntl.LOCK_EX, until),
+        ):
             yield
 
     @contextmanager

@@ -8,6 +8,7 @@ are, and otherwise the whole of one or the other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import SystemRandom
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,19 @@ MIXED_BYTES = 128 << 20
 WORD = 8
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """Which words of a buffer come from which of the two that are mixed.
+
+    One row of random ``bits`` says it, read from another place for each buffer: ``starts``. Of
+    inputs that are mixed as a whole ``wholes`` says it, (buffers, 1).
+    """
+
+    bits: torch.Tensor
+    starts: torch.Tensor
+    wholes: torch.Tensor
+
+
 class NewValues:
     """Fills the inputs of both sides' buffers.
 
@@ -46,7 +60,8 @@ class NewValues:
         self._random = torch.Generator(self._device)
         self._elementwise = self._elementwise_words()
         self._coupled = not bool(self._elementwise.all())
-        self._bits = self._starts = self._wholes = torch.empty(0)
+        #: What the buffers hold now.
+        self.mixture: Mixture
         self.fill_mixed()
 
     def fill_mixed(self) -> None:
@@ -64,41 +79,42 @@ class NewValues:
         """Give all buffers other mixtures, and outputs that are none."""
         self._random.manual_seed(self._source.getrandbits(63))
         count, words = self._candidate.count, len(self._elementwise)
-        # One row of random bits, read from another place for each buffer.
         places = max(count, words)
-        self._bits = self._random_bits(places + words)
         order = torch.randperm(count, generator=self._random, device=self._device)
-        self._starts = (order * (places // count) + self._source.randrange(places)) % places
-        self._wholes = self._random_bits(count).unsqueeze(1)
+        self.mixture = Mixture(
+            self._random_bits(places + words),
+            (order * (places // count) + self._source.randrange(places)) % places,
+            self._random_bits(count).unsqueeze(1),
+        )
         # In the same way and in random order: what was written last may still be in a cache.
         for pool in self._source.sample((self._candidate, self._reference), 2):
-            self._mix(pool, slice(0, count))
+            self._mix(pool, slice(0, count), self.mixture)
             pool.outputs().fill_(-1)
         self._context.synchronize()
 
-    def restore(self, number: int) -> None:
-        """Put a buffer's inputs on the reference's side back, which calls may have changed."""
-        self._mix(self._reference, slice(number, number + 1))
+    def restore(self, number: int, mixture: Mixture) -> None:
+        """Put back what a buffer's inputs on the reference's side were at that time."""
+        self._mix(self._reference, slice(number, number + 1), mixture)
         self._context.synchronize()
 
-    def _mix(self, pool: BufferPool, numbers: slice) -> None:
+    def _mix(self, pool: BufferPool, numbers: slice, mixture: Mixture) -> None:
         inputs, words = pool.inputs(), len(self._elementwise)
         if not words:
             return
         step = max(1, MIXED_BYTES // pool.size)
         for start in range(numbers.start, numbers.stop, step):
             chunk = slice(start, min(start + step, numbers.stop))
-            torch.where(self._mask(chunk), *self._mixed(), out=inputs[chunk])
+            torch.where(self._mask(chunk, mixture), *self._mixed(), out=inputs[chunk])
 
     def _mixed(self) -> torch.Tensor:
         """The inputs of the two buffers that the others are mixtures of."""
         return self._reference.inputs()[self._candidate.count :]
 
-    def _mask(self, numbers: slice) -> torch.Tensor:
+    def _mask(self, numbers: slice, mixture: Mixture) -> torch.Tensor:
         words = len(self._elementwise)
-        mask = self._bits.unfold(0, words, 1)[self._starts[numbers]]
+        mask = mixture.bits.unfold(0, words, 1)[mixture.starts[numbers]]
         if self._coupled:
-            mask = torch.where(self._elementwise, mask, self._wholes[numbers])
+            mask = torch.where(self._elementwise, mask, mixture.wholes[numbers])
         return mask
 
     def _random_bits(self, number: int) -> torch.Tensor:

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from textwrap import dedent
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
@@ -307,3 +307,27 @@ def test_a_failure_without_the_device_leaves_no_lock():
         1 / 0  # noqa: B018
     with DeviceLock("cpu", None, 0.2).exclusive():
         pass
+
+
+def test_all_who_want_to_be_alone_go_before_anyone_shares_again():
+    order = []
+
+    def alone():
+        with DeviceLock("cpu").exclusive():
+            order.append("alone")
+            sleep(0.05)
+
+    def beside():
+        with DeviceLock("cpu").shared():
+            order.append("beside")
+
+    with DeviceLock("cpu").shared():
+        threads = [threading.Thread(target=alone) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        sleep(0.3)  # until all of them wait
+        threads.append(threading.Thread(target=beside))
+        threads[-1].start()
+    for thread in threads:
+        thread.join(30)
+    assert order == ["alone"] * 3 + ["beside"]
