@@ -212,7 +212,7 @@ def time_both_sides(
     rounds.warm_up(steady, budget / 4)
     several = ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS
     while True:
-        for _ in range(several):
+        for _ in range(several - rounds.count % several):
             rounds.run()
         after_more = rounds.spent_ns + several * rounds.longest_ns
         if rounds.accounted:
@@ -339,6 +339,11 @@ class _Rounds:
         if shorter:
             self._shortest_ns = last.wall_ns
         return shorter
+
+    @property
+    def count(self) -> int:
+        """How many rounds there were, but for those that were dropped."""
+        return len(self._turns[0])
 
     @property
     def accounted(self) -> bool:
