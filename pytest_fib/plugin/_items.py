@@ -287,13 +287,20 @@ class KernelItem(pytest.Item):
                 self._replay(workload),
                 origin,
                 guessed=self._guessed(workload),
+                width=self.run.width,
             )
             raise KernelFailure(self._with_lines_of_the_file(text))
         self.outcome.traces.append(self.trace(workload, outcome))
         if outcome.status is not EvaluationStatus.PASSED:
             place, replay = self.implementation_place, self._replay(workload)
             text = describe_evaluation(
-                outcome, workload, place, replay, origin, guessed=self._guessed(workload)
+                outcome,
+                workload,
+                place,
+                replay,
+                origin,
+                guessed=self._guessed(workload),
+                width=self.run.width,
             )
             raise KernelFailure(text).with_traceback(self._last_call(workload))
 
@@ -511,7 +518,8 @@ class CompileItem(KernelItem):
             if self._is_for_this_device:
                 self.run.uncompiled[self.subject] = self.name
             replay = shlex.join(["pytest", self.id_to_replay, *self.settings.replay_options])
-            raise KernelFailure(describe_compile_error(result, self.implementation_place, replay))
+            place, width = self.implementation_place, self.run.width
+            raise KernelFailure(describe_compile_error(result, place, replay, width=width))
 
     @property
     def _is_for_this_device(self) -> bool:
@@ -639,7 +647,8 @@ class BenchItem(WorkloadItem):
         if limit is not None and comparison.slower_than(limit):
             replay = self._replay_comparison(limit)
             place = self.implementation_place
-            raise KernelFailure(describe_slower(comparison, workload, place, replay, limit))
+            text = describe_slower(comparison, workload, place, replay, limit, width=self.run.width)
+            raise KernelFailure(text)
 
     def _replay_comparison(self, limit: float) -> str:
         settings = self.settings

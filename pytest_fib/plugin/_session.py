@@ -59,6 +59,8 @@ _SESSION = pytest.StashKey["Session"]()
 _BASELINE, _SEEDS, _TARGETS, _FAR = "fib_baseline", "fib_seeds", "fib_targets", "fib_far"
 #: Of the address that workers tell what they do.
 _PROGRESS = "fib_progress"
+#: Of how wide the controller's terminal is.
+_WIDTH = "fib_width"
 #: What most workloads are drawn from unless the command line says otherwise.
 FIXED_SEED = 0
 
@@ -151,6 +153,7 @@ class Session:
     def pytest_configure_node(self, node: object) -> None:
         """Send a worker of xdist the seeds, and the baseline, whose file this run may replace."""
         node.workerinput[_SEEDS] = self.seeds  # type: ignore[attr-defined]
+        node.workerinput[_WIDTH] = self.width  # type: ignore[attr-defined]
         if self._display is not None:
             node.workerinput[_PROGRESS] = self._display.address  # type: ignore[attr-defined]
         if self.far is not None:
@@ -379,6 +382,13 @@ class Session:
         address = self._display.address if self._display else worker.get(_PROGRESS)
         return Progress(address, str(worker.get("workerid", "")))
 
+    @cached_property
+    def width(self) -> int:
+        """Columns of the terminal that people read this in."""
+        if self._worker is not None and _WIDTH in self._worker:
+            return int(self._worker[_WIDTH])
+        return self.config.get_terminal_writer().fullwidth
+
     @property
     def waited(self) -> float:
         """Seconds that this process has waited for others who use its device."""
@@ -420,7 +430,7 @@ class Session:
 
     def _write_tables(self, terminal: pytest.TerminalReporter) -> None:
         rows, written = self._recorder.rows, self._recorder.file.count
-        width = self.config.get_terminal_writer().fullwidth
+        width = self.width
         write_tables(terminal, rows, width, self.baseline)
         terminal.currentfspath = None  # else there would be another empty line
         terminal.line("")

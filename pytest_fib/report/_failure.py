@@ -1,4 +1,4 @@
-"""The text of one failure, in a terminal of 80 columns."""
+"""The text of one failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import shlex
 import textwrap
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_fib.report._units import duration
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     )
     from pytest_fib.report._times import TimeComparison
 
+#: Columns of a text where nobody knows how wide the terminal is.
 WIDTH = 80
+#: The name of a field and what it says.
+Field: TypeAlias = tuple[str, str]
 #: Columns before the value of a field.
 _INDENT = 18
 #: Where a failing workload comes from.
@@ -56,6 +59,7 @@ def describe_evaluation(
     origin: Origin | None = None,
     *,
     guessed: str = "",
+    width: int = WIDTH,
 ) -> str:
     """Why an implementation failed: what, where, how much, and how to see it again.
 
@@ -70,14 +74,17 @@ def describe_evaluation(
     if diagnosis.shown_by:
         fields += _field("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}")
     fields += _guesses(guessed)
-    first = headline(evaluation.status, diagnosis.sentence)
-    return _paragraphs(first, fields, diagnosis.details, replay)
+    first = headline(evaluation.status, diagnosis.sentence, width)
+    return _paragraphs(first, fields, diagnosis.details, replay, width)
 
 
-def describe_compile_error(result: BuildResult, place: str, replay: str) -> str:
+def describe_compile_error(
+    result: BuildResult, place: str, replay: str, *, width: int = WIDTH
+) -> str:
     """What keeps an implementation from being compiled, the compiler's first error first."""
     first = [f"{result.status}: {result.message}"]
-    return _paragraphs(first, _field("implementation", place), result.log.splitlines(), replay)
+    fields = _field("implementation", place)
+    return _paragraphs(first, fields, result.log.splitlines(), replay, width)
 
 
 def _diagnosis(evaluation: Evaluation) -> Diagnosis:
@@ -90,12 +97,12 @@ def _diagnosis(evaluation: Evaluation) -> Diagnosis:
     return Diagnosis(sentence=sentence, details=tuple(rest.strip("\n").splitlines()))
 
 
-def headline(status: EvaluationStatus, sentence: str) -> list[str]:
+def headline(status: EvaluationStatus, sentence: str, width: int = WIDTH) -> list[str]:
     """The status and what is wrong, in lines. What others wrote, as an error's message, is kept."""
     line = f"{status.value}: {sentence}"
     if status.value != "INCORRECT_NUMERICAL":
         return [line]
-    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False)
+    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False)
 
 
 def describe_definition_fault(
@@ -106,15 +113,22 @@ def describe_definition_fault(
     origin: Origin | None = None,
     *,
     guessed: str = "",
+    width: int = WIDTH,
 ) -> str:
     """Why a definition can't be used; no implementation is blamed."""
     fields = [*_field("definition", place), *_workload(workload, origin), *_guesses(guessed)]
     first, details = f"DEFINITION ERROR: {fault.message}", fault.log.splitlines()
-    return _paragraphs([first], fields, details, replay)
+    return _paragraphs([first], fields, details, replay, width)
 
 
 def describe_slower(
-    comparison: TimeComparison, workload: Workload, place: str, replay: str, limit: float
+    comparison: TimeComparison,
+    workload: Workload,
+    place: str,
+    replay: str,
+    limit: float,
+    *,
+    width: int = WIDTH,
 ) -> str:
     """That an implementation is slower than it may be; ``limit`` as 0.05 for 5 %."""
     assert comparison.before_ms is not None
@@ -131,7 +145,7 @@ def describe_slower(
         *_field("before", ", ".join(filter(None, earlier))),
     ]
     first = f"SLOWER: {now} is {percent} slower than {before} before; {100 * limit:g} % is allowed"
-    return _paragraphs([first], fields, (), replay)
+    return _paragraphs([first], fields, (), replay, width)
 
 
 def replay_command(node_id: str, workload: Workload, options: Sequence[str]) -> str:
@@ -172,32 +186,41 @@ def shown_size(size: int) -> str:
 
 
 def _paragraphs(
-    first: Sequence[str], fields: Sequence[str], details: Sequence[str], replay: str
+    first: Sequence[str],
+    fields: Sequence[Field],
+    details: Sequence[str],
+    replay: str,
+    width: int,
 ) -> str:
     shown = ["", *details] if any(details) else []
     while shown and not shown[-1]:
         shown.pop()
-    return "\n".join([*first, "", *fields, *shown, "", "replay:", f"  {replay}"])
+    lines = [line for name, value in fields for line in _in_columns(name, value, width)]
+    return "\n".join([*first, "", *lines, *shown, "", "replay:", f"  {replay}"])
 
 
-def _guesses(guessed: str) -> list[str]:
+def _guesses(guessed: str) -> list[Field]:
     if not guessed:
         return []
     return _field("inferred", f"{guessed}; if that is wrong, say so under workloads.inputs")
 
 
-def _field(name: str, value: str) -> list[str]:
+def _field(name: str, value: str) -> list[Field]:
+    return [(name, value)]
+
+
+def _in_columns(name: str, value: str, width: int) -> list[str]:
     """``name`` and ``value`` in two columns. Paths stay whole."""
     return textwrap.wrap(
         f"  {name:<{_INDENT - 2}}{value}",
-        WIDTH,
+        width,
         subsequent_indent=" " * _INDENT,
         break_on_hyphens=False,
         break_long_words=False,
     )
 
 
-def _workload(workload: Workload, origin: Origin | None) -> list[str]:
+def _workload(workload: Workload, origin: Origin | None) -> list[Field]:
     patterns = {"values": "normal"} | workload.regime
     shown = ", ".join(_PATTERNS[what].format(name) for what, name in patterns.items())
     note = _ORIGINS[origin] if origin else ""
@@ -205,11 +228,11 @@ def _workload(workload: Workload, origin: Origin | None) -> list[str]:
     return _field("workload", value)
 
 
-def _errors(correctness: Correctness) -> list[str]:
+def _errors(correctness: Correctness) -> list[Field]:
     """How many elements are wrong, by how much, and against what if not float64."""
     extra = correctness.extra or {}
     wrong, total = extra.get("elements_wrong", {}), extra.get("elements", {})
-    lines = []
+    lines: list[Field] = []
     for name, count in wrong.items():
         if count:
             share = _share(count, total[name])

@@ -35,7 +35,7 @@ def unmarked(*texts: str) -> list[Piece]:
 class Table:
     """Lines of which the first ``left`` columns are flush left, and the others flush right.
 
-    The first ``cut`` columns are cut short where they would take too much of a terminal.
+    The first ``cut`` columns are shortened where they would take too much of a terminal.
     """
 
     lines: Sequence[Line]
@@ -44,10 +44,11 @@ class Table:
 
     def laid_out(self, width: int) -> Iterator[list[Piece]]:
         """The pieces of each line. Between two columns there is always a blank."""
-        columns = self._columns(width)
+        least = [self._least(i) for i in range(self.cut)]
+        columns = self._columns(width, least)
         gap = 2 if _total(columns, 2) <= width else 1
-        while _total(columns, gap) > width and max(columns[: self.cut]) > _LEAST_WIDTH:
-            columns[columns.index(max(columns[: self.cut]))] -= 1
+        while _total(columns, gap) > width and (slack := _slack(columns, least)):
+            columns[max(slack, key=lambda i: columns[i])] -= 1
         for line in self.lines:
             pieces = list(self._cells(line, columns, " " * gap))
             for text, markup in line.notes:
@@ -56,14 +57,26 @@ class Table:
                     pieces += [("  ", {}), (cut_short(text, room), markup)]
             yield pieces
 
-    def _columns(self, width: int) -> list[int]:
+    def _columns(self, width: int, least: Sequence[int]) -> list[int]:
+        columns = [max(map(len, column)) for column in self._texts()]
+        most = [max(width // 3, fewest) for fewest in least]
+        return [min(n, most[i]) if i < self.cut else n for i, n in enumerate(columns)]
+
+    def _texts(self) -> list[tuple[str, ...]]:
+        """What is in each column."""
         cells = [[text for text, _ in line.cells] for line in self.lines]
-        columns = [max(map(len, column)) for column in zip_longest(*cells, fillvalue="")]
-        return [min(n, width // 3) if i < self.cut else n for i, n in enumerate(columns)]
+        return list(zip_longest(*cells, fillvalue=""))
+
+    def _least(self, column: int) -> int:
+        """How wide a column is at least: what differs in it still does where it is cut."""
+        texts = set(self._texts()[column])
+        widths = range(_LEAST_WIDTH, max(map(len, texts)))
+        keeps = (n for n in widths if len({shortened(text, n) for text in texts}) == len(texts))
+        return next(keeps, max(*map(len, texts), _LEAST_WIDTH))
 
     def _cells(self, line: Line, columns: Sequence[int], gap: str) -> Iterator[Piece]:
         for i, (text, markup) in enumerate(line.cells):
-            shown = cut_short(text, columns[i])
+            shown = shortened(text, columns[i]) if i < self.cut else text
             blanks, before = " " * (columns[i] - len(shown)), gap if i else ""
             if i < self.left:
                 yield from ((before, {}), (shown, markup), (blanks, {}))
@@ -71,9 +84,22 @@ class Table:
                 yield from ((before + blanks, {}), (shown, markup))
 
 
+def shortened(name: str, width: int) -> str:
+    """A name of at most that width, without its middle: names that are alike differ at the end."""
+    if len(name) <= width:
+        return name
+    kept = width - 1
+    return f"{name[: kept - kept // 2]}…{name[len(name) - kept // 2 :]}"
+
+
 def cut_short(text: str, width: int) -> str:
     """Text of at most that width; an ellipsis stands for what is left out."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _slack(columns: Sequence[int], least: Sequence[int]) -> list[int]:
+    """The columns that may be narrower."""
+    return [i for i, fewest in enumerate(least) if columns[i] > fewest]
 
 
 def _total(columns: Sequence[int], gap: int) -> int:

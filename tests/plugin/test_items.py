@@ -401,3 +401,14 @@ def test_a_failure_that_python_ignores_fails_the_item_all_the_same(scale):
     result = scale.run("-k", "late")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["late * too late", "FAILED *late-correctness* too late"])
+
+
+@pytest.mark.parametrize("width", [60, 140])
+def test_a_failure_is_as_wide_as_the_terminal(scale, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    scale.implement("adds_what_it_scales", "x, factor\nreturn x + factor")
+    result = scale.run("-k", "adds_what")
+    text, _, _ = failure(result, "scale[adds_what_it_scales-correctness]").partition("replay:")
+    place = "  implementation  adds_what_it_scales"
+    assert f"{place}  kernel_impls" in text if width == 140 else f"{place}\n" in text
+    assert max(map(len, text.splitlines())) <= width

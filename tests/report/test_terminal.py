@@ -139,6 +139,15 @@ def test_columns_are_as_wide_as_what_is_in_them_where_there_is_room(table):
     assert [line.startswith(name) for line in lines if line.startswith("an_")] == [True, True]
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_names_that_differ_are_told_apart_however_narrow_it_is(table, width):
+    names = [f"an_implementation_with_quite_a_name_of_{which}_kind" for which in ("one", "other")]
+    lines = table([bench(name, 8, 1.0, 2.0) for name in names], width)
+    shown = [line.split()[0] for line in lines if line.startswith("an_")]
+    assert len(set(shown)) == 2
+    assert all("…" in name for name in shown)
+
+
 def test_a_failed_bench_item_decides_the_status_of_its_implementation(table):
     rows = [row("a"), row("a", "RUNTIME_ERROR", "failed", kind="bench", label="bench-n=8")]
     assert table(rows)[1].split()[:3] == ["a", "python", "RUNTIME_ERROR"]
