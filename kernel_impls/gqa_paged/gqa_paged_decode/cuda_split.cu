@@ -113,12 +113,18 @@ struct Tensors {
   float *lse, *parts, *parts_lse;
 };
 
+/// A number for each query head, read as a whole.
+template <int kGroup>
+struct alignas(16) Heads {
+  float of[kGroup];
+};
+
 template <int kGroup>
 struct Shared {
   uint4 keys[kWarps][kStages][kPairs][32], values[kWarps][kStages][kPairs][32];
-  float queries[kGroup][kDim];
-  float weights[kWarps][kTile][kGroup];  // logits first
-  float factors[kWarps][kGroup];
+  float4 queries[kGroup][2][kLanes];  // halves apart, so that neighbours read neighbouring banks
+  Heads<kGroup> weights[kWarps][kTile];  // logits first
+  Heads<kGroup> factors[kWarps];
 };
 
 /// What a warp knows of its tokens: largest logits, sums of weights, weighted sums of values.
@@ -140,46 +146,45 @@ __device__ void attend_to_tile(Shared<kGroup>& shared, State<kGroup>& state, int
     for (int i = 0; i < 4; ++i) unpack(shared.keys[warp][stage][start + i][lane], keys[i]);
 #pragma unroll
     for (int head = 0; head < kGroup; ++head) {
-      float query[kPerLoad], logits[4] = {};
-#pragma unroll
-      for (int d = 0; d < kPerLoad; ++d) query[d] = shared.queries[head][part * kPerLoad + d];
+      const float4 low = shared.queries[head][0][part], high = shared.queries[head][1][part];
+      const float query[kPerLoad] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+      float logits[4] = {};
 #pragma unroll
       for (int i = 0; i < 4; ++i)
 #pragma unroll
         for (int d = 0; d < kPerLoad; ++d) logits[i] += query[d] * keys[i][d];
       const float logit = sum_over_token(logits);
-      if (part % 4 == 0) shared.weights[warp][2 * (start + part / 4) + token_of_pair][head] = logit;
+      if (part % 4 == 0)
+        shared.weights[warp][2 * (start + part / 4) + token_of_pair].of[head] = logit;
     }
   }
   __syncwarp();
 #pragma unroll
   for (int i = 0; i < kGroup / 2; ++i) {
     const int head = 2 * i + token_of_pair;
-    const float logit = part < count ? shared.weights[warp][part][head] : -CUDART_INF_F;
+    const float logit = part < count ? shared.weights[warp][part].of[head] : -CUDART_INF_F;
     const float top = fmaxf(state.top[i], max_over_token(logit));
     const float weight = exp2f(logit - top), factor = exp2f(state.top[i] - top);
     state.total[i] = state.total[i] * factor + weight;
     state.top[i] = top;
-    shared.weights[warp][part][head] = weight;
-    if (part == 0) shared.factors[warp][head] = factor;
+    shared.weights[warp][part].of[head] = weight;
+    if (part == 0) shared.factors[warp].of[head] = factor;
   }
   __syncwarp();
+  const Heads<kGroup> factors = shared.factors[warp];
 #pragma unroll
-  for (int head = 0; head < kGroup; ++head) {
-    const float factor = shared.factors[warp][head];
+  for (int head = 0; head < kGroup; ++head)
 #pragma unroll
-    for (int d = 0; d < kPerLoad; ++d) state.sums[head][d] *= factor;
-  }
+    for (int d = 0; d < kPerLoad; ++d) state.sums[head][d] *= factors.of[head];
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) {
     float values[kPerLoad];
     unpack(shared.values[warp][stage][i][lane], values);
+    const Heads<kGroup> weights = shared.weights[warp][2 * i + token_of_pair];
 #pragma unroll
-    for (int head = 0; head < kGroup; ++head) {
-      const float weight = shared.weights[warp][2 * i + token_of_pair][head];
+    for (int head = 0; head < kGroup; ++head)
 #pragma unroll
-      for (int d = 0; d < kPerLoad; ++d) state.sums[head][d] += weight * values[d];
-    }
+      for (int d = 0; d < kPerLoad; ++d) state.sums[head][d] += weights.of[head] * values[d];
   }
   __syncwarp();
 }
@@ -247,8 +252,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksEachSM) attend(Tensors tensor
   if (begin >= end && begin > 0) return;  // a slot that is not needed
 
   const int64_t row = (int64_t{sequence.number} * kv_heads + kv_head) * kGroup;
-  for (int i = threadIdx.x; i < kGroup * kDim; i += kThreads)
-    shared.queries[i / kDim][i % kDim] = __bfloat162float(tensors.q[row * kDim + i]) * tensors.scale;
+  for (int i = threadIdx.x; i < kGroup * kDim; i += kThreads) {
+    const int at = i % kDim / 4;  // of 4 numbers; a lane has two of these
+    auto* four = reinterpret_cast<float*>(&shared.queries[i / kDim][at % 2][at / 2]);
+    four[i % 4] = __bfloat162float(tensors.q[row * kDim + i]) * tensors.scale;
+  }
   __syncthreads();
 
   const auto page_of = [&](int64_t start) {  // of token start + part
