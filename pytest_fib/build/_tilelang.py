@@ -132,6 +132,11 @@ def _launcher(*arguments: Any) -> Any:
                 return text
             return f"\t{name}<<<{grid}, {block}, {shared}, stream>>>({arguments});\n"
 
+        def c_type(self, dtype: Any) -> str:
+            """How C++ spells an element type."""
+            spelled: str = self._lookup_type(dtype)
+            return spelled
+
     return Launcher(*arguments)
 
 
@@ -145,14 +150,17 @@ def _entry(function: Any, launcher: Any, symbol: str) -> str:
             buffer = function.buffer_map[parameter]
             given.append(f"tvm::ffi::TensorView {name}")
             checks += _tensor_checks(name, buffer, sizes)
-            passed.append(f"static_cast<{launcher._lookup_type(buffer.dtype)}*>({name}.data_ptr())")
+            passed.append(f"static_cast<{launcher.c_type(buffer.dtype)}*>({name}.data_ptr())")
         else:
             kind = "double" if "float" in str(parameter.dtype) else "int64_t"
             given.append(f"{kind} {name}")
-            passed.append(f"static_cast<{launcher._lookup_type(parameter.dtype)}>({name})")
+            passed.append(f"static_cast<{launcher.c_type(parameter.dtype)}>({name})")
     names = {parameter.name for parameter in function.params}
-    symbols = launcher.get_dynamic_symbolic_set(function)
-    passed += [f"static_cast<int>({sizes[axis]})" for axis, _ in symbols if axis not in names]
+    for axis, dtype in launcher.get_dynamic_symbolic_set(function):
+        if axis not in names | sizes.keys():
+            raise BuildError(f"{axis} is the size of no argument: tensors are contiguous")
+        if axis not in names:
+            passed.append(f"static_cast<{launcher.c_type(dtype)}>({sizes[axis]})")
     lines = [
         f"void entry({', '.join(given)}) {{",
         *checks,
