@@ -235,7 +235,7 @@ def stats() -> dict[str, DefinitionStats]:
         if dispatcher.active is active:
             of = counted.get(dispatcher.name, DefinitionStats())
             dispatcher.add_pending_hits(of)
-            if of.solutions:
+            if of != DefinitionStats():
                 counted[dispatcher.name] = of
     return counted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Shape: TypeAlias = tuple[int, ...]
 #: From the sizes of the var axes, and the solutions measured at each shape, best first, to the
@@ -17,17 +17,39 @@ def exact(shape: Shape, measured: Mapping[Shape, Sequence[str]]) -> Sequence[str
     return measured.get(shape, ())
 
 
-def nearest(within: float) -> Policy:
-    """What was measured at this shape or the nearest, where every axis is within this factor."""
-    limit = math.log(within)
+class Nearest:
+    """What was measured at this shape or the nearest, where every axis is within a factor.
 
-    def choose(shape: Shape, measured: Mapping[Shape, Sequence[str]]) -> Sequence[str]:
-        if shape in measured:
-            return measured[shape]
-        found = min(((_distance(shape, at), at) for at in measured), default=(math.inf, ()))
-        return measured[found[1]] if found[0] <= limit + 1e-9 else ()
+    A service may come with other sizes at each call, so the logarithms are kept.
+    """
 
-    return choose
+    def __init__(self, within: float) -> None:
+        self._limit = math.log(within) + 1e-9
+        self._kept: dict[int, tuple[Mapping[Shape, Sequence[str]], list[Shape], Any]] = {}
+
+    def __call__(self, shape: Shape, measured: Mapping[Shape, Sequence[str]]) -> Sequence[str]:
+        """The solutions to try, best first."""
+        if shape in measured or not measured:
+            return measured.get(shape, ())
+        _, shapes, logs = self._kept.get(id(measured)) or self._keep(measured)
+        distances = abs(logs - _logs(shape)).max(axis=-1)
+        at = int(distances.argmin())  # the first of several, which are in order
+        return measured[shapes[at]] if distances[at] <= self._limit else ()
+
+    def _keep(
+        self, measured: Mapping[Shape, Sequence[str]]
+    ) -> tuple[Mapping[Shape, Sequence[str]], list[Shape], Any]:
+        import numpy as np
+
+        shapes = sorted(measured)
+        kept = measured, shapes, np.array([_logs(shape) for shape in shapes])
+        self._kept[id(measured)] = kept
+        return kept
+
+
+def _logs(shape: Shape) -> list[float]:
+    """Logarithms of sizes; that of nothing is far from all others."""
+    return [math.log(size) if size else -1e9 for size in shape]
 
 
 def policy_of(policy: str | Policy, within: float) -> Policy:
@@ -36,14 +58,7 @@ def policy_of(policy: str | Policy, within: float) -> Policy:
         return policy
     if within < 1:
         raise ValueError(f"within should be a factor of at least 1, not {within}")
-    policies = {"exact": exact, "nearest": nearest(within)}
+    policies: dict[str, Policy] = {"exact": exact, "nearest": Nearest(within)}
     if policy not in policies:
         raise ValueError(f"policy {policy!r} is not one of {', '.join(policies)}, or a function")
     return policies[policy]
-
-
-def _distance(a: Shape, b: Shape) -> float:
-    """The largest logarithm of the ratios of sizes; that of nothing to something is infinite."""
-    pairs = zip(a, b, strict=True)
-    logs = (math.inf if 0 in (x, y) else abs(math.log(x / y)) for x, y in pairs if x != y)
-    return max(logs, default=0.0)

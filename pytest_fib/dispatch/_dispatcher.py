@@ -9,6 +9,7 @@ counts hits as well; and what to call. Everything else is in `resolve`, off that
 from __future__ import annotations
 
 import inspect
+import sys
 from functools import update_wrapper
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,12 +30,16 @@ NUMBERS = frozenset({bool, int, float})
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
+#: Reasons for the fallback: nothing was measured near, another thread builds.
+MISS, BUILDING = "miss", "building"
+
+
 class _NoneServes(Exception):
     """No implementation serves a call; the text is why, as the statistics have it."""
 
 
 class Entry(NamedTuple):
-    """What is called at one shape."""
+    """What is called at one shape: a solution or, for this reason, the fallback."""
 
     guard: Callable[..., bool]
     tick: Callable[[], int]
@@ -42,11 +47,19 @@ class Entry(NamedTuple):
     solution: str
     countdown: Iterator[int]
     length: int
+    reason: str = ""
 
     @property
     def hits(self) -> int:
         """How often it was called."""
         return self.length - length_hint(self.countdown)
+
+    def add_to(self, stats: DefinitionStats) -> None:
+        """Add its calls."""
+        if self.reason:
+            stats.count_fallbacks(self.reason, self.hits)
+        else:
+            stats.count_hits(self.solution, self.hits)
 
 
 class Dispatcher:
@@ -188,18 +201,18 @@ class Dispatcher:
             return self.fall_back(arguments)
         reason = self._why_fallback(arguments)
         if reason is not None:
-            self._count_fallback(reason)
+            self.stats.count_fallbacks(reason, 1)
             return self.fall_back(arguments)
         axes = self.axes_of(arguments)
         names = active.candidates(self.definition, axes, arguments)
-        if not names:
-            self.stats.misses += 1
-            return self.fall_back(arguments)
         try:
             return self._first(names, key, axes, arguments)
-        except _NoneServes as reason:
-            self._count_fallback(str(reason))
-            return self.fall_back(arguments)
+        except _NoneServes as none:
+            reason = str(none)
+        self.stats.count_fallbacks(reason, 1)
+        if reason != BUILDING:  # which ends
+            self._put_fallback(key, self._guard(arguments), reason)
+        return self.fall_back(arguments)
 
     def _first(
         self, names: Sequence[str], key: Any, axes: dict[str, int], arguments: Sequence[Any]
@@ -216,32 +229,44 @@ class Dispatcher:
                 call, result = self._first_call(function, calling, axes, arguments)
                 self._check(result, axes)
             except Busy:
-                raise _NoneServes("building") from None
+                raise _NoneServes(BUILDING) from None
             except Exception as error:  # noqa: BLE001 - an implementation may raise anything
                 self._quarantine(name, error)
             else:
                 self._put(key, self._guard(arguments), call, name)
                 self.stats.count_hits(name, 1)
                 return result
-        raise _NoneServes("quarantined")
-
-    def _count_fallback(self, reason: str) -> None:
-        fallbacks = self.stats.fallbacks
-        fallbacks[reason] = fallbacks.get(reason, 0) + 1
+        raise _NoneServes("quarantined" if names else MISS)
 
     def _put(self, key: Any, guard: Callable[..., bool], call: Any, name: str) -> None:
         assert self.active is not None
+        length = self.active.calls_until_shadow()
+        countdown = iter(range(length))
+        entry = Entry(guard, countdown.__next__, call, name, countdown, length)
+        self._replace(key, entry)
+
+    def _put_fallback(self, key: Any, guard: Callable[..., bool], reason: str) -> None:
+        """Have further calls go to the fallback at once: what decides that takes longer."""
+        countdown = iter(range(sys.maxsize))
+        call = self._fallback_in_order
+        entry = Entry(guard, countdown.__next__, call, "", countdown, sys.maxsize, reason)
+        self._replace(key, entry)
+
+    def _fallback_in_order(self, *arguments: Any) -> Any:
+        return self.fall_back(arguments)
+
+    def _replace(self, key: Any, entry: Entry) -> None:
         if len(self._table) >= MANY:
             self._count_hits()
             self._table.clear()
         if (old := self._table.get(key)) is not None:
-            self.stats.count_hits(old.solution, old.hits)
-        length = self.active.calls_until_shadow()
-        countdown = iter(range(length))
-        self._table[key] = Entry(guard, countdown.__next__, call, name, countdown, length)
+            old.add_to(self.stats)
+        self._table[key] = entry
 
     def _failed(self, error: Exception, entry: Entry, key: Any, *arguments: Any) -> Any:
-        """A call whose countdown ended, or whose implementation raised."""
+        """A call whose countdown ended, or whose implementation raised, or the fallback."""
+        if entry.reason:
+            raise error
         ended = isinstance(error, StopIteration) and entry.hits == entry.length
         active = self.active
         if ended and active is not None:
@@ -261,7 +286,7 @@ class Dispatcher:
     def _served_instead(self, name: str, error: Exception, arguments: Sequence[Any]) -> Any:
         """What the fallback makes of a call that a solution raised at."""
         self._quarantine(name, error)
-        self._count_fallback("raised")
+        self.stats.count_fallbacks("raised", 1)
         return self.fall_back(arguments)
 
     def _quarantine(self, name: str, error: Exception) -> None:
@@ -275,7 +300,7 @@ class Dispatcher:
         for key in [key for key, entry in list(self._table.items()) if entry.solution == name]:
             entry = self._table.pop(key, None)
             if entry is not None:
-                self.stats.count_hits(name, entry.hits)
+                entry.add_to(self.stats)
 
     def fall_back(self, arguments: Sequence[Any]) -> Any:
         """What the fallback makes of arguments in the definition's order."""
@@ -407,7 +432,7 @@ class Dispatcher:
     def add_pending_hits(self, stats: DefinitionStats) -> None:
         """Add the hits of entries that are not in `stats` yet."""
         for entry in list(self._table.values()):
-            stats.count_hits(entry.solution, entry.hits)
+            entry.add_to(stats)
 
     def _count_hits(self) -> None:
         if self.active is not None and self._table:

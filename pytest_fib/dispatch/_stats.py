@@ -28,5 +28,14 @@ class DefinitionStats:
 
     def count_hits(self, solution: str, number: int) -> None:
         """Count calls that went to a solution."""
+        if not number:
+            return
         self.hits += number
         self.solutions[solution] = self.solutions.get(solution, 0) + number
+
+    def count_fallbacks(self, reason: str, number: int) -> None:
+        """Count calls that went to the fallback."""
+        if reason == "miss":
+            self.misses += number
+        elif number:
+            self.fallbacks[reason] = self.fallbacks.get(reason, 0) + number

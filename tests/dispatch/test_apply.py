@@ -376,3 +376,26 @@ def test_the_environment_enables_it(tmp_path, monkeypatch, caplog):
     disable_apply()
     assert served == {"there": "small", "nowhere": "fallback"}
     assert "FIB_ENABLE_APPLY: every call goes to its fallback" in caplog.text
+
+
+def test_what_the_fallback_raises_is_its_own_error_each_time():
+    calls = []
+
+    @apply("scale_add")
+    def failing(x, weight, factor):
+        calls.append(factor)
+        raise KeyError("the fallback's own")
+
+    with enable_apply(trace_set(("small", 800, 1.0)), hardware=HERE):
+        for _ in range(3):
+            with pytest.raises(KeyError, match="the fallback's own"):
+                failing(*inputs(8))
+        counted = stats()["scale_add"]
+    assert (len(calls), counted.misses, counted.errors) == (3, 3, {})
+
+
+def test_sizes_that_are_nothing_are_near_nothing(routed):
+    with enable_apply(trace_set(("small", 1, 1.0), ("large", 0, 1.0)), hardware=HERE) as applied:
+        assert routed(*inputs(0)).shape == (0, 4)
+        assert stats()["scale_add"].solutions == {"large": 1}
+        assert applied.candidates(DEFINITION, {"n": 2}, inputs(2)) == ("small",)
