@@ -135,6 +135,7 @@ def enable_apply(
     within: float = 2.0,
     shadow: float = 0.0,
     hardware: str | None = None,
+    dataset: str | os.PathLike[str] | None = None,
 ) -> AppliedTraceSet:
     """Route calls of `apply` by a trace set from now on, in all threads.
 
@@ -148,6 +149,8 @@ def enable_apply(
     shadow: the share of calls that are also computed by the fallback, in the background, and
         compared; what is wrong is quarantined and recorded in the dataset as a workload.
     hardware: the device in traces to choose by, where it isn't this one.
+    dataset: where such workloads are recorded; not given, where the trace set was read from, and
+        nowhere if that is one file.
 
     Also a context manager, at whose end what was active before is so again. Raises ValueError, and
     what reading the trace set raises.
@@ -160,8 +163,8 @@ def enable_apply(
     if not isinstance(trace_set, TraceSet):
         path = Path(trace_set)
         trace_set = TraceSet.from_path(path) if path.is_dir() else TraceSet.load(path)
-    dataset = trace_set.roots[0] if trace_set.roots else None
-    applied = AppliedTraceSet(trace_set, chosen, shadow=shadow, hardware=hardware, dataset=dataset)
+    root = Path(dataset) if dataset is not None else next(iter(trace_set.roots), None)
+    applied = AppliedTraceSet(trace_set, chosen, shadow=shadow, hardware=hardware, dataset=root)
     applied.before = _State.active
     _activate(applied)
     return applied

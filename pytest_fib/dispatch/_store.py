@@ -9,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any
+import re
+from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_fib.data import Definition, Workload
+
+_ID = re.compile(rb'"uuid": ?"([^"]+)"')
 
 
 def store_workload(
@@ -84,15 +87,32 @@ def _content_id(of: str, tensors: Mapping[str, Any]) -> str:
     return str(UUID(bytes=digest.digest()[:16]))
 
 
+#: The ids in files that this process wrote last, with which file that was and how large.
+_known: dict[Path, tuple[tuple[int, int], set[bytes]]] = {}
+
+
 def _append(path: Path, line: str, uuid: str) -> None:
     """Append a line, unless one with this id is there; drop a last line that was cut off."""
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
-        file.seek(0)
-        text = file.read()
-        if f'"uuid":"{uuid}"'.encode() in text:
-            return
-        cut_off = text and not text.endswith(b"\n")
-        if cut_off:
-            file.truncate(text.rfind(b"\n") + 1)
-        file.write(line.encode() + b"\n")
+        state, ids = _known.get(path, ((0, 0), set()))
+        if _state(file) != state:  # else nobody else has written
+            ids = _ids_of_whole_lines(file)
+        if uuid.encode() not in ids:
+            file.write(line.encode() + b"\n")
+            file.flush()
+            ids.add(uuid.encode())
+        _known[path] = _state(file), ids
+
+
+def _state(file: IO[bytes]) -> tuple[int, int]:
+    status = os.fstat(file.fileno())
+    return status.st_ino, status.st_size
+
+
+def _ids_of_whole_lines(file: IO[bytes]) -> set[bytes]:
+    file.seek(0)
+    text = file.read()
+    if text and not text.endswith(b"\n"):
+        file.truncate(text.rfind(b"\n") + 1)
+    return set(_ID.findall(text, 0, text.rfind(b"\n") + 1))
