@@ -67,7 +67,6 @@ def main() -> None:
             rest = rest[out.write(rest) :]
 
     write(MAGIC)
-    write_frame(write, _facts())
     try:
         _obey(sys.stdin.buffer.read, write)
     except EOFError:
@@ -97,6 +96,9 @@ def _facts() -> dict[str, Any]:
 
 def _obey(read: Callable[[int], bytes], write: Callable[[bytes], Any]) -> None:
     order = read_frame(read)[0]
+    if order["archives"] is None:
+        write_frame(write, _facts())
+        order = read_frame(read)[0]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "pytest-fib", "remote")
     root = Path(order["root"] or cache).expanduser() / "code"
     folders = []
@@ -107,12 +109,12 @@ def _obey(read: Callable[[int], bytes], write: Callable[[bytes], Any]) -> None:
             _unpack(read_frame(read)[1], folder)
         os.utime(str(folder))  # used now
         folders.append(str(folder))
+    if order["worker"] is not None:
+        _relay(_attached(order["worker"], folders), write)
     sys.path[:0] = folders
     from pytest_fib.build import Machine
 
     write_frame(write, {}, Machine.here().to_json().encode())
-    if order["worker"] is not None:
-        _relay(_attached(order["worker"], folders), write)
 
 
 def _unpack(content: bytes, folder: Path) -> None:

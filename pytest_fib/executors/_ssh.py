@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from pytest_fib.build import Machine
 from pytest_fib.data import TensorFiles
 from pytest_fib.executors._answers import answer_from_json, not_evaluated
-from pytest_fib.executors._code import FarPython, RemoteError
+from pytest_fib.executors._code import Archive, FarPython, RemoteError
 from pytest_fib.executors._far_end import MAGIC, read_frame, write_frame
 from pytest_fib.executors.worker import PULSE, RECORDS
 
@@ -120,6 +120,8 @@ class SshConnections:
         # Not below $TMPDIR, which may be too long for a socket's name.
         self.folder = folder or Path(tempfile.mkdtemp(prefix="fib-ssh-", dir="/tmp"))
         self._targets: set[SshTarget] = set()
+        #: What each target has to have, by name, once that is known.
+        self.archives: dict[SshTarget, dict[str, Archive]] = {}
         if self._is_owner:
             self._configuration.write_text(_CONFIGURATION.format(folder=self.folder))
 
@@ -286,19 +288,22 @@ class _Session:
 
 def describe(connections: SshConnections, target: SshTarget) -> Machine:
     """What the far machine is; afterwards it has our code. Raises RemoteError."""
-    connection, machine = _connected(connections, target, None)
+    connection, text = _connected(connections, target, None)
     connection.close()
-    return machine
+    return Machine.from_json(text)
 
 
 def _connected(
     connections: SshConnections, target: SshTarget, session: _Session | None
-) -> tuple[_Connection, Machine]:
-    """A connection, with a session to its worker. Raises RemoteError."""
+) -> tuple[_Connection, bytes]:
+    """A connection to a session's worker; without one, what machine it is to, too.
+
+    Raises RemoteError.
+    """
     command = f"exec {target.python} -c '{_READ_SCRIPT}'"
     connection = _Connection([*connections.command(target), command])
     try:
-        return connection, _introduced(connection, target, session)
+        return connection, _introduced(connection, connections, target, session)
     except _LostError:
         why = connection.why_lost(target.python)
         connection.close()
@@ -311,23 +316,30 @@ def _connected(
         raise
 
 
-def _introduced(connection: _Connection, target: SshTarget, session: _Session | None) -> Machine:
+def _introduced(
+    connection: _Connection,
+    connections: SshConnections,
+    target: SshTarget,
+    session: _Session | None,
+) -> bytes:
     """Send what lacks there. Raises _LostError and RemoteError."""
     script = package_files("pytest_fib.executors").joinpath("_far_end.py").read_bytes()
     connection.send_script(script)
     connection.skip_to(MAGIC, STEP)
-    python = FarPython(connection.receive(STEP)[0])
-    python.check()
-    archives = {archive.name: archive for archive in python.archives()}
+    archives = connections.archives.get(target)
+    if archives is None:
+        connection.send({"archives": None})
+        python = FarPython(connection.receive(STEP)[0])
+        python.check()
+        archives = connections.archives[target] = {each.name: each for each in python.archives()}
     worker = None if session is None else session.to_json()
     order = {"root": target.folder, "archives": list(archives), "worker": worker}
     connection.send(order)
     while "lacks" in (record := _unless_error(connection))[0]:
         connection.send({}, archives[record[0]["lacks"]].content())
     if session is not None:
-        hello, _ = _unless_error(connection)
-        connection.worker, connection.pid = hello["worker"], hello["pid"]
-    return Machine.from_json(record[1])
+        connection.worker, connection.pid = record[0]["worker"], record[0]["pid"]
+    return record[1]
 
 
 def _unless_error(connection: _Connection) -> tuple[dict[str, Any], bytes]:
@@ -368,11 +380,10 @@ class SshExecutor:
         self._number = 0
         self._closed = Event()
 
-    def start(self) -> Machine:
-        """Connect, and have the worker get ready; what machine that is. Raises RemoteError."""
-        self._connection, machine = _connected(self._connections, self._target, self._session)
+    def start(self) -> None:
+        """Connect, and have the worker get ready. Raises RemoteError."""
+        self._connection, _ = _connected(self._connections, self._target, self._session)
         Thread(target=self._give_signs_of_life, daemon=True).start()
-        return machine
 
     @property
     def worker_pid(self) -> int | None:
