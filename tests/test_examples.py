@@ -1,11 +1,13 @@
 """The examples run as they are, here on the CPU."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -39,3 +41,18 @@ def test_a_custom_kernel(example, tmp_path):
     assert "deployed: fused_add_rmsnorm_h1024_" in printed
     assert "pytorch              8  " in printed
     assert (tmp_path / "dataset/traces/example/fused_add_rmsnorm").is_dir()
+
+
+DISTRIBUTED = sorted((EXAMPLES / "distributed").iterdir())
+
+
+@pytest.mark.parametrize("path", DISTRIBUTED, ids=lambda path: path.name)
+def test_examples_for_clusters_are_well_formed_and_use_options_that_exist(path, pytester):
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".sh":
+        subprocess.run(["bash", "-n", path], check=True)
+    else:
+        assert yaml.safe_load(text)
+    helped = pytester.runpytest("--help").outlines
+    known = {word for line in helped for word in re.findall(r"--fib[\w-]+", line)}
+    assert set(re.findall(r"--fib[\w-]+", text)) <= known
