@@ -18,6 +18,9 @@ WIDE = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 ROUNDOFF, UNDERFLOW = 2.0**-24, 2.0**-126
 #: How far a result is moved, in roundoffs: by 2 to 4 of them, so that several hardly cancel.
 MOVED = 4.0
+#: The same for each of equal terms, up to half of which is in the last binade of the partial sums;
+#: and how many values make terms equal, of how many that are looked at.
+EQUAL_SHARE, FEW_VALUES, LOOKED_AT = 0.25, 4, 1024
 
 
 def _names(text: str) -> frozenset[str]:
@@ -121,7 +124,8 @@ def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor])
 
     ``noise`` makes random numbers between -1 and 1 for the elements of a tensor. Sums are those of
     terms that are moved, since orders of summation differ by roundoffs of partial sums; of ``n``
-    terms, by about the root of ``n`` of them.
+    terms, by about the root of ``n`` of them; of equal terms by a share of ``n``, since these are
+    rounded to the same side one after the other.
     """
     adds = call.name in _PRODUCTS | _SUMS or "_backward" in call.name
     if not adds and call.name not in _ELEMENTWISE:
@@ -132,7 +136,8 @@ def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor])
         return call.run()
     args, by = call.args, MOVED
     if adds:
-        by = max(MOVED, 2 * math.sqrt(_terms(call)))
+        terms = _terms(call)
+        by = max(MOVED, 2 * math.sqrt(terms), EQUAL_SHARE * terms * _has_few_values(call))
         args = tree_map(lambda x: x + _step(x, by, noise(x)) if is_wide(x) else x, args)
     result = replace(call, args=tuple(args)).run()
     for output in filter(is_wide, result if isinstance(result, (tuple, list)) else (result,)):
@@ -194,6 +199,12 @@ def _terms(call: Operation) -> int:
     if call.argument("dim") in (None, []):
         return first.numel()
     return int(first.shape[-1]) if first.dim() else 1
+
+
+def _has_few_values(call: Operation) -> bool:
+    """Whether most terms have an equal."""
+    some = next(filter(is_wide, call.args)).flatten()[:LOOKED_AT]
+    return len(torch.unique(some)) <= FEW_VALUES
 
 
 def _is_exact(call: Operation) -> bool:

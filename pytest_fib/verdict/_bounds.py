@@ -110,6 +110,9 @@ FEW_VALUES, LOOKED_AT = 2, 4096
 #: How many times a yardstick's error an output's may be, and its scale and offset: a sum of errors
 #: that elements share is less certain than the largest of many.
 YARDSTICK, BIAS_YARDSTICK = 2.0, 4.0
+#: The scale and offset that outputs may have anyway whose elements are wide, over their own bound:
+#: one sum of thousands of numbers in float32 may be a factor of all.
+WIDENED_BIAS = 64.0
 
 
 @dataclass(frozen=True)
@@ -189,11 +192,11 @@ def with_yardsticks(bound: Bound, dtype: torch.dtype, inputs: Mapping[str, objec
     """
     if bound.rows is None:  # not the dtype's own
         return bound
-    precision = PRECISION[dtype]
-    bias = bound.bias or precision.element * precision.roundoff / 2
-    if any(map(_of_few_values, inputs.values())):
-        bias += precision.roundoff
-    return replace(bound, bias=bias)
+    precision, few = PRECISION[dtype], any(map(_of_few_values, inputs.values()))
+    if bound.bias is not None:
+        return replace(bound, bias=bound.bias + precision.roundoff * few)
+    widened = WIDENED_BIAS * precision.element * precision.roundoff
+    return bound if few else replace(bound, bias=widened)
 
 
 def _of_few_values(value: object) -> bool:

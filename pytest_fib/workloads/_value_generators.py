@@ -301,8 +301,12 @@ def _zeros_and_ones(tensor: torch.Tensor, generator: torch.Generator, limits: to
 
 
 def _small(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
-    """Squares of these are about 1e-6, where an epsilon decides; but not subnormal."""
+    """Squares of these are about 1e-6, where an epsilon decides; half are smaller still.
+
+    What cancels near zero is off by more than these. Not subnormal.
+    """
     tensor.normal_(generator=generator).mul_(max(1e-3, limits.tiny))
+    tensor.mul_(_for_half(tensor, generator, max(1e-6, limits.tiny) / max(1e-3, limits.tiny)))
 
 
 def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
@@ -315,11 +319,16 @@ def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fi
 
 
 def _for_half(tensor: torch.Tensor, generator: torch.Generator, factor: float) -> torch.Tensor:
-    """The factor, or as often 1: one for each row, or each of a leading dimension, or for all."""
-    dims = max(tensor.dim(), 1)
-    depth = int(torch.empty(1, device=tensor.device).random_(0, dims, generator=generator))
+    """The factor, or as often 1: one for each row, or each index of some first dimensions.
+
+    Of a vector, one for all.
+    """
+    deepest = max(tensor.dim() - 1, 1)
+    depth = int(torch.empty(1, device=tensor.device).random_(0, deepest, generator=generator))
+    depth += tensor.dim() > 1
     shape = [n if i < depth else 1 for i, n in enumerate(tensor.shape)]
-    return tensor.new_empty(shape).bernoulli_(generator=generator).mul_(factor - 1).add_(1)
+    some = tensor.new_empty(shape).bernoulli_(generator=generator)
+    return torch.where(some == 1, some * factor, 1)
 
 
 def _one_hot(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
