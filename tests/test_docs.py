@@ -191,6 +191,13 @@ def test_options_and_commands_that_a_page_names_exist(page, help_text):
     assert commands <= set(SUBCOMMANDS)
 
 
+def test_the_page_of_options_has_all_of_them(help_text):
+    page = (ROOT / "docs/options.md").read_text("utf-8")
+    declared = set(re.findall(r"^  (--fib-[a-z-]*[a-z])", help_text, re.MULTILINE))
+    assert len(declared) > 20
+    assert {option for option in declared if not re.search(rf"`{option}\b", page)} == set()
+
+
 def test_every_page_is_in_the_navigation():
     nav = (ROOT / "mkdocs.yml").read_text("utf-8")
     assert [p for p in PAGES if f" {p.relative_to(ROOT / 'docs')}\n" not in nav] == []

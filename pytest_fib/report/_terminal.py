@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import defaultdict
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from pytest_fib.report._times import shown_change, shown_uncertainty, tally
 from pytest_fib.report._units import amount, duration, percent, shown_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pytest
 
@@ -134,7 +135,8 @@ def _correctness_line(row: Row) -> Line:
 
 def _compile_table(compiled: Iterable[Row]) -> Table:
     titles = "implementation", "compiled for", "status", "registers", "shared", "spills", "size"
-    return Table([Line(unmarked(*titles)), *map(_compile_line, compiled)], 3, 1)
+    lines = map(_compile_line, _skips_together(compiled, "targets"))
+    return Table([Line(unmarked(*titles)), *lines], 3, 1)
 
 
 def _compile_line(row: Row) -> Line:
@@ -152,10 +154,24 @@ def _compile_line(row: Row) -> Line:
 
 def _times_table(timed: Iterable[Row]) -> Table:
     titles = "implementation", "workload", "latency", "reference", "speed-up", "rate/s", "roof"
-    rows = list(timed)
+    rows = list(_skips_together(timed, "workloads"))
     several = len({row.host for row in rows}) > 1
     lines = (_times_line(row, host=row.host if several else "") for row in rows)
     return Table([Line(unmarked(*titles)), *lines], 2, 2)
+
+
+def _skips_together(rows: Iterable[Row], what: str) -> Iterator[Row]:
+    """One row for all that one implementation was skipped on for one reason: ``4 workloads``."""
+
+    def kind(row: Row) -> tuple[str, str, str]:
+        return row.implementation, row.status, row.reason
+
+    for (_, status, _), group in groupby(rows, key=kind):
+        alike = list(group)
+        if status == "SKIPPED" and len(alike) > 1:
+            yield replace(alike[0], label=f"{len(alike)} {what}")
+        else:
+            yield from alike
 
 
 def _times_line(row: Row, host: str) -> Line:

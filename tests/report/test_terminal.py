@@ -153,6 +153,17 @@ def test_a_failed_bench_item_decides_the_status_of_its_implementation(table):
     assert table(rows)[1].split()[:3] == ["a", "python", "RUNTIME_ERROR"]
 
 
+def test_what_is_skipped_for_one_reason_is_one_row(table):
+    skipped = [
+        untested("a", "skipped", reason, kind="bench", label=f"bench-n={n}")
+        for n, reason in enumerate(["no device"] * 3 + ["too large"])
+    ]
+    lines = [line.split(maxsplit=3) for line in table(skipped)[4:]]
+    assert lines == [
+        ["a", "3", "workloads", "SKIPPED  no device"], ["a", "n=3", "SKIPPED", "too large"]
+    ]  # fmt: skip
+
+
 def test_a_skipped_bench_item_leaves_the_status_to_the_search(table):
     skipped = untested("a", "skipped", "too large, alas", kind="bench", label="bench-n=8")
     lines = table([row("a"), skipped])
