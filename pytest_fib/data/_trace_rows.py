@@ -11,6 +11,8 @@ from functools import cache
 from sys import intern
 from typing import Any, NamedTuple
 
+from pydantic_core import from_json
+
 from ._base import Raw, unknown
 from ._definition import Definition
 from ._selection import Shape
@@ -210,14 +212,37 @@ def _ranked(rows: Sequence[Row]) -> list[Row]:
 
 
 def _always_right(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows with a time of each solution that failed in none of these."""
+    """The rows with a time of each solution that failed in none of these.
+
+    Of a solution that both failed and passed on one workload the last time counts: kernels are
+    repaired, and machines are busy.
+    """
     rows = list(rows)
-    wrong = {row.solution for row in rows if not row.passed}
+    of_failed: dict[tuple[str, str], list[Row]] = {
+        (row.solution, row.workload): [] for row in rows if not row.passed
+    }
+    for row in rows if of_failed else ():
+        if (at := (row.solution, row.workload)) in of_failed:
+            of_failed[at].append(row)
+    wrong = {solution for (solution, _), of in of_failed.items() if _failed_last(of)}
     timed: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.timed and row.solution not in wrong:
             timed[row.solution].append(row)
     return timed
+
+
+def _failed_last(rows: Sequence[Row]) -> bool:
+    """Whether the last of these evaluations was a failure, or may have been."""
+    if not any(row.passed for row in rows):
+        return True
+    _, failed = max((_timestamp(row), not row.passed) for row in rows)
+    return failed
+
+
+def _timestamp(row: Row) -> str:
+    """When it was, which only few need to know."""
+    return str((from_json(row.text).get("evaluation") or {}).get("timestamp") or "")
 
 
 def mean_latency(rows: Sequence[Row]) -> float:

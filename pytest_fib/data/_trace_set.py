@@ -319,9 +319,9 @@ class TraceSet:
 
         At given sizes of all var axes that is the fastest; over several shapes, as without ``axes``
         or with some of them, that with the highest speed-up. Intervals decide: the upper end of the
-        latency's, the lower end of the speed-up's. What failed at a shape isn't chosen there. Names
-        of hardware are compared by their words. Raises ValueError for an unknown definition or
-        axis.
+        latency's, the lower end of the speed-up's. What failed at a shape isn't chosen there,
+        unless it passed on that workload since. Names of hardware are compared by their words.
+        Raises ValueError for an unknown definition or axis.
 
         With ``weights``, such as `counts`, it is the smallest set of implementations that serves so
         many calls of each recorded workload, by its uuid, in at most 1 % more time than the fastest

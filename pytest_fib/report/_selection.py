@@ -50,7 +50,7 @@ def _times(selection: Selection, captured: float) -> tuple[str, str, str]:
     if selection.reference_ms is None:
         return "-", duration(total), "-"
     saved = (selection.reference_ms - total) / captured
-    return duration(selection.reference_ms), duration(total), percent(saved)
+    return duration(selection.reference_ms), duration(total), _signed(saved)
 
 
 def _sentences(selections: Sequence[Selection], candidates: Mapping[str, int]) -> Iterator[str]:
@@ -63,7 +63,12 @@ def _sentences(selections: Sequence[Selection], candidates: Mapping[str, int]) -
     timed = [each for each in selections if each.reference_ms]
     if before := sum(each.reference_ms or 0.0 for each in timed):
         saved = 1 - sum(each.total_ms for each in timed) / before
-        yield f"saved of the references' time for all captured calls: {percent(saved)}"
+        yield f"saved of the references' time for all captured calls: {_signed(saved)}"
     for each in selections:
         if each.unmeasured:
             yield f"{each.definition}: {each.unmeasured:,} calls at shapes where nothing was timed"
+
+
+def _signed(share: float) -> str:
+    """``-28 %`` of what takes longer than before."""
+    return f"-{percent(-share)}" if share < 0 else percent(share)

@@ -116,6 +116,22 @@ def test_what_failed_at_a_shape_is_not_chosen_there(trace_set):
     assert trace_set.best("scale", {"n": 4}).solution == "slow"
 
 
+def test_what_passed_since_it_failed_is_chosen_again(trace_set):
+    def at(minute, **facts):
+        made = trace("fast", 4, **facts)
+        moment = {"timestamp": f"2026-01-01T00:0{minute}:00+00:00"}
+        return made.model_copy(update={"evaluation": made.evaluation.model_copy(update=moment)})
+
+    only = TraceSet(trace_set.definitions, trace_set.solutions)
+    only.add_trace(at(3, latency=1.0))
+    only.add_trace(at(2, status="RUNTIME_ERROR"))
+    assert only.best("scale", {"n": 4}).solution == "fast"
+    only.add_trace(at(4, status="RUNTIME_ERROR"))
+    assert only.best("scale", {"n": 4}) is None
+    only.add_trace(at(5, latency=2.0))
+    assert only.ranked("scale", H200)[4,] == ("fast",)
+
+
 @pytest.mark.parametrize("latency", [math.nan, math.inf, 0.0, -1.0])
 def test_a_time_that_means_nothing_is_never_best(trace_set, latency):
     bad = trace("fast", 16)

@@ -51,3 +51,12 @@ def test_what_cannot_be_read_is_a_usage_error(project):
     result = project.run("--fib-select", "nowhere")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --fib-select=nowhere: *No such file*"])
+
+
+def test_what_takes_longer_than_the_reference_saves_less_than_nothing(project):
+    made = TraceSet([definition()], [solution("slow")])
+    made.add_workload("scale", workload(8), 10)
+    made.add_trace(trace("slow", 8, 12.0))
+    made.save(project.path / "all.json")
+    result = project.run("--fib-select", "all.json")
+    result.stdout.fnmatch_lines(["scale              10    80.0 ms  120 ms         -50 %"])
