@@ -135,11 +135,14 @@ def sshd(folder: Path) -> Iterator[int]:
     port = free_port()
     server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
     command = [str(server), "-D", "-p", str(port), "-f", str(folder / "config")]
-    process = subprocess.Popen([*command, "-E", str(folder / "log")])
+    command += ["-E", str(folder / "log")]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     time.sleep(0.5)
-    yield port
-    process.kill()
-    process.wait()
+    try:
+        yield port
+    finally:
+        process.kill()
+        process.wait()
 
 
 def free_port() -> int:

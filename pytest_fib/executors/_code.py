@@ -122,7 +122,15 @@ def _requirements(name: str) -> list[Requirement]:
 def _package() -> Archive:
     """pytest-fib as it is here, changed or not."""
     root = Path(__file__).parents[1]
-    files = [(f"pytest_fib/{name}", path) for name, path in _files_below(root)]
+    return _archive([(f"pytest_fib/{name}", path) for name, path in _files_below(root)])
+
+
+def archive_of(folder: Path) -> Archive:
+    """All files of a folder. Raises OSError."""
+    return _archive(_files_below(folder))
+
+
+def _archive(files: list[tuple[str, Path]]) -> Archive:
     digest = hashlib.sha256()
     for name, path in files:
         digest.update(b"%s\0%s\0" % (name.encode(), hashlib.sha256(path.read_bytes()).digest()))

@@ -110,6 +110,9 @@ def _obey(read: Callable[[int], bytes], write: Callable[[bytes], Any]) -> None:
         os.utime(str(folder))  # used now
         folders.append(str(folder))
     if order["worker"] is not None:
+        options = order["worker"]["options"]
+        if options["prebuilt"] is not None:
+            options["prebuilt"] = folders.pop()  # which is no code
         _relay(_attached(order["worker"], folders), write)
     sys.path[:0] = folders
     from pytest_fib.build import Machine

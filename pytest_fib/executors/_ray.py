@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import socket
 import tempfile
+import zipfile
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +23,7 @@ from pytest_fib.executors._answers import (
     not_evaluated,
     with_host,
 )
-from pytest_fib.executors._code import RemoteError
+from pytest_fib.executors._code import RemoteError, archive_of
 from pytest_fib.executors._local import LocalExecutor
 
 if TYPE_CHECKING:
@@ -51,7 +54,8 @@ class RayOptions:
 
     There are as many ``actors`` as GPUs, or as are asked for if that is less; without GPUs, as many
     as are asked for, or one for each machine. ``resources`` are what each takes, by default a GPU
-    or a CPU. ``patience`` is how many seconds to wait while there is no actor at all.
+    or a CPU. ``patience`` is how many seconds to wait while there is no actor at all. What was
+    built ahead of time, in the folder ``prebuilt`` here, goes to them through the object store.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -60,6 +64,7 @@ class RayOptions:
     actors: int | None = None
     resources: dict[str, float] | None = None
     patience: float = 120.0
+    prebuilt: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -75,12 +80,21 @@ class _Evaluator:
     """The actor: a judge of its own. Restarted, it begins anew."""
 
     def __init__(
-        self, make_executor: Callable[..., Any], device: str, isolation: str, lock_timeout: float
+        self,
+        make_executor: Callable[..., Any],
+        device: str,
+        isolation: str,
+        lock_timeout: float,
+        prebuilt: bytes | None,
     ) -> None:
         self._files = TensorFiles()
         self._folder = Path(tempfile.mkdtemp(prefix="pytest-fib-ray-"))
+        built = None if prebuilt is None else self._folder / "prebuilt"
+        if prebuilt is not None:
+            with zipfile.ZipFile(io.BytesIO(prebuilt)) as archive:
+                archive.extractall(self._folder / "prebuilt")
         self._executor = make_executor(
-            device, isolation, files=self._files, lock_timeout=lock_timeout
+            device, isolation, files=self._files, lock_timeout=lock_timeout, prebuilt=built
         )
         self._executor.start()
 
@@ -266,7 +280,15 @@ class RayExecutor:
             max_task_retries=-1,
             **self._resources(device),
         )
-        return actor.remote(make_executor, device, options.isolation, options.lock_timeout)
+        return actor.remote(
+            make_executor, device, options.isolation, options.lock_timeout, self._prebuilt
+        )
+
+    @cached_property
+    def _prebuilt(self) -> Any:
+        """A reference to an archive of what was built ahead of time, if there is any."""
+        folder = self.options.prebuilt
+        return None if folder is None else self._ray.put(archive_of(folder).content())
 
     # Requests.
 

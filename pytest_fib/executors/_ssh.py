@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files as package_files
 from pathlib import Path
 from secrets import token_hex
@@ -22,7 +23,7 @@ from urllib.parse import urlsplit
 from pytest_fib.build import Machine
 from pytest_fib.data import TensorFiles
 from pytest_fib.executors._answers import answer_from_json, not_evaluated
-from pytest_fib.executors._code import Archive, FarPython, RemoteError
+from pytest_fib.executors._code import Archive, FarPython, RemoteError, archive_of
 from pytest_fib.executors._far_end import MAGIC, read_frame, write_frame
 from pytest_fib.executors.worker import PULSE, RECORDS
 
@@ -254,13 +255,17 @@ class _Connection:
 
 @dataclass
 class FarOptions:
-    """What a far worker does: arguments of a judge, its GPU by name, and its grace in seconds."""
+    """What a far worker does: arguments of a judge, its GPU by name, and its grace in seconds.
+
+    What was built ahead of time, in the folder ``prebuilt`` here, travels there.
+    """
 
     device: str = "cpu"
     isolation: str = "process"
     lock_timeout: float = 600.0
     gpu: str | None = None
     grace: float = 60.0
+    prebuilt: Path | None = None
 
 
 @dataclass
@@ -270,6 +275,15 @@ class _Session:
     target: SshTarget
     options: FarOptions
     name: str = field(default_factory=lambda: token_hex(16))
+
+    @cached_property
+    def prebuilt(self) -> Archive | None:
+        """What was built ahead of time. Raises RemoteError where it can't be read."""
+        folder = self.options.prebuilt
+        try:
+            return None if folder is None else archive_of(folder)
+        except OSError as error:
+            raise RemoteError(f"{folder}: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
         options, gpu = self.options, self.options.gpu
@@ -282,6 +296,7 @@ class _Session:
                 "lock_timeout": options.lock_timeout,
                 "grace": options.grace,
                 "root": self.target.folder,
+                "prebuilt": None if self.prebuilt is None else self.prebuilt.name,
             },
         }
 
@@ -333,6 +348,8 @@ def _introduced(
         python.check()
         archives = connections.archives[target] = {each.name: each for each in python.archives()}
     worker = None if session is None else session.to_json()
+    if session is not None and session.prebuilt is not None:
+        archives = {**archives, session.prebuilt.name: session.prebuilt}
     order = {"root": target.folder, "archives": list(archives), "worker": worker}
     connection.send(order)
     while "lacks" in (record := _unless_error(connection))[0]:

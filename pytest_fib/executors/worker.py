@@ -49,10 +49,11 @@ class Worker:
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         self._folder = folder
         self._grace: float = options.pop("grace")
-        root = options.pop("root")
+        root, prebuilt = options.pop("root"), options.pop("prebuilt")
         self._tensors = _Tensors(Path(root).expanduser() if root else cache_directory() / "remote")
         self._executor = LocalExecutor(
             **options,
+            prebuilt=None if prebuilt is None else Path(prebuilt),
             announce=self._announce,
             files=self._tensors.files,
             progress=self._tell,

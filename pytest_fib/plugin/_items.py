@@ -164,7 +164,7 @@ class KernelItem(pytest.Item):
     def _is_built(self) -> bool:
         """Whether the implementation was built ahead of time, for this run's device."""
         prebuilt, implementation = self.run.prebuilt, self.implementation
-        if prebuilt is None or self.run.machine is not None:
+        if prebuilt is None:
             return False
         solution = implementation.solution(self.definition.name)
         try:

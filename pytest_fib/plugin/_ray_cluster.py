@@ -34,6 +34,7 @@ class RayCluster:
             isolation=settings.isolation,
             lock_timeout=settings.lock_timeout,
             actors=processes,
+            prebuilt=settings.prebuilt,
         )
         assert settings.ray is not None
         owner = RayExecutor(settings.ray, options)

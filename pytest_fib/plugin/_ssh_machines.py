@@ -105,6 +105,7 @@ class SshMachines:
             lock_timeout=self.settings.lock_timeout,
             gpu=gpu,
             grace=self.settings.remote_grace,
+            prebuilt=self.settings.prebuilt,
         )
         executor = SshExecutor(
             target, options, announce, files, self.connections, progress=progress

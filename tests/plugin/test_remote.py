@@ -1,6 +1,8 @@
 """Kernels run on far machines, everything else here."""
 
 import json
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -14,6 +16,17 @@ import sys
 
 def pytest_unconfigure():
     open("imported", "a").write(f"{'torch' in sys.modules} ")
+"""
+CPP = """\
+// implements: scale
+#include <tvm/ffi/c_api.h>
+extern "C" int __tvm_ffi_run(void*, const TVMFFIAny* arguments, int32_t, TVMFFIAny*) {
+  const DLTensor* x = TVMFFITensorGetDLTensorPtr(arguments[0].v_obj);
+  const DLTensor* y = TVMFFITensorGetDLTensorPtr(arguments[2].v_obj);
+  for (long i = 0; i < x->shape[0]; ++i)
+    ((float*)y->data)[i] = (float)arguments[1].v_float64 * ((float*)x->data)[i];
+  return 0;
+}
 """
 
 
@@ -67,6 +80,20 @@ def test_what_the_far_machine_lacks_is_skipped(far):
     result = far.run(*far_options(), "-rs", "-k", "lacking or foreign")
     result.assert_outcomes(skipped=2, deselected=6)
     result.stdout.fnmatch_lines(["*needs nosuchthing, which is not installed*"])
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_what_was_built_here_runs_where_no_compiler_is(far):
+    pytest.importorskip("tvm_ffi")
+    far.write("kernel_impls/toy/loops.cpp", CPP)
+    options = [far_options()[0], f"--fib-remote-python=env CXX=none {sys.executable}"]
+    options += ["--fib-implementation=loops", "-rs", "-k", "correctness"]
+    without = far.run(*options)
+    without.assert_outcomes(skipped=1, deselected=1)
+    without.stdout.fnmatch_lines(["*needs a C++ compiler*"])
+    build = [sys.executable, "-m", "pytest_fib", "build", "--out=built", "--implementation=loops"]
+    subprocess.run(build, cwd=far.path, check=True)
+    far.run(*options, "--fib-prebuilt=built").assert_outcomes(passed=1, deselected=1)
 
 
 @pytest.mark.parametrize(
