@@ -23,6 +23,7 @@ import inspect
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -231,6 +232,10 @@ class KernelCheck:
             else:
                 result = SearchResult(tried=1, workload=given, outcome=check(given, explain=True))
         except Exception as error:  # noqa: BLE001  (the function's own, which goes on)
+            if check.workload is not None and _is_in(function, error.__traceback__):
+                self._record(
+                    check.workload, check.of_exception(error), loaded, definition, function
+                )
             raise error.with_traceback(_without_our_frames(error.__traceback__)) from None
         self._conclude(definition, function, loaded, result)
 
@@ -271,6 +276,28 @@ class KernelCheck:
         if loaded is not None and result.origin is not None:
             self._run.keep(workload, loaded)
         raise AssertionError(_described(definition, function, result))
+
+    def _record(
+        self,
+        workload: Workload,
+        evaluation: Evaluation,
+        loaded: LoadedDefinition | None,
+        definition: Definition,
+        function: Callable[..., Any],
+    ) -> None:
+        trace = Trace(
+            definition=definition.name,
+            solution=_name(function),
+            workload=workload,
+            evaluation=evaluation,
+        )
+        self._run.record(trace, loaded)
+
+
+def _is_in(function: Callable[..., Any], frames: TracebackType | None) -> bool:
+    """Whether an exception came out of that function."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return any(frame.f_code is code for frame, _ in walk_tb(frames))
 
 
 def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None:

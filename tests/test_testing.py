@@ -449,12 +449,18 @@ def run(x, factor):
 def wrong(x, factor):
     return x + factor
 
+def raising(x, factor):
+    raise ValueError("not yet")
+
 def test_right(kernel_check):
     kernel_check("scale", run)
 
 def test_wrong(kernel_check):
     kernel_check("scale", run)
     kernel_check("scale", wrong)
+
+def test_raising(kernel_check):
+    kernel_check("scale", raising)
 """
 
 
@@ -462,21 +468,26 @@ def test_wrong(kernel_check):
 def test_each_check_leaves_a_trace_as_an_item_does(scale, more):
     scale.write("test_it.py", BY_HAND)
     result = (scale.run_apart if more else scale.run)("test_it.py", *more)
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["3 trace records in fib-traces.jsonl"])
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["4 trace records in fib-traces.jsonl"])
     found = sorted((t["solution"], t["evaluation"]["status"]) for t in scale.traces())
-    assert found == [("run", "PASSED"), ("run", "PASSED"), ("wrong", "INCORRECT_NUMERICAL")]
+    assert found == [
+        ("raising", "RUNTIME_ERROR"),
+        ("run", "PASSED"),
+        ("run", "PASSED"),
+        ("wrong", "INCORRECT_NUMERICAL"),
+    ]
     assert {t["definition_file"] for t in scale.traces()} == {"kernel_defs/toy/scale.yaml"}
 
 
 def test_checks_obey_the_options_that_items_obey(scale):
     scale.write("test_it.py", BY_HAND)
     sizes = "--fib-workload", '{"axes": {"n": 7}}'
-    scale.run("test_it.py", *sizes).assert_outcomes(passed=1, failed=1)
-    assert [t["workload"]["axes"] for t in scale.traces()] == [{"n": 7}] * 3
+    scale.run("test_it.py", *sizes).assert_outcomes(passed=1, failed=2)
+    assert [t["workload"]["axes"] for t in scale.traces()] == [{"n": 7}] * 4
     result = scale.run("test_it.py", "--fib-implementation=good", "-rs")
-    result.assert_outcomes(skipped=2)
+    result.assert_outcomes(skipped=3)
     result.stdout.fnmatch_lines(["*selects other implementations than run"])
-    scale.run("test_it.py", "--fib-keep-failures").assert_outcomes(passed=1, failed=1)
+    scale.run("test_it.py", "--fib-keep-failures").assert_outcomes(passed=1, failed=2)
     [kept] = (scale.path / "kernel_defs/toy/scale.workloads.jsonl").read_text().splitlines()
     assert json.loads(kept)["workload"]["axes"] == {"n": 1}

@@ -75,6 +75,8 @@ class FunctionChecker:
         self._layouts: dict[str, TensorLayout] = {}
         self._inputs: dict[str, Any] = {}
         self._pristine: dict[str, Any] = {}
+        #: The workload that was evaluated last.
+        self.workload: Workload | None = None
 
     @plain_defaults()
     def __call__(
@@ -84,6 +86,7 @@ class FunctionChecker:
 
         Outputs that are chosen at random are not drawn many times.
         """
+        self.workload = workload
         try:
             verdict = check_same_inputs(
                 self, self.definition, workload, repeat=self._repeat, explain=explain
@@ -92,6 +95,11 @@ class FunctionChecker:
             diagnosis = Diagnosis(sentence=ended.failed.summary)
             return conclude(ended.failed.status, diagnosis, device=self._device)
         return conclude(verdict.status, verdict.diagnosis, verdict.correctness, device=self._device)
+
+    def of_exception(self, error: Exception) -> Evaluation:
+        """The outcome of a function that raised."""
+        sentence = f"{type(error).__name__}: {error}".splitlines()[0]
+        return conclude("RUNTIME_ERROR", Diagnosis(sentence=sentence), device=self._device)
 
     def make_inputs(self, workload: Workload) -> Mapping[str, Any]:
         """Make the inputs twice."""
