@@ -187,7 +187,7 @@ def enable_tracing(
     dataset_dir: where; not given, it is that of ``FIB_DATASET_PATH``, else ``./flashinfer-trace``.
     tracing_configs: what is recorded of each definition; not given, every definition's calls are,
         by the defaults of `TracingConfig`.
-    trace_set: where definitions come from, if not from the dataset.
+    trace_set: where definitions come from, if not from the dataset, which they are added to.
     waiting: how many calls may wait to be written; further ones are counted as dropped.
 
     Also a context manager, at whose end all is written. Raises ValueError, and what reading the
@@ -197,8 +197,11 @@ def enable_tracing(
     from pytest_fib.dispatch._tracing import Tracer, flush_on_signal
 
     root = Path(_dataset_path() if dataset_dir is None else dataset_dir)
+    there = TraceSet.from_path(root) if trace_set is None or root.is_dir() else TraceSet()
     if trace_set is None:
-        trace_set = TraceSet.from_path(root)
+        trace_set = there
+    names = trace_set.definitions if tracing_configs is None else tracing_configs
+    _add_definitions(root, trace_set, [n for n in names if n not in there.definitions])
     for name, config in (tracing_configs or {}).items():
         if name in trace_set.definitions:
             config.dumped(trace_set.definitions[name])
@@ -207,6 +210,19 @@ def enable_tracing(
     flush_on_signal(tracer)
     _trace_by(tracer)
     return tracer
+
+
+def _add_definitions(root: Path, trace_set: TraceSet, names: Sequence[str]) -> None:
+    """Add to a dataset what its workloads will be of, where that can be written."""
+    from pytest_fib.data import TraceSet
+
+    lacking = [trace_set.definitions[name] for name in names if name in trace_set.definitions]
+    if not lacking:
+        return
+    try:
+        TraceSet(lacking).to_path(root)
+    except OSError as error:
+        log.warning("%s: definitions can't be added: %s", root, error)
 
 
 def disable_tracing() -> None:

@@ -135,6 +135,19 @@ def test_only_configured_definitions_are_recorded_and_mistakes_are_refused(datas
         enable_tracing(dataset, {"pick": TracingConfig(tensor_dump_policy=["factor"])})
 
 
+def test_a_new_dataset_gets_the_definitions_of_what_is_recorded(tmp_path):
+    other = DEFINITION.model_copy(update={"name": "other"})
+    known = TraceSet([DEFINITION, other])
+    with enable_tracing(tmp_path / "new", {"pick": TracingConfig()}, trace_set=known):
+        call()
+    assert list(TraceSet.from_path(tmp_path / "new").definitions) == ["pick"]
+    assert len(recorded(tmp_path / "new")) == 1
+    (tmp_path / "file").write_text("in the way")
+    with enable_tracing(tmp_path / "file", trace_set=known) as tracer:
+        assert call().tolist() == [0.0, 0.0]
+    assert tracer.stats.failed == 1
+
+
 def test_a_dataset_that_cannot_be_written_is_one_warning_and_a_count(dataset, caplog):
     (dataset / "workloads").write_text("in the way")
     with caplog.at_level(logging.WARNING), enable_tracing(dataset) as tracer:
