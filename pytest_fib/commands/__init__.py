@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: The subcommands' modules. None imports anything heavy before it runs.
-SUBCOMMANDS = ("doctor", "new", "check", "schema", "inputs", "build", "traces")
+SUBCOMMANDS = ("doctor", "new", "check", "schema", "inputs", "build", "traces", "import_")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

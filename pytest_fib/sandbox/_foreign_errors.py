@@ -49,9 +49,9 @@ def own_traceback(error: BaseException) -> str:
     shown = traceback.TracebackException.from_exception(error)
     told: traceback.TracebackException | None = shown
     while told is not None:
-        first = next((i for i, f in enumerate(told.stack) if not _is_ours(f.filename)), 0)
-        own = [frame for frame in told.stack[first:] if not _is_a_library_s(frame.filename)]
-        told.stack[:] = own or told.stack[first:]
+        others = [frame for frame in told.stack if not _is_ours(frame.filename)]
+        own = [frame for frame in others if not _is_a_library_s(frame.filename)]
+        told.stack[:] = own or others
         told = told.__cause__ or told.__context__
     return _encodable("".join(shown.format())[-LOG_LIMIT:])
 

@@ -102,9 +102,9 @@ def test_of_reruns_the_last_counts(outcomes):
 
 def test_a_timeout_fails_the_item_and_no_other(outcomes):
     outcomes.implement("hangs", "x, factor\nwhile True:\n    pass")
-    result = outcomes.run_apart("-k", "hangs or good", "--timeout=10", "--fib-isolation=process")
+    result = outcomes.run_apart("-k", "hangs or good", "--timeout=30", "--fib-isolation=process")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["hangs * Timeout (>10.0s) from pytest-timeout."])
+    result.stdout.fnmatch_lines(["hangs * Timeout (>30.0s) from pytest-timeout."])
 
 
 def test_an_order_that_others_make_is_kept(outcomes):

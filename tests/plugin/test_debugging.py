@@ -62,3 +62,10 @@ def test_a_traceback_has_the_kernels_frames_alone(scale):
     text = failure(scale.run("-k", "raises"), "scale[raises-correctness]")
     files = [line.split('"')[1] for line in text.splitlines() if line.startswith('  File "')]
     assert files == [str(path)] * 2
+
+
+def test_a_call_that_fails_before_its_first_line_shows_no_frames_of_ours(scale):
+    scale.implement("one", "x\nreturn x")
+    text = failure(scale.run("-k", "one"), "scale[one-correctness]")
+    assert "TypeError: run() takes 1 positional argument but 2 were given" in text
+    assert "File " not in text
