@@ -18,9 +18,19 @@ constexpr int kThreads = 256;
 constexpr int kLoads = kHidden / kPerLoad / kThreads;
 constexpr int kWarps = kThreads / 32;
 
+/// Numbers of one load. As halves, a copy would be a load for each two: their class copies itself.
 struct alignas(16) Vector {
-  __half2 pairs[kPerLoad / 2];
+  uint32_t pairs[kPerLoad / 2];
 };
+
+__device__ float2 wide_of(uint32_t pair) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+}
+
+__device__ uint32_t narrow_of(float first, float second) {
+  const __half2 pair = __floats2half2_rn(first, second);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
 
 __device__ float sum_over_block(float value) {
   __shared__ float of_warps[kWarps];
@@ -54,11 +64,11 @@ __global__ void __launch_bounds__(kThreads)
     Vector rounded;
 #pragma unroll
     for (int j = 0; j < kPerLoad / 2; ++j) {
-      const float2 a = __half22float2(left[i].pairs[j]), b = __half22float2(right[i].pairs[j]);
+      const float2 a = wide_of(left[i].pairs[j]), b = wide_of(right[i].pairs[j]);
       const float2 total = make_float2(a.x + b.x, a.y + b.y);
       totals[i][j] = total;
       squares += total.x * total.x + total.y * total.y;
-      rounded.pairs[j] = __floats2half2_rn(total.x, total.y);
+      rounded.pairs[j] = narrow_of(total.x, total.y);
     }
     residual_out[row + i * kThreads + threadIdx.x] = rounded;
   }
@@ -68,8 +78,8 @@ __global__ void __launch_bounds__(kThreads)
     Vector result;
 #pragma unroll
     for (int j = 0; j < kPerLoad / 2; ++j) {
-      const float2 total = totals[i][j], gain = __half22float2(gains[i].pairs[j]);
-      result.pairs[j] = __floats2half2_rn(total.x * scale * gain.x, total.y * scale * gain.y);
+      const float2 total = totals[i][j], gain = wide_of(gains[i].pairs[j]);
+      result.pairs[j] = narrow_of(total.x * scale * gain.x, total.y * scale * gain.y);
     }
     out[row + i * kThreads + threadIdx.x] = result;
   }

@@ -8,12 +8,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from pytest_fib import implements
 
 #: Of the result: rows, columns, elements of K at once, warps, stages. By the largest M it is for.
-TILES = {
-    16: (16, 32, 256, 4, 4),
-    64: (64, 32, 128, 4, 4),
-    512: (128, 128, 64, 8, 4),
-    None: (128, 256, 64, 8, 3),
-}
+NARROW = {16: (16, 32, 256, 4, 4), 64: (64, 64, 128, 4, 4)}
+#: What is large, and what leaves enough tiles for more of the multiprocessors.
+LARGE, MIDDLE = (128, 256, 64, 8, 3), (128, 128, 64, 8, 4)
 #: Elements of K that are worth a program of its own.
 LEAST_K = 512
 #: Where nobody says how many multiprocessors there are: in the interpreter.
@@ -70,12 +67,10 @@ def run(A, B):
         A, B = A.float(), B.float()
     A, B = _readable(A), _readable(B)
     (M, K), N = A.shape, B.shape[0]
-    block_m, block_n, block_k, warps, stages = next(
-        tile for most, tile in TILES.items() if most is None or most >= M
-    )
     processors = PROCESSORS
     if A.is_cuda:
         processors = torch.cuda.get_device_properties(A.device).multi_processor_count
+    block_m, block_n, block_k, warps, stages = _tile(M, N, processors)
     tiles = triton.cdiv(M, block_m) * triton.cdiv(N, block_n)
     splits = max(1, min(processors // tiles, K // LEAST_K))
     C = torch.empty((M, N), dtype=A.dtype, device=A.device)
@@ -93,6 +88,14 @@ def run(A, B):
         count = M * N
         _sum[(triton.cdiv(count, 1024),)](partial, C, count, SPLITS=splits, BLOCK=1024)
     return C.to(dtype)
+
+
+def _tile(M, N, processors):
+    narrow = next((tile for most, tile in NARROW.items() if most >= M), None)
+    if narrow is not None:
+        return narrow
+    count = triton.cdiv(M, LARGE[0]) * triton.cdiv(N, LARGE[1])
+    return MIDDLE if LARGE[1] > N or 2 * count <= processors else LARGE
 
 
 def _readable(matrix):

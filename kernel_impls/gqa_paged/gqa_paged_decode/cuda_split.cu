@@ -29,6 +29,7 @@ constexpr int kWarps = 4, kThreads = 32 * kWarps, kBlocksEachSM = 3;
 constexpr int kTile = 16;              // tokens that a warp reads at once, two in each load
 constexpr int kPairs = kTile / 2, kStages = 2;
 constexpr int kLanes = kDim / kPerLoad;  // that hold one token
+static_assert(kThreads == kDim);
 constexpr int kShortest = 64, kLongest = 384;  // tokens in a chunk
 
 struct Batch {
@@ -252,13 +253,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksEachSM) attend(Tensors tensor
   if (begin >= end && begin > 0) return;  // a slot that is not needed
 
   const int64_t row = (int64_t{sequence.number} * kv_heads + kv_head) * kGroup;
-  for (int i = threadIdx.x; i < kGroup * kDim; i += kThreads) {
-    const int at = i % kDim / 4;  // of 4 numbers; a lane has two of these
-    auto* four = reinterpret_cast<float*>(&shared.queries[i / kDim][at % 2][at / 2]);
-    four[i % 4] = __bfloat162float(tensors.q[row * kDim + i]) * tensors.scale;
-  }
-  __syncthreads();
-
   const auto page_of = [&](int64_t start) {  // of token start + part
     const int64_t token = min(start + part, end - 1);
     return start < end ? batch.indices[sequence.first_page + token / kPage] : 0;
@@ -290,6 +284,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksEachSM) attend(Tensors tensor
   int64_t start = begin + warp * kTile;
   read_ahead(start, 0, page_of(start));
   int page = page_of(start + kStep);  // read before it is needed
+  for (int i = threadIdx.x; i < kGroup * kDim; i += kThreads) {
+    const int at = i % kDim / 4;  // of 4 numbers; a lane has two of these
+    auto* four = reinterpret_cast<float*>(&shared.queries[i / kDim][at % 2][at / 2]);
+    four[i % 4] = __bfloat162float(tensors.q[row * kDim + i]) * tensors.scale;
+  }
+  __syncthreads();
   for (int stage = 0; start < end; start += kStep, stage ^= 1) {
     read_ahead(start + kStep, stage ^ 1, page);
     page = page_of(start + 2 * kStep);
@@ -301,26 +301,50 @@ __global__ void __launch_bounds__(kThreads, kBlocksEachSM) attend(Tensors tensor
   store<kGroup>(shared, state, tensors, row, part_row, sequence.length <= batch.chunk);
 }
 
-/// One sequence and query head; thread d has dimension d.
+/// One sequence and query head; each warp adds up some of its parts.
 template <int kPage>
-__global__ void merge(Tensors tensors, Batch batch, int heads) {
-  const int head = blockIdx.x % heads, d = threadIdx.x;
+__global__ void __launch_bounds__(kThreads) merge(Tensors tensors, Batch batch, int heads) {
+  __shared__ float tops[kWarps], totals[kWarps];
+  __shared__ float4 results[kWarps][32];
+  const int head = blockIdx.x % heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Sequence sequence = sequence_of<kPage>(batch, blockIdx.x / heads);
   if (sequence.length <= batch.chunk) return;  // it was one chunk
   const int parts = static_cast<int>((sequence.length + batch.chunk - 1) / batch.chunk);
   const float* lse = tensors.parts_lse + sequence.slot * heads + head;
-  const float* sums = tensors.parts + (sequence.slot * heads + head) * kDim + d;
-  float top = -CUDART_INF_F, total = 0, sum = 0;
+  float top = -CUDART_INF_F;
+  for (int i = threadIdx.x; i < parts; i += kThreads) top = fmaxf(top, lse[int64_t{i} * heads]);
+  top = fmaxf(max_over_token(top), __shfl_xor_sync(~0u, max_over_token(top), 16));
+  if (lane == 0) tops[warp] = top;
+  __syncthreads();
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) top = fmaxf(top, tops[w]);
+
+  const auto* sums = reinterpret_cast<const float4*>(tensors.parts);
+  float4 sum = make_float4(0, 0, 0, 0);
+  float total = 0;
 #pragma unroll 8
-  for (int i = 0; i < parts; ++i) top = fmaxf(top, lse[i * heads]);
-#pragma unroll 8
-  for (int i = 0; i < parts; ++i) {
-    const float share = exp2f(lse[i * heads] - top);
+  for (int i = warp; i < parts; i += kWarps) {
+    const float share = exp2f(lse[int64_t{i} * heads] - top);
+    const float4 own = sums[((sequence.slot + i) * heads + head) * 32 + lane];
     total += share;
-    sum += share * sums[int64_t{i} * heads * kDim];
+    sum.x += share * own.x;
+    sum.y += share * own.y;
+    sum.z += share * own.z;
+    sum.w += share * own.w;
+  }
+  results[warp][lane] = sum;
+  if (lane == 0) totals[warp] = total;
+  __syncthreads();
+  const int d = threadIdx.x;
+  float result = 0;
+  total = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    result += reinterpret_cast<const float*>(&results[w])[d];
+    total += totals[w];
   }
   const int64_t row = blockIdx.x;
-  tensors.output[row * kDim + d] = __float2bfloat16(sum / total);
+  tensors.output[row * kDim + d] = __float2bfloat16(result / total);
   if (d == 0) tensors.lse[row] = top + log2f(total);
 }
 
@@ -333,7 +357,7 @@ void launch(const Tensors& tensors, const Batch& batch, int slots, int kv_heads,
   kernel<<<dim3(slots, kv_heads), kThreads, kBytes, stream>>>(tensors, batch);
   const int heads = kGroup * kv_heads;
   if (slots > batch.sequences)
-    merge<kPage><<<batch.sequences * heads, kDim, 0, stream>>>(tensors, batch, heads);
+    merge<kPage><<<batch.sequences * heads, kThreads, 0, stream>>>(tensors, batch, heads);
 }
 
 template <int kPage>

@@ -82,8 +82,16 @@ __device__ void fill(Panel& panel, const uint4* values, const uint16_t* scales, 
   }
 }
 
+/// What a lane reads at once: of some rows, every 32nd unit.
 template <int kRows>
-__global__ void __launch_bounds__(kThreads, 4)
+struct Step {
+  static constexpr int kUnits = kRows == 1 ? 3 : 1;  // as registers go
+  uint4 codes[kUnits][kRows];
+  uint16_t pairs[kUnits][kRows];
+};
+
+template <int kRows>
+__global__ void __launch_bounds__(kThreads, 3)
     gemv(Matrix a, Matrix b, __half* __restrict__ c, int m, int all_units) {
   __shared__ Panel panel;
   const int lane = threadIdx.x % 32, matrix = blockIdx.y;
@@ -97,28 +105,40 @@ __global__ void __launch_bounds__(kThreads, 4)
     scales[r] = a.scales + matrix * a.scales_matrix + row * a.scales_row;
   }
   float sums[kRows] = {};
+  constexpr int kUnits = Step<kRows>::kUnits;
   for (int start = 0; start < all_units; start += kPanel) {
     const int units = min(kPanel, all_units - start);
+    const auto read = [&](Step<kRows>& step, int i) {
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u)
+#pragma unroll
+        for (int r = 0; r < kRows; ++r)
+          if (i + 32 * u < units) {
+            step.codes[u][r] = __ldcs(values[r] + start + i + 32 * u);
+            step.pairs[u][r] = __ldcs(scales[r] + start + i + 32 * u);
+          }
+    };
+    Step<kRows> now, next;
+    read(now, lane);  // before anyone waits for the vector
     if (start > 0) __syncthreads();
     fill(panel, b.values + matrix * b.values_matrix + start,
          b.scales + matrix * b.scales_matrix + start, units);
     __syncthreads();
-#pragma unroll(4 / kRows)
-    for (int i = lane; i < units; i += 32) {
-      uint4 codes[kRows];
-      uint16_t pairs[kRows];
+    for (int i = lane; i < units; i += 32 * kUnits, now = next) {
+      read(next, i + 32 * kUnits);
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        codes[r] = __ldcs(values[r] + start + i);
-        pairs[r] = __ldcs(scales[r] + start + i);
-      }
-      const uint4 even = panel.even[i], odd = panel.odd[i];
-      const float2 scale = panel.scales[i];
+      for (int u = 0; u < kUnits; ++u) {
+        const int at = i + 32 * u;
+        if (at >= units) break;
+        const uint4 even = panel.even[at], odd = panel.odd[at];
+        const float2 scale = panel.scales[at];
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const float2 own = scales_of(pairs[r]);
-        sums[r] += block_sum(codes[r].x, codes[r].y, even) * (own.x * scale.x);
-        sums[r] += block_sum(codes[r].z, codes[r].w, odd) * (own.y * scale.y);
+        for (int r = 0; r < kRows; ++r) {
+          const uint4 codes = now.codes[u][r];
+          const float2 own = scales_of(now.pairs[u][r]);
+          sums[r] += block_sum(codes.x, codes.y, even) * (own.x * scale.x);
+          sums[r] += block_sum(codes.z, codes.w, odd) * (own.y * scale.y);
+        }
       }
     }
   }
@@ -159,9 +179,7 @@ void run(ffi::TensorView a, ffi::TensorView b, ffi::TensorView sfa, ffi::TensorV
   const auto enough = [&](int rows) {
     return grid(rows).x * int64_t{matrices} >= int64_t{kBlocksEachSM} * processors;
   };
-  if (enough(4))
-    gemv<4><<<grid(4), kThreads, 0, stream>>>(left, right, to, m, units);
-  else if (enough(2))
+  if (enough(2))
     gemv<2><<<grid(2), kThreads, 0, stream>>>(left, right, to, m, units);
   else
     gemv<1><<<grid(1), kThreads, 0, stream>>>(left, right, to, m, units);

@@ -18,9 +18,19 @@ constexpr int kThreads = 256;
 constexpr int kLoads = kHidden / kPerLoad / kThreads;
 constexpr int kWarps = kThreads / 32;
 
+/// Numbers of one load. As halves, a copy would be a load for each two: their class copies itself.
 struct alignas(16) Vector {
-  __half2 pairs[kPerLoad / 2];
+  uint32_t pairs[kPerLoad / 2];
 };
+
+__device__ float2 wide_of(uint32_t pair) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+}
+
+__device__ uint32_t narrow_of(float first, float second) {
+  const __half2 pair = __floats2half2_rn(first, second);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
 
 __device__ float sum_over_block(float value) {
   __shared__ float of_warps[kWarps];
@@ -49,8 +59,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int i = 0; i < kLoads; ++i)
 #pragma unroll
-    for (__half2 pair : values[i].pairs) {
-      const float2 wide = __half22float2(pair);
+    for (uint32_t pair : values[i].pairs) {
+      const float2 wide = wide_of(pair);
       squares += wide.x * wide.x + wide.y * wide.y;
     }
   const float scale = rsqrtf(sum_over_block(squares) / kHidden + eps);
@@ -59,9 +69,9 @@ __global__ void __launch_bounds__(kThreads)
     Vector result;
 #pragma unroll
     for (int j = 0; j < kPerLoad / 2; ++j) {
-      const float2 wide = __half22float2(values[i].pairs[j]);
-      const float2 gain = __half22float2(gains[i].pairs[j]);
-      result.pairs[j] = __floats2half2_rn(wide.x * scale * gain.x, wide.y * scale * gain.y);
+      const float2 wide = wide_of(values[i].pairs[j]);
+      const float2 gain = wide_of(gains[i].pairs[j]);
+      result.pairs[j] = narrow_of(wide.x * scale * gain.x, wide.y * scale * gain.y);
     }
     out[row + i * kThreads + threadIdx.x] = result;
   }
