@@ -54,6 +54,8 @@ LEFT, LEFT_TOGETHER = 0.5, 0.9
 SHIFTED = 0.7
 #: Slices of a dimension that are looked for at other places, and elements that identify each.
 SLICES, MARKS, MOST_SLICES = 64, 24, 8192
+#: How far a fitted offset of integers may be from a whole one.
+WHOLE = 1e-3
 #: How likely it may be that some number is what a factor is known for.
 BY_CHANCE = 0.01
 #: Factors that may come from anywhere.
@@ -354,7 +356,7 @@ def _one_number(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, st
                 return
             known = _known(value, float(factor.error), failure)
             yield "one factor", f"{every}{value:.5g} x expected{place}{known}"
-        elif best is offset:
+        elif best is offset and _is_whole(output, float(offset.value)):
             yield "one offset", f"{every}off by {float(offset.value):+.4g}{place}"
     yield from _factor_of_few(output, failure)
 
@@ -363,8 +365,15 @@ def _is_evident(output: WrongOutput, sample: Sample, fit: LinearFit) -> bool:
     """Whether integers are what a factor makes of them by more than chance."""
     if output.got.is_floating_point():
         return True
-    wrong = output.wrong_sample
+    wrong, value = output.wrong_sample, float(fit.value)
+    if not _is_whole(output, value) and not _is_whole(output, 1 / value):
+        return False
     return output.evidence(wrong, fit.value * wrong.expected) >= 2 * EVIDENCE
+
+
+def _is_whole(output: WrongOutput, number: float) -> bool:
+    """Whether a number may lie between integers, or be their ratio; any may of other outputs."""
+    return output.got.is_floating_point() or abs(number - round(number)) < WHOLE
 
 
 def _factor_of_few(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:

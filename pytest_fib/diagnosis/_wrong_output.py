@@ -236,13 +236,17 @@ class WrongOutput:
         return agrees and self.evidence(sample, values) >= EVIDENCE
 
     def agrees(self, sample: Sample, values: torch.Tensor, *, exact: bool = False) -> bool:
-        """Whether the elements of a sample hold these values, by chance or not."""
+        """Whether the elements of a sample hold these values, by chance or not.
+
+        What is written is not zeros where it is small beside what is expected.
+        """
         held = sample.got == values if exact else self.near(sample, values)
         if share(held) < NEARLY_ALL:
             return False
         numbers = sample.finite & values.isfinite()
-        before, after = sample.error[numbers], (sample.got - values)[numbers]
-        return not bool(numbers.any()) or rms(after) <= LEFT * rms(before)
+        got = sample.got[numbers]
+        least = min(rms(sample.error[numbers]), rms(got))
+        return not bool(numbers.any()) or rms(got - values[numbers]) <= LEFT * least
 
     def evidence(self, sample: Sample, values: torch.Tensor) -> float:
         """log10 of how unlikely it is that wrong elements are so near to these values by chance.

@@ -245,8 +245,9 @@ def _picked(subject: Subject) -> InputRule | None:
     axis = subject.uses.picks.get(subject.name)
     if axis is None:
         return None
-    pad = subject.uses.pads.get(subject.name)
-    return kinds.Indices(below=axis, unique=False, pad=pad)
+    pad = subject.uses.pads.get(subject.name)  # whatever is compared with it may be that
+    sentinels = None if pad is None else [pad]
+    return kinds.Indices(below=axis, unique=False, sentinels=sentinels)
 
 
 def _cut(subject: Subject) -> InputRule | None:

@@ -187,6 +187,22 @@ def test_padding_is_a_place():
     assert (found.pattern, found.place) == ("padding region", "padding region")
 
 
+def test_no_factor_or_offset_lies_between_integers_that_is_none_of_them():
+    expected = torch.arange(600, dtype=torch.float64).view(20, 30)
+    kind = (NORM[0], (20, 30), torch.int64)
+    for change in (lambda x: (0.61 * x).round(), lambda x: x + (x % 3 > 0)):
+        assert explained(kind, change, expected).pattern not in ("one factor", "one offset")
+    found = explained(kind, lambda x: 2 * x + (x == 0), expected)
+    assert "2 x expected" in found.sentence
+
+
+def test_what_is_small_beside_what_is_expected_is_not_zeros():
+    expected = normal(NORM[1])
+    zero = {"x": torch.zeros(NORM[1]).bfloat16()}
+    found = explained(NORM, lambda x: x * 2.0**-8, expected, inputs=zero)
+    assert found.pattern == "one factor"
+
+
 @pytest.mark.parametrize("both", [True, False])
 def test_outputs_that_change_places_are_named(both):
     a, b = normal(NORM[1]), normal(NORM[1], seed=1)

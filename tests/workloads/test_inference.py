@@ -291,7 +291,7 @@ REFERENCES = [
     ("torch.nn.functional.embedding(which, table)",
      {"kind": "indices", "below": "rows", "unique": False}),
     ("x.gather(1, torch.where(which == -100, 0, which)[:, None])",
-     {"kind": "indices", "below": "d", "unique": False, "pad": -100}),
+     {"kind": "indices", "below": "d", "unique": False, "sentinels": [-100]}),
     ("[table[which[i] : which[i + 1]] for i in range(2)]", {"kind": "indptr", "total": "rows"}),
     ("[table[: int(which[i])] for i in range(2)]", {"kind": "seq_lens", "max": "rows"}),
     ("x.sum(-1) + which", None),

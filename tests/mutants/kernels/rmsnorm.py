@@ -67,7 +67,7 @@ def eps_ten_times(x, weight, eps):
 
 
 @implements("rmsnorm_d512_bfloat16")
-@caught("misread input")
+@caught("misread input", "factor per row")
 def eps_outside_the_root(x, weight, eps):
     return rmsnorm(x, weight, eps, root=lambda s: 1 / ((s - eps).sqrt() + eps)).to(x.dtype)
 
