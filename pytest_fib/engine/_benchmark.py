@@ -232,7 +232,6 @@ class Benchmark:
             return error.verdict.qualified("while it was timed"), None
         facts = {"calls_per_block": self._calls_per_block, **clocks.facts()}
         if single_ns is not None:
-            self._refuse_work_ahead(timings, single_ns)
             facts["single_call_ms"] = single_ns[0] / 1e6
         facts |= self._roofline_metrics(timings.latency.value / 1e9, operations, least_bytes)
         return self._verdict, self._performance(timings, facts)
@@ -273,6 +272,10 @@ class Benchmark:
 
     def _prepare(self, ns: Sequence[float]) -> None:
         """Get blocks ready, where a call of each side takes about so long."""
+        with self._lock.shared():
+            self._prepare_blocks(ns)
+
+    def _prepare_blocks(self, ns: Sequence[float]) -> None:
         sizes = self._sizes(ns)
         self._calls_per_block = sizes[0]
         blocks_ns = [each * size for each, size in zip(ns, sizes, strict=True)]
@@ -318,9 +321,7 @@ class Benchmark:
     def _timings(self, clocks: Clocks, ns: Sequence[float]) -> tuple[Timings, SingleCalls | None]:
         """Times that hold by the judge's clock, where a call of each side takes about so long."""
         for _ in range(PREPARATIONS):
-            with self._lock.shared():
-                self._prepare(ns)
-            timings, single_ns = self._accounted_timings(clocks)
+            timings, single_ns = self._accounted_timings(clocks, ns)
             ns = [timings.latency.value, timings.reference_latency.value]
             # The rough times may be those of a first call, or false: then blocks are too short.
             if not self._are_too_short(ns):
@@ -331,19 +332,25 @@ class Benchmark:
         """Whether blocks should have more calls, if a call of each side takes so long."""
         return self._sizes(ns)[0] > LONGER * self._calls_per_block
 
-    def _accounted_timings(self, clocks: Clocks) -> tuple[Timings, SingleCalls | None]:
-        """Times that hold by the judge's clock, with the calls that are ready.
+    def _accounted_timings(
+        self, clocks: Clocks, ns: Sequence[float]
+    ) -> tuple[Timings, SingleCalls | None]:
+        """Times that hold by the judge's clock, in blocks made for calls that take about so long.
 
         Others that use the machine may keep one side from running between its blocks, so what seems
         wrong is timed again, later; what is wrong by far, but once.
         """
         pauses = iter(PAUSES)
+        single_ns = None
+        self._prepare(ns)
         while True:
             pause = next(pauses, None)
             with self._alone():
                 timings = self._time(clocks)
                 wrong = self._wrong_by_the_judges_clock(timings, strictly=pause is not None)
                 single_ns = None if wrong else self._single_calls_ns(timings)
+            if single_ns is not None:
+                wrong = self._does_work_ahead(timings, single_ns)
             with self._lock.shared():
                 self._check_kept()
             if not wrong:
@@ -353,6 +360,8 @@ class Benchmark:
             if is_far_off(timings):
                 pauses = iter(())
             sleep(pause)
+            if single_ns is not None:
+                self._prepare(ns)  # blocks of several calls, again
 
     @property
     def _is_captured_on_one_side(self) -> bool:
@@ -429,11 +438,10 @@ class Benchmark:
         single_ns = [float(np.median(samples)) for samples in zip(*rounds, strict=True)]
         return single_ns[0], single_ns[1] if len(sides) > 1 else usual_ns[1]
 
-    def _refuse_work_ahead(self, timings: Timings, single_ns: SingleCalls) -> None:
-        """End the evaluation where calls take less beside others than by themselves."""
+    def _does_work_ahead(self, timings: Timings, single_ns: SingleCalls) -> str:
+        """What is wrong where calls take less beside others than by themselves."""
         usual_ns = timings.latency.value, timings.reference_latency.value
-        extra_ns = single_ns[1] - usual_ns[1]
-        self._context.refuse_if(check_single_calls(single_ns[0], usual_ns[0], extra_ns))
+        return check_single_calls(single_ns[0], usual_ns[0], single_ns[1] - usual_ns[1])
 
     # What timed calls left.
 

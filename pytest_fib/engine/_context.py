@@ -235,6 +235,8 @@ class EvaluationContext:
         with self.lock.released():
             artifact = self._built(program)
             self.candidate_reply(self.candidate.sandbox.open(program))
+        self.candidate_reply(self.candidate.sandbox.map())
+        with self.lock.released():
             if artifact is None:
                 self.ask_candidate(Load(program))
             else:
@@ -311,6 +313,8 @@ class EvaluationContext:
         if not sandbox.holds(program):
             with self.lock.released():
                 self.reference_reply(sandbox.open(program))
+            self.reference_reply(sandbox.map())
+            with self.lock.released():
                 self.reference_reply(self.ask_reference(Load(program)))
 
     def ask_reference(self, request: Request) -> Reply:

@@ -74,8 +74,7 @@ class Child:
 class ForkServer:
     """Starts sandboxes on one device, and ends them. Its process is replaced when it dies.
 
-    A ``contained`` one runs under bwrap, which has to be installed. On CUDA one sandbox is started
-    ahead: its context takes a fraction of a second to make, while others are at work.
+    A ``contained`` one runs under bwrap, which has to be installed.
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class ForkServer:
         #: How the last one ended, as subprocess has it, if it was started.
         self._exit_code: int | None = None
         self._lock = RLock()  # two sandboxes may be asked at the same time
-        self._spare: Child | None = None
         self._folder = ""
         #: Looked up now: by the time it is replaced, foreign code has run.
         self._has_triton = find_spec("triton") is not None
@@ -155,7 +153,7 @@ class ForkServer:
             raise
         self._control, self._adoption = control, Adoption()
 
-    def start(self, *, uses_device: bool = False) -> Child:
+    def start(self) -> Child:
         """A new sandbox. Raises ForkServerError.
 
         A fork server that is gone is replaced, as long as some get to start a sandbox.
@@ -163,24 +161,13 @@ class ForkServer:
         with self._lock:
             while True:
                 try:
-                    child = self._start(with_spare=uses_device and self._device != "cpu")
+                    child = self._fork()
                 except OSError as error:
                     self.close()
                     self._count_failure(error)
                 else:
                     self._has_served, self._failures = True, 0
                     return child
-
-    def _start(self, *, with_spare: bool) -> Child:
-        if not with_spare:
-            return self._fork()
-        child = self._take_spare() or self._fork()
-        self._spare = self._fork(b"start with context")
-        return child
-
-    def _take_spare(self) -> Child | None:
-        spare, self._spare = self._spare, None
-        return spare
 
     def _count_failure(self, error: OSError) -> None:
         """Raise ForkServerError where the next one is unlikely to do better."""
@@ -198,7 +185,7 @@ class ForkServer:
         tried = f"tried {self._failures} times in a row"
         raise ForkServerError(f"no sandbox can be started, {tried}: {why}") from error
 
-    def _fork(self, request: bytes = b"start") -> Child:
+    def _fork(self) -> Child:
         self._launch_if_needed()
         judge_end, sandbox_end = socket.socketpair()
         output = os.memfd_create("pytest-fib output")
@@ -206,7 +193,7 @@ class ForkServer:
         try:
             with sandbox_end:
                 judge_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, self.contained)
-                pid = inner_pid = int(self._ask(request, sandbox_end.fileno(), output))
+                pid = inner_pid = int(self._ask(b"start", sandbox_end.fileno(), output))
             if self.contained:
                 pid = _pid_of_sender(judge_end)
         except BaseException:  # an interrupt included
@@ -286,8 +273,6 @@ class ForkServer:
         with self._lock:
             if self._control is None or self._process is None or self._adoption is None:
                 return
-            if (spare := self._take_spare()) is not None:
-                spare.close()
             self._control.close()
             # One that imports torch has no sandboxes yet, and may not listen for seconds.
             (self._process.terminate if self._ready else self._process.kill)()

@@ -96,8 +96,7 @@ class _Server:
                 return
             number, word, *arguments = message.split()
             if word == b"start":
-                with_context = bool(arguments)
-                reply = b"%d" % self._start(descriptors, with_context=with_context)
+                reply = b"%d" % self._start(descriptors)
             elif word == b"ping":
                 reply = b"pong"
             else:
@@ -111,20 +110,18 @@ class _Server:
         shutil.rmtree(self._folder, ignore_errors=True)
         os._exit(0)  # with no exception, which another signal could cut short
 
-    def _start(self, descriptors: list[int], *, with_context: bool) -> int:
+    def _start(self, descriptors: list[int]) -> int:
         parent = os.getpid()
         folder = Path(tempfile.mkdtemp(dir=self._folder))
         pid = os.fork()
         if pid == 0:
-            self._become_sandbox(descriptors, folder, parent, with_context=with_context)
+            self._become_sandbox(descriptors, folder, parent)
         self._folders[pid] = folder
         for descriptor in descriptors:
             os.close(descriptor)
         return pid
 
-    def _become_sandbox(
-        self, descriptors: list[int], folder: Path, parent: int, *, with_context: bool
-    ) -> NoReturn:
+    def _become_sandbox(self, descriptors: list[int], folder: Path, parent: int) -> NoReturn:
         try:
             # A session of its own: Ctrl-C at the terminal goes to the judge alone, and what the
             # sandbox starts can be stopped and ended with it.
@@ -139,8 +136,7 @@ class _Server:
             channel, output = descriptors
             if self._contained:
                 os.write(channel, b"!")
-            caches = self._caches
-            serve(channel, output, self._device, folder, caches, with_context=with_context)
+            serve(channel, output, self._device, folder, self._caches)
         except BaseException:  # noqa: BLE001  (KeyboardInterrupt, say; goes where prints go)
             traceback.print_exc()
         finally:

@@ -56,6 +56,10 @@ class LocalSandbox:
         """Nothing to start."""
         return Done()
 
+    def map(self) -> Reply:
+        """All memory is this process' own."""
+        return Done()
+
     def ask(self, request: Request, timeout: float, file: int | None = None) -> Reply:
         """The reply; nothing ends a request that hangs."""
         assert not isinstance(request, Map), "nothing is mapped within one process"
@@ -126,8 +130,16 @@ class ProcessSandbox:
         if self.holds(program):
             return Done()
         self.close()
-        self._child = self._fork_server.start(uses_device=self._allocator is not None)
-        return self._map() or Done()
+        self._child = self._fork_server.start()
+        return Done()
+
+    def map(self) -> Reply:
+        """Have its memory mapped now: on CUDA that makes a context, for which the device works."""
+        try:
+            return self._map() or Done()
+        except BaseException:
+            self.close()
+            raise
 
     def pin(self, cores: set[int]) -> None:
         """Run the main thread on these cores only."""

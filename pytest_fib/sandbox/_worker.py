@@ -42,19 +42,10 @@ _LIBC = ctypes.CDLL(None)
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def serve(
-    channel: int,
-    output: int,
-    device: str,
-    folder: Path,
-    caches: Sequence[Path],
-    *,
-    with_context: bool,
-) -> None:
+def serve(channel: int, output: int, device: str, folder: Path, caches: Sequence[Path]) -> None:
     """Reply to requests until the judge is gone.
 
-    ``output`` is where prints go; files may be written beneath ``folder`` and ``caches``. With
-    ``with_context`` the device's context is made at once, not when memory is mapped.
+    ``output`` is where prints go; files may be written beneath ``folder`` and ``caches``.
     """
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
@@ -70,8 +61,6 @@ def serve(
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # what it is was read before the fork
     raise_walls([folder, *caches], names_threads=device != "cpu")
-    if with_context:
-        torch.cuda.synchronize()
     _Worker(Channel(socket.socket(fileno=channel)), device, folder).serve()
 
 

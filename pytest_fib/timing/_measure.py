@@ -279,8 +279,10 @@ def _rest(turns: Sequence[Turn]) -> tuple[float, float]:
     """
     low = float(np.quantile([turn.blocks_ns for turn in turns], LOW))
     rests = sorted(turn.wall_ns - min(turn.blocks_ns, low) for turn in turns)
-    shortest = [rests[min(index, len(rests) - 1)] for index in SHORTEST]
-    return shortest[1], shortest[-1] - shortest[0]
+    middle = (len(rests) - 1) // 2  # of few rounds, the shortest half
+    first, usual, last = SHORTEST
+    error_ns = rests[min(last, len(rests) - 1)] - rests[min(first, middle)]
+    return rests[min(usual, middle)], error_ns
 
 
 class _Rounds:

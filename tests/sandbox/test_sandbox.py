@@ -315,9 +315,9 @@ def test_a_sandbox_killed_from_outside_is_not_blamed(
 def end_the_next(fork_server, monkeypatch, number):
     start = fork_server.start
 
-    def ended(**options):
+    def ended():
         monkeypatch.undo()
-        child = start(**options)
+        child = start()
         os.kill(child.pid, number)
         return child
 
