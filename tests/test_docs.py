@@ -103,7 +103,9 @@ def rmsnorm(x, weight, eps):
 """
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/hand-written-tests.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", pytest.param("docs/hand-written-tests.md", marks=pytest.mark.thorough)]
+)
 def test_tests_written_by_hand_pass(project, page):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     project.write("mykernels.py", MYKERNELS)

@@ -464,7 +464,7 @@ def test_raising(kernel_check):
 """
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "2")])
+@pytest.mark.parametrize("more", [(), pytest.param(("-n", "2"), marks=pytest.mark.thorough)])
 def test_each_check_leaves_a_trace_as_an_item_does(scale, more):
     scale.write("test_it.py", BY_HAND)
     result = (scale.run_apart if more else scale.run)("test_it.py", *more)

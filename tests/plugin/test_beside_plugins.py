@@ -151,6 +151,7 @@ def test_tests_of_other_plugins_run_beside_kernels(outcomes):
     assert result.parseoutcomes()["passed"] >= 4
 
 
+@pytest.mark.thorough
 def test_ctrl_c_under_xdist_ends_every_process_without_a_traceback(scale, descendants, lives):
     scale.implement("sleeps", "x, factor\nimport time\ntime.sleep(30)\nreturn x * factor")
     command = [sys.executable, "-m", "pytest", "-n", "2", "--fib-isolation=process"]

@@ -18,7 +18,9 @@ def debugged(project, commands, *options):
     ("body", "command", "shown"),
     [
         ("y = x * factor\ny[64:] = 0\nreturn y", "p len(x), y[64].item()", "(65, 0.0)"),
-        ("rows = len(x)\nreturn missing(rows)", "p rows", "1"),
+        pytest.param(
+            "rows = len(x)\nreturn missing(rows)", "p rows", "1", marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_pdb_stops_in_the_kernels_own_frame(scale, body, command, shown):
@@ -27,6 +29,7 @@ def test_pdb_stops_in_the_kernels_own_frame(scale, body, command, shown):
     result.stdout.fnmatch_lines(["> *kernel_impls/toy/wrong.py(*)run()", f"(Pdb) {shown}"])
 
 
+@pytest.mark.thorough
 def test_trace_begins_at_the_kernels_first_line(scale):
     result = debugged(scale, "p factor\nc", "--trace", "-k", "good")
     result.stdout.fnmatch_lines(["> *kernel_impls/toy/good.py(5)run()", "(Pdb) 3.0", "*1 passed*"])

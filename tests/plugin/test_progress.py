@@ -45,6 +45,7 @@ def test_quiet_runs_show_nothing(slow):
     assert "fib: scale[slow" not in result.stdout.str()
 
 
+@pytest.mark.thorough
 def test_on_a_terminal_one_line_is_drawn_again_and_gone_at_the_end(slow):
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
@@ -64,6 +65,7 @@ def test_on_a_terminal_one_line_is_drawn_again_and_gone_at_the_end(slow):
     assert lines[-1] == ""
 
 
+@pytest.mark.thorough
 def test_a_wait_is_said_once_and_summed_up_at_the_end(slow):
     descriptor = os.open("/dev/shm/pytest-fib-cpu.lock", os.O_RDWR | os.O_CREAT)
     with os.fdopen(descriptor, "r+") as lock:
