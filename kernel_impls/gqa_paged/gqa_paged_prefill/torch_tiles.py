@@ -1,4 +1,4 @@
-"""Paged prefill in tiles of queries, all at once, with an online softmax over chunks of keys."""
+"""Paged prefill in batches of tiles of queries, each with all keys that it sees."""
 
 import math
 
@@ -6,16 +6,17 @@ import torch
 
 from pytest_fib import implements
 
-QUERIES, TOKENS = 64, 64
+QUERIES = 64  # of a tile, at most
+ELEMENTS = 1 << 26  # of a batch's logits, and of its keys and values, at most
 
 
-@implements("gqa_paged_prefill_*_ps1", description="Online softmax over chunks, of all tiles.")
+@implements("gqa_paged_prefill_*_ps1", description="Tiles of queries in batches of like lengths.")
 def run(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, sm_scale):
     pages = (kv_indptr, kv_indices, kv_indptr.diff().long())
     return _prefill(q, k_cache, v_cache, qo_indptr, *pages, sm_scale)
 
 
-@implements("gqa_paged_prefill_*_ps64", description="Online softmax over chunks, of all tiles.")
+@implements("gqa_paged_prefill_*_ps64", description="Tiles of queries in batches of like lengths.")
 def run_pages(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, kv_last_page_len, sm_scale):
     pages = kv_indptr.diff().long()
     in_last = kv_last_page_len[: len(pages)]  # datasets have longer ones
@@ -24,47 +25,66 @@ def run_pages(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, kv_last_pag
 
 
 def _prefill(q, k_cache, v_cache, qo_indptr, kv_indptr, kv_indices, kv_len, sm_scale):
-    heads = q.shape[1]
-    page_size, kv_heads = k_cache.shape[1:3]
-    q_len = qo_indptr.diff().long()
-    sequence, within = _tiles(q_len)
-    offset = within[:, None] + torch.arange(QUERIES, device=q.device)  # of a query in its sequence
+    page_size = k_cache.shape[1]
+    # Of the mean length, so that at most half of all queries are padding.
+    queries = min(QUERIES, -(-len(q) // (len(qo_indptr) - 1)))
+    sees, sequence, offset = _tiles(qo_indptr.diff().long(), kv_len, queries)
+    row = torch.where(sees > 0, qo_indptr[sequence, None] + offset, len(q))
+    output = q.new_empty((len(q) + 1, *q.shape[1:]))  # the last row is for the padding of tiles
+    lse = q.new_empty((len(q) + 1, q.shape[1]), dtype=torch.float32)
+    reach = sees.amax(1)
+    width = max(queries * q.shape[1], 2 * k_cache[0].numel() // page_size)  # of a key, in elements
+    for some, longest in _batches(reach.tolist(), width):
+        at = torch.arange(longest, device=q.device)
+        at = torch.minimum(at, reach[some, None] - 1)
+        page = kv_indices[kv_indptr[sequence[some], None] + at // page_size]
+        keys, values = (cache[page, at % page_size] for cache in (k_cache, v_cache))
+        query = q[row[some].clamp_max(len(q) - 1)].float() * sm_scale
+        attended, logarithm = _attend(query, keys, values, sees[some])
+        output[row[some]], lse[row[some]] = attended.to(q.dtype), logarithm
+    return output[:-1], lse[:-1]
+
+
+def _tiles(q_len, kv_len, queries):
+    """Tiles of queries, those that see most first.
+
+    How many keys each query sees, [tiles, queries], where 0 is padding; each tile's sequence; and
+    each query's place in it, [tiles, queries].
+    """
+    tiles = (q_len + queries - 1) // queries
+    sequence = torch.arange(len(tiles), device=q_len.device).repeat_interleave(tiles)
+    number = torch.arange(len(sequence), device=q_len.device) - (tiles.cumsum(0) - tiles)[sequence]
+    offset = number[:, None] * queries + torch.arange(queries, device=q_len.device)
     real = offset < q_len[sequence, None]
-    sees = torch.where(real, offset + (kv_len - q_len)[sequence, None] + 1, 0)  # keys of a query
-    rows = torch.where(real, qo_indptr[:-1].long()[sequence, None] + offset, 0)
-    query = q[rows].float().unflatten(2, (kv_heads, heads // kv_heads))
-    top = query.new_full(query.shape[:4], -math.inf)
-    total, sums = torch.zeros_like(top), torch.zeros_like(query)
-    reach, first_page = sees.amax(1), kv_indptr[:-1].long()[sequence]
-    for start in range(0, int(reach.max()), TOKENS):
-        some = torch.nonzero(reach > start).flatten()  # tiles that see that far
-        at = torch.arange(start, start + TOKENS, device=q.device)
-        token = torch.minimum(at, reach[some, None] - 1)
-        page = kv_indices[first_page[some, None] + token // page_size].long()
-        keys, values = (cache[page, token % page_size].float() for cache in (k_cache, v_cache))
-        logits = torch.einsum("nqhgd,nthd->nqhgt", query[some], keys) * sm_scale
-        unseen = at >= sees[some, :, None]
-        logits.masked_fill_(unseen[:, :, None, None], -math.inf)
-        larger = torch.maximum(top[some], logits.amax(-1))
-        base = torch.where(larger == -math.inf, 0.0, larger)  # a query may see nothing so far
-        weights = torch.exp(logits - base[..., None])
-        kept = torch.exp(top[some] - base)
-        total[some] = total[some] * kept + weights.sum(-1)
-        sums[some] = sums[some] * kept[..., None] + torch.einsum(
-            "nqhgt,nthd->nqhgd", weights, values
-        )
-        top[some] = larger
-    output, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
-    output[rows[real]] = (sums / total[..., None])[real].flatten(1, 2).to(q.dtype)
-    lse[rows[real]] = ((top + total.log()) / math.log(2))[real].flatten(1)
-    return output, lse
+    sees = torch.where(real, offset + (kv_len - q_len)[sequence, None] + 1, 0)
+    order = sees.amax(1).argsort(descending=True)
+    return sees[order], sequence[order], offset[order]
 
 
-def _tiles(lengths):
-    """The sequence of each tile of queries, and where in it the tile begins."""
-    tiles = -(-lengths // QUERIES)
-    sequence = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), tiles)
-    number = (
-        torch.arange(len(sequence), device=lengths.device) - (tiles.cumsum(0) - tiles)[sequence]
-    )
-    return sequence, number * QUERIES
+def _batches(lengths, width):
+    """Slices of tiles that fit, of which none is padded to over twice its length; the longest's."""
+    start = 0
+    while start < len(lengths):
+        alike = sum(2 * length >= lengths[start] for length in lengths[start:])
+        size = min(alike, max(1, ELEMENTS // (width * lengths[start])))
+        yield slice(start, start + size), lengths[start]
+        start += size
+
+
+def _attend(query, keys, values, sees):
+    """Attention of [tiles, queries, heads, dim] to [tiles, keys, kv heads, dim], and its lse."""
+    keys, values = (
+        one.transpose(1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+        for one in (keys, values)
+    )  # [tiles, kv heads, keys, dim]
+    folded = query.unflatten(2, (keys.shape[1], -1)).permute(0, 2, 3, 1, 4)
+    logits = torch.matmul(folded.flatten(2, 3), keys.transpose(2, 3))
+    logits = logits.unflatten(2, (-1, sees.shape[1]))  # [tiles, kv heads, group, queries, keys]
+    at = torch.arange(keys.shape[2], device=keys.device)
+    logits.masked_fill_((at >= sees[..., None])[:, None, None], -math.inf)
+    top = logits.amax(-1, keepdim=True)
+    weights = logits.sub_(top).exp_()
+    total = weights.sum(-1, keepdim=True)
+    sums = torch.matmul(weights.flatten(2, 3), values).view_as(folded) / total
+    lse = (top + total.log()).squeeze(-1) / math.log(2)
+    return sums.permute(0, 3, 1, 2, 4).flatten(2, 3), lse.permute(0, 3, 1, 2).flatten(2)
