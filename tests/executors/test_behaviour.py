@@ -151,12 +151,14 @@ def test_any_text_arrives_readable(executor):
     assert "\x1b" not in answer.log
 
 
+@pytest.mark.thorough
 def test_a_search_shrinks_where_it_runs(executor):
     request = SearchRequest(definition=definition(), solution=solution("tail"), examples=6)
     found = executor.search(request)
     assert (found.origin, found.workload.axes) == ("shrunk", {"n": 101})
 
 
+@pytest.mark.thorough
 def test_what_was_lost_is_done_again(place):
     timer = threading.Timer(0.7, place.lose)
     timer.start()
@@ -166,6 +168,7 @@ def test_what_was_lost_is_done_again(place):
     assert place.executor.evaluate(evaluation("wrong")).status == "INCORRECT_NUMERICAL"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupt_ends_what_runs(kind, tmp_path, tmp_path_factory):
     mark = tmp_path_factory.getbasetemp() / "waiting"

@@ -68,6 +68,7 @@ def test_a_verdict_is_made_once_though_the_connection_is_lost(ssh, marks):
     assert len(ssh.pids) == 2
 
 
+@pytest.mark.thorough
 def test_after_the_grace_nothing_is_blamed_and_later_requests_try_again(ssh, marks):
     said = []
     with connected(grace=0.3, announce=said.append) as executor:
@@ -97,6 +98,7 @@ def kill_every_worker(executor):
     return enough
 
 
+@pytest.mark.thorough
 def test_what_kills_the_worker_thrice_is_not_tried_for_ever(ssh):
     with connected() as executor:
         kill = kill_every_worker(executor)
@@ -112,6 +114,7 @@ def test_a_worker_that_nobody_needs_ends(ssh):
         assert is_gone(worker)
 
 
+@pytest.mark.thorough
 def test_recorded_tensors_travel_once(ssh, recorded):
     file, files, request = recorded
     (address,) = request.tensors.values()
@@ -128,6 +131,7 @@ def test_recorded_tensors_travel_once(ssh, recorded):
         assert "no file of recorded tensors holds 0000" in executor.evaluate(lost).log
 
 
+@pytest.mark.thorough
 def test_tracebacks_name_the_files_here(ssh):
     with connected() as executor:
         answer = executor.evaluate(evaluation("raising", directory="/home/me/kernels"))

@@ -82,6 +82,7 @@ def test_what_the_far_machine_lacks_is_skipped(far):
     result.stdout.fnmatch_lines(["*needs nosuchthing, which is not installed*"])
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 def test_what_was_built_here_runs_where_no_compiler_is(far):
     pytest.importorskip("tvm_ffi")

@@ -72,6 +72,7 @@ def test_a_run_leaves_how_long_its_tests_took(many):
     result.stdout.fnmatch_lines(["fib: shard 1 of 2, by durations *"])
 
 
+@pytest.mark.thorough
 def test_workers_of_one_shard_agree(many):
     result = many.run_apart("--fib-shard=1/2", "-n", "2", "-k", "scale_1 or scale_2")
     result.assert_outcomes(passed=1)
