@@ -390,8 +390,8 @@ class SshExecutor:
         self._announce = announce or _silent
         self._progress = progress or _silent
         self._files = files or TensorFiles()
-        self._own_connections = SshConnections() if connections is None else None
-        self._connections = connections or self._own_connections or SshConnections()
+        self._owns_connections = connections is None
+        self._connections = connections or SshConnections()
         self._connection: _Connection | None = None
         self._was_lost_for_good = False
         self._number = 0
@@ -441,8 +441,8 @@ class SshExecutor:
             with suppress(_LostError):
                 self._connection.send({"end": True})
             self._drop()
-        if self._own_connections is not None:
-            self._own_connections.close()
+        if self._owns_connections:
+            self._connections.close()
 
     # One request.
 
