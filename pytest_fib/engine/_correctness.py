@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pytest_fib.engine._context import CallTensors, EvaluationContext
     from pytest_fib.verdict import OutputComparison, Outputs
 
+#: The statuses of calls whose outputs can't be compared.
+MISSHAPEN = ("INCORRECT_SHAPE", "INCORRECT_DTYPE")
 #: The circumstances of failures that a first call does not have.
 SECOND_CALL_ONLY = "right on a first call, wrong on a second of the same inputs"
 #: Up to this size an implementation is called once more, with other values.
@@ -443,7 +445,7 @@ class SandboxCalls:
         try:
             context.ask_candidate(tensors.call(twice=len(poisons) > 1))
         except EvaluationEnded as ended:
-            if ended.failed.status in ("INCORRECT_SHAPE", "INCORRECT_DTYPE", "TIMEOUT"):
+            if ended.failed.status in (*MISSHAPEN, "TIMEOUT"):
                 # Where it returns these too, the definition is wrong; it may take as long.
                 self._call_reference()
             raise
@@ -503,7 +505,8 @@ class SandboxCalls:
         yardsticks: list[Outputs] = [_copies(self._call_reference())]
         for how in yardstick_runs(own=own):
             reply = context.ask_reference(tensors.call_widened(Widened(**how)))
-            if isinstance(reply, Failed) and reply.no_oracle:
+            # What a variation decides otherwise may have another shape: it is no yardstick then.
+            if isinstance(reply, Failed) and (reply.no_oracle or reply.status in MISSHAPEN):
                 continue
             context.reference_reply(reply)
             yardsticks.append(_copies(believed(how, varied)))

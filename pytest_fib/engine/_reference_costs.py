@@ -16,7 +16,7 @@ DRAWN_SHARE, SLOW_SHARE = 0.1, 0.25
 #: Memory of the reference's own, as a multiple of the budget of a workload.
 MEMORY_FACTOR = 8
 #: From which seconds and bytes beyond the least on something is learnt.
-NOTICEABLE_SECONDS, NOTICEABLE_BYTES = 0.1, 16 << 20
+NOTICEABLE_SECONDS, NOTICEABLE_BYTES = 0.5, 16 << 20
 
 
 class ReferenceCosts:

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 from pytest_fib.workloads._plan import plan, workload_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pytest_fib.data import Definition
+
+
+#: Of fewer costs nothing is fitted: whatever takes long once may have waited for other work.
+LEAST_TOLD = 3
 
 
 class Costs:
@@ -42,12 +46,12 @@ class Costs:
         self._quantities[sizes] = self._quantities_of(axes)
 
     def expected(self, axes: Mapping[str, int]) -> float:
-        """What a workload of these axes may cost; 0 where nothing that was tried tells."""
+        """What a workload of these axes may cost: at least what is known of smaller ones."""
         sizes, least = self._sizes(axes), min(self._known.values(), default=0.0)
         shares = {known: cost - least for known, cost in self._known.items()}
         told = {known: share for known, share in shares.items() if share > self._noticeable}
-        if not told:
-            return 0.0
+        if len(told) < LEAST_TOLD:
+            return max((least + share for share in _within(sizes, told)), default=0.0)
         columns = zip(*(self._quantities[known] for known in told), strict=True)
         rates = [
             [log(share / of) for share, of in zip(told.values(), column, strict=True)]
@@ -55,8 +59,7 @@ class Costs:
         ]
         best = min(range(len(rates)), key=lambda i: pstdev(rates[i]))
         share = exp(fmean(rates[best])) * self._quantities_of(axes)[best]
-        within = (share for known, share in told.items() if _is_within(known, sizes))
-        return least + max(share, *within, 0.0)
+        return least + max(share, *_within(sizes, told))
 
     def _sizes(self, axes: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(axes[axis] for axis in self._axes)
@@ -67,6 +70,11 @@ class Costs:
         products = [(1 + n) * (1 + m) for n, m in combinations_with_replacement(sizes, 2)]
         alone = [1 + sum(sizes), *(1 + n for n in sizes)]
         return [size, *alone, *products, *(size * (1 + n) for n in sizes)]
+
+
+def _within(sizes: tuple[int, ...], costs: Mapping[tuple[int, ...], float]) -> Iterator[float]:
+    """The costs of what is no larger."""
+    return (cost for known, cost in costs.items() if _is_within(known, sizes))
 
 
 def _is_within(one: tuple[int, ...], other: tuple[int, ...]) -> bool:

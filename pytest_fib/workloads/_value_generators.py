@@ -323,7 +323,7 @@ def _for_half(tensor: torch.Tensor, generator: torch.Generator, factor: float) -
 
     Of a vector, one for all.
     """
-    deepest = max(tensor.dim() - 1, 1)
+    deepest = min(max(tensor.dim() - 1, 1), 2)  # what lies behind may be normalised as one
     depth = int(torch.empty(1, device=tensor.device).random_(0, deepest, generator=generator))
     depth += tensor.dim() > 1
     shape = [n if i < depth else 1 for i, n in enumerate(tensor.shape)]

@@ -58,8 +58,8 @@ def test_a_reference_that_hangs_whatever_the_size_is_its_fault(search):
     assert result.outcome.message.endswith("no answer within 0.5 s (--fib-timeout)")
 
 
-def test_where_a_reference_has_turned_out_slow_no_larger_workload_is_drawn(search):
-    """After the first, which takes a fifth of the time, none is."""
+def test_where_a_reference_has_turned_out_slow_no_larger_workload_is_drawn(search, monkeypatch):
+    monkeypatch.setattr("pytest_fib.engine._reference_costs.NOTICEABLE_SECONDS", 0.02)
     result = search(WITHIN.format(beyond="time.sleep(3e-3 * len(x))"))
     assert result.origin is None
     assert result.tried < 8

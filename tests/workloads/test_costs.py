@@ -36,10 +36,18 @@ def test_nothing_is_expected_of_costs_that_are_hardly_more_than_the_least(define
 def test_what_is_larger_and_cost_less_is_believed(define):
     """A first call may take seconds whatever its size."""
     costs = Costs(define(AXES), noticeable=0.1)
-    costs.add({"m": 1, "n": 1}, 5.0)
-    assert costs.expected({"m": 100, "n": 100}) == 0.0  # it may be what every call takes
+    for n in (1, 2, 3, 4):
+        costs.add({"m": n, "n": n}, 5.0 * n)
+    assert costs.expected({"m": 100, "n": 100}) > 100.0
     costs.add({"m": 7, "n": 7}, 0.01)
-    assert costs.expected({"m": 100, "n": 100}) == 0.0
+    assert costs.expected({"m": 100, "n": 100}) < 0.1
+
+
+def test_one_or_two_that_took_long_tell_nothing_of_larger_ones(define):
+    costs = Costs(define(AXES), noticeable=0.1)
+    for n, cost in ((1, 0.01), (2, 1.0), (3, 1.0)):
+        costs.add({"m": n, "n": n}, cost)
+    assert costs.expected({"m": 5000, "n": 5000}) == pytest.approx(1.0)
 
 
 def test_nothing_costs_less_than_what_is_smaller_along_every_axis(define):
