@@ -357,7 +357,7 @@ class Benchmark:
                 return timings, single_ns
             if pause is None:
                 self._context.refuse(wrong)
-            if is_far_off(timings):
+            if is_far_off(timings, self._readings_ns, len(self._candidate.called)):
                 pauses = iter(())
             sleep(pause)
             if single_ns is not None:

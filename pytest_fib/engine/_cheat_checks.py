@@ -180,9 +180,14 @@ def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> s
     return FALSE_TIMES + by_both_clocks(accounting.blocks_ns, accounting.blocks_ns + hidden_ns)
 
 
-def is_far_off(timings: Timings) -> bool:
-    """Whether rounds take over twice what they claim: other work slows both sides down."""
-    return timings.accounting.hidden_ns > timings.accounting.blocks_ns
+def is_far_off(timings: Timings, readings_ns: Sequence[float], calls: int) -> bool:
+    """Whether rounds, or reading what they leave, take over twice what they claim.
+
+    Other work slows both sides down.
+    """
+    reading_ns = min(readings_ns) / calls
+    hidden_ns = timings.accounting.hidden_ns
+    return hidden_ns > timings.accounting.blocks_ns or reading_ns > timings.latency.value
 
 
 def hidden_share(latency_ns: float) -> float:

@@ -344,7 +344,7 @@ def test_the_oldest_expected_values_make_room(own_judge, request_for, monkeypatc
     for seed in range(3):
         own_judge.evaluate(request_for(GOOD, n=n, seed=seed))
     cached_bytes = sum(expected.bytes for expected in own_judge._known.expected._entries.values())
-    assert cached_bytes == own_judge._expected._bytes <= 2 * 800_000
+    assert cached_bytes == own_judge._known.expected._bytes <= 2 * 800_000
     assert len(own_judge._known.expected._entries) == cached
 
 
