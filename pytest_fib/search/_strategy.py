@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SEEDS = 1 << 16
 #: How many cards of a deck are of some patterns: in one row there is but one case of them, in many
 #: rows of ``mixed`` there are most others.
-CARDS = {"nan": 4, "inf": 4, "mixed": 3}
+CARDS = {"nan": 4, "inf": 4, "mixed": 3, "shifted": 2}
 #: Above the limits of grids, and of 16-bit indices.
 LARGE_SIZE = 4 * USUAL_SIZE
 

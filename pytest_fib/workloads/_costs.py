@@ -59,7 +59,7 @@ class Costs:
         ]
         best = min(range(len(rates)), key=lambda i: pstdev(rates[i]))
         share = exp(fmean(rates[best])) * self._quantities_of(axes)[best]
-        return least + max(share, *_within(sizes, told))
+        return least + max(share, 0.0, *_within(sizes, told))
 
     def _sizes(self, axes: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(axes[axis] for axis in self._axes)

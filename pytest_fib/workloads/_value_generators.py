@@ -267,6 +267,8 @@ EXTREMES_AT_ENDS = (
     (torch.amax, torch.amin, 0),
     (torch.amin, torch.amax, -1),
 )
+#: How many parts a vector of ``mixed`` has.
+PARTS = 8
 #: How close those of ``shifted`` are that are closer, as a share of where they are.
 CLOSE = 2.0**-9
 #: By kind.
@@ -426,12 +428,19 @@ def _with_special_values(
 
 
 def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
-    """Rows that are zero, all ones, small, large, negative, normal, or that but for an outlier."""
+    """Rows that are zero, all ones, small, large, negative, normal, or that but for an outlier.
+
+    Of a vector, the parts of it.
+    """
     _outlier(tensor, generator, limits)
     if not tensor.dim():
         return
     sort = torch.empty((*tensor.shape[:-1], 1), dtype=torch.long, device=tensor.device)
+    if tensor.dim() == 1:
+        sort = sort.repeat(PARTS)
     sort.random_(0, 7, generator=generator)
+    if tensor.dim() == 1:
+        sort = sort.repeat_interleave(-(-len(tensor) // PARTS))[: len(tensor)]
     usual = torch.empty_like(tensor).normal_(generator=generator)
     usual = torch.where(sort == 6, usual.abs(), usual)
     tensor.copy_(torch.where(sort == 5, tensor, usual))

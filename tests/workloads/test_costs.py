@@ -55,3 +55,11 @@ def test_nothing_costs_less_than_what_is_smaller_along_every_axis(define):
     for axes, cost in [((1, 1), 0.0), ((50, 10_000), 1.0), ((60, 90), 60.0)]:
         costs.add(dict(zip("mn", axes, strict=True)), cost)
     assert costs.expected({"m": 60, "n": 91}) >= 60.0
+
+
+def test_costs_are_fitted_for_what_is_smaller_along_some_axis_than_all_that_was_tried(define):
+    costs = Costs(define(AXES), noticeable=0.1)
+    costs.add({"m": 1, "n": 1}, 0.0)
+    for n in (10, 20, 40):
+        costs.add({"m": n, "n": n}, n)
+    assert 5 < costs.expected({"m": 5, "n": 400}) < 2000
