@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PATIENCE, STEP = 2.0, 0.5
 #: Seconds after which a line says so where nothing can be redrawn; then after twice as many.
 FIRST_LINE = 60.0
+#: Characters of a folder below which there is room for a socket.
+LONGEST_FOLDER = 60
 
 
 class Progress:
@@ -86,7 +88,9 @@ class Display:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._folder = tempfile.mkdtemp(prefix="pytest-fib-progress-")
+        # A socket's address has 107 bytes, of which the folder for temporary files may take all.
+        short = None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
+        self._folder = tempfile.mkdtemp(prefix="pytest-fib-progress-", dir=short)
         #: Where processes of this run tell what they do.
         self.address = str(Path(self._folder, "socket"))
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -79,11 +79,11 @@ def test_hand_written_tests_draw_what_items_do(noted):
         "test_it.py",
         """\
         def test_it(kernel_check):
-            def run(x, factor):
+            def two(x, factor):
                 with open("calls-two", "a") as file:
                     print(len(x), x.sum().item(), file=file)
                 return x * factor
-            kernel_check("scale", run)
+            kernel_check("scale", two)
         """,
     )
     result = noted.run("-k", "test_it or one", ".")
