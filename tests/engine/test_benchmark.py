@@ -181,6 +181,7 @@ def test_scalars_only(timed, define):
     holds(timed(define(SCALARS), {"n": 1}, text))
 
 
+@pytest.mark.thorough
 def test_tensors_of_many_pages(timed, definition):
     holds(timed(definition, {"n": 3_000_001}, GOOD))
 
