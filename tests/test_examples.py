@@ -36,6 +36,7 @@ def test_the_trace_schema(example, tmp_path):
     assert len(document["solutions"]) == 4
 
 
+@pytest.mark.thorough
 def test_a_custom_kernel(example, tmp_path):
     printed = example("custom_kernel.py", "--batch-sizes=8")
     assert "deployed: fused_add_rmsnorm_h1024_" in printed

@@ -220,6 +220,7 @@ def test_what_is_wrong_is_not_benchmark(judge, request_for):
     assert evaluation.performance is None
 
 
+@pytest.mark.thorough
 def test_benchmark_calls_change_nothing_for_the_next_evaluation(judge, request_for):
     for n in (1000, 3, 100_000):
         assert judge.evaluate(request_for(GOOD, n=n, timing=True)).status == "PASSED"

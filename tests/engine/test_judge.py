@@ -446,6 +446,7 @@ def test_a_judge_that_was_never_asked_can_be_closed(processes):
     assert processes() <= before
 
 
+@pytest.mark.thorough
 def test_many_evaluations_leave_nothing_open_and_nobody_running(
     own_judge, request_for, processes, open_files
 ):

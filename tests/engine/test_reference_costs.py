@@ -46,6 +46,7 @@ def test_a_drawn_workload_that_is_too_large_for_the_reference_is_passed_over(sea
 
 
 @pytest.mark.parametrize("beyond", [HANGS, LACKS_MEMORY])
+@pytest.mark.thorough
 def test_a_listed_workload_that_is_too_large_for_the_reference_is_its_fault(search, beyond):
     result = search(WITHIN.format(beyond=beyond), listed=[1, 2])
     assert isinstance(result.outcome, DefinitionFault)
@@ -65,6 +66,7 @@ def test_where_a_reference_has_turned_out_slow_no_larger_workload_is_drawn(searc
     assert result.tried < 8
 
 
+@pytest.mark.thorough
 def test_an_implementation_is_late_where_the_reference_is_not(search):
     late = WITHIN.format(beyond=HANGS)
     result = search(GOOD, late)

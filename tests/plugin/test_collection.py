@@ -363,6 +363,7 @@ def test_strays_are_not_warned_of_while_a_definition_file_is_broken(toys, scale_
     )
 
 
+@pytest.mark.thorough
 def test_a_selection_without_paths_collects_kernels_only_under_xdist_too(toys):
     toys.write("test_unrelated.py", "def test_unrelated(): pass")
     result = toys.run_apart("-n2", "-v", "--fib-definition=split", "-k", "pair")

@@ -134,6 +134,7 @@ def test_an_earlier_failure_does_not_outlive_its_axis(toys, scale_yaml):
     assert "  workload        m=65; normal values, seed 0  (the smallest that fails)\n" in text
 
 
+@pytest.mark.thorough
 def test_without_the_cache_no_failure_is_stored_and_nothing_breaks(toys):
     for _ in range(2):
         result = toys.run("-p", "no:cacheprovider", "-k", "tail", "--fib-examples=20")

@@ -124,6 +124,7 @@ def _without_colour(line: str) -> str:
     )
 
 
+@pytest.mark.thorough
 def test_workers_warn_of_strays_once(scale):
     scale.implement("stray", "x, factor\nreturn x", "scal")
     result = scale.run_apart("-n", "2")
@@ -147,6 +148,7 @@ def test_pdb_runs_kernels_in_this_process(scale):
     assert (scale.path / "pid").read_text() == (scale.path / "own").read_text()
 
 
+@pytest.mark.thorough
 def test_what_is_done_with_one_implementation_follows_each_other(toys):
     """So that it needs one process."""
     options = ("--fib-bench", "-k", "good or pair")

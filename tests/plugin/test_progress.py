@@ -30,6 +30,7 @@ def slow(scale):
 
 
 @pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.thorough), "2"])
+@pytest.mark.thorough
 def test_without_a_terminal_lines_say_now_and_then_what_an_item_does(slow, workers):
     result = slow.run_apart("-k", "slow", "-n", workers)
     result.assert_outcomes(passed=1)

@@ -57,6 +57,7 @@ def test_by_hand(kernel_check):
 
 
 @pytest.mark.parametrize("isolation", ["process", "none"])
+@pytest.mark.thorough
 def test_items_and_the_fixture_are_as_ever(toys, isolation):
     """In a process of its own, since the defaults stay."""
     toys.write("conftest.py", CONFTEST)
