@@ -55,7 +55,7 @@ UNSPENT = 2
 LITTLE = 0.1
 #: How exactly it has to be known what is left out of the claimed times, as a share of them; and how
 #: many times the budget may be used for that, while other work keeps both sides waiting.
-EXACT, PATIENCE = 0.03, 1.5
+EXACT, PATIENCE = 0.03, {"cpu": 3.0, "cuda": 1.5}
 #: Of the blocks' times, the quantile that no latency is below: it is the mean of the middle half.
 LOW = 0.25
 #: By which of the shortest rounds it is told what one takes beyond its blocks, and by those on both
@@ -218,7 +218,7 @@ def time_both_sides(
         if rounds.accounted:
             enough = after_more > budget or rounds.settled(PRECISIONS[precision])
         else:
-            enough = after_more > PATIENCE * budget
+            enough = after_more > PATIENCE[device] * budget
         if enough:
             return rounds.timings(device, PRECISIONS[precision])
 

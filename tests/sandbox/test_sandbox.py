@@ -74,24 +74,26 @@ def test_how_it_ended_is_named_and_the_next_evaluation_is_right(evaluate, line, 
     ],
     ids=["loop", "sleep", "stops itself", "ignores SIGTERM"],
 )
-def test_a_hang_is_a_timeout_and_leaves_no_process(evaluate, processes, eventually, line):
+def test_a_hang_is_a_timeout_and_leaves_no_process(judge, evaluate, descendants, eventually, line):
     assert evaluate(GOOD).status == "PASSED"
-    before = processes()
+    before = descendants(judge._fork_server.pid)
     evaluation = evaluate(body(line), timeout=0.5)
     assert evaluation.status == "TIMEOUT"
     assert evaluation.log.splitlines()[0] == "no answer within 0.5 s (--fib-timeout)"
     assert evaluate(GOOD).status == "PASSED"
-    assert eventually(lambda: len(processes()) <= len(before))
+    assert eventually(lambda: len(descendants(judge._fork_server.pid)) <= len(before))
 
 
-def test_nobody_waits_for_a_process_that_is_dead_but_for_a_child(evaluate, processes, eventually):
+def test_nobody_waits_for_a_process_that_is_dead_but_for_a_child(
+    judge, evaluate, descendants, eventually
+):
     """The channel stays open in the child, and nobody answers."""
     assert evaluate(GOOD).status == "PASSED"
-    before = processes()
+    before = descendants(judge._fork_server.pid)
     evaluation = evaluate(body("os.fork() and os._exit(0); time.sleep(1000)"))
     assert evaluation.log.splitlines()[0] == "the process exited with code 0"
     assert evaluate(GOOD).status == "PASSED"
-    assert eventually(lambda: len(processes()) <= len(before))
+    assert eventually(lambda: len(descendants(judge._fork_server.pid)) <= len(before))
 
 
 def test_a_hang_while_it_loads_is_a_timeout(evaluate):

