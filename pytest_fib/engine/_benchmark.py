@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_fib.engine._context import BufferPool, EvaluationContext, Side
-    from pytest_fib.engine._device_lock import DeviceLock
     from pytest_fib.sandbox import Reply, TimingCore
     from pytest_fib.timing import Ceilings, Estimate, OperationCounts, Samples, Timings
     from pytest_fib.verdict import Verdict
@@ -106,8 +105,8 @@ class WrongOutputsError(Exception):
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What timed calls with these numbers got, and the outputs that they left, as words."""
+class KeptRound:
+    """What a round's calls got, and the outputs of some, by their numbers, as words."""
 
     mixture: Mixture
     outputs: dict[int, torch.Tensor]
@@ -193,13 +192,12 @@ class Benchmark:
     def __init__(
         self,
         context: EvaluationContext,
-        lock: DeviceLock,
         core: TimingCore,
         ceilings: Callable[[], Ceilings],
         counts: Counts,
     ) -> None:
         self._context = context
-        self._lock = lock
+        self._lock = context.lock
         self._core = core
         self._ceilings = ceilings
         self._counts = counts
@@ -211,7 +209,7 @@ class Benchmark:
         self._sides = self._candidate, self._reference
         self._values: NewValues
         self._verdict: Verdict
-        self._kept: list[Kept] = []
+        self._kept: list[KeptRound] = []
         #: What reading the outputs of rounds took more than that of the reference's should take.
         self._readings_ns: list[float] = []
         self._round_is_unchecked = False
@@ -453,7 +451,7 @@ class Benchmark:
         self._readings_ns.append(reading_ns)
         outputs = candidate.buffers.outputs()
         left = {number: outputs[number].clone() for number in self._numbers_to_check()}
-        self._kept.append(Kept(self._values.mixture, left))
+        self._kept.append(KeptRound(self._values.mixture, left))
         if sum(kept.bytes for kept in self._kept) > KEPT_BYTES[self._device]:
             self._check_kept()
 

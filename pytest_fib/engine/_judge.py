@@ -290,13 +290,13 @@ class Judge:
             calls = SandboxCalls(context, *tensors, self._known_of(request.definition).expected)
             verdict = check_correctness(calls, context, buffers.size)
         if verdict.passed and request.draws and not request.timing:
-            verdict = check_samples(verdict, context, self._lock, *tensors)
+            verdict = check_samples(verdict, context, *tensors)
         if not request.timing or not verdict.passed:
             return verdict, None
         if not any(0 not in context.layouts[name].shape for name in context.definition.outputs):
             context.printed = f"{NOTHING_TO_TIME}\n{context.printed}"
             return verdict, None
-        benchmark = Benchmark(context, self._lock, self._core, self._ceilings.known, self._counts)
+        benchmark = Benchmark(context, self._core, self._ceilings.known, self._counts)
         timed, performance = benchmark.outcome()
         # The record is of this workload's values; those of timed calls are drawn anew each time.
         return (verdict, performance) if timed.passed else (timed, None)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Definition, Workload
     from pytest_fib.engine._context import CallTensors, EvaluationContext
-    from pytest_fib.engine._device_lock import DeviceLock
     from pytest_fib.verdict import SamplingPlan, Verdict
     from pytest_fib.workloads import TensorLayout
 
@@ -89,7 +88,6 @@ class SamplePlan:
 def check_samples(
     passed: Verdict,
     context: EvaluationContext,
-    lock: DeviceLock,
     candidate_tensors: CallTensors,
     reference_tensors: CallTensors,
 ) -> Verdict:
@@ -98,15 +96,15 @@ def check_samples(
     plan = SamplePlan.of(context.definition, workload, context.device)
     if plan is None:
         return passed
-    with lock.shared():
+    with context.lock.shared():
         rows = context.fill_both(candidate_tensors, reference_tensors, workload)
         inputs = {**rows, **context.scalars}
         plan = plan.most_informative_rows(SamplingTest.of(inputs))
         batch = _place_batch(plan, context, candidate_tensors)
         for name, tensor in context.candidate.read(batch.input_tensors).items():
             plan.fill(tensor, rows[name])
-    samples = _draw(plan, context, lock, batch)
-    with lock.shared():
+    samples = _draw(plan, context, batch)
+    with context.lock.shared():
         return plan.verdict(passed, samples, inputs)
 
 
@@ -122,9 +120,7 @@ def _place_batch(plan: SamplePlan, context: EvaluationContext, tensors: CallTens
     )
 
 
-def _draw(
-    plan: SamplePlan, context: EvaluationContext, lock: DeviceLock, batch: CallTensors
-) -> list[torch.Tensor]:
+def _draw(plan: SamplePlan, context: EvaluationContext, batch: CallTensors) -> list[torch.Tensor]:
     """The samples of the planned calls, or of an even number of them that the time allows.
 
     In between, the device is let go: whoever waits to time something would wait for seconds.
@@ -132,7 +128,7 @@ def _draw(
     samples: list[torch.Tensor] = []
     seconds_left = SECONDS[context.device]
     while len(samples) < plan.plan.calls and (len(samples) % 2 or seconds_left > 0):
-        with lock.shared():
+        with context.lock.shared():
             start = monotonic()
             outputs = context.candidate.read(batch.outputs)
             poison_outputs(outputs, POISONS[1])

@@ -25,11 +25,12 @@ from pytest_fib.executors._answers import (
 )
 from pytest_fib.executors._code import RemoteError, archive_of
 from pytest_fib.executors._local import LocalExecutor
+from pytest_fib.executors._remote import RemoteExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_fib.data import BuildResult, Outcome, SearchResult
+    from pytest_fib.data import Outcome
     from pytest_fib.executors._answers import Request
 
 #: Requests that an actor has at a time: the next is there when one is answered.
@@ -191,7 +192,7 @@ class _Backlog:
         return job
 
 
-class RayExecutor:
+class RayExecutor(RemoteExecutor):
     """Evaluates on all GPUs of a cluster.
 
     address: ``auto`` or an address as for ``ray.init``; ``local`` starts a cluster on this machine.
@@ -291,27 +292,6 @@ class RayExecutor:
         return None if folder is None else self._ray.put(archive_of(folder).content())
 
     # Requests.
-
-    def evaluate(self, request: EvaluationRequest) -> Outcome:
-        """What comes of one implementation on one workload."""
-        try:
-            return answer_from_json(request, self._ask("evaluate", request))
-        except RemoteError as error:
-            return not_evaluated(request, str(error))
-
-    def search(self, request: SearchRequest) -> SearchResult:
-        """What a search for a failing workload comes to; all of it runs in an actor."""
-        try:
-            return answer_from_json(request, self._ask("search", request))
-        except RemoteError as error:
-            return not_evaluated(request, str(error))
-
-    def build(self, request: BuildRequest) -> BuildResult:
-        """What comes of compiling one implementation, where an actor is."""
-        try:
-            return answer_from_json(request, self._ask("build", request))
-        except RemoteError as error:
-            return not_evaluated(request, str(error))
 
     def _ask(self, kind: str, request: Request) -> bytes:
         """The first actor's answer, however often it is restarted. Raises RemoteError."""

@@ -22,21 +22,17 @@ from urllib.parse import urlsplit
 
 from pytest_fib.build import Machine
 from pytest_fib.data import TensorFiles
-from pytest_fib.executors._answers import answer_from_json, not_evaluated
 from pytest_fib.executors._code import Archive, FarPython, RemoteError, archive_of
 from pytest_fib.executors._far_end import MAGIC, read_frame, write_frame
+from pytest_fib.executors._remote import RemoteExecutor
 from pytest_fib.executors.worker import PULSE, RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pytest_fib.data import (
-        BuildRequest,
-        BuildResult,
         EvaluationRequest,
         Outcome,
-        SearchRequest,
-        SearchResult,
     )
     from pytest_fib.executors._answers import Request
 
@@ -366,7 +362,7 @@ def _unless_error(connection: _Connection) -> tuple[dict[str, Any], bytes]:
     return record, payload
 
 
-class SshExecutor:
+class SshExecutor(RemoteExecutor):
     """Evaluates on a far machine, by a worker there that outlives lost connections.
 
     ``files`` has the recorded tensors that requests name; ``announce`` is told of lost connections
@@ -407,32 +403,11 @@ class SshExecutor:
         """The far worker's process id there, while it is connected."""
         return None if self._connection is None else self._connection.pid
 
-    def evaluate(self, request: EvaluationRequest) -> Outcome:
-        """What comes of one implementation on one workload."""
-        try:
-            return answer_from_json(request, self._ask("evaluate", request))
-        except RemoteError as error:
-            return not_evaluated(request, str(error))
-
     def evaluate_all(
         self, requests: Iterable[EvaluationRequest]
     ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
         """One after another."""
         return ((request, self.evaluate(request)) for request in requests)
-
-    def search(self, request: SearchRequest) -> SearchResult:
-        """What a search for a failing workload comes to; all of it runs there."""
-        try:
-            return answer_from_json(request, self._ask("search", request))
-        except RemoteError as error:
-            return not_evaluated(request, str(error))
-
-    def build(self, request: BuildRequest) -> BuildResult:
-        """What comes of compiling one implementation there."""
-        try:
-            return answer_from_json(request, self._ask("build", request))
-        except RemoteError as error:
-            return not_evaluated(request, str(error))
 
     def close(self) -> None:
         """End the far worker, whatever it does."""

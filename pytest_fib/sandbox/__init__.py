@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     )
     from pytest_fib.sandbox._calling import InvalidOutput, bind, dtype_name, store
     from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
-    from pytest_fib.sandbox._client import ForkServer, ForkServerError, environment_for
     from pytest_fib.sandbox._container import container_command
     from pytest_fib.sandbox._cores import TimingCore
+    from pytest_fib.sandbox._fork_server_client import ForkServer, ForkServerError, environment_for
     from pytest_fib.sandbox._last_call import LastCall
     from pytest_fib.sandbox._messages import (
         Argument,
@@ -106,8 +106,8 @@ _HOMES = {
     "CountOperations": "_messages",
     "Done": "_messages",
     "Failed": "_messages",
-    "ForkServer": "_client",
-    "ForkServerError": "_client",
+    "ForkServer": "_fork_server_client",
+    "ForkServerError": "_fork_server_client",
     "InvalidOutput": "_calling",
     "LastCall": "_last_call",
     "Load": "_messages",
@@ -126,7 +126,7 @@ _HOMES = {
     "container_command": "_container",
     "copy_bits": "_arena",
     "dtype_name": "_calling",
-    "environment_for": "_client",
+    "environment_for": "_fork_server_client",
     "fill_with_poison": "_arena",
     "nbytes": "_arena",
     "no_answer_within": "_sandbox",

@@ -76,8 +76,8 @@ def test_there_is_another_after_the_death_of_the_first(fork_server):
 
 
 def test_a_process_that_does_not_answer_is_replaced(fork_server, monkeypatch):
-    monkeypatch.setattr("pytest_fib.sandbox._client.FORK_TIMEOUT", 0.2)
-    monkeypatch.setattr("pytest_fib.sandbox._client.CLOSE_TIMEOUT", 0.2)
+    monkeypatch.setattr("pytest_fib.sandbox._fork_server_client.FORK_TIMEOUT", 0.2)
+    monkeypatch.setattr("pytest_fib.sandbox._fork_server_client.CLOSE_TIMEOUT", 0.2)
     fork_server.close()  # the deadline is read when a process starts
     child = fork_server.start()
     os.kill(fork_server.pid, signal.SIGSTOP)
@@ -97,7 +97,7 @@ def test_an_interrupt_leaves_no_answer_behind_for_the_next_question(fork_server,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("pytest_fib.sandbox._client._receive", interrupted)
+        patch.setattr("pytest_fib.sandbox._fork_server_client._receive", interrupted)
         with pytest.raises(KeyboardInterrupt):
             fork_server.has(child)
     fork_server.kill(child)
@@ -276,7 +276,7 @@ def test_it_is_replaced_as_often_as_it_is_killed(fork_server):
 def test_after_several_that_are_killed_before_they_serve_no_more_are_tried(
     fork_server, monkeypatch
 ):
-    monkeypatch.setattr("pytest_fib.sandbox._client.KILLED_IN_A_ROW", 3)
+    monkeypatch.setattr("pytest_fib.sandbox._fork_server_client.KILLED_IN_A_ROW", 3)
     fork_server.close()
     launch, launched = fork_server._launch, []
 
