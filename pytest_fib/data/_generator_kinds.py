@@ -199,11 +199,12 @@ class RouterLogits(GeneratorKind, dtypes="floating", dims="1+"):
 
 
 class Scales(GeneratorKind, dtypes="floating", bulk=True, elementwise=True):
-    """Positive factors, log-uniform from `min` to `max`."""
+    """Positive factors, log-uniform from `min` to `max`; `signed`: half of them negative."""
 
     kind: Literal["scales"] = "scales"
     min: Number = 2**-8
     max: Number = 2**-3
+    signed: bool = False
 
 
 class Quantized(GeneratorKind, dtypes="fp8", dims="1+", bulk=True, follows="values"):

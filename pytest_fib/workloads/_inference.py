@@ -265,6 +265,15 @@ def _positive(subject: Subject) -> InputRule | None:
     return kinds.Uniform(min=0.0) if subject.name in subject.uses.positive else None
 
 
+def _divisor(subject: Subject) -> InputRule | None:
+    """Not near zero; of either sign where each element has one of its own."""
+    uses, shape = subject.uses, subject.spec.shape or ()
+    if subject.name not in uses.divisors - uses.limited:
+        return None
+    most = max(len(spec.shape or ()) for spec in subject.definition.inputs.values())
+    return kinds.Scales(min=0.25, max=4.0, signed=len(shape) == most > 0)
+
+
 def _mask(subject: Subject) -> InputRule | None:
     """Where it is added, 0 or -inf, but not -inf in a whole row: that may mean NaN; else 0 or 1."""
     if subject.spec.dtype.is_floating and subject.name not in subject.uses.factors:
@@ -389,6 +398,7 @@ RULES: tuple[Rule, ...] = (
     Rule("offsets, at which the reference cuts an axis", ".*", _cut, "integer"),
     Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
+    Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
     # What is left.

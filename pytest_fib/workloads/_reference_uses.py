@@ -1,7 +1,8 @@
 """What a definition's reference does with its inputs, as its source says it; nothing is run.
 
 An integer that a tensor is indexed with is below the size of an axis; one whose elements a tensor
-is cut at is an offset; what stands under a root or in a logarithm is not negative.
+is cut at is an offset; what stands under a root or in a logarithm is not negative; what is divided
+by is not zero, unless the reference looks for that.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ _PICKS |= dict.fromkeys(("scatter_add", "scatter_reduce", "index_fill"), (0, 1))
 _PICKS["take_along_dim"] = (1, 0)
 #: Of numbers that are not negative.
 _ROOTS = {"sqrt", "rsqrt", "log", "log2", "log10"}
+#: Of two numbers, the second of which is not zero; and what keeps a number from being that.
+_QUOTIENTS = {"div", "divide", "true_divide"}
+_LIMITS = {"clamp", "clamp_min", "clip", "maximum", "masked_fill", "nan_to_num"}
 
 
 @dataclass
@@ -30,8 +34,9 @@ class ReferenceUses:
     """What is known of inputs, by name: axes that they pick from, or that they cut into sequences.
 
     Or of which they are lengths. ``shifted`` are taken apart bit by bit; ``positive``, under a root
-    or in a logarithm; ``added`` are terms of sums, or attention's masks; ``factors``, of products;
-    ``pads`` are values below 0 that they are compared with.
+    or in a logarithm; ``divisors`` are divided by; ``limited`` are compared with something, or
+    clamped; ``added`` are terms of sums, or attention's masks; ``factors``, of products; ``pads``
+    are values below 0 that they are compared with.
     """
 
     picks: dict[str, str] = field(default_factory=dict)
@@ -39,6 +44,8 @@ class ReferenceUses:
     lengths: dict[str, str] = field(default_factory=dict)
     shifted: set[str] = field(default_factory=set)
     positive: set[str] = field(default_factory=set)
+    divisors: set[str] = field(default_factory=set)
+    limited: set[str] = field(default_factory=set)
     added: set[str] = field(default_factory=set)
     factors: set[str] = field(default_factory=set)
     pads: dict[str, int] = field(default_factory=dict)
@@ -118,6 +125,8 @@ class _Reader(ast.NodeVisitor):
             case ast.BinOp(left=left, right=right, op=ast.Add()):
                 self._not_negative(left, depth - 1)
                 self._not_negative(right, depth - 1)
+            case ast.BinOp(left=ast.Constant(), right=right, op=ast.Sub()):
+                self._not_negative(right, depth - 1)  # 1 less what is between 0 and 1
             case ast.BinOp(left=left, right=right, op=ast.Mult() | ast.Div()):
                 sides = [side for side in (left, right) if self._is_tensor(side)]
                 if len(sides) == 1:
@@ -125,10 +134,25 @@ class _Reader(ast.NodeVisitor):
             case ast.Name(id=name) if self._names.get(name) is None and name in self._values:
                 self._not_negative(self._values[name], depth - 1)
             case _:
-                found = self._input(node)
-                spec = self._definition.inputs[found[0]] if found else None
-                if found and spec and spec.dtype.is_floating and not spec.is_scalar:
-                    self._uses.positive.add(found[0])
+                self._uses.positive |= self._floats(node)
+
+    def _not_zero(self, node: ast.expr) -> None:
+        """Note the inputs that a divisor is, or is a product of."""
+        match node:
+            case ast.BinOp(left=left, right=right, op=ast.Mult()):
+                self._not_zero(left)
+                self._not_zero(right)
+            case ast.BinOp(left=operand, op=ast.Pow()) | ast.UnaryOp(operand=operand):
+                self._not_zero(operand)
+            case _:
+                self._uses.divisors |= self._floats(node)
+
+    def _floats(self, node: ast.expr) -> set[str]:
+        """The floating tensor that an expression holds elements of, if it is one."""
+        found = self._input(node)
+        spec = self._definition.inputs[found[0]] if found else None
+        is_tensor = spec is not None and spec.dtype.is_floating and not spec.is_scalar
+        return {found[0]} if found and is_tensor else set()
 
     def _is_tensor(self, node: ast.expr) -> bool:
         """Whether any tensor is in an expression."""
@@ -185,14 +209,22 @@ class _Reader(ast.NodeVisitor):
         )
         if not is_function and not isinstance(node.func.value, ast.Attribute):
             arguments.insert(0, node.func.value)
-        if name in _ROOTS and arguments:
-            self._not_negative(arguments[0])
-        elif name == "embedding" and len(arguments) == 2:
+        self._compute(name, arguments)
+        if name == "embedding" and len(arguments) == 2:
             self._picks_from(arguments[1], 0, arguments[0])
         elif name in _PICKS and len(arguments) > 2:
             dim, index = (arguments[1 + place] for place in _PICKS[name])
             if isinstance(number := _constant(dim), int):
                 self._picks_from(arguments[0], number, index)
+
+    def _compute(self, name: str, arguments: list[ast.expr]) -> None:
+        """Note which numbers a function is computed of."""
+        if name in _ROOTS and arguments:
+            self._not_negative(arguments[0])
+        elif name in _QUOTIENTS and len(arguments) > 1:
+            self._not_zero(arguments[1])
+        elif name in _LIMITS and arguments:
+            self._uses.limited |= self._floats(arguments[0])
 
     def _picks_from(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
         name = self._index(index)
@@ -203,6 +235,8 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         if isinstance(node.op, ast.RShift) and (name := self._index(node.left)):
             self._uses.shifted.add(name)
+        if isinstance(node.op, ast.Pow) and isinstance(_constant(node.right), float):
+            self._not_negative(node.left)
         self._combined(node.op, node.left, node.right)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -221,9 +255,12 @@ class _Reader(ast.NodeVisitor):
             self._uses.added |= found
         elif isinstance(operation, ast.Mult):
             self._uses.factors |= found
+        elif isinstance(operation, ast.Div):
+            self._not_zero(operands[-1])
 
     def visit_Compare(self, node: ast.Compare) -> None:
         self.generic_visit(node)
+        self._uses.limited |= self._floats(node.left)
         name, number = self._index(node.left), _constant(node.comparators[0])
         if name is None or not isinstance(number, int):
             return

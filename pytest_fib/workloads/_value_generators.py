@@ -163,7 +163,14 @@ def _probabilities(tensor: torch.Tensor, rule: kinds.Probabilities, context: Fil
 
 def _scales(tensor: torch.Tensor, rule: kinds.Scales, context: FillContext) -> None:
     low, high = log2(context.number(rule.min)), log2(context.number(rule.max))
-    _fill_floating(tensor, lambda t: t.uniform_(low, high, generator=context.device_random).exp2_())
+
+    def fill(wide: torch.Tensor) -> None:
+        wide.uniform_(low, high, generator=context.device_random).exp2_()
+        if rule.signed:
+            signs = torch.empty_like(wide).bernoulli_(generator=context.device_random)
+            wide.mul_(signs.mul_(2).sub_(1))
+
+    _fill_floating(tensor, fill)
 
 
 def _quantized(tensor: torch.Tensor, rule: kinds.Quantized, context: FillContext) -> None:

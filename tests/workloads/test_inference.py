@@ -8,7 +8,13 @@ import yaml
 from pydantic import TypeAdapter
 
 from pytest_fib.data import Definition, InputRule
-from pytest_fib.workloads import INFERENCE_RULES, plan, why_not_generated
+from pytest_fib.workloads import (
+    INFERENCE_RULES,
+    make_inputs,
+    make_workload,
+    plan,
+    why_not_generated,
+)
 from tests.workloads.signatures import LAST_KV, PAGES, signature
 
 rule_of = TypeAdapter(InputRule).validate_python
@@ -275,7 +281,7 @@ def test_a_rule_gives_its_parameters(case):
 def test_every_rule_decides_a_case(rule):
     cases = ((op_type, axes, inputs, *more) for op_type, axes, inputs, _, *more in CASES)
     referred = {_says(case[0]) for case in REFERENCES if case[1] is not None}
-    referred.add(_says("which.sqrt()", "float32"))
+    referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
 
 
@@ -333,6 +339,9 @@ def test_what_the_reference_does_with_an_integer_says_what_it_is(result, rule):
         ("x * torch.rsqrt(which + 1e-6)[:, None]", "uniform"),
         ("x * (0.9 * which + 0.1 * x.sum(-1) ** 2).sqrt()[:, None]", "uniform"),
         ("which.clamp(min=1e-9).log()", "uniform"),
+        ("x * (1 - which).sqrt()[:, None]", "uniform"),
+        ("x * which[:, None] ** 0.5", "uniform"),
+        ("x * which[:, None] ** 2", "values"),
         ("(which * which).sqrt()", "values"),
         ("which.exp().log()", "values"),
         ("which + x.sqrt()", "values"),
@@ -340,6 +349,33 @@ def test_what_the_reference_does_with_an_integer_says_what_it_is(result, rule):
 )
 def test_what_stands_under_a_root_is_not_negative(result, kind):
     assert plan(_of_reference(result, "float32")).rules["which"].kind == kind
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        ("torch.log_softmax(x / which[:, None], -1)", "scales"),
+        ("x.div(2.0 * which.float()[:, None])", "scales"),
+        ("torch.div(x, which[:, None] ** 2)", "scales"),
+        ("which[:, None] / x", "values"),
+        ("x / which.exp()[:, None]", "values"),
+        ("x / which.clamp(min=1e-9)[:, None]", "values"),
+        ("x / torch.where(which == 0, 1.0, which)[:, None]", "values"),
+    ],
+)
+def test_what_is_divided_by_is_not_zero_unless_that_is_looked_for(result, kind):
+    rule = plan(_of_reference(result, "float32")).rules["which"]
+    assert rule.kind == kind
+    assert kind == "values" or not rule.signed
+
+
+def test_a_divisor_of_each_element_has_either_sign():
+    definition = _of_reference("table / x + which[:, None]", "float32")
+    kinds = {name: rule.kind for name, rule in plan(definition).rules.items()}
+    assert kinds == {"x": "scales", "table": "values", "which": "values"}
+    x = make_inputs(definition, make_workload(definition, {"n": 64, "rows": 64}))["x"]
+    assert ((x.abs() >= 0.25) & (x.abs() <= 4)).all()
+    assert 0.3 < (x < 0).double().mean() < 0.7
 
 
 @pytest.mark.parametrize(("result", "kind"), [("topk_ids >> 16", "routing"), ("x", "topk_ids")])
