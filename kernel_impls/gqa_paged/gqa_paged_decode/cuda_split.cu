@@ -26,9 +26,11 @@ namespace ffi = tvm::ffi;
 
 constexpr int kDim = 128, kPerLoad = 8;
 constexpr int kWarps = 4, kThreads = 32 * kWarps, kBlocksEachSM = 3;
-constexpr int kTile = 16;              // tokens that a warp reads at once, two in each load
-constexpr int kPairs = kTile / 2, kStages = 2;
-constexpr int kLanes = kDim / kPerLoad;  // that hold one token
+constexpr int kTile = 16;  // tokens that a warp reads at once, two in each load
+constexpr int kStages = 2;
+constexpr int kPieces = kDim / kPerLoad;  // of 16 bytes, that make one token
+constexpr int kSteps = kDim / 16;         // of matrix products along a head's dimensions
+constexpr int kColumns = 8;               // query heads in a matrix product; some may be none
 static_assert(kThreads == kDim);
 constexpr int kShortest = 64, kLongest = 384;  // tokens in a chunk
 
@@ -79,30 +81,46 @@ __device__ void end_of_stage() { asm volatile("cp.async.commit_group;"); }
 
 __device__ void wait_for_stage() { asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1)); }
 
-__device__ void unpack(const uint4& eight, float (&values)[kPerLoad]) {
-  const uint32_t words[4] = {eight.x, eight.y, eight.z, eight.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    values[2 * i] = __uint_as_float(words[i] << 16);
-    values[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000u);
-  }
+using Matrix = uint32_t[4];  // 16 x 16 numbers of bfloat16 in the lanes of a warp
+
+/// Each lane names a row of 8 numbers: those of lanes 0 to 7 make the first quarter, and so on.
+__device__ void read_matrix(Matrix& matrix, const uint4* row) {
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(matrix[0]), "=r"(matrix[1]), "=r"(matrix[2]), "=r"(matrix[3])
+               : "r"(shared)
+               : "memory");
 }
 
-/// Sums of 4 values over the 16 lanes of a token: lanes get that of number lane / 4 % 4.
-__device__ float sum_over_token(const float (&values)[4]) {
-  const bool upper = threadIdx.x & 8, odd = threadIdx.x & 4;
-  float left = upper ? values[2] : values[0], right = upper ? values[3] : values[1];
-  left += __shfl_xor_sync(~0u, upper ? values[0] : values[2], 8);
-  right += __shfl_xor_sync(~0u, upper ? values[1] : values[3], 8);
-  float sum = odd ? right : left;
-  sum += __shfl_xor_sync(~0u, odd ? left : right, 4);
-  sum += __shfl_xor_sync(~0u, sum, 2);
-  return sum + __shfl_xor_sync(~0u, sum, 1);
+/// The same, with each quarter transposed.
+__device__ void read_transposed(Matrix& matrix, const uint4* row) {
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(matrix[0]), "=r"(matrix[1]), "=r"(matrix[2]), "=r"(matrix[3])
+               : "r"(shared)
+               : "memory");
 }
 
-__device__ float max_over_token(float value) {
+/// Of 8 x 8 numbers, two in each lane.
+__device__ uint32_t transpose(uint32_t pair) {
+  uint32_t result;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(pair));
+  return result;
+}
+
+/// Adds a product of 16 x 16 and 16 x 8 numbers: lane i has rows i / 4 and 8 more of the sums,
+/// each in columns i % 4 * 2 and 1 more.
+__device__ void add_product(float (&sums)[4], const Matrix& left, const uint32_t (&right)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
+}
+
+__device__ float max_over_warp(float value, int shortest) {
 #pragma unroll
-  for (int step = 8; step > 0; step /= 2)
+  for (int step = 16; step >= shortest; step /= 2)
     value = fmaxf(value, __shfl_xor_sync(~0u, value, step));
   return value;
 }
@@ -114,108 +132,94 @@ struct Tensors {
   float *lse, *parts, *parts_lse;
 };
 
-/// A number for each query head, read as a whole.
-template <int kGroup>
-struct alignas(16) Heads {
-  float of[kGroup];
-};
+/// Tokens as they lie in the cache, but for the order of their pieces.
+using Tile = uint4[kTile][kPieces];
 
-template <int kGroup>
 struct Shared {
-  uint4 keys[kWarps][kStages][kPairs][32], values[kWarps][kStages][kPairs][32];
-  float4 queries[kGroup][2][kLanes];  // halves apart, so that neighbours read neighbouring banks
-  Heads<kGroup> weights[kWarps][kTile];  // logits first
-  Heads<kGroup> factors[kWarps];
+  Tile keys[kWarps][kStages], values[kWarps][kStages];
 };
 
-/// What a warp knows of its tokens: largest logits, sums of weights, weighted sums of values.
-template <int kGroup>
+/// Where a piece of a token is: those of 8 tokens that are read together lie in different banks.
+__device__ int place_of(int token, int piece) { return piece ^ (token % 8); }
+
+/// What a lane knows of its warp's tokens, for the heads of its two columns: the largest logit,
+/// its own sum of weights, and weighted sums of values in rows lane / 4, + 8, + 16, ...
 struct State {
-  float top[kGroup / 2], total[kGroup / 2];  // of heads lane / 16, + 2, + 4, ...
-  float sums[kGroup][kPerLoad];
+  float top[2] = {-CUDART_INF_F, -CUDART_INF_F}, total[2] = {};
+  float sums[kSteps][4] = {};
 };
 
 /// Adds a tile, whose tokens from ``count`` on are none.
-template <int kGroup>
-__device__ void attend_to_tile(Shared<kGroup>& shared, State<kGroup>& state, int stage, int count) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int token_of_pair = lane / kLanes, part = lane % kLanes;
+__device__ void attend_to_tile(const Tile& keys, const Tile& values,
+                               const uint32_t (&queries)[kSteps][2], float scale, int count,
+                               State& state) {
+  const int lane = threadIdx.x % 32, quarter = lane / 8;
+  float logits[4] = {};
 #pragma unroll
-  for (int start = 0; start < kPairs; start += 4) {
-    float keys[4][kPerLoad];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) unpack(shared.keys[warp][stage][start + i][lane], keys[i]);
-#pragma unroll
-    for (int head = 0; head < kGroup; ++head) {
-      const float4 low = shared.queries[head][0][part], high = shared.queries[head][1][part];
-      const float query[kPerLoad] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-      float logits[4] = {};
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int d = 0; d < kPerLoad; ++d) logits[i] += query[d] * keys[i][d];
-      const float logit = sum_over_token(logits);
-      if (part % 4 == 0)
-        shared.weights[warp][2 * (start + part / 4) + token_of_pair].of[head] = logit;
-    }
+  for (int step = 0; step < kSteps; ++step) {
+    Matrix part;
+    const int token = lane % 8 + quarter % 2 * 8;
+    read_matrix(part, &keys[token][place_of(token, 2 * step + quarter / 2)]);
+    add_product(logits, part, queries[step]);
   }
-  __syncwarp();
+  float factors[2];
 #pragma unroll
-  for (int i = 0; i < kGroup / 2; ++i) {
-    const int head = 2 * i + token_of_pair;
-    const float logit = part < count ? shared.weights[warp][part].of[head] : -CUDART_INF_F;
-    const float top = fmaxf(state.top[i], max_over_token(logit));
-    const float weight = exp2f(logit - top), factor = exp2f(state.top[i] - top);
-    state.total[i] = state.total[i] * factor + weight;
-    state.top[i] = top;
-    shared.weights[warp][part].of[head] = weight;
-    if (part == 0) shared.factors[warp].of[head] = factor;
+  for (int column = 0; column < 2; ++column) {
+    float& first = logits[column];
+    float& second = logits[column + 2];
+    first = lane / 4 < count ? first * scale : -CUDART_INF_F;
+    second = lane / 4 + 8 < count ? second * scale : -CUDART_INF_F;
+    const float top = fmaxf(state.top[column], max_over_warp(fmaxf(first, second), 4));
+    const float origin = top == -CUDART_INF_F ? 0 : top;
+    first = exp2f(first - origin);
+    second = exp2f(second - origin);
+    factors[column] = exp2f(state.top[column] - origin);
+    state.total[column] = state.total[column] * factors[column] + first + second;
+    state.top[column] = top;
   }
-  __syncwarp();
-  const Heads<kGroup> factors = shared.factors[warp];
+  uint32_t weights[2];  // the transposed matrix: of tokens for each head
 #pragma unroll
-  for (int head = 0; head < kGroup; ++head)
-#pragma unroll
-    for (int d = 0; d < kPerLoad; ++d) state.sums[head][d] *= factors.of[head];
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) {
-    float values[kPerLoad];
-    unpack(shared.values[warp][stage][i][lane], values);
-    const Heads<kGroup> weights = shared.weights[warp][2 * i + token_of_pair];
-#pragma unroll
-    for (int head = 0; head < kGroup; ++head)
-#pragma unroll
-      for (int d = 0; d < kPerLoad; ++d) state.sums[head][d] += weights.of[head] * values[d];
+  for (int half = 0; half < 2; ++half) {
+    const __nv_bfloat162 pair =
+        __floats2bfloat162_rn(logits[2 * half], logits[2 * half + 1]);
+    weights[half] = transpose(*reinterpret_cast<const uint32_t*>(&pair));
   }
-  __syncwarp();
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    Matrix part;
+    const int token = lane % 8 + quarter / 2 * 8;
+    read_transposed(part, &values[token][place_of(token, 2 * step + quarter % 2)]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) state.sums[step][i] *= factors[i % 2];
+    add_product(state.sums[step], part, weights);
+  }
 }
 
 /// Merges what the warps have, and stores it: thread d has dimension d.
 template <int kGroup>
-__device__ void store(Shared<kGroup>& shared, State<kGroup>& state, const Tensors& tensors,
-                      int64_t row, int64_t part_row, bool whole) {
+__device__ void store(Shared& shared, State& state, const Tensors& tensors, int64_t row,
+                      int64_t part_row, bool whole) {
   struct Results {
-    float sums[kWarps][kGroup][kDim], top[kWarps][kGroup], total[kWarps][kGroup];
+    float sums[kWarps][kColumns][kDim + 4], top[kWarps][kColumns], total[kWarps][kColumns];
   };
-  static_assert(sizeof(Results) <= sizeof(shared.keys));
-  auto& results = *reinterpret_cast<Results*>(&shared.keys);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % kLanes;
+  static_assert(sizeof(Results) <= sizeof(Shared));
+  auto& results = *reinterpret_cast<Results*>(&shared);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   __syncthreads();
 #pragma unroll
-  for (int head = 0; head < kGroup; ++head)
+  for (int step = 0; step < kSteps; ++step)
 #pragma unroll
-    for (int d = 0; d < kPerLoad; ++d) {
-      const float sum = state.sums[head][d] + __shfl_xor_sync(~0u, state.sums[head][d], kLanes);
-      if (lane < kLanes) results.sums[warp][head][part * kPerLoad + d] = sum;
-    }
+    for (int i = 0; i < 4; ++i)
+      results.sums[warp][lane % 4 * 2 + i % 2][step * 16 + lane / 4 + i / 2 * 8] =
+          state.sums[step][i];
 #pragma unroll
-  for (int i = 0; i < kGroup / 2; ++i) {
-    float total = state.total[i];
+  for (int column = 0; column < 2; ++column) {
+    float total = state.total[column];
 #pragma unroll
-    for (int step = 8; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
-    if (part == 0) {
-      results.top[warp][2 * i + lane / kLanes] = state.top[i];
-      results.total[warp][2 * i + lane / kLanes] = total;
+    for (int step = 16; step >= 4; step /= 2) total += __shfl_xor_sync(~0u, total, step);
+    if (lane < 4) {
+      results.top[warp][lane * 2 + column] = state.top[column];
+      results.total[warp][lane * 2 + column] = total;
     }
   }
   __syncthreads();
@@ -242,59 +246,58 @@ __device__ void store(Shared<kGroup>& shared, State<kGroup>& state, const Tensor
 }
 
 template <int kGroup, int kPage>
-__global__ void __launch_bounds__(kThreads, kBlocksEachSM) attend(Tensors tensors, Batch batch) {
+__global__ void __launch_bounds__(kThreads, kBlocksEachSM)
+    attend(Tensors tensors, Batch batch, int kv_heads) {
   extern __shared__ __align__(16) unsigned char memory[];
-  auto& shared = *reinterpret_cast<Shared<kGroup>*>(memory);
-  const int slot = blockIdx.x, kv_head = blockIdx.y, kv_heads = gridDim.y;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % kLanes;
+  auto& shared = *reinterpret_cast<Shared*>(memory);
+  // KV heads of the same tokens lie beside each other, and are read at about the same time.
+  const int slot = blockIdx.x / kv_heads, kv_head = blockIdx.x % kv_heads;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, piece = lane % kPieces;
   const Sequence sequence = sequence_of<kPage>(batch, sequence_at<kPage>(batch, slot));
   const int64_t begin = (slot - sequence.slot) * batch.chunk;
   const int64_t end = min(begin + batch.chunk, sequence.length);
   if (begin >= end && begin > 0) return;  // a slot that is not needed
 
-  const int64_t row = (int64_t{sequence.number} * kv_heads + kv_head) * kGroup;
-  const auto page_of = [&](int64_t start) {  // of token start + part
-    const int64_t token = min(start + part, end - 1);
+  const auto page_of = [&](int64_t start) {  // of token start + lane % 16
+    const int64_t token = min(start + lane % kTile, end - 1);
     return start < end ? batch.indices[sequence.first_page + token / kPage] : 0;
   };
   const auto read_ahead = [&](int64_t start, int stage, int page) {
 #pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      const int which = 2 * i + lane / kLanes;
+    for (int i = 0; i < kTile; i += 2) {
+      const int which = i + lane / kPieces, place = place_of(which, piece);
       const int64_t own = __shfl_sync(~0u, page, which), token = start + which;
       const int64_t at =
-          ((own * kPage + token % kPage) * kv_heads + kv_head) * kLanes + part;
-      const bool there = token < end;
-      copy_ahead(&shared.keys[warp][stage][i][lane],
+          ((own * kPage + token % kPage) * kv_heads + kv_head) * kPieces + piece;
+      const bool there = token < end;  // others are zeros, since weights of 0 don't mend a NaN
+      copy_ahead(&shared.keys[warp][stage][which][place],
                  reinterpret_cast<const uint4*>(tensors.k_cache) + (there ? at : 0), there);
-      copy_ahead(&shared.values[warp][stage][i][lane],
+      copy_ahead(&shared.values[warp][stage][which][place],
                  reinterpret_cast<const uint4*>(tensors.v_cache) + (there ? at : 0), there);
     }
     end_of_stage();
   };
 
-  State<kGroup> state;
-#pragma unroll
-  for (int i = 0; i < kGroup / 2; ++i) state.top[i] = -CUDART_INF_F, state.total[i] = 0;
-#pragma unroll
-  for (int head = 0; head < kGroup; ++head)
-#pragma unroll
-    for (int d = 0; d < kPerLoad; ++d) state.sums[head][d] = 0;
   constexpr int kStep = kWarps * kTile;
   int64_t start = begin + warp * kTile;
   read_ahead(start, 0, page_of(start));
   int page = page_of(start + kStep);  // read before it is needed
-  for (int i = threadIdx.x; i < kGroup * kDim; i += kThreads) {
-    const int at = i % kDim / 4;  // of 4 numbers; a lane has two of these
-    auto* four = reinterpret_cast<float*>(&shared.queries[i / kDim][at % 2][at / 2]);
-    four[i % 4] = __bfloat162float(tensors.q[row * kDim + i]) * tensors.scale;
+  const int64_t row = (int64_t{sequence.number} * kv_heads + kv_head) * kGroup;
+  uint32_t queries[kSteps][2] = {};
+  if (lane / 4 < kGroup) {
+    const auto* query = reinterpret_cast<const uint32_t*>(tensors.q + (row + lane / 4) * kDim);
+#pragma unroll
+    for (int i = 0; i < 2 * kSteps; ++i) queries[i / 2][i % 2] = query[i * 4 + lane % 4];
   }
-  __syncthreads();
+  State state;
   for (int stage = 0; start < end; start += kStep, stage ^= 1) {
     read_ahead(start + kStep, stage ^ 1, page);
     page = page_of(start + 2 * kStep);
     wait_for_stage();
-    attend_to_tile<kGroup>(shared, state, stage, static_cast<int>(min(end - start, int64_t{kTile})));
+    __syncwarp();
+    attend_to_tile(shared.keys[warp][stage], shared.values[warp][stage], queries, tensors.scale,
+                   static_cast<int>(min(end - start, int64_t{kTile})), state);
+    __syncwarp();
   }
   asm volatile("cp.async.wait_all;");
   const int64_t part_row = (int64_t{slot} * kv_heads + kv_head) * kGroup;
@@ -313,7 +316,7 @@ __global__ void __launch_bounds__(kThreads) merge(Tensors tensors, Batch batch, 
   const float* lse = tensors.parts_lse + sequence.slot * heads + head;
   float top = -CUDART_INF_F;
   for (int i = threadIdx.x; i < parts; i += kThreads) top = fmaxf(top, lse[int64_t{i} * heads]);
-  top = fmaxf(max_over_token(top), __shfl_xor_sync(~0u, max_over_token(top), 16));
+  top = max_over_warp(top, 1);
   if (lane == 0) tops[warp] = top;
   __syncthreads();
 #pragma unroll
@@ -351,10 +354,10 @@ __global__ void __launch_bounds__(kThreads) merge(Tensors tensors, Batch batch, 
 template <int kGroup, int kPage>
 void launch(const Tensors& tensors, const Batch& batch, int slots, int kv_heads,
             cudaStream_t stream) {
-  constexpr int kBytes = sizeof(Shared<kGroup>);
+  constexpr int kBytes = sizeof(Shared);
   auto* kernel = &attend<kGroup, kPage>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  kernel<<<dim3(slots, kv_heads), kThreads, kBytes, stream>>>(tensors, batch);
+  kernel<<<slots * kv_heads, kThreads, kBytes, stream>>>(tensors, batch, kv_heads);
   const int heads = kGroup * kv_heads;
   if (slots > batch.sequences)
     merge<kPage><<<batch.sequences * heads, kThreads, 0, stream>>>(tensors, batch, heads);

@@ -1,7 +1,7 @@
 // NVFP4 matrix-vector product in whole numbers: sums of 16 products are exact in int32.
 //
 // implements: nvfp4_gemv
-// description: A warp for some rows; e2m1 is looked up in registers, 4 products an instruction.
+// description: Blocks that stay; e2m1 is looked up in registers, 4 products an instruction.
 //
 // Twice an e2m1 number is a whole number of a byte, and the 8 sizes of them fit in two registers.
 // The instruction prmt selects 4 of these bytes by 4 numbers' codes, and gives 0 where the highest
@@ -14,14 +14,16 @@
 #include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/function.h>
 
+#include <algorithm>
+
 namespace {
 
 namespace ffi = tvm::ffi;
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kUnit = 32;           // numbers in 16 bytes: two blocks of 16 with a scale each
-constexpr int kPanel = 512;         // units of the vector that are in shared memory at once
-constexpr int kBlocksEachSM = 6;    // so that no multiprocessor waits long for the last one
+constexpr int kWarps = 8, kThreads = 32 * kWarps, kBlocksEachSM = 4;
+constexpr int kUnit = 32;  // numbers in 16 bytes: two blocks of 16 with a scale each
+constexpr int kRows = 2;   // that a warp reads at once, 32 units of each
+constexpr int kStages = 4;
 constexpr uint32_t kSigns = 0x88888888u;
 
 struct Matrix {
@@ -64,90 +66,121 @@ __device__ int block_sum(uint32_t first, uint32_t second, const uint4& vector) {
   return plus - minus;
 }
 
-struct Panel {
-  uint4 even[kPanel], odd[kPanel];  // apart, so that neighbours read neighbouring banks
-  float2 scales[kPanel];
+/// What a warp reads at once: each lane a unit of every row.
+struct Stage {
+  uint4 codes[kRows][32];
+  uint32_t scales[kRows][16];
 };
 
-/// Reads a part of the vector, and decodes it.
-__device__ void fill(Panel& panel, const uint4* values, const uint16_t* scales, int units) {
+/// The vector, decoded. The halves of its units are apart, so that neighbours read neighbouring
+/// banks.
+struct Vector {
+  uint4 *even, *odd;
+  float2* scales;
+};
+
+__device__ void decode(Vector& vector, const uint4* values, const uint16_t* scales, int units) {
   for (int i = threadIdx.x; i < units; i += kThreads) {
     const uint4 codes = values[i];
     const float2 scale = scales_of(scales[i]);
-    panel.even[i] = make_uint4(whole(codes.x), whole(codes.x >> 16), whole(codes.y),
-                               whole(codes.y >> 16));
-    panel.odd[i] = make_uint4(whole(codes.z), whole(codes.z >> 16), whole(codes.w),
-                              whole(codes.w >> 16));
-    panel.scales[i] = make_float2(0.25f * scale.x, 0.25f * scale.y);
+    vector.even[i] = make_uint4(whole(codes.x), whole(codes.x >> 16), whole(codes.y),
+                                whole(codes.y >> 16));
+    vector.odd[i] = make_uint4(whole(codes.z), whole(codes.z >> 16), whole(codes.w),
+                               whole(codes.w >> 16));
+    vector.scales[i] = make_float2(0.25f * scale.x, 0.25f * scale.y);
   }
 }
 
-/// What a lane reads at once: of some rows, every 32nd unit.
-template <int kRows>
-struct Step {
-  static constexpr int kUnits = kRows == 1 ? 3 : 1;  // as registers go
-  uint4 codes[kUnits][kRows];
-  uint16_t pairs[kUnits][kRows];
+template <typename T>
+__device__ void copy_ahead(T* to, const T* from) {
+  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  if (sizeof(T) == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(from) : "memory");
+}
+
+__device__ void end_of_stage() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+__device__ void wait_for_stage() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+}
+
+/// Where a warp is: at some rows, and at units of these.
+struct Place {
+  int row, unit;
 };
 
-template <int kRows>
-__global__ void __launch_bounds__(kThreads, 3)
-    gemv(Matrix a, Matrix b, __half* __restrict__ c, int m, int all_units) {
-  __shared__ Panel panel;
-  const int lane = threadIdx.x % 32, matrix = blockIdx.y;
-  const int first = (blockIdx.x * kWarps + threadIdx.x / 32) * kRows;
-  const uint4* __restrict__ values[kRows];
-  const uint16_t* __restrict__ scales[kRows];
+__device__ Place after(Place place, int units, int rows) {
+  place.unit += 32;
+  return place.unit < units ? place : Place{place.row + rows, 0};
+}
+
+/// All rows of a matrix are dealt to its blocks' warps, each of which reads kStages - 1 ahead.
+__global__ void __launch_bounds__(kThreads, kBlocksEachSM)
+    gemv(Matrix a, Matrix b, __half* __restrict__ c, int m, int units) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, matrix = blockIdx.y;
+  auto* stages = reinterpret_cast<Stage*>(memory);
+  Vector vector;
+  vector.even = reinterpret_cast<uint4*>(stages + kWarps * kStages);
+  vector.odd = vector.even + units;
+  vector.scales = reinterpret_cast<float2*>(vector.odd + units);
+  stages += warp * kStages;
+
+  const uint4* values = a.values + matrix * a.values_matrix;
+  const uint16_t* scales = a.scales + matrix * a.scales_matrix;
+  const auto read_ahead = [&](Stage& stage, Place at) {
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const int row = min(first + r, m - 1);  // rows past the last are read, and not written
-    values[r] = a.values + matrix * a.values_matrix + row * a.values_row;
-    scales[r] = a.scales + matrix * a.scales_matrix + row * a.scales_row;
-  }
+    for (int r = 0; r < kRows; ++r)
+      if (at.row + r < m && at.unit + lane < units)
+        copy_ahead(&stage.codes[r][lane], values + (at.row + r) * a.values_row + at.unit + lane);
+#pragma unroll
+    for (int i = 0; i < kRows; i += 2) {  // two scales of two units, which are an even number
+      const int r = i + lane / 16, unit = at.unit + lane % 16 * 2;
+      if (r < kRows && at.row + r < m && unit < units)
+        copy_ahead(&stage.scales[r][lane % 16],
+                   reinterpret_cast<const uint32_t*>(scales + (at.row + r) * a.scales_row + unit));
+    }
+    end_of_stage();
+  };
+
+  const int all = gridDim.x * kWarps * kRows;
+  Place now{static_cast<int>(warp * gridDim.x + blockIdx.x) * kRows, 0}, ahead = now;
+  for (int i = 0; i < kStages - 1; ++i, ahead = after(ahead, units, all))
+    read_ahead(stages[i], ahead);
+  decode(vector, b.values + matrix * b.values_matrix, b.scales + matrix * b.scales_matrix, units);
+  __syncthreads();
+
   float sums[kRows] = {};
-  constexpr int kUnits = Step<kRows>::kUnits;
-  for (int start = 0; start < all_units; start += kPanel) {
-    const int units = min(kPanel, all_units - start);
-    const auto read = [&](Step<kRows>& step, int i) {
+  for (int i = 0; now.row < m; now = after(now, units, all)) {
+    const Stage& stage = stages[i];
+    wait_for_stage();
+    __syncwarp();  // for scales that others have read, and until they don't use the last stage
+    read_ahead(stages[i == 0 ? kStages - 1 : i - 1], ahead);
+    ahead = after(ahead, units, all);
+    i = i + 1 == kStages ? 0 : i + 1;
+    const int unit = now.unit + lane;
+    if (unit < units) {
+      const uint4 even = vector.even[unit], odd = vector.odd[unit];
+      const float2 scale = vector.scales[unit];
 #pragma unroll
-      for (int u = 0; u < kUnits; ++u)
-#pragma unroll
-        for (int r = 0; r < kRows; ++r)
-          if (i + 32 * u < units) {
-            step.codes[u][r] = __ldcs(values[r] + start + i + 32 * u);
-            step.pairs[u][r] = __ldcs(scales[r] + start + i + 32 * u);
-          }
-    };
-    Step<kRows> now, next;
-    read(now, lane);  // before anyone waits for the vector
-    if (start > 0) __syncthreads();
-    fill(panel, b.values + matrix * b.values_matrix + start,
-         b.scales + matrix * b.scales_matrix + start, units);
-    __syncthreads();
-    for (int i = lane; i < units; i += 32 * kUnits, now = next) {
-      read(next, i + 32 * kUnits);
-#pragma unroll
-      for (int u = 0; u < kUnits; ++u) {
-        const int at = i + 32 * u;
-        if (at >= units) break;
-        const uint4 even = panel.even[at], odd = panel.odd[at];
-        const float2 scale = panel.scales[at];
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          const uint4 codes = now.codes[u][r];
-          const float2 own = scales_of(now.pairs[u][r]);
-          sums[r] += block_sum(codes.x, codes.y, even) * (own.x * scale.x);
-          sums[r] += block_sum(codes.z, codes.w, odd) * (own.y * scale.y);
-        }
+      for (int r = 0; r < kRows; ++r) {  // rows past the last are not written
+        const uint4 codes = stage.codes[r][lane];
+        const float2 own = scales_of(stage.scales[r][lane / 2] >> lane % 2 * 16);
+        sums[r] += block_sum(codes.x, codes.y, even) * (own.x * scale.x);
+        sums[r] += block_sum(codes.z, codes.w, odd) * (own.y * scale.y);
       }
     }
-  }
+    if (now.unit + 32 < units) continue;
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-    for (int step = 16; step > 0; step /= 2) sums[r] += __shfl_xor_sync(~0u, sums[r], step);
-    if (lane == 0 && first + r < m)
-      c[(first + r) * int64_t{gridDim.y} + matrix] = __float2half(sums[r]);
+      for (int step = 16; step > 0; step /= 2) sums[r] += __shfl_xor_sync(~0u, sums[r], step);
+      if (lane == 0 && now.row + r < m)
+        c[(now.row + r) * int64_t{gridDim.y} + matrix] = __float2half(sums[r]);
+      sums[r] = 0;
+    }
   }
 }
 
@@ -156,8 +189,11 @@ Matrix matrix_of(const ffi::TensorView& values, const ffi::TensorView& scales, c
     TVM_FFI_THROW(ValueError) << name << " is not on a CUDA device";
   if (values.ndim() != 3 || values.stride(1) != 1 || scales.stride(1) != 1)
     TVM_FFI_THROW(ValueError) << name << " is not contiguous along k";
-  if (values.size(1) % 32 || reinterpret_cast<uintptr_t>(values.data_ptr()) % 16)
-    TVM_FFI_THROW(ValueError) << name << " needs a k of whole 64 numbers, and rows at 16 bytes";
+  const auto values_at = reinterpret_cast<uintptr_t>(values.data_ptr());
+  const auto scales_at = reinterpret_cast<uintptr_t>(scales.data_ptr());
+  if (values.size(1) % 32 || values_at % 16 || scales_at % 4)
+    TVM_FFI_THROW(ValueError) << name << " needs a k of whole 64 numbers, rows at 16 bytes, "
+                              << "and scales at 4";
   return {static_cast<const uint4*>(values.data_ptr()),
           static_cast<const uint16_t*>(scales.data_ptr()),
           values.stride(0) / 16, values.stride(2) / 16, scales.stride(0) / 2, scales.stride(2) / 2};
@@ -172,17 +208,15 @@ void run(ffi::TensorView a, ffi::TensorView b, ffi::TensorView sfa, ffi::TensorV
   const int m = a.size(0), matrices = a.size(2), units = a.size(1) * 2 / kUnit;
   int processors = 1;
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.device_id);
-  const auto grid = [&](int rows) {
-    return dim3((m + kWarps * rows - 1) / (kWarps * rows), matrices);
-  };
-  // As many rows for each warp as leave enough blocks: the vector is decoded by each of them.
-  const auto enough = [&](int rows) {
-    return grid(rows).x * int64_t{matrices} >= int64_t{kBlocksEachSM} * processors;
-  };
-  if (enough(2))
-    gemv<2><<<grid(2), kThreads, 0, stream>>>(left, right, to, m, units);
-  else
-    gemv<1><<<grid(1), kThreads, 0, stream>>>(left, right, to, m, units);
+  const int most = (m + kWarps * kRows - 1) / (kWarps * kRows);
+  const int blocks = std::clamp(kBlocksEachSM * processors / std::max(matrices, 1), 1, most);
+  const int bytes = kWarps * kStages * sizeof(Stage) + units * (2 * sizeof(uint4) + sizeof(float2));
+  if (cudaFuncSetAttribute(gemv, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
+    cudaGetLastError();
+    TVM_FFI_THROW(ValueError) << "a vector of " << units * kUnit << " numbers needs " << bytes
+                              << " bytes of shared memory, which a block of this device hasn't";
+  }
+  gemv<<<dim3(blocks, matrices), kThreads, bytes, stream>>>(left, right, to, m, units);
 }
 
 }  // namespace
