@@ -145,8 +145,7 @@ __device__ int place_of(int token, int piece) { return piece ^ (token % 8); }
 /// What a lane knows of its warp's tokens, for the heads of its two columns: the largest logit,
 /// its own sum of weights, and weighted sums of values in rows lane / 4, + 8, + 16, ...
 struct State {
-  float top[2] = {-CUDART_INF_F, -CUDART_INF_F}, total[2] = {};
-  float sums[kSteps][4] = {};
+  float top[2], total[2], sums[kSteps][4];
 };
 
 /// Adds a tile, whose tokens from ``count`` on are none.
@@ -289,7 +288,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksEachSM)
 #pragma unroll
     for (int i = 0; i < 2 * kSteps; ++i) queries[i / 2][i % 2] = query[i * 4 + lane % 4];
   }
-  State state;
+  State state = {{-CUDART_INF_F, -CUDART_INF_F}, {}, {}};
   for (int stage = 0; start < end; start += kStep, stage ^= 1) {
     read_ahead(start + kStep, stage ^ 1, page);
     page = page_of(start + 2 * kStep);

@@ -208,14 +208,16 @@ void run(ffi::TensorView a, ffi::TensorView b, ffi::TensorView sfa, ffi::TensorV
   const int m = a.size(0), matrices = a.size(2), units = a.size(1) * 2 / kUnit;
   int processors = 1;
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.device_id);
-  const int most = (m + kWarps * kRows - 1) / (kWarps * kRows);
-  const int blocks = std::clamp(kBlocksEachSM * processors / std::max(matrices, 1), 1, most);
   const int bytes = kWarps * kStages * sizeof(Stage) + units * (2 * sizeof(uint4) + sizeof(float2));
   if (cudaFuncSetAttribute(gemv, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
     cudaGetLastError();
     TVM_FFI_THROW(ValueError) << "a vector of " << units * kUnit << " numbers needs " << bytes
                               << " bytes of shared memory, which a block of this device hasn't";
   }
+  int together = 1;
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, gemv, kThreads, bytes);
+  const int most = (m + kWarps * kRows - 1) / (kWarps * kRows);
+  const int blocks = std::clamp(together * processors / std::max(matrices, 1), 1, most);
   gemv<<<dim3(blocks, matrices), kThreads, bytes, stream>>>(left, right, to, m, units);
 }
 

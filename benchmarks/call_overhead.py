@@ -1,0 +1,129 @@
+"""What a call costs on the host, by the binding it goes through: rmsnorm_d4096 of one row.
+
+Calls follow each other and the device works on them meanwhile; after every 200 of them it is waited
+for, off the clock. Each row is the median of 20 such blocks. The kernel takes about 2 µs, so it is
+the host that limits. The shipped implementations are called as items call them; ``torch extension``
+is the CUDA one behind ``TORCH_EXTENSION_NAME``, and ``torch.add`` a call of torch's own to compare.
+
+TileLang and CuTe DSL are built here, or come from a folder of ``python -m pytest_fib build``.
+
+    python benchmarks/call_overhead.py [--prebuilt builds]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import torch
+from _common import ROOT, print_machine, print_table
+
+from pytest_fib.build import BuildError, Prebuilt, build, gpus, load, program_of
+from pytest_fib.data import load_definition_file
+from pytest_fib.discovery import find_implementations
+from pytest_fib.sandbox import bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_fib.build import Program
+
+CALLS, BLOCKS = 200, 20
+FAMILY = "rmsnorm/rmsnorm_d4096"
+#: In place of all that follows the kernel in the shipped source.
+EXTENSION = """
+void run(torch::Tensor x, torch::Tensor weight, double eps, torch::Tensor out) {
+  auto at = [](torch::Tensor& tensor) { return static_cast<Vector*>(tensor.data_ptr()); };
+  rmsnorm<<<x.size(0), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+      at(x), at(weight), static_cast<float>(eps), at(out));
+}
+}  // namespace
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("run", &run); }
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a call costs, by binding.")
+    parser.add_argument("--prebuilt", type=Path, help="a folder of what was built elsewhere")
+    folder = parser.parse_args().prebuilt
+    prebuilt = None if folder is None else Prebuilt(folder)
+    if prebuilt is not None:
+        prebuilt.expose_runtime()
+    rows = []
+    for name, program in programs().items():
+        with tempfile.TemporaryDirectory() as place:
+            try:
+                function = loaded(program, Path(place), prebuilt)
+            except BuildError as error:
+                rows.append([name, str(error).splitlines()[0]])
+                continue
+            rows.append([name, measured(call_of(function, program.calling))])
+    x = torch.ones(1, 4096, dtype=torch.float16, device="cuda")
+    rows.append(["torch.add", measured(lambda: torch.add(x, x, out=x))])
+    print_table(["rmsnorm_d4096, one row, through", "µs for a call"], rows)
+    print_machine("torch", "triton", "apache-tvm-ffi")
+
+
+def programs() -> dict[str, Program]:
+    """The shipped implementations, and the CUDA one as a torch extension."""
+    definition = load_definition_file(ROOT / f"kernel_defs/{FAMILY}.yaml")[0].definition
+    found = {
+        each.name: program_of(
+            each.solution(definition.name), definition, each.directory, gpus.first()
+        )
+        for each in find_implementations([ROOT / "kernel_impls" / FAMILY])
+    }
+    return {**found, "torch extension": as_extension(found["cuda_row"])}
+
+
+def as_extension(program: Program) -> Program:
+    assert program.compilation is not None
+    ((path, source),) = program.sources
+    kernel = source[: source.index("Vector* rows(")].replace("namespace ffi = tvm::ffi;", "")
+    lines = [line for line in kernel.splitlines() if "#include <tvm" not in line]
+    headers = ["#include <torch/extension.h>", "#include <c10/cuda/CUDAStream.h>"]
+    text = "\n".join((*headers, *lines, EXTENSION))
+    compilation = replace(program.compilation, binding="torch")
+    return replace(program, sources=((path, text),), directory=None, compilation=compilation)
+
+
+def loaded(program: Program, folder: Path, prebuilt: Prebuilt | None) -> Callable[..., object]:
+    """The function of a program, built first where its language wants that. Raises BuildError."""
+    if program.compilation is None:
+        return load(program)
+    artifact = None if prebuilt is None else prebuilt.find(program)
+    if artifact is None:
+        return load(program, folder / build(program, folder).file)
+    (folder / artifact.built.file).write_bytes(artifact.content)
+    return load(program, folder / artifact.built.file)
+
+
+def call_of(function: Callable[..., object], calling: str) -> Callable[[], object]:
+    x = torch.randn(1, 4096, dtype=torch.float16, device="cuda")
+    return bind(function, calling, (x, x[0].clone(), 1e-6), (torch.empty_like(x),))
+
+
+def measured(call: Callable[[], object]) -> str:
+    return f"{1e6 * median(seconds(call) for _ in range(BLOCKS)):.2f}"
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Of a call, when many follow each other."""
+    for _ in range(10):
+        call()
+    torch.cuda.synchronize()
+    start = perf_counter()
+    for _ in range(CALLS):
+        call()
+    passed = perf_counter() - start
+    torch.cuda.synchronize()
+    return passed / CALLS
+
+
+if __name__ == "__main__":
+    main()
