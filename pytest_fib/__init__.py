@@ -1,7 +1,8 @@
 """pytest-fib: kernel definitions become correctness and perf tests for every implementation."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.data import (
@@ -27,30 +28,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Resolved on first use: importing the package must not import torch, pydantic or yaml.
-_ROOMS = {
-    "data": (
-        "Definition",
-        "Evaluation",
-        "EvaluationRequest",
-        "Solution",
-        "Trace",
-        "TraceSet",
-        "Workload",
-    ),
-    "discovery": ("FibWarning", "implements"),
-    "dispatch": (
-        "TracingConfig",
-        "apply",
-        "disable_apply",
-        "disable_tracing",
-        "enable_apply",
-        "enable_tracing",
-    ),
-    "engine": ("evaluate",),
-    "executors": ("Benchmark",),
-}
-
 __all__ = [
     "Benchmark",
     "Definition",
@@ -73,8 +50,29 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    for room, names in _ROOMS.items():
-        if name in names:
-            return getattr(import_module(f"pytest_fib.{room}"), name)
-    raise AttributeError(f"module 'pytest_fib' has no attribute {name!r}")
+# Resolved on first use: importing the package must not import torch, pydantic or yaml.
+__getattr__ = lazily(
+    __name__,
+    {
+        "data": (
+            "Definition",
+            "Evaluation",
+            "EvaluationRequest",
+            "Solution",
+            "Trace",
+            "TraceSet",
+            "Workload",
+        ),
+        "discovery": ("FibWarning", "implements"),
+        "dispatch": (
+            "TracingConfig",
+            "apply",
+            "disable_apply",
+            "disable_tracing",
+            "enable_apply",
+            "enable_tracing",
+        ),
+        "engine": ("evaluate",),
+        "executors": ("Benchmark",),
+    },
+)

@@ -7,7 +7,6 @@ judge through a file in memory.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,7 +14,6 @@ import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from pytest_fib.build._artifact import Built, KernelResources
@@ -31,8 +29,8 @@ if TYPE_CHECKING:
 FORMAT = 2
 #: Bytes that all entries may take; the ones that were not used for longest go.
 SIZE_LIMIT = 4 << 30
-#: Seconds until whoever waits for another's build says so, and between two looks.
-PATIENCE, INTERVAL = 3.0, 0.02
+#: Seconds until whoever waits for another's build says so.
+PATIENCE = 3.0
 
 
 @dataclass(frozen=True)
@@ -130,18 +128,13 @@ class ArtifactCache:
         return None
 
     def _wait(self, file: int, what: str, timeout: float) -> None:
-        start = monotonic()
-        told = False
-        while monotonic() < start + timeout:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if self._announce and not told and monotonic() > start + PATIENCE:
-                    self._announce(f"waiting for another process that builds {what}")
-                    told = True
-                sleep(INTERVAL)
-            else:
-                return
+        from pytest_fib.data import has_lock_within
+
+        patience = min(PATIENCE, timeout)
+        if not has_lock_within(patience, file):
+            if self._announce and timeout > patience:
+                self._announce(f"waiting for another process that builds {what}")
+            has_lock_within(timeout - patience, file)
 
     def clear(self) -> None:
         """Forget everything."""

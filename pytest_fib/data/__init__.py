@@ -8,6 +8,7 @@ from pytest_fib.data._dataset import file_name, write_counts
 from pytest_fib.data._definition import AxisConst, AxisVar, Definition, TensorSpec
 from pytest_fib.data._dtypes import DTYPE_CLASSES, DType
 from pytest_fib.data._errors import DataError, Problem
+from pytest_fib.data._file_lock import has_lock_within
 from pytest_fib.data._files import (
     LoadedDefinition,
     load_definition_file,
@@ -138,6 +139,7 @@ __all__ = [
     "compose_family",
     "definition_schema",
     "file_name",
+    "has_lock_within",
     "kinds",
     "load_definition_file",
     "load_solution_file",

@@ -6,7 +6,6 @@ there already isn't written again.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Definition, Workload
 
+#: How long a file may be locked by others, in seconds: they may read all of it.
+LOCK_TIMEOUT = 60.0
 _ID = re.compile(rb'"uuid": ?"([^"]+)"')
 
 
@@ -92,9 +93,15 @@ _known: dict[Path, tuple[tuple[int, int], set[bytes]]] = {}
 
 
 def _append(path: Path, line: str, uuid: str) -> None:
-    """Append a line, unless one with this id is there; drop a last line that was cut off."""
+    """Append a line, unless one with this id is there; drop a last line that was cut off.
+
+    Raises OSError, also where somebody else keeps the file locked.
+    """
+    from pytest_fib.data import has_lock_within
+
     with path.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+        if not has_lock_within(LOCK_TIMEOUT, file):
+            raise TimeoutError(f"{path} is locked by another process")
         state, ids = _known.get(path, ((0, 0), set()))
         if _state(file) != state:  # else nobody else has written
             ids = _ids_of_whole_lines(file)

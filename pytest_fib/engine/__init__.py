@@ -5,8 +5,9 @@ Importing this imports no torch.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.data import EvaluationRequest, Outcome
@@ -26,20 +27,15 @@ __all__ = [
 ]
 
 # Resolved on first use: nearly all of these import torch.
-_HOMES = {
-    "FunctionChecker": "_in_process",
-    "Isolation": "_start",
-    "Judge": "_judge",
-    "diagnose_failure": "_search",
-    "search_and_diagnose": "_search",
-    "start_fork_server": "_start",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "_in_process": ("FunctionChecker",),
+        "_judge": ("Judge",),
+        "_search": ("diagnose_failure", "search_and_diagnose"),
+        "_start": ("Isolation", "start_fork_server"),
+    },
+)
 
 
 def evaluate(request: EvaluationRequest) -> Outcome:

@@ -5,9 +5,9 @@ Importing this imports no torch.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pytest_fib._lazy import lazily
 from pytest_fib.executors._benchmark import Benchmark
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._protocol import Executor
@@ -42,17 +42,12 @@ __all__ = [
 ]
 
 # Resolved on first use: most runs are here.
-_HOMES = {
-    "RemoteError": "_code",
-    **dict.fromkeys(("DevicePool", "DeviceProcess"), "_devices"),
-    **dict.fromkeys(("RayExecutor", "RayOptions", "SharedActors"), "_ray"),
-    **dict.fromkeys(
-        ("FarOptions", "SshConnections", "SshExecutor", "SshTarget", "describe"), "_ssh"
-    ),
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "_code": ("RemoteError",),
+        "_devices": ("DevicePool", "DeviceProcess"),
+        "_ray": ("RayExecutor", "RayOptions", "SharedActors"),
+        "_ssh": ("FarOptions", "SshConnections", "SshExecutor", "SshTarget", "describe"),
+    },
+)

@@ -5,8 +5,9 @@ Importing this imports no torch.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.sandbox._arena import (
@@ -90,54 +91,41 @@ __all__ = [
 ]
 
 # Resolved on first use: nearly all of these import torch.
-_HOMES = {
-    "ALIGNMENT": "_arena",
-    "YARDSTICKS": "_widen",
-    "ArenaAllocator": "_arena",
-    "Argument": "_messages",
-    "Blocks": "_messages",
-    "Build": "_messages",
-    "Call": "_messages",
-    "Channel": "_channel",
-    "ChannelBroken": "_channel",
-    "ChannelClosed": "_channel",
-    "ChannelLate": "_channel",
-    "Collect": "_messages",
-    "CountOperations": "_messages",
-    "Done": "_messages",
-    "Failed": "_messages",
-    "ForkServer": "_fork_server_client",
-    "ForkServerError": "_fork_server_client",
-    "InvalidOutput": "_calling",
-    "LastCall": "_last_call",
-    "Load": "_messages",
-    "LocalSandbox": "_sandbox",
-    "OracleUnavailable": "_widen",
-    "Prepare": "_messages",
-    "ProcessSandbox": "_sandbox",
-    "Reply": "_messages",
-    "Request": "_messages",
-    "Sandbox": "_sandbox",
-    "TensorRef": "_messages",
-    "TimingCore": "_cores",
-    "Widened": "_messages",
-    "bind": "_calling",
-    "changed": "_arena",
-    "container_command": "_container",
-    "copy_bits": "_arena",
-    "dtype_name": "_calling",
-    "environment_for": "_fork_server_client",
-    "fill_with_poison": "_arena",
-    "nbytes": "_arena",
-    "no_answer_within": "_sandbox",
-    "room_for": "_arena",
-    "run_widened": "_widen",
-    "store": "_calling",
-    "widened_dtype": "_widen",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "_arena": (
+            "ALIGNMENT",
+            "ArenaAllocator",
+            "changed",
+            "copy_bits",
+            "fill_with_poison",
+            "nbytes",
+            "room_for",
+        ),
+        "_calling": ("InvalidOutput", "bind", "dtype_name", "store"),
+        "_channel": ("Channel", "ChannelBroken", "ChannelClosed", "ChannelLate"),
+        "_container": ("container_command",),
+        "_cores": ("TimingCore",),
+        "_fork_server_client": ("ForkServer", "ForkServerError", "environment_for"),
+        "_last_call": ("LastCall",),
+        "_messages": (
+            "Argument",
+            "Blocks",
+            "Build",
+            "Call",
+            "Collect",
+            "CountOperations",
+            "Done",
+            "Failed",
+            "Load",
+            "Prepare",
+            "Reply",
+            "Request",
+            "TensorRef",
+            "Widened",
+        ),
+        "_sandbox": ("LocalSandbox", "ProcessSandbox", "Sandbox", "no_answer_within"),
+        "_widen": ("OracleUnavailable", "YARDSTICKS", "run_widened", "widened_dtype"),
+    },
+)

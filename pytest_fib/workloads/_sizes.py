@@ -7,9 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pytest_fib.data import Definition, TensorSpec
+    from pytest_fib.data import Definition
 
 #: Tile sizes that kernels commonly work in. The only table: others take a slice of it.
 TILE_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -34,13 +32,6 @@ def element_bits(definition: Definition) -> list[tuple[tuple[str, ...], int]]:
             copy = 64 if spec.dtype.is_floating else 0
             bits[tuple(var_axes)] += elements * (spec.dtype.itemsize_bits + copy)
     return list(bits.items())
-
-
-def tensor_bytes(spec: TensorSpec, axes: Mapping[str, int]) -> int:
-    """Bytes of one tensor; ``axes`` holds the const ones too. A Python scalar takes none."""
-    if spec.is_scalar:
-        return 0
-    return -(-prod(spec.shape_at(axes)) * spec.dtype.itemsize_bits // 8)
 
 
 def power_of_two(n: int) -> int:

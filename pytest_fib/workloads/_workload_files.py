@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from pytest_fib.data import (
@@ -14,6 +12,7 @@ from pytest_fib.data import (
     SafetensorsInput,
     Trace,
     Workload,
+    has_lock_within,
     read_traces,
 )
 from pytest_fib.workloads._plan import plan
@@ -21,13 +20,11 @@ from pytest_fib.workloads._tensors import make_inputs, plain_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import TextIO
-
     from pytest_fib.data import DataError, Definition, LoadedDefinition
 
 
-#: How long a file may be locked by others, and how often to look, in seconds.
-LOCK_TIMEOUT, LOCK_INTERVAL = 5.0, 0.02
+#: How long a file may be locked by others, in seconds.
+LOCK_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,9 @@ def record_workload(
     path, root = workloads_file(loaded, datasets)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        _lock(file, path)  # until it is closed: other workers record failures too
+        # Other workers record failures too, and hold it for milliseconds.
+        if not has_lock_within(LOCK_TIMEOUT, file):
+            raise TimeoutError(f"{path} is locked by another process")
         known = {trace.workload.uuid for trace in read_traces(path)}
         stored = _with_tensors(workload, loaded.definition, path.with_suffix(""), root)
         if stored.uuid in known:
@@ -91,18 +90,6 @@ def record_workload(
         file.write(Trace(definition=loaded.definition.name, workload=stored).to_json_line())
         file.write("\n")
     return path
-
-
-def _lock(file: TextIO, path: Path) -> None:
-    """Lock a file: others hold it for milliseconds."""
-    until = monotonic() + LOCK_TIMEOUT
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if monotonic() > until:
-                raise TimeoutError(f"{path} is locked by another process") from None
-            sleep(LOCK_INTERVAL)
 
 
 def _with_tensors(workload: Workload, definition: Definition, folder: Path, root: Path) -> Workload:

@@ -1,0 +1,21 @@
+"""Names that a package exports and imports when somebody asks for them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+def lazily(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[str], object]:
+    """The ``__getattr__`` of a package, whose names are listed by the module that has them."""
+    modules = {name: f"{package}.{module}" for module, of in names.items() for name in of}
+
+    def import_name(name: str) -> object:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(modules[name]), name)
+
+    return import_name
