@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from unittest import mock
@@ -10,9 +11,8 @@ import pytest
 
 # pytester forgets the modules that a run inside this process imported. torch can't be imported a
 # second time, so all that such a run needs is here before it.
-import pytest_fib.engine._judge
-import pytest_fib.plugin._collection
-import pytest_fib.search  # noqa: F401
+from pytest_fib.engine import start_fork_server
+from pytest_fib.sandbox import ForkServer
 
 # Counting operations imports triton where torch is built for CUDA; kernels that tests call in this
 # process are interpreted, and so must be what triton itself is written in.
@@ -76,6 +76,17 @@ def own_cache(tmp_path_factory):
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.getbasetemp()))
         yield
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """What sandboxes of judges on the CPU come from: one of their own would import torch, for 2 s.
+
+    Where a test kills it, the next judge that needs it starts another.
+    """
+    server = start_fork_server("cpu")
+    yield server
+    server.close()
 
 
 class Project:

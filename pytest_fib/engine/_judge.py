@@ -93,7 +93,7 @@ class Judge:
     to wait for it; ``files`` has the recorded tensors that requests name by their content. What is
     built is kept in ``builds``, by default in the user's cache directory; what is in ``prebuilt``,
     which ``python -m pytest_fib build`` wrote, is loaded from there. ``fork_server`` is one that
-    was started before, and is closed with the judge. ``last_call`` watches what the candidate's
+    was started before; who did that closes it. ``last_call`` watches what the candidate's
     side calls, where that is this process.
     """
 
@@ -117,6 +117,7 @@ class Judge:
         self._fork_server = fork_server or start_fork_server(
             device, isolation, builds=builds, prebuilt=prebuilt
         )
+        self._started = None if fork_server else self._fork_server
         self._hardware = _hardware(device)
         self._files = files or TensorFiles()
         self._lock = DeviceLock(device, announce, lock_timeout)
@@ -154,7 +155,7 @@ class Judge:
     def close(self) -> None:
         """End the sandboxes."""
         self._close_sandboxes()
-        for server in (self._fork_server, self._build_server):
+        for server in (self._started, self._build_server):
             if server is not None:
                 server.close()
         self._core.close()

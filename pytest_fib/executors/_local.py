@@ -87,10 +87,9 @@ class LocalExecutor:
 
     def close(self) -> None:
         """End the judge's sandboxes."""
-        if "_judge" in vars(self):
-            self._judge.close()
-        elif (server := vars(self).get("_fork_server")) is not None:
-            server.close()
+        for each in ("_judge", "_fork_server"):
+            if (started := vars(self).get(each)) is not None:
+                started.close()
 
 
 def _import_the_judge() -> None:

@@ -20,6 +20,7 @@ from pytest_fib.workloads._tensors import make_inputs, plain_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
     from pytest_fib.data import DataError, Definition, LoadedDefinition
 
 

@@ -35,9 +35,9 @@ def definition() -> Definition:
 
 
 @pytest.fixture(scope="session")
-def judge() -> Iterator[Judge]:
+def judge(fork_server) -> Iterator[Judge]:
     """One judge for all tests that leave it as they found it."""
-    with Judge("cpu") as judge:
+    with Judge("cpu", fork_server=fork_server) as judge:
         yield judge
 
 
@@ -49,9 +49,9 @@ def breakable_judge() -> Iterator[Judge]:
 
 
 @pytest.fixture
-def own_judge() -> Iterator[Judge]:
-    """A judge of which nobody else asked anything. Its fork server imports torch: 2 s."""
-    with Judge("cpu") as judge:
+def own_judge(fork_server) -> Iterator[Judge]:
+    """A judge of which nobody else asked anything."""
+    with Judge("cpu", fork_server=fork_server) as judge:
         yield judge
 
 

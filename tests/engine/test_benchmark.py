@@ -302,10 +302,10 @@ class Listening:
 
 
 @pytest.fixture
-def exchange(request_for):
+def exchange(request_for, fork_server):
     """What the sides were asked for one timed evaluation, and what they said."""
     said = {"candidate": [], "reference": []}
-    with Judge("cpu") as judge:
+    with Judge("cpu", fork_server=fork_server) as judge:
         for side, log in said.items():
             mine = getattr(judge, f"_{side}")
             setattr(judge, f"_{side}", replace(mine, sandbox=Listening(mine.sandbox, log)))

@@ -57,7 +57,9 @@ def scale(request_for):
     return scale
 
 
-def test_a_kernel_is_built_once_and_again_only_if_the_entry_was_changed(judge, builds, scale):
+def test_a_kernel_is_built_once_and_again_only_if_the_entry_was_changed(
+    judge, builds, scale, fork_server
+):
     before = set(builds.glob("*.artifact"))
     request = scale(before="// kept")
     evaluation = judge.evaluate(request)
@@ -66,7 +68,7 @@ def test_a_kernel_is_built_once_and_again_only_if_the_entry_was_changed(judge, b
     assert evaluation.compiled.binary_bytes > 1000
     (entry,) = set(builds.glob("*.artifact")) - before
     file = entry.stat().st_ino
-    with Judge() as another:
+    with Judge(fork_server=fork_server) as another:
         assert another.evaluate(request).status == "PASSED"
         assert entry.stat().st_ino == file
         entry.write_bytes(entry.read_bytes()[:-1] + b"\x01")

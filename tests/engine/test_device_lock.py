@@ -179,16 +179,16 @@ def test_nobody_waits_for_ever_and_the_holder_is_named(holder, how):
         pass
 
 
-def test_who_is_held_up_has_an_outcome_with_the_holder(holder, request_for):
+def test_who_is_held_up_has_an_outcome_with_the_holder(holder, request_for, fork_server):
     process = holder("exclusive")
     assert held(process)
-    with Judge("cpu", lock_timeout=0.2) as judge:
+    with Judge("cpu", lock_timeout=0.2, fork_server=fork_server) as judge:
         evaluation = judge.evaluate(request_for("def run(x, factor):\n    return x * factor\n"))
     assert evaluation.status == "RUNTIME_ERROR"
     assert evaluation.log.startswith(f"not evaluated: cpu was held by pid {process.pid} (")
 
 
-def test_a_search_that_is_held_up_ends_at_once(holder, definition, solution):
+def test_a_search_that_is_held_up_ends_at_once(holder, definition, solution, fork_server):
     process = holder("exclusive")
     assert held(process)
     request = SearchRequest(
@@ -198,7 +198,7 @@ def test_a_search_that_is_held_up_ends_at_once(holder, definition, solution):
         seed=0,
         max_bytes=1 << 20,
     )
-    with Judge("cpu", lock_timeout=0.2) as judge:
+    with Judge("cpu", lock_timeout=0.2, fork_server=fork_server) as judge:
         result = judge.search(request)
     assert (result.tried, result.origin, result.was_evaluated) == (0, None, False)
     assert f"held by pid {process.pid}" in result.outcome.log

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_fib.build import program_of
+from pytest_fib.engine import Judge
+from pytest_fib.sandbox import ForkServer
 from pytest_fib.walls import wall_names
 
 GOOD = """\
@@ -341,15 +343,13 @@ def test_who_is_killed_every_time_has_an_outcome_that_says_so(judge, request_for
     assert second == "so ended each of 3 attempts"
 
 
-def test_without_sandboxes_nothing_is_evaluated_and_nobody_blamed(
-    own_judge, request_for, monkeypatch, definition
-):
+def test_without_sandboxes_nothing_is_evaluated_and_nobody_blamed(request_for, monkeypatch):
     def fails(*_, **__):
         raise OSError("no more processes")
 
-    own_judge.close()
     monkeypatch.setattr("subprocess.Popen", fails)
-    evaluation = own_judge.evaluate(request_for(GOOD))
+    with Judge("cpu", fork_server=ForkServer("cpu", {})) as judge:
+        evaluation = judge.evaluate(request_for(GOOD))
     assert evaluation.status == "RUNTIME_ERROR"
     assert evaluation.diagnosis.pattern == "not evaluated"
     said = "not evaluated: no sandbox can be started, tried 2 times in a row: no more processes"

@@ -245,16 +245,16 @@ def test_triton_compiles(run_lines):
     assert evaluation.status == "PASSED", evaluation.log
 
 
-def test_folders_of_sandboxes_are_removed(own_judge, request_for):
+def test_folders_of_sandboxes_are_removed(request_for):
     text = (
         "import tempfile\ndef run(x, factor):\n    print(tempfile.mkdtemp())\n    return x * factor"
     )
-    folder = Path(own_judge.evaluate(request_for(text)).log.splitlines()[-1])
-    assert folder.is_dir()
-    assert own_judge.evaluate(request_for("raise ValueError")).status == "COMPILE_ERROR"
-    assert not folder.parent.exists()
-    assert folder.parents[1].exists()
-    own_judge.close()
+    with Judge("cpu") as judge:
+        folder = Path(judge.evaluate(request_for(text)).log.splitlines()[-1])
+        assert folder.is_dir()
+        assert judge.evaluate(request_for("raise ValueError")).status == "COMPILE_ERROR"
+        assert not folder.parent.exists()
+        assert folder.parents[1].exists()
     assert not folder.parents[1].exists()
 
 
