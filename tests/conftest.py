@@ -11,6 +11,11 @@ import pytest
 
 # pytester forgets the modules that a run inside this process imported. torch can't be imported a
 # second time, so all that such a run needs is here before it.
+import pytest_fib.engine._judge
+import pytest_fib.executors
+import pytest_fib.plugin._collection
+import pytest_fib.search
+import pytest_fib.workloads._value_generators  # noqa: F401
 from pytest_fib.engine import start_fork_server
 from pytest_fib.sandbox import ForkServer
 

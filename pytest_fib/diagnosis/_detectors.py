@@ -30,6 +30,7 @@ from pytest_fib.diagnosis._wrong_output import (
     share,
     strides,
     take,
+    unraveled,
 )
 from pytest_fib.sandbox import fill_with_poison
 from pytest_fib.verdict import PRECISION
@@ -221,7 +222,7 @@ def _transposed(output: WrongOutput) -> Iterator[OtherValues]:
         shape, steps = list(output.shape), strides(output.shape)
         for order in (shape, steps):
             order[i], order[j] = order[j], order[i]
-        index = torch.unravel_index(output.wrong_sample.at, shape)
+        index = unraveled(output.wrong_sample.at, shape)
         moved = torch.stack([x * step for x, step in zip(index, steps, strict=True)]).sum(0)
         words = f"{output.axis(i)} and {output.axis(j)} are transposed"
         yield "transposed", words, take(output.expected, moved)
