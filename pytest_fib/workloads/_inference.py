@@ -12,7 +12,7 @@ from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from pytest_fib.data import DTYPE_CLASSES, FixedValue, kinds
+from pytest_fib.data import DTYPE_CLASSES, DType, FixedValue, kinds
 from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._sizes import power_of_two
 
@@ -206,7 +206,7 @@ def _positions(subject: Subject) -> InputRule | None:
 
 def _token_ids(subject: Subject) -> InputRule | None:
     """Numbers of rows of a table, the first and the last among them."""
-    rows = subject.axis("vocab_size", "vocabulary", "num_embeddings")
+    rows = subject.axis("vocab_size", "vocabulary", "vocab", "num_embeddings")
     rows = rows or subject.dim(subject.input("embedding", "embedding_table", "table", "weight"), 0)
     return None if rows is None else kinds.Positions(below=rows)
 
@@ -228,7 +228,7 @@ def _rotary(kind: type[kinds.Cos | kinds.Sin]) -> Callable[[Subject], InputRule 
 
 
 def _top_k(subject: Subject) -> InputRule | None:
-    vocabulary = subject.axis("vocab_size", "vocabulary", "num_classes")
+    vocabulary = subject.axis("vocab_size", "vocabulary", "vocab", "num_classes")
     return None if vocabulary is None else kinds.Integers(min=1, max=vocabulary, ends=True)
 
 
@@ -248,6 +248,12 @@ def _picked(subject: Subject) -> InputRule | None:
     pad = subject.uses.pads.get(subject.name)  # whatever is compared with it may be that
     sentinels = None if pad is None else [pad]
     return kinds.Indices(below=axis, unique=False, sentinels=sentinels)
+
+
+def _int8(subject: Subject) -> InputRule | None:
+    """Any number: what is calculated with in floating point is no index."""
+    is_number = subject.spec.dtype is DType.INT8 and subject.name in subject.uses.numbers
+    return kinds.Integers(min=-128, max=127) if is_number else None
 
 
 def _cut(subject: Subject) -> InputRule | None:
@@ -360,7 +366,7 @@ RULES: tuple[Rule, ...] = (
     Rule("positions", r"positions|pos_ids|position_ids", _positions, "integer"),
     Rule("tokens", r"(.*_)?(input_ids|token_ids|tokens)", _token_ids, "integer"),
     # Routing and sampling.
-    Rule("experts of tokens", r"topk_ids|expert_ids", _topk_ids, "integer", "moe.*"),
+    Rule("experts of tokens", r"topk_ids|expert_ids", _topk_ids, "integer"),
     Rule(
         "weights of experts",
         r"(topk|expert)_(weights|scores)",
@@ -398,6 +404,7 @@ RULES: tuple[Rule, ...] = (
     Rule("offsets, at which the reference cuts an axis", ".*", _cut, "integer"),
     Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
+    Rule("numbers that the reference calculates with", ".*", _int8, "integer"),
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),

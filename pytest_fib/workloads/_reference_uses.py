@@ -20,12 +20,16 @@ _SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand
 _SOME |= {"item", "tolist", "masked_fill", "unbind", "clamp_min", "as_tensor", "reversed"}
 #: Where the dimension and the index are among the arguments of what picks elements; of a method.
 _PICKS = dict.fromkeys(("gather", "index_select", "index_add", "index_copy", "scatter"), (0, 1))
-_PICKS |= dict.fromkeys(("scatter_add", "scatter_reduce", "index_fill"), (0, 1))
+_PICKS |= dict.fromkeys(("scatter_add", "scatter_reduce", "index_fill", "index_reduce"), (0, 1))
 _PICKS["take_along_dim"] = (1, 0)
 #: Of numbers that are not negative.
 _ROOTS = {"sqrt", "rsqrt", "log", "log2", "log10"}
 #: Of two numbers, the second of which is not zero; and what keeps a number from being that.
 _QUOTIENTS = {"div", "divide", "true_divide"}
+#: Functions of numbers and of how many there may be, as an argument of that name.
+_CLASSES = {"one_hot": "num_classes", "bincount": "minlength"}
+#: Methods that make floating numbers of integers.
+_FLOATING = {"float", "double", "half", "bfloat16"}
 _LIMITS = {"clamp", "clamp_min", "clip", "maximum", "masked_fill", "nan_to_num"}
 
 
@@ -36,10 +40,10 @@ class ReferenceUses:
     Or of which they are lengths. ``shifted`` are taken apart bit by bit; ``positive``, under a root
     or in a logarithm; ``divisors`` are divided by; ``limited`` are compared with something, or
     clamped; ``added`` are terms of sums, or attention's masks; ``factors``, of products; ``pads``
-    are values below 0 that they are compared with.
+    are values below 0 that they are compared with; ``numbers``, integers that become floating ones.
     """
 
-    picks: dict[str, str] = field(default_factory=dict)
+    picks: dict[str, str | int] = field(default_factory=dict)
     cuts: dict[str, str] = field(default_factory=dict)
     lengths: dict[str, str] = field(default_factory=dict)
     shifted: set[str] = field(default_factory=set)
@@ -49,6 +53,7 @@ class ReferenceUses:
     added: set[str] = field(default_factory=set)
     factors: set[str] = field(default_factory=set)
     pads: dict[str, int] = field(default_factory=dict)
+    numbers: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, definition: Definition) -> ReferenceUses:
@@ -105,17 +110,15 @@ class _Reader(ast.NodeVisitor):
         return found[0]
 
     def _axis(self, node: ast.expr, dim: int, index: str) -> str | None:
-        """The axis of a tensor's dimension: of an input or, if it is none, of the only output."""
+        """The axis of a tensor's dimension: of an input or, if it is none, of all outputs."""
         found = self._input(node)
         if found is not None and not found[1]:
             return None
-        spec = self._definition.inputs[found[0]] if found else None
-        if spec is None and len(self._definition.outputs) == 1:
-            (spec,) = self._definition.outputs.values()
-        shape = (spec.shape if spec else None) or ()
-        axis = shape[dim] if -len(shape) <= dim < len(shape) else None
+        specs = [self._definition.inputs[found[0]]] if found else self._definition.outputs.values()
+        axes = {shape[dim] for spec in specs if -len(shape := spec.shape or ()) <= dim < len(shape)}
         own = self._definition.inputs[index].shape or ()
-        return None if spec is None or (found is None and axis in own) else axis
+        axis = axes.pop() if len(axes) == 1 else None
+        return None if found is None and axis in own else axis
 
     def _not_negative(self, node: ast.expr, depth: int = 8) -> None:
         """Note the inputs that a number under a root is a sum of."""
@@ -210,6 +213,9 @@ class _Reader(ast.NodeVisitor):
         if not is_function and not isinstance(node.func.value, ast.Attribute):
             arguments.insert(0, node.func.value)
         self._compute(name, arguments)
+        self._converted(name, arguments)
+        if name in _CLASSES:
+            self._classes(name, arguments, node.keywords)
         if name == "embedding" and len(arguments) == 2:
             self._picks_from(arguments[1], 0, arguments[0])
         elif name in _PICKS and len(arguments) > 2:
@@ -225,6 +231,35 @@ class _Reader(ast.NodeVisitor):
             self._not_zero(arguments[1])
         elif name in _LIMITS and arguments:
             self._uses.limited |= self._floats(arguments[0])
+
+    def _classes(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
+        """Note numbers below how many there are."""
+        given = [each.value for each in keywords if each.arg == _CLASSES[name]] or arguments[1:2]
+        index = self._index(arguments[0]) if arguments else None
+        if index and given and (below := self._size(given[0])):
+            self._uses.picks.setdefault(index, below)
+
+    def _converted(self, name: str, arguments: list[ast.expr]) -> None:
+        """Note integers that become floating numbers; numbers are no indices."""
+        to_float = name == "to" and any(
+            word in ast.unparse(each) for each in arguments[1:] for word in ("float", ".dtype")
+        )
+        if (name in _FLOATING or to_float) and (index := self._index(arguments[0])):
+            self._uses.numbers.add(index)
+
+    def _size(self, node: ast.expr) -> str | int | None:
+        """A number, or the axis whose size an expression is."""
+        match node:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=dim) | (
+                ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[dim])
+            ):
+                found, at = self._input(tensor), _constant(dim)
+                shape = self._definition.inputs[found[0]].shape if found and found[1] else None
+                if shape and isinstance(at, int) and -len(shape) <= at < len(shape):
+                    return shape[at]
+        return None
 
     def _picks_from(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
         name = self._index(index)

@@ -282,6 +282,7 @@ def test_every_rule_decides_a_case(rule):
     cases = ((op_type, axes, inputs, *more) for op_type, axes, inputs, _, *more in CASES)
     referred = {_says(case[0]) for case in REFERENCES if case[1] is not None}
     referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
+    referred |= {_says("x * which.float()[:, None]", "int8")}
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
 
 
@@ -298,9 +299,17 @@ REFERENCES = [
      {"kind": "indices", "below": "rows", "unique": False}),
     ("x.gather(1, torch.where(which == -100, 0, which)[:, None])",
      {"kind": "indices", "below": "d", "unique": False, "sentinels": [-100]}),
+    ("x.new_zeros(9, 8).index_reduce(0, which, x, 'amax')",
+     {"kind": "indices", "below": "rows", "unique": False}),
+    ("torch.nn.functional.one_hot(which, 8)", {"kind": "indices", "below": 8, "unique": False}),
+    ("torch.nn.functional.one_hot(which, num_classes=table.shape[0])",
+     {"kind": "indices", "below": "rows", "unique": False}),
+    ("torch.bincount(which, minlength=x.size(-1))",
+     {"kind": "indices", "below": "d", "unique": False}),
     ("[table[which[i] : which[i + 1]] for i in range(2)]", {"kind": "indptr", "total": "rows"}),
     ("[table[: int(which[i])] for i in range(2)]", {"kind": "seq_lens", "max": "rows"}),
     ("x.sum(-1) + which", None),
+    ("x * which.float()[:, None]", None),
     ("x[which > 3]", None),
     ("x[which + 1]", None),
     ("x[None, which]", None),
@@ -331,6 +340,11 @@ def test_what_the_reference_does_with_an_integer_says_what_it_is(result, rule):
     made = plan(_of_reference(result))
     assert (made.unmade.keys() == {"which"}) is (rule is None)
     assert rule is None or made.rules["which"] == rule_of(rule)
+
+
+def test_an_int8_that_becomes_a_floating_number_is_any():
+    made = plan(_of_reference("x * which.to(x.dtype)[:, None]", "int8"))
+    assert made.rules["which"] == rule_of({"kind": "integers", "min": -128, "max": 127})
 
 
 @pytest.mark.parametrize(
