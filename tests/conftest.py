@@ -16,12 +16,13 @@ import pytest_fib.executors
 import pytest_fib.plugin._collection
 import pytest_fib.search
 import pytest_fib.workloads._value_generators  # noqa: F401
+from pytest_fib.build import gpus
 from pytest_fib.engine import start_fork_server
 from pytest_fib.sandbox import ForkServer
 
-# Counting operations imports triton where torch is built for CUDA; kernels that tests call in this
-# process are interpreted, and so must be what triton itself is written in.
-with mock.patch.dict(os.environ, {"TRITON_INTERPRET": "1"}):
+# Counting operations imports triton where torch is built for CUDA. Where there is no device, the
+# kernels that tests call in this process are interpreted, and so must be triton's own functions.
+with mock.patch.dict(os.environ, {} if gpus.count() else {"TRITON_INTERPRET": "1"}):
     import torch.utils.flop_counter  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,6 +17,7 @@ PRIVATE = (
     "benchmarks/calibration.py",
     "tests/diagnosis/*.py",
     "tests/engine/*.py",
+    "tests/plugin/test_distribution.py",
     "tests/plugin/test_gpus.py",
     "tests/search/test_deck.py",
 )

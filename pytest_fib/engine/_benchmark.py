@@ -523,7 +523,7 @@ class Benchmark:
             arguments = self._reference.buffers.first.arguments
             reply = context.ask_reference(CountOperations(arguments))
             if isinstance(reply, Failed):
-                context.raise_if_killed(reply)
+                context.raise_if_lost(reply)
             self._counts[key] = reply.counts if isinstance(reply, Done) else None
         return self._counts[key]
 

@@ -61,8 +61,10 @@ if TYPE_CHECKING:
 GAP = 17 * ALIGNMENT
 #: How long a call may take that is made to explain a failure.
 EXPERIMENT_SECONDS = 10.0
-#: How often an evaluation is begun whose sandboxes are killed.
-ATTEMPTS = 3
+#: Seconds between attempts at an evaluation whose sandboxes find no memory left on the device.
+PAUSES = (0.2, 2.0)
+#: How often an evaluation is begun whose sandboxes are killed, or find no memory left.
+ATTEMPTS = 1 + len(PAUSES)
 
 
 class EvaluationEnded(Exception):
@@ -78,8 +80,12 @@ class EvaluationEnded(Exception):
         return EvaluationEnded(replace(self.failed, summary=summary))
 
 
-class KilledError(Exception):
-    """A sandbox was killed, or the process it comes from: by this candidate or another."""
+class LostAttemptError(Exception):
+    """A sandbox was killed or found no memory left: by this candidate's doing or another's."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.summary)
+        self.exhausted = failed.exhausted
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,8 @@ class EvaluationContext:
 
     ``files`` has where recorded tensors lie, ``lock`` lets others have the device wherever this has
     no use for it, ``costs`` has what calls of the reference cost. Unless it is the
-    ``last_attempt``, a killed sandbox raises KilledError rather than be blamed on the candidate.
+    ``last_attempt``, a killed sandbox and one that found no memory on a device raise
+    LostAttemptError rather than be blamed on the candidate.
     ``printed`` is what the candidate printed in its last call.
     """
 
@@ -290,7 +297,7 @@ class EvaluationContext:
         return reply
 
     def _end(self, failed: Failed) -> NoReturn:
-        self.raise_if_killed(failed)
+        self.raise_if_lost(failed)
         if failed.killed:
             note = f"so ended each of {ATTEMPTS} attempts"
             failed = replace(failed, log=f"{note}\n{failed.log}".rstrip())
@@ -330,17 +337,18 @@ class EvaluationContext:
     def reference_reply(self, reply: Reply, when: str = "") -> Done:
         """The reply of a call that worked. Raises DefinitionError where it did not."""
         if isinstance(reply, Failed):
-            self.raise_if_killed(reply)
+            self.raise_if_lost(reply)
             axes = self.definition.axis_values(self.request.workload.axes)
             where = f"the reference of {self.definition.name} failed{when} at axes {axes}"
             exhausted = reply.exhausted or reply.killed or reply.status == "TIMEOUT"
             raise DefinitionError(f"{where}: {reply.summary}", reply.log, exhausted=exhausted)
         return reply
 
-    def raise_if_killed(self, failed: Failed) -> None:
+    def raise_if_lost(self, failed: Failed) -> None:
         """Whose doing it was shows when it happens again and again."""
-        if failed.killed and not self.last_attempt:
-            raise KilledError(failed.summary)
+        may_be_others = failed.killed or (failed.exhausted and self.device != "cpu")
+        if may_be_others and not self.last_attempt:
+            raise LostAttemptError(failed)
         if failed.by_others:
             raise ForkServerError(f"{failed.summary} in each of {ATTEMPTS} attempts")
 

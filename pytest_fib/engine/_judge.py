@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -30,10 +31,10 @@ from pytest_fib.data import (
 from pytest_fib.engine._artifacts import Artifacts, build_result, build_subject
 from pytest_fib.engine._benchmark import Benchmark
 from pytest_fib.engine._context import (
-    ATTEMPTS,
+    PAUSES,
     EvaluationContext,
     EvaluationEnded,
-    KilledError,
+    LostAttemptError,
     Side,
     conclude,
 )
@@ -50,6 +51,7 @@ from pytest_fib.sandbox import (
     LocalSandbox,
     ProcessSandbox,
     TimingCore,
+    give_back_unused,
 )
 from pytest_fib.timing import DeviceCeilings, place_on_machine
 from pytest_fib.workloads import plain_defaults
@@ -79,7 +81,7 @@ if TYPE_CHECKING:
 #: Such calls run no kernel, or one that does nothing.
 NOTHING_TO_TIME = "not timed: its outputs are empty"
 #: What keeps an evaluation from being tried: no fault of an implementation or a definition.
-UNAVAILABLE = (DeviceHeldError, ForkServerError)
+UNAVAILABLE = (DeviceHeldError, ForkServerError, torch.OutOfMemoryError)
 
 
 class Judge:
@@ -246,18 +248,20 @@ class Judge:
     def _outcome(self, request: EvaluationRequest) -> Outcome:
         """As ``evaluate``. Raises one of UNAVAILABLE where the machine keeps it from that."""
         try:
-            for _ in range(ATTEMPTS - 1):
+            for pause in PAUSES:
                 try:
                     return self._evaluate(request, last_attempt=False)
-                except KilledError:
-                    # What killed one sandbox may have killed the other. It may need more memory of
-                    # the device than other workers and this process' cache leave.
+                except (LostAttemptError, torch.OutOfMemoryError) as error:
+                    # What killed one sandbox may have killed the other.
                     self._close_sandboxes()
-                    if self.device != "cpu":
+                    if not isinstance(error, LostAttemptError) or error.exhausted:
                         torch.cuda.empty_cache()
+                        sleep(pause)  # other workers may have it all for a moment
             return self._evaluate(request, last_attempt=True)
         except DefinitionError as error:
             return error.fault
+        finally:
+            give_back_unused()
 
     def _evaluate(self, request: EvaluationRequest, *, last_attempt: bool) -> Evaluation:
         try:

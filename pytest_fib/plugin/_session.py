@@ -118,8 +118,18 @@ class Session:
             self._display = Display(config)
             config.pluginmanager.register(self._display, "fib-progress")
             config.add_cleanup(self._display.close)
-        if config.pluginmanager.has_plugin("xdist") and settings.device != "cpu":
-            config.pluginmanager.register(_gpus.Binding(), "fib-devices")
+        if config.pluginmanager.has_plugin("xdist"):
+            self._share_among_workers()
+
+    def _share_among_workers(self) -> None:
+        """Have xdist spread workers over GPUs, and items over workers, as suits them."""
+        plugins = self.config.pluginmanager
+        if self.settings.device != "cpu":
+            plugins.register(_gpus.Binding(), "fib-devices")
+        if self.config.getoption("dist") == "load":  # xdist's default, where there are workers
+            from pytest_fib.plugin._distribution import Distribution
+
+            plugins.register(Distribution(), "fib-distribution")
 
     def _start_far_machines(self) -> None:
         """Connect; where this process has kernels run, and no worker, the judge gets ready now."""

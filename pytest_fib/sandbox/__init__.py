@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
     from pytest_fib.sandbox._container import container_command
     from pytest_fib.sandbox._cores import TimingCore
+    from pytest_fib.sandbox._device_memory import give_back_unused
     from pytest_fib.sandbox._fork_server_client import ForkServer, ForkServerError, environment_for
     from pytest_fib.sandbox._last_call import LastCall
     from pytest_fib.sandbox._messages import (
@@ -82,6 +83,7 @@ __all__ = [
     "dtype_name",
     "environment_for",
     "fill_with_poison",
+    "give_back_unused",
     "nbytes",
     "no_answer_within",
     "room_for",
@@ -107,6 +109,7 @@ __getattr__ = lazily(
         "_channel": ("Channel", "ChannelBroken", "ChannelClosed", "ChannelLate"),
         "_container": ("container_command",),
         "_cores": ("TimingCore",),
+        "_device_memory": ("give_back_unused",),
         "_fork_server_client": ("ForkServer", "ForkServerError", "environment_for"),
         "_last_call": ("LastCall",),
         "_messages": (

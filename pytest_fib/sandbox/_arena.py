@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.sandbox import _cuda_ipc
+from pytest_fib.sandbox._device_memory import MOST_UNUSED
 from pytest_fib.sandbox._messages import TensorRef
 from pytest_fib.workloads import bits, extent, once
 
@@ -74,7 +75,8 @@ class ArenaAllocator:
     """Places tensors in an arena one behind the other, from a random start.
 
     The start is random so that no call sees the pointers of the call before. ``arena`` is replaced
-    by a larger one when a workload needs more.
+    by a larger one when a workload needs more; on a device, by a smaller one where
+    most of it would be unused.
     """
 
     def __init__(self, device: str, slack: int = 64 * ALIGNMENT) -> None:
@@ -85,7 +87,8 @@ class ArenaAllocator:
 
     def begin(self, size: int) -> int:
         """Free all tensors, make room for ``size`` bytes, and return the offset of the first."""
-        if size + self.slack > self.arena.size:
+        unused = self.arena.size - (size + self.slack)
+        if unused < 0 or (self.device != "cpu" and unused > MOST_UNUSED):
             self.arena = Arena(_rounded_up(size + self.slack), self.device)
             self._used = 0
         self._used = max(self._used, size + self.slack)

@@ -14,6 +14,7 @@ import torch
 from pytest_fib.timing import cuda_driver
 
 _HANDLE_SIZE = 64
+_OUT_OF_MEMORY = 2
 _LAZY_PEER_ACCESS = 1
 
 
@@ -34,6 +35,9 @@ def _driver() -> ctypes.CDLL:
 def _call(function: str, *arguments: object) -> None:
     driver = _driver()
     status = getattr(driver, function)(*arguments)
+    if status == _OUT_OF_MEMORY:
+        free, total = (size >> 20 for size in torch.cuda.mem_get_info())
+        raise torch.OutOfMemoryError(f"{function}: {free} of the device's {total} MiB are free")
     if status:
         text = ctypes.c_char_p()
         driver.cuGetErrorString(status, ctypes.byref(text))
@@ -67,8 +71,13 @@ class _Owned(_Memory):
 
 
 def allocate(size: int) -> torch.Tensor:
-    """A uint8 tensor on an allocation of its own. Raises CudaError."""
-    return torch.as_tensor(_Owned(size), device="cuda")
+    """A uint8 tensor on an allocation of its own. Raises CudaError, torch.OutOfMemoryError."""
+    try:
+        memory = _Owned(size)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()  # torch's own allocator does so, too
+        memory = _Owned(size)
+    return torch.as_tensor(memory, device="cuda")
 
 
 def handle(tensor: torch.Tensor) -> bytes:

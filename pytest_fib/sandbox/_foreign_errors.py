@@ -16,6 +16,8 @@ _LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib",
 #: How lines of faulthandler begin that say nothing of the program.
 _FATAL = "Fatal Python error: "
 _OF_NO_USE = (f"{_FATAL}Aborted", "Extension modules: ")
+#: How errors of torch, CUDA and CUDA's libraries say that no memory was left.
+_EXHAUSTED = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator")
 
 
 def one_line(error: BaseException, limit: int = LINE_LIMIT) -> str:
@@ -38,10 +40,10 @@ def _encodable(text: str) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether there was no memory left; torch has an exception for that on devices only."""
+    """Whether there was no memory left, on the host or on a device."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in _text(error)
+    return isinstance(error, RuntimeError) and any(text in _text(error) for text in _EXHAUSTED)
 
 
 def own_traceback(error: BaseException) -> str:

@@ -15,6 +15,7 @@ import torch
 
 from pytest_fib.build import BuildError, Program, build, load
 from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, copies, store
+from pytest_fib.sandbox._device_memory import give_back_unused
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory, own_traceback
 from pytest_fib.sandbox._messages import (
     Blocks,
@@ -162,6 +163,7 @@ class Runner:
                 result = run_widened(self._function, inputs, **vars(request.widened))
             self._store(result, outputs)
         done = self._finished()
+        give_back_unused()
         peak = self._peak_bytes()
         if request.widened is None or peak - before < peak // 8:  # hardly more than once before
             return done
