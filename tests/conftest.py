@@ -132,9 +132,9 @@ class Project:
         target.write_text(dedent(text), encoding="utf-8")
         return target
 
-    def run(self, *arguments: str) -> pytest.RunResult:
-        """Run pytest in this process."""
-        return self.pytester.runpytest_inprocess(*arguments)
+    def run(self, *arguments: str, **options: bool) -> pytest.RunResult:
+        """Run pytest in this process; the options are those of ``pytester.inline_run``."""
+        return self.pytester.runpytest_inprocess(*arguments, **options)
 
     def run_apart(self, *arguments: str) -> pytest.RunResult:
         """Run pytest in a process of its own."""

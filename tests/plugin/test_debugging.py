@@ -45,7 +45,7 @@ def test_a_timeout_shows_where_all_threads_are_and_names_the_option(scale):
     """
     path = scale.implement("hangs", body)
     options = "-k", "hangs", "--fib-timeout=1", "--fib-isolation=process"
-    text = failure(scale.run_apart(*options), "scale[hangs-correctness]")
+    text = failure(scale.run(*options), "scale[hangs-correctness]")
     assert text.startswith("TIMEOUT: no answer within 1 s (--fib-timeout)\n")
     assert f'  File "{path}", line 6 in <lambda>' in text
     assert re.search(rf'  File "{path}", line [78] in run', text)

@@ -34,7 +34,7 @@ def shown_text(text):
 def test_escapes_in_an_exception_and_in_prints_do_nothing_anywhere(scale, isolation):
     scale.implement("nasty", RAISING)
     options = "-v", "-k", "nasty", "--junitxml=junit.xml", "--show-capture=no"
-    result = scale.run_apart(*options, f"--fib-isolation={isolation}")
+    result = scale.run(*options, f"--fib-isolation={isolation}")
     result.assert_outcomes(failed=1)
 
     terminal = shown_text(result.stdout.str())
@@ -65,7 +65,7 @@ def test_a_forged_summary_is_one_visible_line(scale):
     raise ValueError
     """
     scale.implement("forging", forging)
-    result = scale.run_apart("-k", "forging", "--fib-isolation=process")
+    result = scale.run("-k", "forging", "--fib-isolation=process")
     shown_text(result.stdout.str())
     result.stdout.fnmatch_lines([r"RUNTIME_ERROR: forged\n\x3a:error::a\x1b[[]2J"])
 

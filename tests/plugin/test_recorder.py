@@ -103,7 +103,7 @@ def test_stopping_at_the_first_failure_keeps_what_was_finished(toys):
 
 def test_an_interrupted_run_keeps_what_was_finished(toys):
     toys.implement("pair", "x\nraise KeyboardInterrupt", "split")
-    result = toys.run_apart("--fib-examples=20")
+    result = toys.run("--fib-examples=20", no_reraise_ctrlc=True)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert [t["solution"] for t in toys.traces()] == ["good", "tail"]
     result.stdout.fnmatch_lines(["good * PASSED *", "2 trace records in fib-traces.jsonl"])
@@ -138,7 +138,7 @@ def test_a_worker_that_dies_takes_no_finished_record_with_it(toys):
 
 def test_a_kernel_that_dies_costs_its_own_evaluation_only(toys):
     toys.implement("pair", "x\nimport os\nprint('last words', flush=True)\nos._exit(7)", "split")
-    result = toys.run_apart("--fib-isolation=process", "--fib-examples=20")
+    result = toys.run("--fib-isolation=process", "--fib-examples=20")
     result.assert_outcomes(passed=1, failed=3)
     result.stdout.fnmatch_lines(["RUNTIME_ERROR: *"])
     assert [t["solution"] for t in toys.traces()] == ["good", "tail", "pair", "swapped"]
@@ -322,6 +322,7 @@ def test_records_that_are_changed_in_place_are_seen_at_the_end(scale):
     assert [t["evaluation"]["status"] for t in scale.traces()] == ["PASSED"]
 
 
+@pytest.mark.thorough
 def test_workers_cannot_tamper_unseen_either(toys):
     toys.implement("swapped", "x\nimport os\nos.remove('fib-traces.jsonl')\nreturn -x, -x", "split")
     result = toys.run_apart("-n", "1", "--fib-examples=20")
