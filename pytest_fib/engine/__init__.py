@@ -11,15 +11,20 @@ from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.data import EvaluationRequest, Outcome
+    from pytest_fib.engine._correctness import OutputChecker
+    from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
     from pytest_fib.engine._in_process import FunctionChecker
     from pytest_fib.engine._judge import Judge
     from pytest_fib.engine._search import diagnose_failure, search_and_diagnose
     from pytest_fib.engine._start import Isolation, start_fork_server
 
 __all__ = [
+    "DeviceHeldError",
+    "DeviceLock",
     "FunctionChecker",
     "Isolation",
     "Judge",
+    "OutputChecker",
     "diagnose_failure",
     "evaluate",
     "search_and_diagnose",
@@ -30,6 +35,8 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "_correctness": ("OutputChecker",),
+        "_device_lock": ("DeviceHeldError", "DeviceLock"),
         "_in_process": ("FunctionChecker",),
         "_judge": ("Judge",),
         "_search": ("diagnose_failure", "search_and_diagnose"),

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from pytest_fib.timing import Ceilings, Timings
     from pytest_fib.verdict import Outputs
 
-#: What outputs hold before each of the first two calls, two bytes over and over. The first is NaN
-#: in the floating dtypes, one that arithmetic does not make; the second is a finite number, so that
-#: neither passes where the other would.
-POISONS = (0xFFE5, 0x5555)
 #: Makes another seed of a seed.
 OTHER_SEED = 0x5EED0
 #: How many elements of both sides' timed calls are compared, at most.

@@ -15,14 +15,9 @@ import torch
 
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext, diagnose, is_readable, take
-from pytest_fib.engine._cheat_checks import (
-    POISONS,
-    check_inputs,
-    poison_outputs,
-    with_other_values,
-)
+from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs, with_other_values
 from pytest_fib.engine._context import EvaluationEnded
-from pytest_fib.sandbox import YARDSTICKS, Failed, Widened, changed, copy_bits
+from pytest_fib.sandbox import POISONS, YARDSTICKS, Failed, Widened, changed, copy_bits
 from pytest_fib.verdict import (
     SamplingTest,
     Verdict,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.engine._cheat_checks import POISONS, poison_outputs
-from pytest_fib.sandbox import nbytes, room_for
+from pytest_fib.engine._cheat_checks import poison_outputs
+from pytest_fib.sandbox import POISONS, nbytes, room_for
 from pytest_fib.verdict import (
     CALL_BYTES,
     SamplingTest,

@@ -12,6 +12,7 @@ from pytest_fib._lazy import lazily
 if TYPE_CHECKING:
     from pytest_fib.sandbox._arena import (
         ALIGNMENT,
+        POISONS,
         ArenaAllocator,
         changed,
         copy_bits,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIGNMENT",
+    "POISONS",
     "YARDSTICKS",
     "ArenaAllocator",
     "Argument",
@@ -98,6 +100,7 @@ __getattr__ = lazily(
     {
         "_arena": (
             "ALIGNMENT",
+            "POISONS",
             "ArenaAllocator",
             "changed",
             "copy_bits",

@@ -31,6 +31,10 @@ ALIGNMENT = 256
 #: Arenas are multiples of 2 MiB. CUDA puts smaller allocations into shared blocks, and mapping one
 #: maps its whole block: the candidate could see expected values beside its arena.
 GRANULE = 2 << 20
+#: What outputs hold before each of the first two calls, two bytes over and over. The first is NaN
+#: in the floating dtypes, one that arithmetic does not make; the second is a finite number, so that
+#: neither passes where the other would.
+POISONS = (0xFFE5, 0x5555)
 
 
 class Arena:

@@ -8,8 +8,7 @@ import torch
 from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext
 from pytest_fib.diagnosis._diagnose import explain
 from pytest_fib.diagnosis._wrong_output import Failure, WrongOutput
-from pytest_fib.engine._cheat_checks import POISONS
-from pytest_fib.sandbox import fill_with_poison
+from pytest_fib.sandbox import POISONS, fill_with_poison
 
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 CONSTANT = {torch.float32: 32.0}

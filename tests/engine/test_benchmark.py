@@ -17,7 +17,7 @@ from pytest_fib.data import (
     TensorFiles,
     load_definition_file,
 )
-from pytest_fib.engine import Judge, _benchmark
+from pytest_fib.engine import Judge
 from pytest_fib.sandbox import Blocks, Collect, Done, Prepare
 from pytest_fib.timing import Accounting, Timings
 from pytest_fib.workloads import make_workload
@@ -140,7 +140,7 @@ def test_a_record_has_all_there_is_to_say(timed, definition):
         ("tuple", "def run(data):\n    x, factor, out = data\n    return x * factor\n"),
     ],
 )
-def test_every_way_of_calling_is_benchmark(timed, definition, calling, text):
+def test_every_way_of_calling_is_timed(timed, definition, calling, text):
     holds(timed(definition, {"n": 1000}, text, calling))
 
 
@@ -162,7 +162,7 @@ def test_several_outputs_in_every_layout(timed, define, calling, layout):
 
 
 @pytest.mark.parametrize("calling", TWO)
-def test_where_there_is_nothing_to_make_nothing_is_benchmark(judge, solution, define, calling):
+def test_where_there_is_nothing_to_make_nothing_is_timed(judge, solution, define, calling):
     definition = define(PAIR)
     made = solution(dedent(TWO[calling]), calling)
     request = EvaluationRequest(
@@ -210,7 +210,7 @@ def test_what_is_not_to_be_benchmark_has_no_performance(judge, request_for):
     assert judge.evaluate(request_for(GOOD)).performance is None
 
 
-def test_what_is_wrong_is_not_benchmark(judge, request_for):
+def test_what_is_wrong_is_not_timed(judge, request_for):
     wrong = request_for("def run(x, factor):\n    return x + factor\n").model_copy(
         update={"timing": True}
     )
@@ -254,7 +254,7 @@ def run(x, factor):
         ("return x.double()", "INCORRECT_DTYPE", "out: got float64, expected float32"),
     ],
 )
-def test_what_fails_when_it_is_benchmark_is_named_and_the_next_is_right(
+def test_what_fails_when_it_is_timed_is_named_and_the_next_is_right(
     judge, request_for, then, status, said
 ):
     failing = request_for(LATER.format(then), timeout=2 if status == "TIMEOUT" else 30)
@@ -273,7 +273,7 @@ def test_what_fails_when_it_is_benchmark_is_named_and_the_next_is_right(
         ("import os; os._exit(3)", "the process exited with code 3"),
     ],
 )
-def test_a_reference_that_fails_when_it_is_benchmark_is_the_definitions_error(
+def test_a_reference_that_fails_when_it_is_timed_is_the_definitions_error(
     judge, request_for, definition, then, said
 ):
     broken = definition.model_copy(update={"reference": LATER.format(then)})
@@ -345,7 +345,7 @@ def accounts(monkeypatch):
             return known[timings]
 
         monkeypatch.setattr(Timings, "accounting", property(accounting))
-        monkeypatch.setattr(_benchmark, "sleep", pauses.append)
+        monkeypatch.setattr("pytest_fib.engine._benchmark.sleep", pauses.append)
         return pauses
 
     return accounts
@@ -387,7 +387,7 @@ def test_where_that_goes_on_it_is_refused(accounts, judge, request_for, said, wh
     pauses = accounts(*[said] * 100)
     evaluation = judge.evaluate(request_for(GOOD, timing=True))
     assert (evaluation.status, evaluation.log.splitlines()[0]) == ("RUNTIME_ERROR", why)
-    assert pauses == list(_benchmark.PAUSES)[: 1 if said is FAR_OFF else None]
+    assert pauses == [0.1, 0.5, 2.0][: 1 if said is FAR_OFF else None]
     assert evaluation.performance is None
 
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from pytest_fib.data import Definition, Workload
-from pytest_fib.engine._cheat_checks import POISONS
-from pytest_fib.engine._correctness import OutputChecker
-from pytest_fib.sandbox import fill_with_poison
+from pytest_fib.engine import OutputChecker
+from pytest_fib.sandbox import POISONS, fill_with_poison
 from pytest_fib.verdict import compare_tensor, dtype_bound, marked
 
 

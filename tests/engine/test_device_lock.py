@@ -13,8 +13,7 @@ from time import monotonic, sleep
 import pytest
 
 from pytest_fib.data import SearchRequest
-from pytest_fib.engine import Judge, _device_lock
-from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
+from pytest_fib.engine import DeviceHeldError, DeviceLock, Judge
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """Locks of our own, so that no test waits for a run beside it."""
-    monkeypatch.setattr(_device_lock, "FOLDER", tmp_path)
+    monkeypatch.setattr("pytest_fib.engine._device_lock.FOLDER", tmp_path)
     return tmp_path
 
 
@@ -133,7 +132,7 @@ def test_a_stream_of_sharers_does_not_starve_who_wants_to_be_alone():
 
 @pytest.mark.parametrize("how", ["shared", "exclusive"])
 def test_who_waits_long_is_told_for_whom(holder, monkeypatch, how):
-    monkeypatch.setattr(_device_lock, "PATIENCE", 0.05)
+    monkeypatch.setattr("pytest_fib.engine._device_lock.PATIENCE", 0.05)
     process = holder("exclusive")
     assert held(process)
     said = []
@@ -148,7 +147,7 @@ def test_who_waits_long_is_told_for_whom(holder, monkeypatch, how):
 
 
 def test_who_waits_for_several_is_told_all_of_them(holder, monkeypatch):
-    monkeypatch.setattr(_device_lock, "PATIENCE", 0.05)
+    monkeypatch.setattr("pytest_fib.engine._device_lock.PATIENCE", 0.05)
     processes = [holder("shared"), holder("shared")]
     assert all(map(held, processes))
     said = []
