@@ -130,7 +130,7 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
         samples = [(out, out.any_sample, value) for out, value in sides]
         if all(share(out.near(x, take(value, x.at))) >= NEARLY_ALL for out, x, value in samples):
             return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], "")
-        found = found or hypothesis
+        found = found or (hypothesis if hypothesis.partial else None)
     location = localize(outputs[0])
     if found is None or location is None or not location.dense or location == EVERYWHERE:
         return None

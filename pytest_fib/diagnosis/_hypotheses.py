@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from math import isclose, log
+from math import isclose, log, prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,13 +46,15 @@ class InputHypothesis:
     """Other values of some inputs, by name; of size 1 along dimensions of stride 0.
 
     ``words`` fit after "as if". ``back`` turns an output of the reference, whose axes it is given,
-    into what such a kernel writes. ``pattern`` is that of the diagnosis.
+    into what such a kernel writes. ``pattern`` is that of the diagnosis. What is not ``partial``
+    explains all that is wrong or nothing: of a few indices, other ones are what they are by chance.
     """
 
     words: str
     values: Mapping[str, Any]
     back: Callable[[torch.Tensor, Sequence[str]], torch.Tensor] = lambda output, axes: output
     pattern: str = "misread input"
+    partial: bool = True
 
 
 def input_hypotheses(
@@ -72,11 +74,15 @@ def input_hypotheses(
         for name, tensor in tensors.items():
             axes = definition.inputs[name].shape or ()
             for words, value in make(tensor, axes, rules[name], definition):
-                yield InputHypothesis(f"{name} {words}", {name: value})
+                partial = tensor.is_floating_point()
+                yield InputHypothesis(f"{name} {words}", {name: value}, partial=partial)
+    yield from _sentinels(definition, tensors, rules)
+    yield from _last_of_ties(definition, tensors, rules, wrong or definition.outputs)
     yield from _rounded(tensors)
     yield from _exchanged(tensors)
     yield from _interleaved(definition, tensors)
-    yield from _cut_short(definition, tensors, wrong or definition.outputs)
+    counted = {n: x for n, x in tensors.items() if _may_be_zero(x, rules[n])}
+    yield from _cut_short(definition, counted, wrong or definition.outputs)
 
 
 def hypothetical_outputs(
@@ -166,7 +172,7 @@ def _integers(
         size = definition.const_axes.get(page) if isinstance(page, str) else page
         if size is not None:
             yield "were the page size", torch.full_like(x, size)
-    if rule.kind in ("indices", "positions", "permutation") and x.dim() == 1:
+    if rule.kind in ("indices", "positions", "permutation") and x.dim() == 1 and len(x) > 2:
         in_order = torch.arange(len(x), device=x.device, dtype=x.dtype)
         yield "were 0, 1, 2, ...", in_order.clamp(max=int(x.max()))
     if rule.kind == "positions":
@@ -181,8 +187,8 @@ def _moved(
         return
     whole = bits(x)
     for dim, (size, axis) in enumerate(zip(x.shape, axes, strict=False)):
-        if size < 2:
-            continue
+        if size < 2 or (size == 2 and axis in definition.var_axes):
+            continue  # of two, anything may be
         first = whole.narrow(dim, 0, 1).expand_as(whole).contiguous()
         yield f"repeated its first entry along {axis}", first.view(x.dtype)
         yield f"were shifted by +1 along {axis}", whole.roll(1, dim).view(x.dtype)
@@ -199,6 +205,65 @@ def _moved(
     for i, j in combinations(range(x.dim()), 2):
         if x.shape[i] == x.shape[j] > 1:
             yield f"were transposed ({axes[i]}, {axes[j]})", x.transpose(i, j).contiguous()
+
+
+def _sentinels(
+    definition: Definition, tensors: Mapping[str, torch.Tensor], rules: Mapping[str, InputRule]
+) -> Iterator[InputHypothesis]:
+    """Indices below 0, which stand for nothing, that are taken for others."""
+    sizes = dict(definition.const_axes)
+    for name, x in tensors.items():
+        sizes.update(zip(definition.inputs[name].shape or (), x.shape, strict=False))
+    for name, x in tensors.items():
+        rule = rules[name]
+        if not isinstance(rule, kinds.Indices) or not bool((x < 0).any()):
+            continue
+        factors = [part.strip() for part in str(rule.below).split("*")]
+        counts = [sizes.get(part) or (int(part) if part.isdigit() else 0) for part in factors]
+        which = f"{name} below 0"
+        if below := prod(counts):
+            last = torch.where(x < 0, below - 1, x)
+            yield InputHypothesis(f"{which} were the last there is", {name: last}, partial=False)
+        yield InputHypothesis(f"{which} were 0", {name: x.clamp(min=0)}, partial=False)
+
+
+def _last_of_ties(
+    definition: Definition,
+    tensors: Mapping[str, torch.Tensor],
+    rules: Mapping[str, InputRule],
+    wrong: Collection[str],
+) -> Iterator[InputHypothesis]:
+    """Of equal values along an axis the last is chosen, and not the first."""
+    if any(definition.outputs[name].dtype.is_floating for name in wrong):
+        return
+    shapes = {name: definition.inputs[name].shape or () for name in tensors}
+    for axis in dict.fromkeys(axis for shape in shapes.values() for axis in shape):
+        having = [name for name, shape in shapes.items() if axis in shape]
+        if not all(_is_free(tensors[name], rules[name]) for name in having):
+            continue
+        dims = {name: shapes[name].index(axis) for name in having}
+        values = {name: bits(tensors[name]).flip(dim) for name, dim in dims.items()}
+        size = tensors[having[0]].shape[dims[having[0]]]
+        yield InputHypothesis(
+            f"the last of equal ones along {axis} were taken, not the first",
+            {name: value.view(tensors[name].dtype) for name, value in values.items()},
+            partial(_counted_back, size=size),
+            partial=False,
+        )
+
+
+def _is_free(x: torch.Tensor, rule: InputRule) -> bool:
+    """Whether elements may be in any order."""
+    if x.is_floating_point():
+        return x.dtype is not torch.float4_e2m1fn_x2
+    return isinstance(rule, (kinds.Integers, kinds.Boolean))
+
+
+def _counted_back(output: torch.Tensor, axes: Sequence[str], size: int) -> torch.Tensor:
+    """Indices from the other end; those below 0 stand for nothing."""
+    if output.is_floating_point() or output.dtype is torch.bool:
+        return output
+    return torch.where(output < 0, output, size - 1 - output)
 
 
 def _rounded(tensors: Mapping[str, torch.Tensor]) -> Iterator[InputHypothesis]:
@@ -268,14 +333,20 @@ def _ordered(x: torch.Tensor, axes: Sequence[str], axis: str, order: torch.Tenso
     return x
 
 
+def _may_be_zero(x: torch.Tensor, rule: InputRule) -> bool:
+    """Whether an element of the tensor may be 0 and mean nothing else."""
+    if isinstance(rule, kinds.Integers):
+        numbers = [end for end in (rule.min, rule.max) if not isinstance(end, str)]
+        return len(numbers) == 2 and numbers[0] < 0 < numbers[1]
+    return x.is_floating_point() and x.dtype is not torch.float4_e2m1fn_x2
+
+
 def _cut_short(
     definition: Definition, tensors: Mapping[str, torch.Tensor], wrong: Collection[str]
 ) -> Iterator[InputHypothesis]:
     """Sums that leave out the end of an axis, by the first of the inputs that share it."""
     covered = {axis for name in wrong for axis in definition.outputs[name].shape or ()}
     for name, x in tensors.items():
-        if not x.is_floating_point() or x.dtype is torch.float4_e2m1fn_x2:
-            continue
         for dim, (size, axis) in enumerate(
             zip(x.shape, definition.inputs[name].shape or (), strict=False)
         ):

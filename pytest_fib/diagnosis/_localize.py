@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from math import inf, lgamma, log, log10, prod
 from typing import TYPE_CHECKING
 
+import torch
+
 from pytest_fib.diagnosis._wrong_output import share
 from pytest_fib.workloads import TILE_SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import torch
 
     from pytest_fib.diagnosis._wrong_output import WrongOutput
 
@@ -70,7 +70,7 @@ def localize(output: WrongOutput) -> Location | None:
         return Location(name, f"in {phrase} element")
     if _is_everywhere(output):
         return EVERYWHERE
-    return _padding(output) or _along_dimensions(output) or _tail(output)
+    return _padding(output) or _along_dimensions(output) or _tail(output) or _edges(output)
 
 
 def _is_everywhere(output: WrongOutput) -> bool:
@@ -199,6 +199,25 @@ def _tail(output: WrongOutput) -> Location | None:
     tile = _tile(output.total, length)
     phrase = f"in the last {length} of {output.total} elements in memory{tile}"
     return Location("last tile", phrase)
+
+
+def _edges(output: WrongOutput) -> Location | None:
+    """The first or the last index of several dimensions, each as a whole, as of an image."""
+    covered, phrases = torch.zeros_like(output.wrong), []
+    for dim, size in enumerate(output.shape):
+        ends = [("first", 0), ("last", size - 1)] if size >= LEAST_MEMBERS else []
+        whole = [
+            (name, at) for name, at in ends if share(output.wrong.select(dim, at)) >= NEARLY_ALL
+        ]
+        for _, at in whole:
+            covered.select(dim, at).fill_(True)
+        if whole:
+            phrases.append(f"the {' and '.join(name for name, _ in whole)} of {output.axis(dim)}")
+    part = share(covered)
+    inside = share(covered[output.wrong]) if output.marked else 0.0
+    if len(phrases) < 2 or inside < NEARLY_ALL or output.count * log10(part) > CHANCE:
+        return None
+    return Location("edges", f"at {', and at '.join(phrases)}")
 
 
 def shortened(items: Sequence[object], most: int = 5) -> str:

@@ -383,6 +383,31 @@ def test_right_values_in_another_order_in_each_row_are_named():
     assert "each row holds the right values in another order" in found.sentence
 
 
+def test_a_few_wrong_values_beside_right_ones_are_no_other_order():
+    found = explained(LSE, put(ALL, slice(14, None), value=lambda x: 40 + x))
+    assert found.pattern != "reordered"
+
+
+def test_the_edges_of_an_image_are_a_place():
+    def change(x):
+        for at in (0, -1):
+            x[at] += 3 * x[at].roll(7)
+            x[:, at] += 3 * x[:, at].roll(5)
+        return x
+
+    found = explained((("height", "width"), (90, 70), torch.float32), change)
+    assert found.place == "edges"
+    where = "at the first and last of height, and at the first and last of width"
+    assert found.sentence == f"out: wrong {where}"
+
+
+def test_what_is_expected_is_said_once():
+    expected = normal((48, 1024))
+    expected[7:9] = 0
+    found = explained(NORM, put(slice(7, 9), value=math.nan), expected)
+    assert found.sentence == "out: NaN only where 0 is expected"
+
+
 @pytest.mark.parametrize("kind", [NORM, GEMM])
 def test_equal_values_are_not_called_moved(kind):
     """Whatever is wrong with one of many equal numbers, its neighbour holds what it should."""
