@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, overload
+import socket
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 from pytest_fib.data import (
     NOT_EVALUATED,
@@ -18,8 +19,23 @@ from pytest_fib.data import (
     outcome_from_json,
 )
 
+if TYPE_CHECKING:
+    from pytest_fib.executors._protocol import Executor
+
 Request: TypeAlias = EvaluationRequest | SearchRequest | BuildRequest
 Answer: TypeAlias = Outcome | SearchResult | BuildResult
+#: By the method of an executor that answers them.
+REQUESTS: dict[str, type[EvaluationRequest | SearchRequest | BuildRequest]] = {
+    "evaluate": EvaluationRequest,
+    "search": SearchRequest,
+    "build": BuildRequest,
+}
+
+
+def answer_here(executor: Executor, kind: str, text: str | bytes) -> Answer:
+    """What an executor of this machine answers to a request that came as JSON."""
+    answer: Answer = getattr(executor, kind)(REQUESTS[kind].from_json(text))
+    return with_host(answer, socket.gethostname())
 
 
 def with_host(answer: Answer, host: str) -> Answer:

@@ -15,23 +15,35 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import EvaluationRequest, TensorFiles
-from pytest_fib.executors._answers import answer_from_json, answer_to_json, not_evaluated
+from pytest_fib.data import BuildRequest, TensorFiles
+from pytest_fib.executors._answers import answer_here, answer_to_json
+from pytest_fib.executors._code import RemoteError
 from pytest_fib.executors._local import LocalExecutor
+from pytest_fib.executors._remote import RemoteExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_fib.data import BuildRequest, BuildResult, Outcome, SearchRequest, SearchResult
+    from pytest_fib.data import (
+        BuildResult,
+        EvaluationRequest,
+        Outcome,
+        SearchRequest,
+        SearchResult,
+    )
+    from pytest_fib.executors._answers import Request
     from pytest_fib.executors._protocol import Executor
 
 
-class DeviceProcess:
+class DeviceProcess(RemoteExecutor):
     """Evaluates on one device, in a process of its own that is started on the first request.
 
     device: ``cpu`` or ``cuda``.
     visible: which CUDA device, as CUDA_VISIBLE_DEVICES spells it.
     files: where recorded tensors lie, by what they hold.
+
+    Where the process ends, the next request has another. That blames no implementation: what runs
+    these is a child of the process.
     """
 
     def __init__(self, device: str, visible: str, files: TensorFiles) -> None:
@@ -50,26 +62,26 @@ class DeviceProcess:
             )
         return self._process
 
-    def evaluate(self, request: EvaluationRequest) -> Outcome:
-        """What comes of one implementation; where the process ends, the next request has another.
-
-        Such an end blames no implementation: what runs these is a child of the process.
-        """
-        files = [str(self._files.find(address)) for address in request.tensors.values()]
-        asked = json.dumps({"request": json.loads(request.to_json()), "files": files})
+    def _ask(self, kind: str, request: Request) -> bytes:
+        tensors = {} if isinstance(request, BuildRequest) else request.tensors
+        asked = {
+            "kind": kind,
+            "request": json.loads(request.to_json()),
+            "files": [str(self._files.find(address)) for address in tensors.values()],
+        }
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(asked.encode() + b"\n")
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
             process.stdin.flush()
             answer = process.stdout.readline()
         except OSError:
             answer = b""
-        if answer.endswith(b"\n"):
-            return answer_from_json(request, answer)
-        self.close()
-        return not_evaluated(request, f"the process of device {self._visible} has ended")
+        if not answer.endswith(b"\n"):
+            self.close()
+            raise RemoteError(f"the process of device {self._visible} has ended")
+        return answer
 
     def close(self) -> None:
         """End the process."""
@@ -79,13 +91,10 @@ class DeviceProcess:
 
 
 class DevicePool:
-    """An executor over several others, each of which takes the next request as it is free.
+    """An executor over several others, each of which takes the next request as it is free."""
 
-    Searches and builds go to ``rest``, which is not one of them.
-    """
-
-    def __init__(self, devices: Sequence[Executor | DeviceProcess], rest: Executor) -> None:
-        self._devices, self._rest = devices, rest
+    def __init__(self, devices: Sequence[Executor]) -> None:
+        self._devices = devices
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """What comes of one implementation on one workload."""
@@ -98,7 +107,7 @@ class DevicePool:
         done: SimpleQueue[tuple[EvaluationRequest, Outcome] | None] = SimpleQueue()
         waiting, lock = iter(requests), Lock()
 
-        def work(device: Executor | DeviceProcess) -> None:
+        def work(device: Executor) -> None:
             try:
                 while True:
                     with lock:
@@ -121,24 +130,23 @@ class DevicePool:
 
     def search(self, request: SearchRequest) -> SearchResult:
         """What a search for a failing workload comes to."""
-        return self._rest.search(request)
+        return self._devices[0].search(request)
 
     def build(self, request: BuildRequest) -> BuildResult:
         """What comes of compiling one implementation for one target."""
-        return self._rest.build(request)
+        return self._devices[0].build(request)
 
     def close(self) -> None:
         """End what was started."""
-        for device in (*self._devices, self._rest):
+        for device in self._devices:
             device.close()
 
 
 def on_all_devices(device: str, names: Sequence[str], files: TensorFiles) -> Executor:
     """What evaluates on these devices; on one, in this process."""
-    here = LocalExecutor(device, files=files)
     if len(names) <= 1:
-        return here
-    return DevicePool([DeviceProcess(device, name, files) for name in names], here)
+        return LocalExecutor(device, files=files)
+    return DevicePool([DeviceProcess(device, name, files) for name in names])
 
 
 def _answer_requests(device: str) -> None:
@@ -151,8 +159,8 @@ def _answer_requests(device: str) -> None:
         asked: dict[str, Any] = json.loads(line)
         for path in asked["files"]:
             files.add(Path(path))
-        request = EvaluationRequest.from_json(json.dumps(asked["request"]))
-        out.write(answer_to_json(executor.evaluate(request)).encode() + b"\n")
+        answer = answer_here(executor, asked["kind"], json.dumps(asked["request"]))
+        out.write(answer_to_json(answer).encode() + b"\n")
         out.flush()
     executor.close()
 

@@ -16,12 +16,12 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_fib.build import Machine
-from pytest_fib.data import BuildRequest, EvaluationRequest, SearchRequest, TensorFiles
+from pytest_fib.data import BuildRequest, TensorFiles
 from pytest_fib.executors._answers import (
     answer_from_json,
+    answer_here,
     answer_to_json,
     not_evaluated,
-    with_host,
 )
 from pytest_fib.executors._code import RemoteError, archive_of
 from pytest_fib.executors._local import LocalExecutor
@@ -30,7 +30,7 @@ from pytest_fib.executors._remote import RemoteExecutor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_fib.data import Outcome
+    from pytest_fib.data import EvaluationRequest, Outcome
     from pytest_fib.executors._answers import Request
 
 #: Requests that an actor has at a time: the next is there when one is answered.
@@ -42,11 +42,6 @@ DIED = f"{ATTEMPTS} actors of Ray died of this"
 REACHED = 10.0
 #: Requests that are read ahead for each actor, so that those of one definition stay together.
 AHEAD = 64
-_REQUESTS: dict[str, type[EvaluationRequest | SearchRequest | BuildRequest]] = {
-    "evaluate": EvaluationRequest,
-    "search": SearchRequest,
-    "build": BuildRequest,
-}
 
 
 @dataclass(frozen=True)
@@ -110,8 +105,7 @@ class _Evaluator:
                 path = self._folder / address
                 path.write_bytes(content)
                 self._files.add(path)
-        answer = getattr(self._executor, kind)(_REQUESTS[kind].from_json(text))
-        return answer_to_json(with_host(answer, socket.gethostname())).encode()
+        return answer_to_json(answer_here(self._executor, kind, text)).encode()
 
 
 @dataclass

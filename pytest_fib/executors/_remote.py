@@ -1,4 +1,4 @@
-"""What executors share that ask another machine: an answer that can't be had is one, too."""
+"""What executors share that ask another process: an answer that can't be had is one, too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pytest_fib.executors._answers import answer_from_json, not_evaluated
 from pytest_fib.executors._code import RemoteError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from pytest_fib.data import (
         BuildRequest,
         BuildResult,
@@ -33,6 +35,12 @@ class RemoteExecutor(ABC):
             return answer_from_json(request, self._ask("evaluate", request))
         except RemoteError as error:
             return not_evaluated(request, str(error))
+
+    def evaluate_all(
+        self, requests: Iterable[EvaluationRequest]
+    ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
+        """One after another."""
+        return ((request, self.evaluate(request)) for request in requests)
 
     def search(self, request: SearchRequest) -> SearchResult:
         """What a search for a failing workload comes to; all of it runs there."""

@@ -28,12 +28,8 @@ from pytest_fib.executors._remote import RemoteExecutor
 from pytest_fib.executors.worker import PULSE, RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
-    from pytest_fib.data import (
-        EvaluationRequest,
-        Outcome,
-    )
     from pytest_fib.executors._answers import Request
 
 #: How long the far end may take over each step of a connection, in seconds.
@@ -402,12 +398,6 @@ class SshExecutor(RemoteExecutor):
     def worker_pid(self) -> int | None:
         """The far worker's process id there, while it is connected."""
         return None if self._connection is None else self._connection.pid
-
-    def evaluate_all(
-        self, requests: Iterable[EvaluationRequest]
-    ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
-        """One after another."""
-        return ((request, self.evaluate(request)) for request in requests)
 
     def close(self) -> None:
         """End the far worker, whatever it does."""

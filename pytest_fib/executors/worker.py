@@ -19,14 +19,8 @@ from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any, NoReturn
 
-from pytest_fib.data import (
-    BuildRequest,
-    EvaluationRequest,
-    SearchRequest,
-    TensorFiles,
-    cache_directory,
-)
-from pytest_fib.executors._answers import answer_to_json, with_host
+from pytest_fib.data import TensorFiles, cache_directory
+from pytest_fib.executors._answers import answer_here, answer_to_json
 from pytest_fib.executors._far_end import UNUSED, read_frame, write_frame
 from pytest_fib.executors._local import LocalExecutor
 
@@ -34,11 +28,6 @@ from pytest_fib.executors._local import LocalExecutor
 PULSE, MISSED = 5.0, 15.0
 #: How long a judge that does nothing may take to clean up, in seconds.
 CLOSE = 5.0
-REQUESTS: dict[str, type[EvaluationRequest | SearchRequest | BuildRequest]] = {
-    "evaluate": EvaluationRequest,
-    "search": SearchRequest,
-    "build": BuildRequest,
-}
 #: Parts of a request that travel apart, once.
 RECORDS = ("definition", "solution")
 
@@ -87,9 +76,7 @@ class Worker:
         os._exit(0)
 
     def _answered(self, kind: str, body: dict[str, Any]) -> bytes:
-        request = REQUESTS[kind].from_json(json.dumps(body))
-        answer = getattr(self._executor, kind)(request)
-        return answer_to_json(with_host(answer, socket.gethostname())).encode()
+        return answer_to_json(answer_here(self._executor, kind, json.dumps(body))).encode()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

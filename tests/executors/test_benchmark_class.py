@@ -136,7 +136,7 @@ def test_devices_take_the_next_as_they_are_free(trace_set):
         return Scripted.evaluate(quick, request)
 
     slow.evaluate, quick.evaluate = waits, works
-    pool = DevicePool([slow, quick], Scripted())
+    pool = DevicePool([slow, quick])
     traces = Benchmark(trace_set, executor=pool).run_all()
     assert len(slow.asked) + len(quick.asked) == 4
     assert slow.asked
