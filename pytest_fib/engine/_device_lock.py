@@ -6,13 +6,18 @@ import contextlib
 import fcntl
 import os
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Lock, RLock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from pytest_fib.timing import IdleDevice
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pytest_fib.sandbox import ProcessSandbox
 
 #: After this many seconds of waiting, whoever waits is told for whom; then again and again.
 PATIENCE, REMINDER = 3.0, 60.0
@@ -34,8 +39,9 @@ class DeviceLock:
     the device one after another, before anyone shares it again. ``timeout`` is how many seconds to
     wait at most.
 
-    The first of them waits for all who share, so these give way wherever they have nothing on the
-    device.
+    The first of them waits for all who share. These give way wherever they have nothing on the
+    device, and they pause the sandboxes that work on it; what these had begun there is waited
+    for.
     """
 
     def __init__(
@@ -52,6 +58,9 @@ class DeviceLock:
         self._path = FOLDER / f"pytest-fib-{self.name}.lock"
         self._turnstile = FOLDER / f"pytest-fib-{self.name}.turnstile.lock"
         self._share: contextlib.ExitStack | None = None
+        #: What works on the device, maybe for several threads; changed and paused under the mutex.
+        self._working: list[ProcessSandbox] = []
+        self._mutex = RLock()
 
     @contextmanager
     def shared(self) -> Iterator[None]:
@@ -81,6 +90,49 @@ class DeviceLock:
         with self.released():
             pass
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether this process uses the device beside others."""
+        return self._share is not None
+
+    @contextmanager
+    def working(self, process: ProcessSandbox) -> Iterator[None]:
+        """While a process works on the device: who waits to be alone has it paused."""
+        with self._mutex:
+            self._working.append(process)
+        try:
+            yield
+        finally:
+            with self._mutex:  # not while it is paused
+                self._working.remove(process)
+
+    def pause_if_wanted(self) -> float:
+        """Pause all that works on the device while others have it alone, if any wait for that.
+
+        The seconds that this took. Raises DeviceHeldError.
+        """
+        start = monotonic()
+        with self._mutex:
+            if self.is_shared and self._is_wanted():
+                for process in self._working:
+                    process.pause()
+                self.give_way()
+                for process in self._working:
+                    process.resume()
+        return monotonic() - start
+
+    def _is_wanted(self) -> bool:
+        """Whether somebody waits to be alone, or passes the turnstile right now."""
+        descriptor = _opened(self._turnstile)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(descriptor)
+
     def _take_share(self) -> None:
         until = monotonic() + self._timeout
         with self._holding(self._turnstile, fcntl.LOCK_EX, until), contextlib.ExitStack() as stack:
@@ -94,13 +146,19 @@ class DeviceLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Use the device alone. Raises DeviceHeldError."""
+        """Use the device alone, once it is idle. Raises DeviceHeldError."""
         until = monotonic() + self._timeout
         with (
             self._holding(self._turnstile, fcntl.LOCK_SH, until),
             self._holding(self._path, fcntl.LOCK_EX, until),
         ):
+            if self._idle is not None:
+                self._idle.wait()
             yield
+
+    @cached_property
+    def _idle(self) -> IdleDevice | None:
+        return None if self.name == "cpu" else IdleDevice()
 
     @contextmanager
     def _holding(self, path: Path, mode: int, until: float) -> Iterator[None]:

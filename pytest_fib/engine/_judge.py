@@ -362,7 +362,10 @@ class Judge:
         if self._fork_server is None:
             last_call = self._last_call if untrusted else None
             return Side(LocalSandbox(self.device, allocator, last_call), allocator)
-        return Side(ProcessSandbox(self._fork_server, allocator, untrusted=untrusted), allocator)
+        sandbox = ProcessSandbox(
+            self._fork_server, allocator, untrusted=untrusted, turns=self._lock
+        )
+        return Side(sandbox, allocator)
 
 
 def _silent(_: str) -> None:

@@ -108,6 +108,10 @@ class Channel:
             data += piece
         return bytes(data)
 
+    def has_news_within(self, seconds: float) -> bool:
+        """Whether there is something to read, or the other end is gone, after so long at most."""
+        return bool(self._ready_within(seconds))
+
     def _wait(self, deadline: float | None) -> None:
         """Until there is something to read, if the other end is watched."""
         remaining = None if deadline is None else deadline - monotonic()
@@ -116,11 +120,15 @@ class Channel:
         self._socket.settimeout(remaining)
         if self._pidfd is None:
             return
-        poll = select.poll()
-        for descriptor in (self._socket.fileno(), self._pidfd):
-            poll.register(descriptor, select.POLLIN)
-        ready = dict(poll.poll(None if remaining is None else 1000 * remaining))
+        ready = self._ready_within(remaining)
         if not ready:
             raise ChannelLate
         if self._socket.fileno() not in ready:
             raise ChannelClosed
+
+    def _ready_within(self, seconds: float | None) -> set[int]:
+        """Those of the socket and the other end's pidfd, if it is watched, that have something."""
+        poll = select.poll()
+        for descriptor in filter(None, (self._socket.fileno(), self._pidfd)):
+            poll.register(descriptor, select.POLLIN)
+        return {ready for ready, _ in poll.poll(None if seconds is None else 1000 * seconds)}

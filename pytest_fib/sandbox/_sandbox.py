@@ -7,8 +7,8 @@ import select
 import signal
 from contextlib import suppress
 from dataclasses import replace
-from time import perf_counter_ns
-from typing import TYPE_CHECKING, TypeAlias
+from time import monotonic, perf_counter_ns
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pytest_fib.data import visible, visible_line
 from pytest_fib.sandbox._channel import ChannelBroken, ChannelClosed, ChannelLate
@@ -28,6 +28,8 @@ from pytest_fib.sandbox._runner import Runner
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pytest_fib.build import Program
     from pytest_fib.sandbox._arena import Arena, ArenaAllocator
     from pytest_fib.sandbox._fork_server_client import Child, ForkServer
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Mapping an arena takes milliseconds; a new CUDA context before it, a fraction of a second.
 MAP_TIMEOUT = 60.0
+#: Seconds between two looks whether others wait for the device, while a process works on it.
+TURN = 0.01
 #: How long a process may take to write where its threads are.
 STACKS_TIMEOUT = 2.0
 
@@ -81,21 +85,42 @@ class LocalSandbox:
         self._runner.release()
 
 
+class Turns(Protocol):
+    """Who has a device: many beside each other, or one alone. The engine's lock, for one."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether this process uses it beside others."""
+
+    def working(self, process: ProcessSandbox) -> AbstractContextManager[None]:
+        """While a process works on it, which may be paused then."""
+
+    def pause_if_wanted(self) -> float:
+        """Pause all that works on it while others have it alone, who wait for that: seconds."""
+
+
 class ProcessSandbox:
     """A child process for each program: started when one is loaded, ended when another is.
 
     No state of one implementation can reach the next, since no process sees two of them. It is
     stopped between requests, so that it can neither finish work late nor disturb others. Each reply
     of an ``untrusted`` one is confirmed with the process that forked it; a reference has nothing to
-    gain by killing that, so it is spared the time. One that only builds has no ``allocator``.
+    gain by killing that, so it is spared the time. One that only builds has no ``allocator``. While
+    it works, others may have the device to themselves in ``turns``: then it is stopped.
     """
 
     is_process = True  # so it may be asked while another one is
 
     def __init__(
-        self, fork_server: ForkServer, allocator: ArenaAllocator | None, *, untrusted: bool
+        self,
+        fork_server: ForkServer,
+        allocator: ArenaAllocator | None,
+        *,
+        untrusted: bool,
+        turns: Turns | None = None,
     ) -> None:
         self._fork_server = fork_server
+        self._turns = turns
         self._allocator = allocator
         self._untrusted = untrusted
         self._child: Child | None = None
@@ -103,6 +128,8 @@ class ProcessSandbox:
         self._arena: Arena | None = None  # kept alive while it is mapped
         self._serial = 0
         self._stopped = False
+        #: Seconds of the last request for which the process was paused.
+        self._paused = 0.0
         #: How long the process could run for its last reply, by this process' clock.
         self.ran_ns = 0
 
@@ -207,10 +234,36 @@ class ProcessSandbox:
         self._resume(child)
         if not short:
             child.channel.send(self._serial, payload, descriptors, timeout)
-        serial, reply, _ = child.channel.receive(timeout)
-        self._stop(child)
-        self.ran_ns = perf_counter_ns() - start
+        self._paused = 0.0
+        try:
+            if self._turns is not None and self._turns.is_shared:
+                self._wait_in(self._turns, child, monotonic() + timeout)
+            serial, reply, _ = child.channel.receive(timeout)
+            self._stop(child)
+        finally:
+            self.ran_ns = perf_counter_ns() - start - round(1e9 * self._paused)
         return serial, reply
+
+    def _wait_in(self, turns: Turns, child: Child, until: float) -> None:
+        """Wait for a reply; no timeout counts the time for which the process is paused."""
+        with turns.working(self):
+            while (left := until + self._paused - monotonic()) > 0:
+                if child.channel.has_news_within(min(TURN, left)):
+                    return
+                self._paused += turns.pause_if_wanted()
+        raise ChannelLate
+
+    def pause(self) -> None:
+        """Stop the process."""
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                self._stop(self._child)
+
+    def resume(self) -> None:
+        """Have it run on, after a pause."""
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                self._resume(self._child)
 
     def _stop(self, child: Child) -> None:
         """Both sides, so that asking either takes as long."""

@@ -2,7 +2,7 @@
 
 from pytest_fib.timing import _cupti as cupti
 from pytest_fib.timing._count import count_operations
-from pytest_fib.timing._device import Clocks, cuda_driver, place_on_machine, processor
+from pytest_fib.timing._device import Clocks, IdleDevice, cuda_driver, place_on_machine, processor
 from pytest_fib.timing._measure import (
     GROUPS,
     PRECISIONS,
@@ -45,6 +45,7 @@ __all__ = [
     "EmptyCaptureError",
     "Estimate",
     "Graph",
+    "IdleDevice",
     "OperationCounts",
     "Samples",
     "Series",

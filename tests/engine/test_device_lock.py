@@ -330,3 +330,86 @@ def test_all_who_want_to_be_alone_go_before_anyone_shares_again():
     for thread in threads:
         thread.join(30)
     assert order == ["alone"] * 3 + ["beside"]
+
+
+class Working:
+    """What works on a device: which of both was asked of it."""
+
+    def __init__(self):
+        self.asked = []
+
+    def pause(self):
+        self.asked.append("pause")
+
+    def resume(self):
+        self.asked.append("resume")
+
+
+def test_what_works_on_the_device_is_paused_for_who_waits_to_be_alone():
+    lock, process, seen = DeviceLock("cpu"), Working(), []
+
+    def be_alone():
+        with DeviceLock("cpu").exclusive():
+            seen.append(list(process.asked))
+
+    with lock.shared(), lock.working(process):
+        lock.pause_if_wanted()
+        assert process.asked == []
+        other = threading.Thread(target=be_alone)
+        other.start()
+        while not process.asked:
+            lock.pause_if_wanted()
+        other.join()
+        assert lock.is_shared
+    assert seen == [["pause"]]
+    assert process.asked == ["pause", "resume"]
+
+
+def test_nothing_is_paused_where_this_process_has_the_device_alone():
+    lock, process = DeviceLock("cpu"), Working()
+    with lock.exclusive(), lock.working(process):
+        lock.pause_if_wanted()
+    assert process.asked == []
+
+
+def stopped(pid):
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+SLOW = """\
+import time
+
+def run(x, factor):
+    for _ in range(40):
+        time.sleep(0.005)
+    return x * factor
+"""
+
+
+def test_a_sandbox_is_paused_in_its_call_for_who_waits_to_be_alone(request_for, descendants):
+    seen, done = [], threading.Event()
+
+    def be_alone(fork_server):
+        while not done.is_set():
+            with DeviceLock("cpu").exclusive():
+                sandboxes = descendants(fork_server)
+                seen.append([stopped(pid) for pid in sandboxes])
+                sleep(0.5)  # more than a call has left of its time
+            sleep(0.05)
+
+    before = descendants(os.getpid())
+    with Judge("cpu") as judge:
+        assert judge.evaluate(request_for(SLOW)).status == "PASSED"
+        new = descendants(os.getpid()) - before
+        (fork_server,) = (pid for pid in new if descendants(pid))
+        other = threading.Thread(target=be_alone, args=(fork_server,))
+        other.start()
+        try:
+            evaluation = judge.evaluate(request_for(SLOW, timeout=1.5))
+        finally:
+            done.set()
+            other.join()
+    assert evaluation.status == "PASSED", evaluation.log
+    assert len(seen) > 1
+    assert all(all(states) for states in seen)
