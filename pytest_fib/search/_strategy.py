@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from pytest_fib.data import ON_REQUEST, kinds
-from pytest_fib.search._deck import USUAL_SIZE, Bounds
+from pytest_fib.search._deck import CHOICES, USUAL_SIZE, Bounds
 from pytest_fib.search._hypothesis import draw_number
 from pytest_fib.workloads import (
     in_domain,
@@ -25,9 +25,14 @@ if TYPE_CHECKING:
     from pytest_fib.workloads import Choice, Plan
 
 SEEDS = 1 << 16
-#: How many cards of a deck are of some patterns: in one row there is but one case of them, in many
-#: rows of ``mixed`` there are most others.
-CARDS = {"nan": 4, "inf": 4, "mixed": 3, "shifted": 2}
+#: How many cards of a deck are of some patterns: in one row there is but one case of them.
+CARDS = {"nan": 4, "inf": 4}
+#: The patterns that what is left of a deck is of, in this order: those that show what few others
+#: do, but at some sizes only (long sums), and plain ones.
+MORE = (
+    "mixed", "shifted", "normal", "mixed", "shifted",
+    "normal", "negative", "normal", "shifted", "normal",
+)  # fmt: skip
 #: Above the limits of grids, and of 16-bit indices.
 LARGE_SIZE = 4 * USUAL_SIZE
 
@@ -41,7 +46,7 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
         axes = _draw_axes(draw, planned, max_bytes)
         drawn: dict[str, str] = {}
         for what, plain in choices.items():
-            names = [name for name in plain for _ in range(CARDS.get(name, 1))]
+            names = _cards(plain)
             # All inputs hold each regime of values before only some do.
             deck = f"inputs of {drawn['values']}" if what == "inputs" else what
             drawn[what] = names[draw_number(draw, deck, "choice", Bounds(0, len(names) - 1))]
@@ -54,6 +59,13 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
         return make_workload(definition, axes, seed, without_plainest(drawn))
 
     return draw_workload()
+
+
+def _cards(names: list[str]) -> list[str]:
+    """Names as often as they are dealt, the plainest first."""
+    cards = [name for name in names for _ in range(CARDS.get(name, 1))]
+    more = MORE if set(MORE) <= set(names) else ()
+    return [*cards, *more[: max(0, CHOICES - len(cards))]]
 
 
 def _draw_axes(draw: DrawFn, planned: Plan, max_bytes: int) -> dict[str, int]:

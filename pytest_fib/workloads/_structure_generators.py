@@ -85,7 +85,7 @@ def _one_less(length: str, definition: Definition) -> Iterator[str]:
 
 def _last_page_len(tensor: torch.Tensor, rule: kinds.LastPageLen, context: FillContext) -> None:
     size = context.whole(rule.page_size)
-    drawn = _fullness(tensor.shape, size, context.host_random)
+    drawn = _fullness(len(tensor), size, context)
     pages, tokens = context.lengths_of(rule.indptr), context.lengths_of(rule.at_least)
     if pages is not None and tokens is not None:
         needed = (tokens - (pages - 1).clamp_min(0) * size).clamp(1, size)
@@ -93,16 +93,16 @@ def _last_page_len(tensor: torch.Tensor, rule: kinds.LastPageLen, context: FillC
     tensor.copy_(drawn)
 
 
-def _fullness(shape: torch.Size, size: int, host: torch.Generator) -> torch.Tensor:
-    """Tokens in last pages: often 1, all, all but one, or as many as are beside a tile."""
-    tiles = torch.tensor([n for n in BOUNDARY_LENGTHS if 1 <= n <= size])
+def _fullness(n: int, size: int, context: FillContext) -> torch.Tensor:
+    """Tokens in last pages, in turn: 1, all but one, all, twice beside a tile, or any number."""
+    host = context.host_random
+    tiles = torch.tensor([tile for tile in BOUNDARY_LENGTHS if 1 <= tile <= size])
     ends = (torch.tensor([n]) for n in (1, max(1, size - 1), size))
-    often = (*ends, tiles, tiles)
-    drawn = torch.randint(1, size + 1, shape, generator=host)
-    choice = torch.randint(0, 6, shape, generator=host)
-    for i, some in enumerate(often):
-        at = torch.randint(0, len(some), shape, generator=host)
-        drawn = torch.where(choice == i, some[at], drawn)
+    drawn = torch.randint(1, size + 1, (n,), generator=host)
+    case = (torch.arange(n) + context.turn) % 6
+    for i, some in enumerate((*ends, tiles, tiles)):
+        at = torch.randint(0, len(some), (n,), generator=host)
+        drawn = torch.where(case == i, some[at], drawn)
     return drawn
 
 
@@ -210,9 +210,7 @@ def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, context: FillContext) -
     pages = n * most if rule.pages is None else min(context.whole(rule.pages), n * most)
     total = int(torch.randint(n, pages + 1, (), generator=context.host_random)) if n else 0
     counts = _split(total, torch.ones(n, dtype=torch.long), context)
-    lengths = (counts.clamp_max(most) - 1) * size + _fullness(
-        counts.shape, size, context.host_random
-    )
+    lengths = (counts.clamp_max(most) - 1) * size + _fullness(n, size, context)
     tensor.copy_(lengths.clamp(1, longest))
 
 

@@ -78,7 +78,7 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
     if rule.ends:
         _put_ends(tensor, context, low, high)
     else:
-        _with_extremes_at_ends(tensor, context.turn)
+        _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn)
     if (step := context.number(rule.step)) != 1:
         tensor.mul_(step)
 
@@ -101,6 +101,13 @@ def _with_extremes_at_ends(tensor: torch.Tensor, turn: int) -> torch.Tensor:
         some.copy_(torch.where(is_extreme, next_to_it, some))
         some[:, end] = value[:, 0]
     return tensor
+
+
+def _with_equal_rows(tensor: torch.Tensor, turn: int) -> None:
+    """Make all of a row the same, in one row of eight: ties, and sums that meet a limit exactly."""
+    if tensor.dim() and tensor.numel():
+        some = tensor.view(-1, tensor.shape[-1])[(1 - turn) % 8 :: 8]
+        some.copy_(some[:, :1].clone().expand_as(some))
 
 
 def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
@@ -277,7 +284,7 @@ EXTREMES_AT_ENDS = (
 #: How many parts a vector of ``mixed`` has.
 PARTS = 8
 #: How close those of ``shifted`` are that are closer, as a share of where they are.
-CLOSE = 2.0**-9
+CLOSE = 2.0**-9.5
 #: By kind.
 VALUE_FILLS: dict[str, Fill] = {
     "values": _values,
@@ -330,13 +337,16 @@ def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fi
 def _for_half(tensor: torch.Tensor, generator: torch.Generator, factor: float) -> torch.Tensor:
     """The factor, or as often 1: one for each row, or each index of some first dimensions.
 
-    Of a vector, one for all.
+    If there are several, not the same for all. Of a vector, one for all.
     """
     deepest = min(max(tensor.dim() - 1, 1), 2)  # what lies behind may be normalised as one
     depth = int(torch.empty(1, device=tensor.device).random_(0, deepest, generator=generator))
     depth += tensor.dim() > 1
+    if tensor.dim() > 1 and tensor.shape[:depth].numel() == 1:
+        depth = deepest
     shape = [n if i < depth else 1 for i, n in enumerate(tensor.shape)]
     some = tensor.new_empty(shape).bernoulli_(generator=generator)
+    some.view(-1)[1:2] = 1 - some.view(-1)[:1]
     return torch.where(some == 1, some * factor, 1)
 
 
