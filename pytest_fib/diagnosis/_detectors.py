@@ -252,7 +252,9 @@ def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
     for dim, size in enumerate(output.shape):
         is_sized = 1 < size <= MOST_SLICES and output.total // size >= 4
         if is_sized and (moves := _moves(output, dim)):
-            moved = shortened([f"{to} holds that of {from_}" for to, from_ in moves], 4)
+            moved = shortened(
+                [f"{to} holds that of {from_}" for to, from_ in moves if to != from_], 4
+            )
             yield "permuted", f"right values at the wrong {output.axis(dim)}: {moved}"
 
 
@@ -276,7 +278,8 @@ def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
     same &= ~alike  # what is expected here is there as well: that is no move
     if share(same.any(1)) < NEARLY_ALL or not _vary(every.got[wrong]):
         return None
-    if float(same[same.any(1)].sum(1).double().mean()) > MOST_ALIKE:
+    wrong, same = wrong[same.any(1)], same[same.any(1)]
+    if float(same.sum(1).double().mean()) > MOST_ALIKE:
         return None  # what many slices hold is nobody's
     sources = same.int().argmax(1).tolist()
     if 1 < len(set(sources)) < NEARLY_ALL * len(sources):
@@ -342,9 +345,20 @@ class LinearFit:
         before, after = (x.square().sum(-1).div(count).sqrt() for x in (error, rest))
         gain = (before / after.clamp(min=1e-6 * before.clamp(min=1e-300))).log10()
         enough = (after <= left * before) & ((count - 1) * gain >= CHANCE) & (length > 0)
+        enough &= ~_bent(rest, column, sample.expected.where(known, 0.0))
         missed = (~close).sum(-1) <= (1 - NEARLY_ALL) * count
         error = after.clamp(min=1e-6) / length.clamp(min=1e-300).sqrt()
         return cls(value, enough & missed & (count >= 2) & (before > 0), after, error)
+
+
+def _bent(rest: torch.Tensor, column: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Whether what a fit leaves of each line follows the size of values: as of another function."""
+    curve = column * expected.abs()
+    along = (curve * column).sum(-1) / column.square().sum(-1).clamp(min=1e-300)
+    curve = curve - along[..., None] * column
+    shared = (curve * rest).sum(-1).square()
+    whole = curve.square().sum(-1) * rest.square().sum(-1)
+    return (shared > LEFT * whole) & (expected.shape[-1] >= FEW)
 
 
 def _one_number(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:

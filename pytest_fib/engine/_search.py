@@ -156,7 +156,8 @@ def diagnose_failure(
     """The outcome of a workload, with the diagnosis of a larger one where that fails too.
 
     Unless the larger one's says little, and that of the workload itself says more and not just for
-    a few elements: of these nearly anything may be true. ``evaluate``
+    a few elements: of these nearly anything may be true. Nor what inputs would be instead, where
+    that does not explain what is wrong with the larger one. ``evaluate``
     evaluates a workload with ``explain``, or returns None where it can't. Only wrong numbers have
     a pattern, so other outcomes are returned as they are.
     """
@@ -172,10 +173,16 @@ def diagnose_failure(
             diagnosis = _as_shown_by(shown, diagnosis, outcome)
         is_first, first = first is None, first or diagnosis
         if diagnosis.pattern not in VAGUE_PATTERNS and (
-            is_first or not _is_tiny(definition, shown)
+            is_first or not (_is_tiny(definition, shown) or _is_refuted(diagnosis, first))
         ):
             return _with_diagnosis(outcome, diagnosis)
     return outcome if first is None else _with_diagnosis(outcome, first)
+
+
+def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
+    """Whether what is said of inputs would have been said of the larger workload too."""
+    many = larger.pattern in ("everywhere", "scattered")
+    return many and diagnosis.pattern == "misread input"
 
 
 def _is_tiny(definition: Definition, workload: Workload) -> bool:

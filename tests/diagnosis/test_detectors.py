@@ -254,6 +254,11 @@ def test_a_factor_says_what_it_is_known_for(factor, words):
     assert found.sentence.endswith(f"{words})") or words in found.sentence
 
 
+def test_a_function_that_bends_is_no_factor():
+    found = explained(GEMM, lambda y: y / (1 + 0.004 * y.abs()))
+    assert "x expected" not in found.sentence
+
+
 def test_a_wrong_epsilon_is_a_factor_of_small_rows():
     x = normal(NORM[1]) * torch.logspace(-4, 0, 48, dtype=torch.float64)[:, None]
     norm = [x / (x.square().mean(1, keepdim=True) + eps).sqrt() for eps in (1e-6, 1e-5)]

@@ -12,7 +12,7 @@ from pytest_fib.data import (
     SourceFile,
     SupportedLanguages,
 )
-from pytest_fib.engine import Judge
+from pytest_fib.engine import FunctionChecker, Judge, diagnose_failure
 from pytest_fib.workloads import make_workload
 
 
@@ -210,3 +210,26 @@ def test_a_definition_whose_reference_has_another_dtype_is_wrong_and_nobody_else
         "y: got float32, expected bfloat16" in outcome(judge, returns_other, "return x * 3").message
     )
     assert outcome(judge, returns_other, "return (x * 3).bfloat16()").status.value == "PASSED"
+
+
+ADAGRAD = define(
+    {"table": "float16[n, d]", "grad": "float32[n, d]", "total": "float32[n]"},
+    {"y": "float16[n, d]"},
+    "return (table - 0.05 * (total + grad.square().mean(-1)).rsqrt()[:, None] * grad).half()",
+    rules={"total": {"kind": "uniform", "min": 0.01, "max": 2.0}},
+)
+
+
+@pytest.mark.parametrize("seed", [37, 39])
+def test_what_explains_one_row_and_not_many_is_not_said(seed):
+    """Of one row, the total before is as if the gradient were times a number."""
+
+    def stale(table, grad, total):
+        return (table - 0.05 * total.rsqrt()[:, None] * grad).half()
+
+    check = FunctionChecker(ADAGRAD, stale, "cpu")
+    row = make_workload(ADAGRAD, {"n": 1}, seed)
+    alone = check(row, explain=True)
+    assert "as if grad were divided by ln 2" in alone.diagnosis.sentence
+    found = diagnose_failure(ADAGRAD, row, alone, lambda w: check(w, explain=True), 1 << 16)
+    assert "as if" not in found.diagnosis.sentence
