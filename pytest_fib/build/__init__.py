@@ -29,6 +29,7 @@ from pytest_fib.build._targets import (
     Hardware,
     build_targets,
     capability_of,
+    why_not_architecture,
     why_other_hardware,
 )
 from pytest_fib.build._toolchain import cpp_compiler, nvcc
@@ -62,6 +63,7 @@ __all__ = [
     "program_of",
     "reference_program",
     "versions",
+    "why_not_architecture",
     "why_not_buildable",
     "why_not_runnable",
     "why_other_hardware",

@@ -29,10 +29,12 @@ _CAPABILITIES = {
     **dict.fromkeys(("t4",), (7, 5)),
     **dict.fromkeys(("a100", "a800", "a30"), (8, 0)),
     **dict.fromkeys(("a10", "a10g", "a16", "a40", "a6000", "3080", "3090"), (8, 6)),
+    **dict.fromkeys(("orin",), (8, 7)),
     **dict.fromkeys(("l4", "l20", "l40", "l40s", "4080", "4090"), (8, 9)),
     **dict.fromkeys(("h20", "h100", "h200", "h800", "gh200"), (9, 0)),
     **dict.fromkeys(("b100", "b200", "gb200"), (10, 0)),
     **dict.fromkeys(("b300", "gb300"), (10, 3)),
+    **dict.fromkeys(("thor",), (11, 0)),
     **dict.fromkeys(("5080", "5090"), (12, 0)),
     **dict.fromkeys(("gb10",), (12, 1)),
 }
@@ -63,6 +65,14 @@ def capability_of(target: str) -> tuple[int, int] | None:
         return int(match[1]), int(match[2])
     known = [_CAPABILITIES[word] for word in _words(target) if word in _CAPABILITIES]
     return known[0] if known else None
+
+
+def why_not_architecture(target: str) -> str | None:
+    """Why nothing can be compiled for what should be ``sm_90``, or ``sm_90a`` with all features."""
+    known = [f"sm_{major}{minor}" for major, minor in sorted({*_CAPABILITIES.values()})]
+    if _ARCHITECTURE.fullmatch(target) and target.rstrip("af") in known:
+        return None
+    return f"{target!r} is no architecture that is known; there are: {', '.join(known)}"
 
 
 def why_other_hardware(

@@ -52,9 +52,11 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(given: Namespace) -> int:
     """Build all that can be; 1 where something does not compile."""
-    from pytest_fib.build import write_manifest
+    from pytest_fib.build import why_not_architecture, write_manifest
     from pytest_fib.engine import Judge
 
+    for problem in filter(None, map(why_not_architecture, given.target or ())):
+        raise ValueError(f"--target: {problem}")
     wanted = list(_wanted(given))
     if not wanted:
         raise ValueError("nothing that is compiled has such a name")

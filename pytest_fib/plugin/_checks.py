@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_fib.build import gpus
+from pytest_fib.build import gpus, why_not_architecture
 from pytest_fib.discovery import shortened
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def check_options(settings: Settings) -> None:
     _check_comparison(settings)
     _check_shard(settings)
     _check_summary(settings)
-    _check_traces(settings)
+    _check_targets(settings)
+    _check_writable(f"--fib-traces {settings.traces}", settings.traces, folder=False)
+    if settings.cache is not None:
+        _check_writable(f"--fib-cache-dir {settings.cache}", settings.cache, folder=True)
 
 
 def check_selection(settings: Settings, load_catalogue: Callable[[], Catalogue]) -> None:
@@ -58,7 +61,9 @@ def _check_glob(option: str, glob: str, names: Sequence[str]) -> None:
         return
     near = difflib.get_close_matches(glob, names, n=3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    raise pytest.UsageError(f"{option} {glob} matches nothing; {hint}there are: {shortened(names)}")
+    raise pytest.UsageError(
+        f"{option} {glob or repr(glob)} matches nothing; {hint}there are: {shortened(names)}"
+    )
 
 
 def _check_device(settings: Settings) -> None:
@@ -133,16 +138,20 @@ def _check_summary(settings: Settings) -> None:
         )
 
 
-def _check_traces(settings: Settings) -> None:
-    """Rather than lose the records of a whole run at its end."""
-    path = settings.traces
+def _check_targets(settings: Settings) -> None:
+    for problem in filter(None, map(why_not_architecture, settings.targets)):
+        raise pytest.UsageError(f"--fib-target: {problem}")
+
+
+def _check_writable(option: str, path: Path, *, folder: bool) -> None:
+    """Rather than fail in every item, or lose the records of a whole run at its end."""
     existing: Path = next(p for p in (path, *path.parents) if p.exists())
-    if path.is_dir():
-        problem = "is a directory"
+    if existing == path and existing.is_dir() is not folder:
+        problem = "is a file" if folder else "is a directory"
     elif existing != path and not existing.is_dir():
         problem = f"can't be created: {existing} is a file"
     elif not os.access(existing, os.W_OK):
         problem = f"can't be written: no permission for {existing}"
     else:
         return
-    raise pytest.UsageError(f"--fib-traces {path}: {problem}")
+    raise pytest.UsageError(f"{option}: {problem}")

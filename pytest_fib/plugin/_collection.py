@@ -150,9 +150,10 @@ class DefinitionFile(pytest.File):
         """What is wrong with the file, without a traceback."""
         if isinstance(excinfo.value, self.CollectError):
             # pytest's summary gives the file already, and has little room.
-            return message_only(
-                excinfo, shown_before=f"{self._run.settings.readable(str(self.path))}:"
-            )
+            shown_before = f"{self._run.settings.readable(str(self.path))}:"
+            line = str(excinfo.value).removeprefix(shown_before).partition(":")[0]
+            place = str(self.path), int(line) if line.isdecimal() else 1
+            return message_only(excinfo, place, shown_before)
         return super().repr_failure(excinfo)
 
 

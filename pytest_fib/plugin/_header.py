@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from pytest_fib.discovery import shortened
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import pytest
 
     from pytest_fib.plugin._session import Session
 
@@ -65,6 +66,9 @@ def _missing(session: Session) -> Iterator[str]:
     folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
     if not settings.datasets and not session.has_definition_files:
         yield f"fib: no definitions in {folders}: a definition is a YAML file there"
+    elif what := _collects_others_only(session):
+        relative = " ".join(os.path.relpath(each, settings.start) for each in session.folders)
+        yield f"fib: no kernel is collected: {folders} is not {what}; pytest {relative} does"
     if not settings.datasets and not any(
         folder.is_dir() for folder in settings.implementation_dirs
     ):
@@ -73,6 +77,17 @@ def _missing(session: Session) -> Iterator[str]:
             f"fib: no implementations: {tried} does not exist; make it, set fib_impls in the ini "
             "file, or give --fib-impls=DIR"
         )
+
+
+def _collects_others_only(session: Session) -> str:
+    """What doesn't have definitions, of all that is collected; none where the user said what."""
+    source, config = pytest.Config.ArgsSource, session.config
+    if config.args_source is source.ARGS:
+        return ""
+    paths = list(map(session.settings.place, config.args))
+    if any(f.is_relative_to(p) or p.is_relative_to(f) for f in session.folders for p in paths):
+        return ""
+    return "among testpaths" if config.args_source is source.TESTPATHS else "below this folder"
 
 
 def unimplemented(names: Sequence[str]) -> str:

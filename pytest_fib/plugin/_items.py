@@ -110,6 +110,8 @@ class KernelItem(pytest.Item):
     """One implementation of one definition, under one kind of test."""
 
     kind = ""
+    #: What the text of a failure begins with in place of a status.
+    blamed: str | None = None
 
     def __init__(
         self,
@@ -227,7 +229,9 @@ class KernelItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The failure's own text; the first line of it in pytest's short summary."""
         # pytest.fail() comes from plugins, as pytest-timeout's does, wherever this happens to be.
-        if isinstance(excinfo.value, KernelFailure | pytest.fail.Exception):
+        if isinstance(excinfo.value, KernelFailure):
+            return message_only(excinfo, (str(self.implementation.path), self.implementation.line))
+        if isinstance(excinfo.value, pytest.fail.Exception):
             return message_only(excinfo)
         return super().repr_failure(excinfo, style=style)
 
@@ -301,7 +305,10 @@ class KernelItem(pytest.Item):
                 origin,
                 guessed=self._guessed(workload),
                 width=self.run.width,
+                blamed=self.blamed,
             )
+            if self.blamed:
+                text = self._with_lines_of_the_file(text)
             raise KernelFailure(text).with_traceback(self._last_call(workload))
 
     def _last_call(self, workload: Workload) -> TracebackType | None:
@@ -544,6 +551,7 @@ class DefinitionItem(CorrectnessItem):
     """
 
     kind = "definition"
+    blamed = "DEFINITION ERROR: reference"
     draws = False  # what it draws from is its own
 
     def __init__(self, *, loaded: LoadedDefinition, implemented: bool, **kwargs: Any) -> None:
@@ -556,10 +564,6 @@ class DefinitionItem(CorrectnessItem):
         """Nothing is recorded, since nothing was implemented; what fails is the definition."""
         try:
             super().conclude(workload, outcome, origin)
-        except KernelFailure as failure:
-            if not isinstance(outcome, Evaluation):
-                raise
-            raise KernelFailure(f"DEFINITION ERROR: the reference itself: {failure}") from None
         finally:
             self.outcome.traces.clear()
 

@@ -25,6 +25,8 @@ MARK = (
 )
 #: What ``--fib-compare`` takes besides a path.
 BEST = "best"
+#: Seconds: eleven days. Clocks have ends.
+LONGEST = 1e6
 _SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _INI_DIRECTORIES = {
     "fib_defs": ("kernel_defs", "definitions"),
@@ -78,6 +80,14 @@ def _checked(kind: type[int] | type[float], least: int) -> Callable[[str], float
     return number
 
 
+def seconds(text: str) -> float:
+    """A time that can be waited for: 0.5 from ``0.5``."""
+    value = _checked(float, 0)(text)
+    if not 0 < value <= LONGEST:
+        raise ArgumentTypeError(f"{text} is not between 0 and {LONGEST:.0f} seconds")
+    return value
+
+
 def _option(flag: str, metavar: str | None, text: str, **arguments: Any) -> Any:
     """A field that an option of the command line sets; ``arguments`` are those of argparse."""
     if metavar is not None:
@@ -108,6 +118,8 @@ class Settings:
     ini_dirs: dict[str, tuple[Path, ...]]
     #: The far machines of the ini file.
     ini_remotes: tuple[str, ...]
+    #: Folders that a user may take for the project's where pytest found no ini file.
+    elsewhere: tuple[Path, ...] = ()
 
     definitions: tuple[str, ...] = _list(
         "--fib-definition", "GLOB", "test only the definitions with these names"
@@ -173,14 +185,14 @@ class Settings:
         "--fib-timeout",
         "SECONDS",
         "most time that an evaluation may take (default: 60)",
-        type=_checked(float, 0),
+        type=seconds,
         default=60.0,
     )
     build_timeout: float = _option(
         "--fib-build-timeout",
         "SECONDS",
         "most time that compiling an implementation may take (default: 600)",
-        type=_checked(float, 0),
+        type=seconds,
         default=600.0,
     )
     targets: tuple[str, ...] = _list(
@@ -292,20 +304,20 @@ class Settings:
 
     @property
     def hint(self) -> str | None:
-        """For a run that finds nothing, since it was started below the project without an ini file.
-
-        Then pytest's rootdir is the folder it was started in.
-        """
+        """For a run that finds nothing: where that may be, or that there is nothing."""
         if self.active or self.select is not None:
             return None
-        for folder in self.start.parents:
-            if (folder / "kernel_defs").is_dir() and not folder.is_relative_to(self.rootdir):
+        for folder in self.elsewhere:
+            if (folder / "kernel_defs").is_dir():
                 ini = folder / "pytest.ini"
                 return (
                     f"fib: no kernel is collected: kernel_defs is in {folder}, which has no ini "
                     f"file. Run pytest there, or make {ini} with the line [pytest]"
                 )
-        return None
+        if not self.bench:
+            return None
+        tried = ", ".join(map(self.shown, self.definition_dirs))
+        return f"fib: nothing is timed: there is no {tried}"
 
     @property
     def selective(self) -> bool:
@@ -465,8 +477,18 @@ def read(config: pytest.Config) -> Settings:
             for name in _INI_DIRECTORIES
         },
         ini_remotes=tuple(config.getini("fib_remote")),
+        elsewhere=_elsewhere(config),
         **values,
     )
+
+
+def _elsewhere(config: pytest.Config) -> tuple[Path, ...]:
+    """The folders above where pytest was started, and above what it was given to run."""
+    if config.inipath is not None:
+        return ()
+    start = config.invocation_params.dir
+    given = (_absolute(start, path) for path in (".", *config.args))
+    return tuple(dict.fromkeys(folder for path in given for folder in path.parents))
 
 
 def _absolute(start: Path, text: str) -> Path:

@@ -30,6 +30,7 @@ from pytest_fib.plugin import _gpus
 from pytest_fib.plugin._baseline import read_baseline
 from pytest_fib.plugin._checks import check_options, check_selection
 from pytest_fib.plugin._header import header, unimplemented
+from pytest_fib.plugin._interrupt import Interruption
 from pytest_fib.plugin._kernel_check import KernelCheckRecords
 from pytest_fib.plugin._options import SETTINGS
 from pytest_fib.plugin._progress import Display, Progress
@@ -37,6 +38,7 @@ from pytest_fib.plugin._recorder import Recorder
 from pytest_fib.plugin._shards import Durations, shard_of
 from pytest_fib.report import (
     Baseline,
+    Row,
     append_github_summary,
     github_annotations,
     write_comparison,
@@ -78,6 +80,8 @@ class Session:
         self._worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self._stray_warnings_given = False
         self._display: Display | None = None
+        #: The definition files that can't be collected; under xdist each worker tells of them.
+        self._uncollected: dict[str, Row] = {}
         #: The compile items that failed for this device, by definition and implementation.
         self.uncompiled: dict[tuple[str, str], str] = {}
         #: What compile items of this process found for this device.
@@ -96,6 +100,7 @@ class Session:
         """Check the command line, and say what is collected. Raises UsageError."""
         config, settings = self.config, self.settings
         config.add_cleanup(activate(self.definitions))
+        config.pluginmanager.register(Interruption(config), "fib-interruption")
         if self._worker is not None:
             self._add_paths()  # a worker reads the command line anew
             if _BASELINE in self._worker:
@@ -150,14 +155,14 @@ class Session:
         elif not (settings.selective or settings.defs):
             config.args += datasets
         else:
-            existing = [str(folder) for folder in settings.definition_dirs if folder.is_dir()]
-            if not existing and not datasets:
+            existing = list(map(str, self.folders))
+            if not existing:
                 tried = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
                 raise pytest.UsageError(
                     f"no definition directory: {tried} does not exist; set fib_defs in the ini "
                     "file or give --fib-defs DIR"
                 )
-            config.args[:] = existing + datasets
+            config.args[:] = existing
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
@@ -226,6 +231,13 @@ class Session:
                 subfolders.sort()
                 paths = (Path(folder, name) for name in sorted(names))
                 yield from filter(self.settings.is_definition_file, paths)
+
+    @property
+    def folders(self) -> list[Path]:
+        """The definition directories that there are, of the project and of its datasets."""
+        settings = self.settings
+        every = *settings.definition_dirs, *settings.dataset_dirs("definitions")
+        return [folder for folder in every if folder.is_dir()]
 
     @property
     def has_definition_files(self) -> bool:
@@ -413,6 +425,15 @@ class Session:
         """Record what an item left."""
         self._recorder.add(report)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember where a definition is wrong."""
+        if (place := getattr(report.longrepr, "reprcrash", None)) is None or not report.failed:
+            return
+        path = Path(place.path)
+        if self.settings.is_definition_file(path):
+            shown = self.settings.shown(path)
+            self._uncollected[shown] = Row.uncollected(shown, place.lineno, place.message)
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Complete the trace records; a run that passed fails where they are not what it wrote."""
         self._recorder.finish()
@@ -431,7 +452,8 @@ class Session:
         if anything and terminalreporter.verbosity >= 0:
             self._write_tables(terminalreporter)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            for line in github_annotations(self._recorder.rows, self.settings.rootdir):
+            rows = [*self._uncollected.values(), *self._recorder.rows]
+            for line in github_annotations(rows, self.settings.rootdir):
                 terminalreporter.write_line(line)
         if problems := self._trace_problems:
             terminalreporter.section("trace records", red=True, bold=True)

@@ -60,11 +60,12 @@ def describe_evaluation(
     *,
     guessed: str = "",
     width: int = WIDTH,
+    blamed: str | None = None,
 ) -> str:
     """Why an implementation failed: what, where, how much, and how to see it again.
 
     ``place`` is where the implementation is; ``replay`` the command that runs just this again;
-    ``guessed`` are the inputs whose meaning was inferred.
+    ``guessed`` are the inputs whose meaning was inferred; ``blamed`` stands for the status.
     The first paragraph says the most, since pytest's summary shows that alone.
     """
     diagnosis = _diagnosis(evaluation)
@@ -74,7 +75,7 @@ def describe_evaluation(
     if diagnosis.shown_by:
         fields += _field("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}")
     fields += _guesses(guessed)
-    first = headline(evaluation.status, diagnosis.sentence, width)
+    first = headline(evaluation.status, diagnosis.sentence, width, blamed)
     return _paragraphs(first, fields, diagnosis.details, replay, width)
 
 
@@ -97,9 +98,11 @@ def _diagnosis(evaluation: Evaluation) -> Diagnosis:
     return Diagnosis(sentence=sentence, details=tuple(rest.strip("\n").splitlines()))
 
 
-def headline(status: EvaluationStatus, sentence: str, width: int = WIDTH) -> list[str]:
+def headline(
+    status: EvaluationStatus, sentence: str, width: int = WIDTH, blamed: str | None = None
+) -> list[str]:
     """The status and what is wrong, in lines. What others wrote, as an error's message, is kept."""
-    line = f"{status.value}: {sentence}"
+    line = f"{blamed or status.value}: {sentence}"
     if status.value != "INCORRECT_NUMERICAL":
         return [line]
     return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False)
@@ -256,16 +259,23 @@ def _share(part: int, whole: int) -> str:
     return f"{share:.3g} %" if share >= 0.001 else "under 0.001 %"
 
 
-def message_only(excinfo: pytest.ExceptionInfo[BaseException], shown_before: str = "") -> object:
+def message_only(
+    excinfo: pytest.ExceptionInfo[BaseException],
+    place: tuple[str, int] | None = None,
+    shown_before: str = "",
+) -> object:
     """An exception as pytest shows it: its text alone, its first paragraph in the summary.
 
-    ``shown_before`` is a beginning that the summary leaves out, as ``path:``.
+    ``place`` is the file and line that other plugins take for where it was raised;
+    ``shown_before`` a beginning that the summary leaves out, as ``path:``.
     """
     shown = excinfo.getrepr(style="value")
     if shown.reprcrash is not None:
         first = _first_paragraph(str(excinfo.value))
         shortened = first.removeprefix(shown_before)
         shown.reprcrash.message = f"line {shortened}" if shortened != first else first
+        if place is not None:
+            shown.reprcrash.path, shown.reprcrash.lineno = place
     return shown
 
 

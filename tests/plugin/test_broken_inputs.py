@@ -51,8 +51,10 @@ def test_a_definition_that_no_program_should_read_is_an_error_of_collection(
 def test_a_reference_that_raises_is_placed_in_the_yaml(project):
     project.define(RAISES, "kernel_defs/toy/raises.yaml")
     project.implement("same", "x\nreturn x", "raises")
-    result = project.run()
-    assert '  File "kernel_defs/toy/raises.yaml", line 10, in run' in result.outlines
+    result = project.run("-m", "")
+    result.stdout.fnmatch_lines(["DEFINITION ERROR: reference: ValueError: not yet"])
+    shown = '  File "kernel_defs/toy/raises.yaml", line 10, in run'
+    assert result.outlines.count(shown) == 2  # of the definition's own item, too
     assert "reference.py" not in result.stdout.str()
 
 

@@ -82,3 +82,33 @@ def test_a_run_from_a_folder_below_says_where_the_kernels_are(scale, monkeypatch
     monkeypatch.chdir(below)
     line = f"fib: no kernel is collected: kernel_defs is in {scale.path}, which has no ini file. "
     assert any(each.startswith(line) for each in scale.run().outlines)
+
+
+def test_a_run_from_above_that_names_the_kernels_says_where_to_run_it(scale, monkeypatch):
+    (scale.path / "tox.ini").unlink()
+    monkeypatch.chdir(scale.path.parent)
+    line = f"fib: no kernel is collected: kernel_defs is in {scale.path}, which has no ini file. "
+    result = scale.run(str(scale.path / "kernel_defs"), "--rootdir", str(scale.path.parent))
+    assert any(each.startswith(line) for each in result.outlines)
+
+
+@pytest.mark.parametrize(
+    ("folder", "what", "command"),
+    [
+        (".", "among testpaths", "pytest kernel_defs"),
+        ("tests", "below this folder", "pytest ../kernel_defs"),
+    ],
+)
+def test_what_pytest_does_not_collect_is_said_with_the_command_that_does(
+    scale, monkeypatch, folder, what, command
+):
+    scale.write("tests/test_it.py", "def test_it(): pass\n")
+    scale.write("tox.ini", "[pytest]\ntestpaths = tests\n")
+    monkeypatch.chdir(scale.path / folder)
+    line = f"fib: no kernel is collected: kernel_defs is not {what}; {command} does"
+    assert line in scale.run("--collect-only").outlines
+    assert line not in scale.run("--collect-only", str(scale.path / "tests")).outlines
+
+
+def test_a_run_that_would_time_and_has_nothing_to_time_says_so(project):
+    assert "fib: nothing is timed: there is no kernel_defs" in project.run("--fib-bench").outlines

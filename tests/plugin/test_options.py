@@ -87,6 +87,17 @@ def test_a_bad_value_is_a_usage_error(scale, arguments, message):
             "ERROR: --fib-traces {path}/pytest.ini/t.jsonl: can't be created: "
             "{path}/pytest.ini is a file",
         ),
+        (
+            ["--fib-cache-dir", "pytest.ini"],
+            "ERROR: --fib-cache-dir {path}/pytest.ini: is a file",
+        ),
+        (["--fib-timeout=inf"], "*argument --fib-timeout: inf is not between 0 and 1000000*"),
+        (["--fib-build-timeout=0"], "*--fib-build-timeout: 0 is not between 0 and 1000000*"),
+        (
+            ["--fib-target=h100"],
+            "ERROR: --fib-target: 'h100' is no architecture that is known; there are: sm_70, *",
+        ),
+        (["--fib-target=sm_99"], "ERROR: --fib-target: 'sm_99' is no architecture *"),
         (["--fib-workload", "{"], "ERROR: --fib-workload: not JSON: Expecting property name*"),
         (
             ["--fib-workload", "3"],

@@ -49,6 +49,22 @@ def test_in_a_github_job_failures_are_annotations_at_the_implementation(toys, mo
     ]
 
 
+def test_in_a_github_job_what_is_wrong_with_a_definition_is_an_annotation_in_its_file(
+    scale, monkeypatch, scale_yaml
+):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    scale.define(scale_yaml.replace("shape: [n]", "shape: [m]", 1), "kernel_defs/toy/scale.yaml")
+    result = scale.run()
+    place = "file=kernel_defs/toy/scale.yaml,line=6,title=kernel_defs/toy/scale.yaml"
+    result.stdout.fnmatch_lines([f"::error {place}::ERROR%3A line 6%3A inputs.x.*"])
+
+
+def test_what_other_plugins_take_for_the_place_of_a_failure_is_the_implementation(toys):
+    result = toys.run("-k", "tail", "--tb=line")
+    place = toys.path / "kernel_impls/toy/tail.py"
+    result.stdout.fnmatch_lines([f"{place}:4: INCORRECT_NUMERICAL: y: zeros at n 64..254"])
+
+
 def test_elsewhere_there_are_no_annotations(toys, monkeypatch):
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     result = toys.run("-k", "tail")
