@@ -143,6 +143,8 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
     drawn = torch.zeros((rows, n), dtype=torch.long)
     for row in drawn:
         row[:] = _row(n, below, host, unique=rule.unique)
+    if not rule.unique:
+        _put_extremes(drawn, below, context.turn)
     if rule.pad is not None:
         lengths = torch.randint(0, n + 1, (rows, 1), generator=host)
         lengths[torch.rand((rows, 1), generator=host) < 0.5] = n
@@ -151,6 +153,13 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
         drawn = torch.where(torch.arange(n) < lengths, drawn, context.whole(rule.pad))
     tensor.copy_(drawn.reshape(tensor.shape))
     _put_sentinels(tensor, rule.sentinels, context)
+
+
+def _put_extremes(drawn: torch.Tensor, below: int, turn: int) -> None:
+    """In one row of four the last number there is, in another the first: of many, few drew it."""
+    n = drawn.shape[1]
+    for first, number in ((1, below - 1), (3, 0)) if n else ():
+        drawn[(first - turn) % 4 :: 4, turn % n] = number
 
 
 def _put_sentinels(
