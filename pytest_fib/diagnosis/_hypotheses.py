@@ -37,6 +37,8 @@ _FACTORS = (
     (1 / log(2), "divided by ln 2"),
     (-1.0, "negative"),
 )
+#: How much larger a number is that limits nothing.
+FAR = 1e4
 #: Narrower dtypes that an input may be rounded to on the way.
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 
@@ -112,6 +114,7 @@ def _numbers(
         return
     yield "were 0", 0.0
     yield "were 1", 1.0
+    yield "were far larger", FAR * number  # a limit that is not kept, or kept at another number
     for factor, what in _FACTORS:
         yield f"were {what}", number * factor
     for axis, size in axes.items():

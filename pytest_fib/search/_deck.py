@@ -32,6 +32,8 @@ EARLY = 18
 CHOICES = 24
 #: Of what kernels are tiled by, from 16 on.
 DECK_TILES = TILE_SIZES[1:]
+#: From the least tile to less than the next, of which no other card is.
+SMALL = (TILE_SIZES[0], DECK_TILES[0] - 1)
 PRIMES = (5, 7, 11, 13, 61, 251, 509, 1021, 2039, 4093, 8191, 16381, 32749, 65521)
 #: Sizes at which kernels change what they do.
 BOUNDARY_SIZES = (1, 2, 3, *(tile + more for tile in DECK_TILES for more in (0, 1)))
@@ -125,6 +127,11 @@ def _least(bounds: Bounds, random: Random) -> int:
     return bounds.low if bounds.largest is None else NOT_NOW
 
 
+def _small(bounds: Bounds, random: Random) -> int:
+    """Between the first two tiles, where kernels may take a way of their own."""
+    return random.randint(*SMALL)
+
+
 def _highest(bounds: Bounds, random: Random) -> int:
     """As high as the other axes and the budget allow; what may be largest has been that once."""
     return bounds.high if bounds.largest is None else NOT_NOW
@@ -195,7 +202,7 @@ class BoundarySizes:
         sorts = random.sample(range(len(OCTAVES)), len(OCTAVES))
         early: list[Card] = [
             _least,
-            _least,
+            _small,
             _highest,
             _equal,
             _equal,

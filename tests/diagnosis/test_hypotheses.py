@@ -100,6 +100,10 @@ def scores(q, k, weight, bias, scale, heads=None):
             "weight and bias were swapped",
         ),
         (
+            lambda q, k, weight, bias, scale: scores(q, k, weight, bias, 1e4 * scale),
+            "scale were far larger",
+        ),
+        (
             lambda q, k, *rest: scores(q[..., :-1], k[..., :-1], *rest),
             "q were 0 at the last one of 24 along dim",
         ),
