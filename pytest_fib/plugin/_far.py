@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 class Far(Protocol):
     """Found before any test; each process of pytest has a number, and its share by that."""
 
+    settings: Settings
+
     def machine(self, number: int) -> Machine:
         """What kernels of that process run on."""
 
     def device(self, number: int) -> str:
         """``cpu`` or ``cuda``."""
+        return self.machine(number).device(self.settings.device)
 
     def executor(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import Machine
 from pytest_fib.executors import RayExecutor, RayOptions, RemoteError, SharedActors
-from pytest_fib.plugin._far import described
+from pytest_fib.plugin._far import Far, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RayCluster:
+class RayCluster(Far):
     """Actors that the controller made, which has their ``owner``, and what they are on."""
 
     settings: Settings
@@ -62,10 +62,6 @@ class RayCluster:
     def machine(self, number: int) -> Machine:
         """The one of that process."""
         return self.machines[number % len(self.machines)]
-
-    def device(self, number: int) -> str:
-        """``cpu`` or ``cuda``."""
-        return self.machine(number).device(self.settings.device)
 
     def executor(
         self,

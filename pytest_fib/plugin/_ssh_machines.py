@@ -16,7 +16,7 @@ from pytest_fib.executors import (
     SshTarget,
     describe,
 )
-from pytest_fib.plugin._far import described
+from pytest_fib.plugin._far import Far, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SshMachines:
+class SshMachines(Far):
     """The targets, what they are, and connections that workers of xdist share."""
 
     settings: Settings
@@ -84,10 +84,6 @@ class SshMachines:
     def machine(self, number: int) -> Machine:
         """The one of that process."""
         return self._slot(number)[1]
-
-    def device(self, number: int) -> str:
-        """``cpu`` or ``cuda``."""
-        return self.machine(number).device(self.settings.device)
 
     def executor(
         self,
