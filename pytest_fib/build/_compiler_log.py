@@ -35,6 +35,8 @@ _FIRST_ERRORS = (
 )
 #: Where a template in a header was instantiated from, as g++ and nvcc say it.
 _MENTION = r"(?<![\w/.]){file}(?::(\d+):|\((\d+)\)|\W+?line (\d+))|at line (\d+) of {file}"
+_QUOTED = re.compile(r"[`']([^`']+)'")
+_CALLED = re.compile(r"\w+(?=\s*\()")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
@@ -50,13 +52,32 @@ def failure(program: Program, log: str) -> BuildError:
         lines = log.strip().splitlines() or ["the compiler failed without a word"]
         return BuildError(lines[-1], log)
     text = first["text"].strip()
-    place = _place(program, log, first)
+    place = (
+        _place(program, log, first) if first["file"] else _first_with_what_is_quoted(program, text)
+    )
     if place is None:
         return BuildError(text, log)
     file, line = place
     source = dict(program.sources)[file].splitlines()
     shown = source[line - 1].strip() if 0 < line <= len(source) else ""
     return BuildError(f"{file}:{line}: {text}", f"{line:>5} | {shown}\n\n{log}")
+
+
+def _first_with_what_is_quoted(program: Program, message: str) -> tuple[str, int] | None:
+    """The line of the sources where that is named which ptxas or the linker complains about.
+
+    They quote a function, by its mangled name or not, or a part of an instruction.
+    """
+    quoted = _QUOTED.search(message)
+    if quoted is None:
+        return None
+    name = quoted[1].partition("(")[0].rpartition("::")[2]
+    for file, source in program.sources:
+        for number, line in enumerate(source.splitlines(), 1):
+            words = _CALLED.findall(line)
+            if name in line or any(f"{len(word)}{word}" in name for word in words):
+                return file, number
+    return None
 
 
 def _place(program: Program, log: str, first: re.Match[str]) -> tuple[str, int] | None:

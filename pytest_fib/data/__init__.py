@@ -42,6 +42,7 @@ from pytest_fib.data._solution import (
     SourceFile,
     SupportedLanguages,
     bad_requirement,
+    bad_target,
 )
 from pytest_fib.data._text import visible, visible_line
 from pytest_fib.data._trace import (
@@ -134,6 +135,7 @@ __all__ = [
     "Workload",
     "WorkloadsSection",
     "bad_requirement",
+    "bad_target",
     "cache_directory",
     "compose",
     "compose_family",

@@ -1,5 +1,6 @@
 """Code that claims to compute a definition."""
 
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import PurePosixPath, PureWindowsPath
@@ -25,6 +26,7 @@ from ._base import (
 
 Calling: TypeAlias = Literal["value", "destination", "tuple"]
 Binding: TypeAlias = Literal["tvm-ffi", "torch"]
+_ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?")
 
 
 class SupportedLanguages(StrEnum):
@@ -62,6 +64,13 @@ def bad_requirement(text: str) -> str | None:
         reason = str(error).partition("\n")[0]
         return f"{text!r} is not a requirement such as 'torch>=2.6': {reason}"
     return None
+
+
+def bad_target(name: str) -> str | None:
+    """Why a name is misspelt; those of devices are many, those of architectures follow a rule."""
+    if not name.lower().startswith("sm_") or _ARCHITECTURE.fullmatch(name.lower()):
+        return None
+    return f"{name!r} is not an architecture, such as sm_90 or sm_90a"
 
 
 def _same_file(path: str) -> str:
@@ -117,7 +126,7 @@ class BuildSpec(Record):
     """
 
     language: SupportedLanguages
-    target_hardware: Annotated[list[str], Field(min_length=1)]
+    target_hardware: Annotated[list[Annotated[str, refuse(bad_target)]], Field(min_length=1)]
     entry_point: Annotated[Text, refuse(_not_file_and_symbol)]
     dependencies: list[Annotated[Text, refuse(bad_requirement)]] = Field(default_factory=list)
     destination_passing_style: Annotated[bool, Field(strict=True)] = True

@@ -51,9 +51,7 @@ def _implementation(path: Path, line: int, facts: dict[str, str]) -> Implementat
     targets = ("cuda",) if language == "cuda" else ("cpu",)
     wrong = _why_wrong(facts)
     given: dict[str, Any] = {
-        field: tuple(re.split(r"[\s,]+", facts[key]))
-        for key, field in _LISTS.items()
-        if facts.get(key)
+        field: _listed(facts[key]) for key, field in _LISTS.items() if facts.get(key)
     }
     return Implementation(
         name=name,
@@ -71,15 +69,21 @@ def _implementation(path: Path, line: int, facts: dict[str, str]) -> Implementat
     )
 
 
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(re.split(r"[\s,]+", text))
+
+
 def _why_wrong(facts: dict[str, str]) -> str | None:
     """What is wrong with a header, or None. Other words before a colon are prose."""
-    from pytest_fib.data import Binding, Calling
+    from pytest_fib.data import Binding, Calling, bad_target
 
     if not facts["implements"]:
         return "// implements: names no definition"
     for key, choices in (("calling", get_args(Calling)), ("binding", get_args(Binding))):
         if key in facts and facts[key] not in choices:
             return f"// {key}: {facts[key]!r} is not one of {', '.join(choices)}"
+    for problem in filter(None, map(bad_target, _listed(facts.get("target", "")))):
+        return f"// target: {problem}"
     for key in facts.keys() - {*_KEYS, *_LISTS}:
         if near := difflib.get_close_matches(key, [*_KEYS, *_LISTS], n=1, cutoff=0.8):
             return f"// {key}: is not known; did you mean {near[0]!r}?"

@@ -131,7 +131,7 @@ def _broken(
 
     Without a ``definition`` it is of that which its folder is named after, as is the custom.
     """
-    home = path if path.suffix in (".py", ".json") else path.parent
+    home = path.parent if path.suffix in (".yaml", ".yml") else path
     definition = definition or home.parent.name
     return Implementation(name or home.stem, definition, path, line, problem=problem)
 
@@ -198,15 +198,16 @@ def _fact(keyword: ast.keyword) -> tuple[str, object]:
 
 def _why_refused(name: str, value: Any) -> str | None:
     """What is wrong with the value of an argument, or None."""
-    from pytest_fib.data import Calling, SupportedLanguages, bad_requirement
+    from pytest_fib.data import Calling, SupportedLanguages, bad_requirement, bad_target
 
     choices = {"language": [*SupportedLanguages], "calling": get_args(Calling)}.get(name)
     if choices and value not in choices:
         return f"{name} {value!r} is not one of {', '.join(choices)}"
     if name == "target_hardware" and not value:
         return "target_hardware is empty; name what it runs on, as in ['cpu', 'cuda']"
-    problems = filter(None, map(bad_requirement, value)) if name == "dependencies" else iter(())
-    return next((f"dependencies: {problem}" for problem in problems), None)
+    why = {"dependencies": bad_requirement, "target_hardware": bad_target}.get(name)
+    problems = filter(None, map(why, value)) if why else iter(())
+    return next((f"{name}: {problem}" for problem in problems), None)
 
 
 def _literal(name: str, node: ast.expr, kind: type) -> object:

@@ -64,7 +64,7 @@ def test_a_symbol_that_nobody_defines_is_an_error(double, tmp_path):
     text = double.sources[0][1].replace("return 0;", "return missing();")
     text = text.replace('#include "factor.h"', '#include "factor.h"\nint missing();')
     program = replace(double, sources=(("double.cpp", text), double.sources[1]))
-    with pytest.raises(BuildError, match=r"^undefined reference to `missing\(\)'"):
+    with pytest.raises(BuildError, match=r"^double\.cpp:3: undefined reference to `missing\(\)'"):
         build(program, tmp_path)
 
 
@@ -101,6 +101,14 @@ LOGS = [
         "Entry function 'k' uses too much shared data (0x20000 bytes)",
     ),
     (
+        "ptxas error   : Entry function '_ZN3abc5threeEPf' uses too much shared data\n",
+        "kernel.cu:3: Entry function '_ZN3abc5threeEPf' uses too much shared data",
+    ),
+    (
+        "ptxas kernel.ptx, line 27; error   : Instruction 'two' not supported\n",
+        "kernel.cu:2: Instruction 'two' not supported",
+    ),
+    (
         "nvcc fatal   : Unsupported gpu architecture 'compute_10'\n",
         "nvcc fatal   : Unsupported gpu architecture 'compute_10'",
     ),
@@ -120,7 +128,7 @@ def pretended(double, tmp_path, monkeypatch):
         nvcc.write_text(f'#!/bin/sh\ncat "{tmp_path}/log"\n{end}\n')
         nvcc.chmod(0o755)
         monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-        sources = (("kernel.cu", "one\ntwo\nthree\n"), ("kernel.cuh", "only\n"))
+        sources = (("kernel.cu", "one\ntwo\nthree ()\n"), ("kernel.cuh", "only\n"))
         compilation = replace(double.compilation, target="sm_90a")
         return replace(double, language="cuda", sources=sources, compilation=compilation)
 

@@ -79,6 +79,7 @@ def test_export_has_plain_values_and_no_absent_keys():
     [
         {"language": "fortran"},
         {"target_hardware": []},
+        {"target_hardware": ["sm_banana"]},
         {"dependencies": ["torch >== 2"]},
         {"binding": "ctypes"},
         {"calling": "name"},
@@ -87,6 +88,11 @@ def test_export_has_plain_values_and_no_absent_keys():
 )
 def test_specs_outside_the_schema_are_refused(wrong):
     assert complaint(spec=spec(**wrong))[0].startswith(f"spec.{next(iter(wrong))}")
+
+
+@pytest.mark.parametrize("name", ["sm_80", "SM_90a", "sm_100f", "NVIDIA_H100", "LOCAL", "cuda"])
+def test_hardware_has_many_names(name):
+    assert solution(spec=spec(target_hardware=[name])).spec.target_hardware == [name]
 
 
 @pytest.mark.parametrize(

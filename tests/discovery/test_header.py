@@ -52,6 +52,10 @@ def test_several_entry_points_are_several_implementations(found):
     ("line", "problem"),
     [
         ("// targets: sm_90", "// targets: is not known; did you mean 'target'?"),
+        (
+            "// target: cuda, sm_9x",
+            "// target: 'sm_9x' is not an architecture, such as sm_90 or sm_90a",
+        ),
         ("// calling: inplace", "// calling: 'inplace' is not one of value, destination, tuple"),
     ],
 )

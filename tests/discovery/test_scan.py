@@ -161,6 +161,10 @@ def test_a_function_that_a_later_one_hides_is_a_problem(scan, tmp_path):
             "target_hardware is empty; name what it runs on, as in ['cpu', 'cuda']",
         ),
         (
+            "('a', target_hardware=['sm_9'])",
+            "target_hardware: 'sm_9' is not an architecture, such as sm_90 or sm_90a",
+        ),
+        (
             "('a', dependencies=['torch', 'numpy >== 2'])",
             "dependencies: 'numpy >== 2' is not a requirement such as 'torch>=2.6': "
             "Expected semicolon (after name with no version specifier) or end",
@@ -200,10 +204,14 @@ def test_a_file_without_marks_is_passed_over_even_where_it_does_not_parse(scan):
     assert scan("def broken(") == ()
 
 
-def test_a_file_that_is_not_utf_8_is_a_problem(tmp_path):
-    (tmp_path / "module.py").write_bytes(b"# \xff\n@implements('a')\ndef run(x): ...\n")
+@pytest.mark.parametrize("suffix", ["py", "cu"])
+def test_a_file_that_is_not_utf_8_is_a_problem_of_what_its_folder_names(tmp_path, suffix):
+    path = tmp_path / "scale" / f"module.{suffix}"
+    path.parent.mkdir()
+    path.write_bytes(b"// implements: a \xff\n")
     [found] = find_implementations([tmp_path])
-    assert found.problem == f"{tmp_path}/module.py:1: not UTF-8: invalid start byte"
+    assert found.problem == f"{path}:1: not UTF-8: invalid start byte"
+    assert found.definition == "scale"
 
 
 def test_scanning_runs_no_code(scan):
