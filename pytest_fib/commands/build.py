@@ -25,14 +25,15 @@ _BAR = 24
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One implementation of a definition, to be built for one target."""
+    """One implementation of a definition, to be built for one target; one with none can't be."""
 
     definition: Definition
     implementation: Implementation
     target: str
 
     def __str__(self) -> str:
-        return f"{self.definition.name}[{self.implementation.name}] for {self.target}"
+        named = f"{self.definition.name}[{self.implementation.name}]"
+        return f"{named} for {self.target}" if self.target else named
 
 
 def add_parser(subparsers: Any) -> None:
@@ -87,7 +88,8 @@ def _wanted(given: Namespace) -> Iterator[_Wanted]:
             if _matches(name, given.definition) and _matches(
                 implementation.name, given.implementation
             ):
-                for target in build_targets(implementation, given.target or ()):
+                targets = build_targets(implementation, given.target or ())
+                for target in [""] if implementation.problem else targets:
                     yield _Wanted(loaded.definition, implementation, target)
 
 
@@ -108,6 +110,8 @@ def _build(judge: Judge, given: Namespace, wanted: _Wanted) -> PrebuiltEntry:
 
     definition, implementation = wanted.definition, wanted.implementation
     named = definition.name, implementation.name, implementation.language, wanted.target
+    if implementation.problem:
+        return PrebuiltEntry(*named, "COMPILE_ERROR", implementation.problem)
     if reason := why_not_buildable(implementation):
         return PrebuiltEntry(*named, "SKIPPED", reason)
     request = BuildRequest(

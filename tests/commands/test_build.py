@@ -55,6 +55,17 @@ def test_what_fails_is_told_and_the_rest_is_built(project, capsys):
     assert (project.path / "out" / builds[0]["file"]).exists()
 
 
+def test_what_cannot_be_read_fails_and_is_told(project, capsys):
+    project.write("kernel_impls/toy/wrong.cpp", LOOP.replace("\n#", "\n// target: sm_9x\n#", 1))
+    assert main(["build", "--out", "out"]) == 1
+    path = "kernel_impls/toy/wrong.cpp"
+    assert capsys.readouterr().out.splitlines() == [
+        f"COMPILE_ERROR scale[wrong]: {path}:1: // target: 'sm_9x' is not an architecture, such "
+        "as sm_90 or sm_90a",
+        "out: 1 built, 1 failed, 0 skipped",
+    ]
+
+
 def test_names_that_nothing_has_are_an_error(project, capsys):
     assert main(["build", "--implementation", "none", "--out", "out"]) == 2
     assert "nothing that is compiled has such a name" in capsys.readouterr().err
