@@ -8,13 +8,13 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from pytest_fib import implements
 
 #: Of the result: rows, columns, elements of K at once, warps, stages. By the largest M it is for.
-NARROW = {16: (16, 32, 256, 4, 4), 64: (64, 64, 128, 4, 4)}
+NARROW = {16: (16, 32, 256, 4, 4), 64: (64, 64, 128, 4, 6)}
 #: What is large, and what leaves enough tiles for more of the multiprocessors.
 LARGE, MIDDLE = (128, 256, 64, 8, 3), (128, 128, 64, 8, 4)
-#: Elements of K that are worth a program of its own.
-LEAST_K = 512
+#: Elements of K that are worth a program of its own, and parts that are worth adding them up.
+LEAST_K, LEAST_SPLITS = 512, 3
 #: Where nobody says how many multiprocessors there are: in the interpreter.
-PROCESSORS = 8
+PROCESSORS = 12
 
 
 @triton.jit
@@ -72,7 +72,8 @@ def run(A, B):
         processors = torch.cuda.get_device_properties(A.device).multi_processor_count
     block_m, block_n, block_k, warps, stages = _tile(M, N, processors)
     tiles = triton.cdiv(M, block_m) * triton.cdiv(N, block_n)
-    splits = max(1, min(processors // tiles, K // LEAST_K))
+    splits = min(processors // tiles, K // LEAST_K)
+    splits = splits if splits >= LEAST_SPLITS else 1
     C = torch.empty((M, N), dtype=A.dtype, device=A.device)
     partial = C if splits == 1 else torch.empty(splits, M, N, dtype=torch.float32, device=A.device)
     programs = min(tiles * splits, processors)

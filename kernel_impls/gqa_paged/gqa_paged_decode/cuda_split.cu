@@ -32,7 +32,7 @@ constexpr int kPieces = kDim / kPerLoad;  // of 16 bytes, that make one token
 constexpr int kSteps = kDim / 16;         // of matrix products along a head's dimensions
 constexpr int kColumns = 8;               // query heads in a matrix product; some may be none
 static_assert(kThreads == kDim);
-constexpr int kShortest = 64, kLongest = 384;  // tokens in a chunk
+constexpr int kShortest = 64, kLongest = 768;  // tokens in a chunk
 
 struct Batch {
   const int *indptr, *indices, *last_lengths;

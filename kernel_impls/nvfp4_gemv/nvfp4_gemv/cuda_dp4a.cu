@@ -23,7 +23,8 @@ namespace ffi = tvm::ffi;
 constexpr int kWarps = 8, kThreads = 32 * kWarps, kBlocksEachSM = 4;
 constexpr int kUnit = 32;  // numbers in 16 bytes: two blocks of 16 with a scale each
 constexpr int kRows = 2;   // that a warp reads at once, 32 units of each
-constexpr int kStages = 4;
+constexpr int kStages = 3;
+static_assert(kRows % 2 == 0);
 constexpr uint32_t kSigns = 0x88888888u;
 
 struct Matrix {
@@ -34,8 +35,10 @@ struct Matrix {
 
 /// Twice the sizes of the numbers with no sign, of the 4 lower codes; 0 for the others.
 __device__ uint32_t positive(uint32_t codes) {
+  // The compiler doesn't know that y is 0. A constant it would put in a register again each time.
+  const uint32_t small = 0x03020100u + threadIdx.y;
   uint32_t bytes;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(0x03020100u), "r"(0x0C080604u), "r"(codes));
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(small), "r"(0x0C080604u), "r"(codes));
   return bytes;
 }
 
@@ -69,35 +72,35 @@ __device__ int block_sum(uint32_t first, uint32_t second, const uint4& vector) {
 /// What a warp reads at once: each lane a unit of every row.
 struct Stage {
   uint4 codes[kRows][32];
-  uint32_t scales[kRows][16];
+  alignas(4) uint16_t scales[kRows][32];
 };
 
-/// The vector, decoded. The halves of its units are apart, so that neighbours read neighbouring
+/// 32 units of the vector, decoded. Their halves are apart, so that neighbours read neighbouring
 /// banks.
-struct Vector {
-  uint4 *even, *odd;
-  float2* scales;
+struct Chunk {
+  uint4 even[32], odd[32];
+  float2 scales[32];
 };
 
-__device__ void decode(Vector& vector, const uint4* values, const uint16_t* scales, int units) {
+__device__ void decode(Chunk* chunks, const uint4* values, const uint16_t* scales, int units) {
   for (int i = threadIdx.x; i < units; i += kThreads) {
+    Chunk& chunk = chunks[i / 32];
     const uint4 codes = values[i];
     const float2 scale = scales_of(scales[i]);
-    vector.even[i] = make_uint4(whole(codes.x), whole(codes.x >> 16), whole(codes.y),
-                                whole(codes.y >> 16));
-    vector.odd[i] = make_uint4(whole(codes.z), whole(codes.z >> 16), whole(codes.w),
-                               whole(codes.w >> 16));
-    vector.scales[i] = make_float2(0.25f * scale.x, 0.25f * scale.y);
+    chunk.even[i % 32] = make_uint4(whole(codes.x), whole(codes.x >> 16), whole(codes.y),
+                                    whole(codes.y >> 16));
+    chunk.odd[i % 32] = make_uint4(whole(codes.z), whole(codes.z >> 16), whole(codes.w),
+                                   whole(codes.w >> 16));
+    chunk.scales[i % 32] = make_float2(0.25f * scale.x, 0.25f * scale.y);
   }
 }
 
-template <typename T>
-__device__ void copy_ahead(T* to, const T* from) {
-  const auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  if (sizeof(T) == 16)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared), "l"(from) : "memory");
+__device__ void copy_codes(uint32_t to, const uint4* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+__device__ void copy_scales(uint32_t to, const uint16_t* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 
 __device__ void end_of_stage() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -106,80 +109,98 @@ __device__ void wait_for_stage() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
 }
 
-/// Where a warp is: at some rows, and at units of these.
-struct Place {
-  int row, unit;
+/// Copies what a warp will need, one stage at each call. Few instructions are what counts here:
+/// nearly all that the kernel does is decode.
+struct Reader {
+  const uint4* values;     // of this lane's unit
+  const uint16_t* scales;  // of two units: lanes share this work between rows
+  int64_t next_values, next_scales;  // from the end of a row to the next that is this warp's
+  uint32_t codes_to, scales_to;
+  int row, unit, stage;
 };
 
-__device__ Place after(Place place, int units, int rows) {
-  place.unit += 32;
-  return place.unit < units ? place : Place{place.row + rows, 0};
+__device__ Reader reader_of(const Matrix& a, Stage* stages, int matrix, int row, int rows,
+                            int units) {
+  const int lane = threadIdx.x % 32, own = lane / 16, covered = (units + 31) / 32 * 32;
+  return {a.values + matrix * a.values_matrix + row * a.values_row + lane,
+          a.scales + matrix * a.scales_matrix + (row + own) * a.scales_row + lane % 16 * 2,
+          rows * a.values_row - covered,
+          rows * a.scales_row - covered,
+          static_cast<uint32_t>(__cvta_generic_to_shared(&stages->codes[0][lane])),
+          static_cast<uint32_t>(__cvta_generic_to_shared(&stages->scales[own][lane % 16 * 2])),
+          row,
+          0,
+          0};
+}
+
+__device__ void read_ahead(Reader& reader, const Matrix& a, int m, int units, int rows) {
+  const int lane = threadIdx.x % 32;
+  const uint32_t stage = reader.stage * static_cast<uint32_t>(sizeof(Stage));
+#pragma unroll
+  for (int r = 0; r < kRows; ++r)
+    if (reader.row + r < m && reader.unit + lane < units)
+      copy_codes(reader.codes_to + stage + r * sizeof(Stage::codes[0]),
+                 reader.values + r * a.values_row);
+#pragma unroll
+  for (int r = 0; r < kRows; r += 2)
+    if (reader.row + r + lane / 16 < m && reader.unit + lane % 16 * 2 < units)
+      copy_scales(reader.scales_to + stage + r * sizeof(Stage::scales[0]),
+                  reader.scales + r * a.scales_row);
+  end_of_stage();
+  reader.stage = reader.stage + 1 == kStages ? 0 : reader.stage + 1;
+  reader.unit += 32;
+  reader.values += 32;
+  reader.scales += 32;
+  if (reader.unit >= units) {
+    reader.unit = 0;
+    reader.row += rows;
+    reader.values += reader.next_values;
+    reader.scales += reader.next_scales;
+  }
 }
 
 /// All rows of a matrix are dealt to its blocks' warps, each of which reads kStages - 1 ahead.
 __global__ void __launch_bounds__(kThreads, kBlocksEachSM)
     gemv(Matrix a, Matrix b, __half* __restrict__ c, int m, int units) {
   extern __shared__ __align__(16) unsigned char memory[];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, matrix = blockIdx.y;
-  auto* stages = reinterpret_cast<Stage*>(memory);
-  Vector vector;
-  vector.even = reinterpret_cast<uint4*>(stages + kWarps * kStages);
-  vector.odd = vector.even + units;
-  vector.scales = reinterpret_cast<float2*>(vector.odd + units);
-  stages += warp * kStages;
-
-  const uint4* values = a.values + matrix * a.values_matrix;
-  const uint16_t* scales = a.scales + matrix * a.scales_matrix;
-  const auto read_ahead = [&](Stage& stage, Place at) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-      if (at.row + r < m && at.unit + lane < units)
-        copy_ahead(&stage.codes[r][lane], values + (at.row + r) * a.values_row + at.unit + lane);
-#pragma unroll
-    for (int i = 0; i < kRows; i += 2) {  // two scales of two units, which are an even number
-      const int r = i + lane / 16, unit = at.unit + lane % 16 * 2;
-      if (r < kRows && at.row + r < m && unit < units)
-        copy_ahead(&stage.scales[r][lane % 16],
-                   reinterpret_cast<const uint32_t*>(scales + (at.row + r) * a.scales_row + unit));
-    }
-    end_of_stage();
-  };
-
-  const int all = gridDim.x * kWarps * kRows;
-  Place now{static_cast<int>(warp * gridDim.x + blockIdx.x) * kRows, 0}, ahead = now;
-  for (int i = 0; i < kStages - 1; ++i, ahead = after(ahead, units, all))
-    read_ahead(stages[i], ahead);
-  decode(vector, b.values + matrix * b.values_matrix, b.scales + matrix * b.scales_matrix, units);
+  const int lane = threadIdx.x % 32, matrix = blockIdx.y;
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // seen to be the same in all lanes
+  auto* stages = reinterpret_cast<Stage*>(memory) + warp * kStages;
+  auto* chunks = reinterpret_cast<Chunk*>(memory + kWarps * kStages * sizeof(Stage));
+  const int rows = gridDim.x * kWarps * kRows;  // that all warps have at once
+  const int first = static_cast<int>(warp * gridDim.x + blockIdx.x) * kRows;
+  Reader reader = reader_of(a, stages, matrix, first, rows, units);
+  for (int i = 0; i < kStages - 1; ++i) read_ahead(reader, a, m, units, rows);
+  decode(chunks, b.values + matrix * b.values_matrix, b.scales + matrix * b.scales_matrix, units);
   __syncthreads();
 
-  float sums[kRows] = {};
-  for (int i = 0; now.row < m; now = after(now, units, all)) {
-    const Stage& stage = stages[i];
-    wait_for_stage();
-    __syncwarp();  // for scales that others have read, and until they don't use the last stage
-    read_ahead(stages[i == 0 ? kStages - 1 : i - 1], ahead);
-    ahead = after(ahead, units, all);
-    i = i + 1 == kStages ? 0 : i + 1;
-    const int unit = now.unit + lane;
-    if (unit < units) {
-      const uint4 even = vector.even[unit], odd = vector.odd[unit];
-      const float2 scale = vector.scales[unit];
+  int at = 0;
+  for (int row = first; row < m; row += rows) {
+    float sums[kRows] = {};
+    const Chunk* chunk = chunks;
+    for (int unit = 0; unit < units; unit += 32, ++chunk) {
+      const Stage& stage = stages[at];
+      at = at + 1 == kStages ? 0 : at + 1;
+      wait_for_stage();
+      __syncwarp();  // for scales that others have read, and until they don't use the last stage
+      read_ahead(reader, a, m, units, rows);
+      if (unit + lane >= units) continue;
+      const uint4 even = chunk->even[lane], odd = chunk->odd[lane];
+      const float2 scale = chunk->scales[lane];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {  // rows past the last are not written
         const uint4 codes = stage.codes[r][lane];
-        const float2 own = scales_of(stage.scales[r][lane / 2] >> lane % 2 * 16);
+        const float2 own = scales_of(stage.scales[r][lane]);
         sums[r] += block_sum(codes.x, codes.y, even) * (own.x * scale.x);
         sums[r] += block_sum(codes.z, codes.w, odd) * (own.y * scale.y);
       }
     }
-    if (now.unit + 32 < units) continue;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
 #pragma unroll
       for (int step = 16; step > 0; step /= 2) sums[r] += __shfl_xor_sync(~0u, sums[r], step);
-      if (lane == 0 && now.row + r < m)
-        c[(now.row + r) * int64_t{gridDim.y} + matrix] = __float2half(sums[r]);
-      sums[r] = 0;
+      if (lane == 0 && row + r < m)
+        c[(row + r) * int64_t{gridDim.y} + matrix] = __float2half(sums[r]);
     }
   }
 }
@@ -208,7 +229,7 @@ void run(ffi::TensorView a, ffi::TensorView b, ffi::TensorView sfa, ffi::TensorV
   const int m = a.size(0), matrices = a.size(2), units = a.size(1) * 2 / kUnit;
   int processors = 1;
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.device_id);
-  const int bytes = kWarps * kStages * sizeof(Stage) + units * (2 * sizeof(uint4) + sizeof(float2));
+  const int bytes = kWarps * kStages * sizeof(Stage) + (units + 31) / 32 * sizeof(Chunk);
   if (cudaFuncSetAttribute(gemv, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
     cudaGetLastError();
     TVM_FFI_THROW(ValueError) << "a vector of " << units * kUnit << " numbers needs " << bytes
