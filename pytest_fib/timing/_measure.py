@@ -9,7 +9,6 @@ confidence interval has to cover both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, hypot, inf, log, log2, sqrt
@@ -20,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Samples: TypeAlias = NDArray[np.float64]
-_Average: TypeAlias = Callable[..., Samples]  # np.median or np.mean
 Comparison: TypeAlias = Literal["FASTER", "SLOWER", "SAME", "UNCLEAR"]
 
 #: Resamples of a bootstrap: for a result, and to see whether there are enough samples.
@@ -152,8 +150,15 @@ class Timings:
 
     @cached_property
     def accounting(self) -> Accounting:
-        """The candidate's times by the judge's clock."""
-        return account(self.turns, self.reference_turns)
+        """The candidate's times, as the latencies have them, by the judge's clock."""
+        claims = (
+            _round_ns(samples) * turns[0].calls_ns / float(samples[0].sum())
+            for samples, turns in (
+                (self.candidate, self.turns),
+                (self.reference, self.reference_turns),
+            )
+        )
+        return account(self.turns, self.reference_turns, *claims)
 
     @property
     def noisy(self) -> bool:
@@ -257,27 +262,38 @@ class Accounting:
         return max(0.0, (self.blocks_ns + most_ns) / self.calls_ns - 1)
 
 
-def account(turns: Sequence[Turn], other_turns: Sequence[Turn]) -> Accounting:
+def account(
+    turns: Sequence[Turn],
+    other_turns: Sequence[Turn],
+    claim_ns: float = inf,
+    other_claim_ns: float = inf,
+) -> Accounting:
     """Hold a side's rounds against the judge's clock.
 
     Asking for a round and getting its answer takes time that is in no block. It is the same for
     both sides, since the same code does it, so the other side says how long an honest one takes.
+    A claim is what a round's calls take by the side's latency: less than by their own times, where
+    some blocks do the work of others.
     """
-    (rest, error), (usual, other_error) = map(_rest, (turns, other_turns))
-    calls_ns, blocks_ns = (
-        float(np.median([getattr(turn, name) for turn in turns]))
-        for name in ("calls_ns", "blocks_ns")
-    )
+    calls_ns, blocks_ns = _claimed(turns, claim_ns)
+    rest, error = _rest(turns, blocks_ns)
+    usual, other_error = _rest(other_turns, _claimed(other_turns, other_claim_ns)[1])
     return Accounting(calls_ns, blocks_ns, rest - usual, hypot(error, other_error), other_error)
 
 
-def _rest(turns: Sequence[Turn]) -> tuple[float, float]:
+def _claimed(turns: Sequence[Turn], claim_ns: float) -> tuple[float, float]:
+    """What a round's calls and its blocks take, by what the side says of both."""
+    calls_ns = min(claim_ns, float(np.median([turn.calls_ns for turn in turns])))
+    return calls_ns, calls_ns + float(np.median([turn.blocks_ns - turn.calls_ns for turn in turns]))
+
+
+def _rest(turns: Sequence[Turn], claim_ns: float) -> tuple[float, float]:
     """What a round takes beyond its blocks, by one of the shortest; how far others are from that.
 
     Whatever else the machine does only makes rounds longer. A side whose claims are false in some
     rounds and true in others gains nothing: in each, it is held to one of its lowest claims.
     """
-    low = float(np.quantile([turn.blocks_ns for turn in turns], LOW))
+    low = min(claim_ns, float(np.quantile([turn.blocks_ns for turn in turns], LOW)))
     rests = sorted(turn.wall_ns - min(turn.blocks_ns, low) for turn in turns)
     middle = (len(rests) - 1) // 2  # of few rounds, the shortest half
     first, usual, last = SHORTEST
@@ -391,8 +407,13 @@ class Estimate:
 
 
 def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
-    """The median over groups of each group's middle over rounds, in the samples' unit."""
-    return _estimate(np.log(samples), np.median, resamples)
+    """The geometric mean over groups of each group's middle over rounds, in the samples' unit."""
+    return _estimate(np.log(samples), resamples)
+
+
+def _round_ns(samples: Samples) -> float:
+    """What a round of one call in each group takes, if all take the latency."""
+    return samples.shape[1] * exp(float(_middle(np.log(samples)).mean()))
 
 
 def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLES) -> Estimate:
@@ -400,10 +421,10 @@ def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLE
 
     The mean over groups of the middle over rounds of the logarithm of the ratio.
     """
-    return _estimate(np.log(reference) - np.log(candidate), np.mean, resamples)
+    return _estimate(np.log(reference) - np.log(candidate), resamples)
 
 
-def _estimate(logs: Samples, over_groups: _Average, resamples: int) -> Estimate:
+def _estimate(logs: Samples, resamples: int) -> Estimate:
     """Bootstraps over groups, each with all of its blocks, and over rounds, likewise.
 
     On either side the interval is the wider of the two. One covers the effect of placement, the
@@ -411,13 +432,13 @@ def _estimate(logs: Samples, over_groups: _Average, resamples: int) -> Estimate:
     (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8).
     """
     by_group = _middle(logs)
-    value = float(over_groups(by_group, axis=-1))
+    value = float(by_group.mean())
     source = np.random.default_rng(0)  # the same samples give the same interval
     rounds, groups = logs.shape
     drawn_groups = by_group[source.integers(groups, size=(resamples, groups))]
     drawn_rounds = logs[source.integers(rounds, size=(resamples, rounds))]
-    of_groups = _interval(value, over_groups(drawn_groups, axis=-1), groups)
-    of_rounds = _interval(value, over_groups(_middle(drawn_rounds), axis=-1), rounds)
+    of_groups = _interval(value, drawn_groups.mean(-1), groups)
+    of_rounds = _interval(value, _middle(drawn_rounds).mean(-1), rounds)
     low, high = min(of_groups[0], of_rounds[0]), max(of_groups[1], of_rounds[1])
     return Estimate(exp(value), exp(low), exp(high), _noise_share(logs, by_group))
 

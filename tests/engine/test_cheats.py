@@ -83,6 +83,7 @@ BY_THE_CLOCK = (
 WHEN_READ = r"works when its outputs are read, or makes that slow .*: \S+ µs a call more than .*"
 TIMED_WRONG = r"out: .* \(while it was timed\)"
 TIMED_REASONS = {
+    "any_works_for_all": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "by_call_stack": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "cache_by_four_elements": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "claim_flush": ("RUNTIME_ERROR", FALSE + "flushing the cache took -1000000000.0 ns"),
@@ -94,6 +95,7 @@ TIMED_REASONS = {
     "claim_one_time": ("RUNTIME_ERROR", FALSE + r"\d+ blocks were timed 1 times"),
     "claim_three_quarters": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "claim_zero": ("RUNTIME_ERROR", FALSE + "a call took 0.0 ns"),
+    "first_works_for_all": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "late_thread_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "lazy_later": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
     "one_for_all": ("INCORRECT_NUMERICAL", TIMED_WRONG),

@@ -10,6 +10,7 @@ from pytest_fib.timing import (
     GROUPS,
     PRECISIONS,
     TimedBlocks,
+    Timings,
     Turn,
     account,
     calls_per_block,
@@ -224,6 +225,17 @@ def test_how_far_the_judges_clock_is_off_is_known():
 def test_claims_that_are_false_now_and_then_are_held_against_every_round(share):
     turns = [Turn(1500, 600 if i < 20 * share else 1000, 1000) for i in range(20)]
     assert account(turns, [Turn(2500, 2000, 2000)] * 20).hidden_ns == 400
+
+
+@pytest.mark.parametrize("heavy", [[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], "each in turn"])
+def test_work_of_other_blocks_is_left_out_of_the_latency(heavy):
+    """Who does it in some blocks and none in the others claims nothing that is false."""
+    rounds = np.eye(4)[np.arange(20) % 4] if heavy == "each in turn" else np.tile(heavy, (20, 1))
+    candidate, reference = 4000 * rounds + 10.0, np.full((20, 4), 1010.0)
+    turns = [Turn(4540, 4040, 4040)] * 20
+    timings = Timings("cpu", candidate, reference, 0.005, 0.0, turns, turns)
+    assert timings.latency.value < 300
+    assert timings.accounting.hidden_ns == pytest.approx(4040 - 4 * timings.latency.value)
 
 
 def test_who_checks_rounds_is_told_of_the_shortest(pair):
