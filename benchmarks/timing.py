@@ -5,6 +5,8 @@
 - *Fresh processes*: the same kernel in 12 of them, (max - min) / median. Targets: 1 % from 20 µs
   up, 2 % below.
 - *Injected*: a kernel with 2 % more work is called SLOWER. Target: 95 %.
+- *Honest*: how many evaluations end without times, beside whatever else runs on the machine; of
+  kernels that do as much as the reference, four times that, and a quarter. Target: none of 1,000.
 - *Methods*: CUPTI's kernel durations, ncu's gpu__time_duration, do_bench, do_bench_cudagraph,
   events with a flush. Target: within 3 % or 0.3 µs of the first two.
 - *Copy*: the share of the measured ceiling that a copy of 4 times the L2 cache reaches. Target:
@@ -22,6 +24,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -99,7 +102,7 @@ class Kernel:
     axes: dict[str, int]
     language: str = "triton"
 
-    def definition(self) -> Definition:
+    def definition(self, more: float = 0.0) -> Definition:
         """Its definition, with the kernel itself as the reference."""
         first = next(iter(self.inputs.values()))
         shape = [first[0], self.inputs["b"][0]] if "b" in self.inputs else first
@@ -112,7 +115,7 @@ class Kernel:
                 "axes": axes,
                 "inputs": specs,
                 "outputs": {"out": {"shape": shape, "dtype": "bfloat16"}},
-                "reference": self.source(),
+                "reference": self.source(more),
             }
         )
 
@@ -120,7 +123,9 @@ class Kernel:
         """The module's text."""
         return self.text.replace("{more}", str(more))
 
-    def evaluated(self, judge: Judge, seed: int, more: float = 0.0) -> Evaluation:
+    def evaluated(
+        self, judge: Judge, seed: int, more: float = 0.0, reference_more: float = 0.0
+    ) -> Evaluation:
         """Itself as the implementation beside itself as the reference."""
         spec = BuildSpec(
             language=SupportedLanguages(self.language),
@@ -132,7 +137,7 @@ class Kernel:
         solution = Solution(
             name="same", definition=self.name, author="benchmark", spec=spec, sources=[source]
         )
-        definition = self.definition()
+        definition = self.definition(reference_more)
         workload = make_workload(definition, self.axes, seed)
         return judge.evaluate(
             EvaluationRequest(
@@ -188,6 +193,7 @@ def main() -> None:
         "aa": same_twice,
         "fresh": fresh,
         "injected": injected,
+        "honest": honest,
         "methods": methods,
         "copy": copy,
     }
@@ -270,6 +276,29 @@ def injected(device: str, number: int) -> None:
         ratio = median(1 / p.speedup_factor for p in found)
         rows.append((kernel.name, share(slower), share(ratio - 1)))
     print_table((f"2 % more work, {number // 2} times", "called SLOWER", "found slower by"), rows)
+
+
+def honest(device: str, number: int) -> None:
+    """Evaluations that end without times, and why."""
+    rows, reasons = [], Counter[str]()
+    works = ((0.0, 0.0), (3.0, 0.0), (0.0, 3.0))
+    for kernel in kernels(device):
+        if kernel.text == GEMM:
+            continue  # does as much in any case
+        evaluations = []
+        for start in range(0, number, PAIRS_OF_A_JUDGE):
+            with Judge(device) as judge:
+                evaluations += [
+                    kernel.evaluated(judge, seed, *works[seed % len(works)])
+                    for seed in range(start, min(start + PAIRS_OF_A_JUDGE, number))
+                ]
+        times = [e.performance for e in evaluations if e.performance is not None]
+        reasons.update(e.log.partition("\n")[0] for e in evaluations if e.performance is None)
+        unaccounted = np.quantile([facts(each)["unaccounted"] for each in times], 0.95)
+        rows.append((kernel.name, number, number - len(times), share(float(unaccounted))))
+    print_table(("honest kernels", "evaluations", "refused", "p95 of unaccounted"), rows)
+    for reason, count in reasons.items():
+        print(f"{count} times: {reason}")
 
 
 def methods(device: str, number: int) -> None:

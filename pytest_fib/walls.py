@@ -66,14 +66,19 @@ _REFUSED = {
     "mq_notify": (244, 184),
     "perf_event_open": (298, 241),
     "io_uring_setup": (425, 425),
+    "io_setup": (206, 0),
     # what outlives its maker
     "shmget": (29, 194),
     "shmat": (30, 196),
     "semget": (64, 190),
     "msgget": (68, 186),
     "mq_open": (240, 180),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
     # the priority of all of a user's processes
     "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
 }
 #: Calls that do nothing but succeed: ninja insists on a process group for each command.
 _PRETENDED = {"setpgid": (109, 154)}
@@ -86,8 +91,9 @@ _OF_CALLER_ONLY = {
     "sched_setattr": (314, 274),
 }
 _FCNTL = (72, 25)
-#: Has another signal than SIGIO sent when a file is ready, SIGCONT for one.
-_F_SETSIG = 10
+#: Has another signal than SIGIO sent when a file is ready, SIGCONT for one; has all who open a file
+#: wait, for 45 s.
+_F_SETSIG, _F_SETLEASE = 10, 1024
 
 _CAPABILITIES_VERSION = 0x2008_0522
 _CAP_DAC_OVERRIDE = 1
@@ -228,20 +234,21 @@ def _filter(architecture: int, column: int) -> bytes:
         for numbers in calls.values():
             lines += [(_IF_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, verdict)]
     for numbers in _OF_CALLER_ONLY.values():
-        lines += _by_argument(numbers[column], 0, 0, _ALLOW, _REFUSE)
-    lines += _by_argument(_FCNTL[column], 1, _F_SETSIG, _REFUSE, _ALLOW)
+        lines += _by_argument(numbers[column], 0, [0], _ALLOW, _REFUSE)
+    lines += _by_argument(_FCNTL[column], 1, [_F_SETSIG, _F_SETLEASE], _REFUSE, _ALLOW)
     lines.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 
 
 def _by_argument(
-    number: int, argument: int, value: int, equal: int, other: int
+    number: int, argument: int, values: list[int], equal: int, other: int
 ) -> list[tuple[int, int, int, int]]:
-    """One verdict where the lower half of an argument has a value, another for all others."""
-    return [
-        (_IF_EQUAL, 0, 4, number),
-        (_LOAD, 0, 0, _AT_ARGUMENTS + 8 * argument),
-        (_IF_EQUAL, 0, 1, value),
-        (_RETURN, 0, 0, equal),
-        (_RETURN, 0, 0, other),
-    ]
+    """One verdict where the lower half of an argument has one of these values, another for others.
+
+    Calls with another number go on to what follows.
+    """
+    lines = [(_LOAD, 0, 0, _AT_ARGUMENTS + 8 * argument)]
+    for value in values:
+        lines += [(_IF_EQUAL, 0, 1, value), (_RETURN, 0, 0, equal)]
+    lines.append((_RETURN, 0, 0, other))
+    return [(_IF_EQUAL, 0, len(lines), number), *lines]

@@ -11,6 +11,7 @@ import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from threading import RLock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,12 @@ LONGEST_FOLDER = 60
 
 
 class Progress:
-    """Tells what this process' item does. ``address`` is where a ``Display`` listens."""
+    """Tells what this process' item does. ``address`` is where a ``Display`` listens, and its key.
 
-    def __init__(self, address: str | None, process: str) -> None:
+    Whoever runs as the same user finds the socket, foreign code too, but not what is said with it.
+    """
+
+    def __init__(self, address: tuple[str, str] | None, process: str) -> None:
         self._address = address
         self._process = process
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -65,9 +69,10 @@ class Progress:
     def _send(self, kind: str, text: str = "") -> None:
         if self._address is None:
             return
-        message = json.dumps([self._process, self._item, kind, text]).encode()
+        path, key = self._address
+        message = json.dumps([self._process, self._item, kind, text])
         with suppress(OSError):  # nobody listens, or not fast enough: nothing hangs on it
-            self._socket.sendto(message, self._address)
+            self._socket.sendto(f"{key}{message}".encode(), path)
 
 
 @dataclass(frozen=True)
@@ -91,10 +96,10 @@ class Display:
         # A socket's address has 107 bytes, of which the folder for temporary files may take all.
         short = None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
         self._folder = tempfile.mkdtemp(prefix="pytest-fib-progress-", dir=short)
-        #: Where processes of this run tell what they do.
-        self.address = str(Path(self._folder, "socket"))
+        #: Where processes of this run tell what they do, and how it is known that it is they.
+        self.address = str(Path(self._folder, "socket")), token_hex()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(self.address)
+        self._socket.bind(self.address[0])
         self._output = _duplicate(sys.stdout)
         self._redraws = self._output is not None and _can_redraw(config)
         self._lock = RLock()
@@ -115,7 +120,9 @@ class Display:
         drawn = 0.0
         while not self._closed:
             with suppress(TimeoutError):
-                self._take_in(*json.loads(self._socket.recv(65536)))
+                key, message = self.address[1].encode(), self._socket.recv(65536)
+                if message.startswith(key):
+                    self._take_in(*json.loads(message.removeprefix(key)))
             if monotonic() - drawn >= STEP:
                 self._show()
                 drawn = monotonic()

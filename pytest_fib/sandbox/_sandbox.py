@@ -15,7 +15,9 @@ from pytest_fib.sandbox._channel import ChannelBroken, ChannelClosed, ChannelLat
 from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT, own_stacks
 from pytest_fib.sandbox._fork_server_client import environment_for, how_it_ended
 from pytest_fib.sandbox._messages import (
+    Blocks,
     Build,
+    Collect,
     Done,
     Failed,
     Load,
@@ -25,6 +27,7 @@ from pytest_fib.sandbox._messages import (
     is_short,
 )
 from pytest_fib.sandbox._runner import Runner
+from pytest_fib.sandbox._stopping import wait_until_stopped
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
@@ -212,6 +215,9 @@ class ProcessSandbox:
                 raise ChannelBroken("a reply out of turn")
             if self._untrusted and not self._fork_server.has(child):
                 raise ChannelClosed
+            if isinstance(request, (Blocks, Collect)) and not self._has_stopped(child, timeout):
+                after = f"works on for {timeout:g} s after it was stopped (--fib-timeout)"
+                return self._failed(child, "TIMEOUT", after)
             return _fit_to_show(_decoded(reply), _printed(child))
         except ChannelLate:
             option = "--fib-build-timeout" if isinstance(request, Build) else "--fib-timeout"
@@ -269,6 +275,12 @@ class ProcessSandbox:
         """Both sides, so that asking either takes as long."""
         os.killpg(child.pid, signal.SIGSTOP)  # and what it started, but for other sessions
         self._stopped = True
+
+    def _has_stopped(self, child: Child, timeout: float) -> bool:
+        """Wait for that: the other side is timed next, and what works on would make it slow."""
+        ancestor = self._fork_server.pid
+        assert ancestor is not None, "a fork server has just answered"
+        return not self._untrusted or wait_until_stopped(child.pid, ancestor, timeout)
 
     def _resume(self, child: Child) -> None:
         if self._stopped:

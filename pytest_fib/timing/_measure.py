@@ -413,7 +413,7 @@ def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
 
 def _round_ns(samples: Samples) -> float:
     """What a round of one call in each group takes, if all take the latency."""
-    return samples.shape[1] * exp(float(_middle(np.log(samples)).mean()))
+    return int(samples.shape[1]) * exp(float(_middle(np.log(samples)).mean()))
 
 
 def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLES) -> Estimate:

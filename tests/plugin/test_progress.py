@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+import tempfile
 from time import sleep
 
 import pytest
@@ -80,3 +81,25 @@ def test_a_wait_is_said_once_and_summed_up_at_the_end(slow):
     assert re.fullmatch(r"fib: waiting for cpu: held by .* \(scale\[.*\]\)\n", line)
     assert f"held by pid {os.getpid()}" not in rest
     assert re.search(r"^\d items? waited \d+ s for others who use the device$", rest, re.MULTILINE)
+
+
+@pytest.mark.thorough
+def test_what_others_say_is_not_shown(scale, monkeypatch):
+    """Foreign code finds the socket of the run that it is in."""
+    body = """\
+x, factor
+import socket
+from pathlib import Path
+messages = b"x", b"[]", bytes(100), b'["", "forged", "announce", "forged"]', b'["","","end",""]'
+for line in Path("/proc/net/unix").read_text().splitlines():
+    if line.endswith("/socket") and {folder!r} in line:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+            for message in messages:
+                end.sendto(message, line.split()[-1])
+return x * factor"""
+    with tempfile.TemporaryDirectory() as folder:  # a short one: the socket's address is
+        monkeypatch.setenv("TMPDIR", folder)
+        scale.implement("talks", body.replace("{folder!r}", repr(folder)))
+        result = scale.run_apart("-k", "talks", "-W", "error", "--fib-examples=1")
+    result.assert_outcomes(passed=1)
+    assert "forged" not in result.stdout.str()

@@ -2,13 +2,14 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pytest_fib.build import program_of
 from pytest_fib.engine import Judge
-from pytest_fib.sandbox import ForkServer
+from pytest_fib.sandbox import Blocks, ForkServer
 from pytest_fib.walls import wall_names
 
 GOOD = """\
@@ -286,6 +287,71 @@ def test_between_requests_a_sandbox_and_its_children_are_stopped(
     group = [pid for pid in numbers if of_group(pid, child.pid)]
     assert len(group) == 2
     assert eventually(lambda: all(state(pid) == "T" for pid in group))
+
+
+IN_THE_KERNEL = """\
+import ctypes, mmap, os, threading
+import torch
+
+SIZE, POPULATE, REMOVE = 1 << 26, 23, 9
+MEMORY = mmap.mmap(-1, SIZE)
+PLACE = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(MEMORY)))
+MADVISE = ctypes.CDLL(None).madvise
+
+def hog():
+    while True:  # milliseconds each time, in which no signal is looked at
+        for advice in (REMOVE, POPULATE):
+            MADVISE(PLACE, ctypes.c_size_t(SIZE), advice)
+
+{start}
+
+def run(x, factor):
+    return x * factor
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="nothing tells of threads")
+@pytest.mark.parametrize(
+    "start",
+    [
+        "threading.Thread(target=hog, daemon=True).start()",
+        pytest.param(
+            "if os.fork() == 0:\n    os.fork() or hog()\n    os._exit(0)",
+            marks=pytest.mark.thorough,
+        ),
+    ],
+    ids=["thread", "grandchild"],
+)
+def test_who_is_asked_for_times_has_stopped_by_then(
+    breakable_judge, request_for, monkeypatch, start
+):
+    """A stop takes effect at the end of a system call, and the reference is timed by then."""
+    text = IN_THE_KERNEL.format(start=start)
+    sandbox = breakable_judge._candidate.sandbox
+    working, exchange = [], sandbox._exchange
+
+    def noted(request, timeout, descriptors=()):
+        reply = exchange(request, timeout, descriptors)
+        if isinstance(request, Blocks):
+            working.append(states(sandbox._child.pid) - set("TZX"))
+        if len(working) == 4:
+            raise KeyboardInterrupt
+        return reply
+
+    monkeypatch.setattr(sandbox, "_exchange", noted)
+    with pytest.raises(KeyboardInterrupt):
+        breakable_judge.evaluate(request_for(text, timing=True))
+    assert not any(working)
+
+
+def states(session):
+    """Of all threads of a session."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/task/[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            found |= {fields[0]} if int(fields[3]) == session else set()
+    return found
 
 
 def of_group(pid, group):

@@ -55,6 +55,7 @@ def run_lines(evaluate):
         "os.sched_setscheduler(os.getppid(), os.SCHED_BATCH, os.sched_param(0))",
         "signal.pidfd_send_signal(os.pidfd_open(os.getpid()), 0)",
         "fcntl.fcntl(os.pipe()[0], 10, signal.SIGCONT)",  # F_SETSIG
+        "fcntl.fcntl(os.open('/proc/self/exe', os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)",
     ],
 )
 def test_a_call_that_could_disturb_others_is_refused(run_lines, line):
@@ -70,6 +71,10 @@ def test_a_call_that_could_disturb_others_is_refused(run_lines, line):
         "process_vm_readv": "310, os.getppid(), 0, 0, 0, 0, 0",
         "pidfd_getfd": "438, os.pidfd_open(os.getppid()), 0, 0",
         "io_uring_setup": "425, 1, ctypes.create_string_buffer(120)",
+        "io_setup": "206, 1, ctypes.create_string_buffer(8)",
+        "ioprio_set": "251, 1, 0, 3 << 13",
+        "add_key": "248, b'user', b'fib', b'x', 1, -3",
+        "keyctl": "250, 0, -3, 0",
         "perf_event_open": "298, ctypes.create_string_buffer(128), 0, -1, -1, 0",
         "semget": "64, 0, 1, 0o600",
         "mq_open": "240, b'fib', os.O_CREAT, 0o600, 0",
