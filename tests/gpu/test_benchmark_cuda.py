@@ -23,6 +23,8 @@ SEEN = {
     "cache_by_hash_cuda": (TIMED_WRONG,),
     "claim_part_cuda": ("its times are false: .*",),
     "less_in_capture": (LACKS, TIMED_WRONG),
+    # where the number of blocks is odd, the last one's work is left
+    "next_block_works": ("its times are false: .*", LACKS, TIMED_WRONG),
     "nothing_in_capture": (EMPTY, LACKS, TIMED_WRONG),
     "other_stream": (EMPTY, LACKS, TIMED_WRONG),
     "other_stream_and_token": (LACKS, TIMED_WRONG),
@@ -103,6 +105,32 @@ def test_so_is_a_reference_that_waits(timed, definition):
     assert evaluation.status == "PASSED", evaluation.log
     assert evaluation.performance.model_extra["method"] == GRAPH
     assert evaluation.performance.model_extra["reference_method"] in EAGER
+
+
+BUSY_LATER = """\
+import torch
+
+STREAMS = []
+
+def synchronize():
+    # Kernels on another stream go on when the process is stopped, and the reference is timed.
+    torch.cuda.current_stream().synchronize()
+    with torch.cuda.stream(STREAMS[0]):
+        torch.cuda._sleep(5_000_000)
+
+def run(x, factor):
+    if not STREAMS:
+        STREAMS.append(torch.cuda.Stream())
+        torch._C._cuda_synchronize = synchronize
+    return x * factor
+"""
+
+
+def test_who_keeps_the_device_busy_afterwards_is_not_faster_for_it(timed, good):
+    evaluation = timed(BUSY_LATER, n=1_000_000)
+    found = evaluation.performance
+    assert found is None or found.model_extra["comparison"] != "FASTER", found
+    good()
 
 
 UNNOTICED = """\
