@@ -44,6 +44,7 @@ class Observed:
     ended: bool = True
     summary: str = ""
     statuses: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
     held_ms: list[float] = field(default_factory=list)
     device_ms: list[float] = field(default_factory=list)
     by_definition: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -53,6 +54,9 @@ class Observed:
         evaluation = record["evaluation"]
         assert isinstance(evaluation, dict)
         self.statuses[evaluation["status"]] += 1
+        if evaluation["status"] != "PASSED":
+            what = f"{record['definition']}[{record['solution']}]"
+            self.failed.append(f"{what}: {evaluation['log'].partition(chr(10))[0]}")
         if performance := evaluation["performance"]:
             self.first_timed = self.first_timed or now
             self.held_ms.append(performance["held_ms"])
@@ -145,7 +149,8 @@ def main() -> None:
         rows.append(observed.row(str(workers)))
         lines = observed.summary.splitlines()
         failures = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-        print("\n".join([*failures, lines[-1]]), dict(observed.statuses), flush=True)
+        said = [*failures, *observed.failed, lines[-1]]
+        print("\n".join(said), dict(observed.statuses), flush=True)
         longest = sorted(observed.by_definition.items(), key=lambda pair: -sum(pair[1]))
         for name, held in longest[: options.longest]:
             print(f"{name}: {len(held)} of mean {mean(held):.0f} ms", flush=True)

@@ -102,8 +102,11 @@ HOARD = """\
 import time, torch
 hoard = []
 for size in (1 << 30, 1 << 24):
-    while torch.cuda.mem_get_info()[0] > size:
-        hoard.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+    try:
+        while True:
+            hoard.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+    except torch.OutOfMemoryError:
+        pass
 print("full", flush=True)
 time.sleep(1)
 """
