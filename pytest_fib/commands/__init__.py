@@ -7,9 +7,12 @@ parsed arguments to an exit status.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pytest_fib import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +24,17 @@ SUBCOMMANDS = ("doctor", "new", "check", "schema", "inputs", "build", "traces", 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; its exit status. What can't be read or written is a message and 2."""
     parser = argparse.ArgumentParser(prog="python -m pytest_fib")
+    parser.add_argument("--version", action="version", version=f"pytest-fib {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in SUBCOMMANDS:
         import_module(f"pytest_fib.commands.{name}").add_parser(subparsers)
     given = parser.parse_args(arguments)
     try:
         status: int = given.run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads this has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

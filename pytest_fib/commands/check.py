@@ -12,13 +12,24 @@ if TYPE_CHECKING:
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("check", help="say what is wrong with definition files")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="or a folder")
     parser.set_defaults(run=_run)
 
 
 def _run(given: Namespace) -> int:
-    sound = [_is_sound(path) for path in given.files]
+    files = [file for path in given.files for file in _files(path)]
+    sound = [_is_sound(path) for path in files]
     return 0 if all(sound) else 1
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, or those in a folder and below it. Raises ValueError where it has none."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(each for each in path.rglob("*") if each.suffix in (".yaml", ".yml"))
+    if not found:
+        raise ValueError(f"no definition files in {path}")
+    return [each for each in found if not each.is_dir()]
 
 
 def _is_sound(path: Path) -> bool:
@@ -30,6 +41,9 @@ def _is_sound(path: Path) -> bool:
         loaded = load_definition_file(path)
     except DataError as error:
         print(error)
+        return False
+    except OSError as error:
+        print(f"{path}: can't be read: {error.strerror}")
         return False
     reasons = [why_not_generated(each.definition) for each in loaded]
     for each, reason in zip(loaded, reasons, strict=True):

@@ -1,4 +1,4 @@
-"""``python -m pytest_fib new``: a definition and an implementation to begin with."""
+"""``python -m pytest_fib new``: a definition, an implementation and a test to begin with."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Collection, Iterator, Sequence
 
 _TENSOR = re.compile(r"(\w+):(\w+)(?:\[([\w\s,]*)\])?")
 _SCALARS = {"float": "float32", "int": "int64", "bool": "bool"}
+#: What the axis may be called that nobody named.
+_AXES = ("n", "rows", "size")
 _INI_FILES = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 
 _DEFINITION = """\
@@ -32,7 +35,7 @@ reference: |
 
 workloads:
   axes: {{{domains}}}
-"""
+{values}"""
 _IMPLEMENTATION = """\
 from pytest_fib import implements
 
@@ -41,15 +44,23 @@ from pytest_fib import implements
 def run({arguments}):
     raise NotImplementedError("write the kernel")
 """
+_TEST = """\
+from {module} import run
+
+
+def test_{name}_of_the_smallest_sizes(kernel_check):
+    kernel_check("{name}", run, axes={sizes})
+"""
 
 
 @dataclass(frozen=True)
 class _Tensor:
-    """An input or output; `shape` None is a scalar."""
+    """An input or output; `shape` None is a scalar, which may have a usual value."""
 
     name: str
     dtype: str
     shape: tuple[str, ...] | None
+    value: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> _Tensor:
@@ -68,60 +79,111 @@ class _Tensor:
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("new", help="begin a kernel: definition and implementation")
+    parser = subparsers.add_parser(
+        "new", help="begin a kernel: definition, implementation and test"
+    )
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--op-type", default="custom", help="the kind of kernel (custom)")
     tensors = {"action": "append", "default": [], "metavar": "NAME:DTYPE[AXES]"}
     parser.add_argument("--input", help="x:float16[n,8], or eps:float32 for a scalar", **tensors)
     parser.add_argument("--output", help="the same", **tensors)
     parser.add_argument(
-        "--like", metavar="FILE.py::FUNCTION", help="take the inputs from a function's signature"
+        "--like",
+        metavar="FILE.py::FUNCTION",
+        help="take the inputs from a function's signature; --input says more of one of them",
     )
     parser.set_defaults(run=_run)
 
 
 def _run(given: Namespace) -> int:
-    inputs = [_Tensor.parse(text) for text in given.input]
-    if given.like:
-        inputs = _signature(given.like) + inputs
-    inputs = inputs or [_Tensor("x", "float32", ("n",))]
-    outputs = [_Tensor.parse(text) for text in given.output] or [_Tensor("y", "float32", ("n",))]
-    definition, implementation = _texts(given.name, given.op_type, inputs, outputs)
-    place = Path("kernel_defs", given.op_type, f"{given.name}.yaml")
-    _write(place, definition)
-    _refuse_unreadable(place)
-    module = Path("kernel_impls", given.op_type, given.name, "first.py")
-    _write(module, implementation)
-    if not any(Path(name).exists() for name in _INI_FILES):
-        _write(Path("pytest.ini"), "[pytest]\n")
+    from pytest_fib.data import read_definitions
+
+    for name in (given.name, given.op_type):
+        if not name.isidentifier():
+            raise ValueError(f"{name!r} is no name of a Python module, which files here are given")
+    inputs = _inputs(given)
+    outputs = [_Tensor.parse(text) for text in given.output] or [_output(inputs)]
+    files = _files(given.name, given.op_type, inputs, outputs)
+    read_definitions(str(files[0][0]), files[0][1])  # what can't be read raises DataError
+    for path in (path for path, _ in files if path.exists()):
+        raise FileExistsError(f"{path} exists")
+    for path, text in files:
+        _write(path, text)
+    if (ini := next(filter(Path.exists, map(Path, _INI_FILES)), None)) is None:
+        _write(Path("pytest.ini"), "[pytest]\npythonpath = .\n")
+    else:
+        print(f"The test imports the kernel: have pythonpath = . in {ini}")
     print(f"Write the reference and the kernel, then: pytest --fib-definition={given.name}")
     return 0
+
+
+def _inputs(given: Namespace) -> list[_Tensor]:
+    """Those of a function, as far as ``--input`` says nothing else; then all other ones."""
+    said = {tensor.name: tensor for tensor in map(_Tensor.parse, given.input)}
+    signature = _signature(given.like) if given.like else []
+    known = {tensor.name: said.get(tensor.name, tensor) for tensor in signature} | said
+    return list(known.values()) or [_Tensor("x", "float32", ("n",))]
+
+
+def _output(inputs: Sequence[_Tensor]) -> _Tensor:
+    """One, where the user named none."""
+    names = {tensor.name for tensor in inputs}
+    return _Tensor(_free(("y", "out", "result"), names), "float32", (_free(_AXES, names),))
+
+
+def _free(names: Sequence[str], taken: Collection[str]) -> str:
+    return next((name for name in names if name not in taken), names[-1])
 
 
 def _signature(text: str) -> list[_Tensor]:
     """The arguments of a function, from its source: tensors along n, and annotated scalars."""
     path, _, name = text.partition("::")
-    tree = ast.parse(Path(path).read_text(encoding="utf-8"), path)
+    try:
+        tree = ast.parse(Path(path).read_text(encoding="utf-8"), path)
+    except SyntaxError as error:
+        raise ValueError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     found = next((function for function in functions if function.name == name), None)
     if found is None:
         there_are = ", ".join(function.name for function in functions) or "none"
         raise ValueError(f"no function {name!r} in {path}; there are: {there_are}")
-    arguments = found.args.posonlyargs + found.args.args
-    kinds = [ast.unparse(arg.annotation) if arg.annotation else "" for arg in arguments]
-    return [
-        _Tensor(arg.arg, _SCALARS.get(kind, "float32"), None if kind in _SCALARS else ("n",))
-        for arg, kind in zip(arguments, kinds, strict=True)
-    ]
+    if found.args.vararg or found.args.kwarg:
+        raise ValueError(f"{path}:{found.lineno}: a kernel has no *args: give each --input")
+    return list(_arguments(found, f"{path}:{found.lineno}"))
 
 
-def _texts(
-    name: str, op_type: str, inputs: list[_Tensor], outputs: list[_Tensor]
-) -> tuple[str, str]:
-    """The definition and the implementation."""
-    shapes = [axis for tensor in inputs + outputs for axis in tensor.shape or ()]
+def _arguments(function: ast.FunctionDef, place: str) -> Iterator[_Tensor]:
+    """A tensor or scalar for each. Raises ValueError for what is neither."""
+    of = function.args
+    positional = [*of.posonlyargs, *of.args]
+    defaults = [None] * (len(positional) - len(of.defaults)) + [*of.defaults, *of.kw_defaults]
+    arguments = [*positional, *of.kwonlyargs]
+    along = _free(_AXES, [argument.arg for argument in arguments])
+    for argument, default in zip(arguments, defaults, strict=True):
+        kind = ast.unparse(argument.annotation) if argument.annotation else "Tensor"
+        value = getattr(default, "value", None)
+        if kind in _SCALARS:
+            number = value if isinstance(value, (bool, int, float)) else None
+            yield _Tensor(argument.arg, _SCALARS[kind], None, number)
+        elif kind.endswith("Tensor"):
+            yield _Tensor(argument.arg, "float32", (along,))
+        else:
+            what = "inputs are tensors, float, int and bool"
+            raise ValueError(f"{place}: {argument.arg}: {kind} is no input of a kernel; {what}")
+
+
+def _files(
+    name: str, op_type: str, inputs: Sequence[_Tensor], outputs: Sequence[_Tensor]
+) -> list[tuple[Path, str]]:
+    """The definition, the implementation and the test."""
+    shapes = [axis for tensor in (*inputs, *outputs) for axis in tensor.shape or ()]
     axes = list(dict.fromkeys(axis for axis in shapes if not axis.isdigit()))
     arguments = ", ".join(tensor.name for tensor in inputs)
+    values = ", ".join(
+        f"{tensor.name}: {{value: {str(tensor.value).lower()}}}"
+        for tensor in inputs
+        if tensor.value is not None
+    )
     definition = _DEFINITION.format(
         name=name,
         op_type=op_type,
@@ -130,8 +192,17 @@ def _texts(
         outputs="\n".join(map(str, outputs)),
         arguments=arguments,
         domains=", ".join(f"{axis}: {{min: 1, max: 4096}}" for axis in axes),
+        values=f"  inputs: {{{values}}}\n" if values else "",
     )
-    return definition, _IMPLEMENTATION.format(name=name, arguments=arguments)
+    module = Path("kernel_impls", op_type, name, "first.py")
+    test = _TEST.format(
+        module=".".join(module.with_suffix("").parts), name=name, sizes=dict.fromkeys(axes, 1)
+    )
+    return [
+        (Path("kernel_defs", op_type, f"{name}.yaml"), definition),
+        (module, _IMPLEMENTATION.format(name=name, arguments=arguments)),
+        (Path("tests", f"test_{name}.py"), test.replace("'", '"')),
+    ]
 
 
 def _write(path: Path, text: str) -> None:
@@ -140,14 +211,3 @@ def _write(path: Path, text: str) -> None:
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
     print(f"wrote {path}")
-
-
-def _refuse_unreadable(path: Path) -> None:
-    """Raise the DataError of a definition that can't be read, and leave nothing of it."""
-    from pytest_fib.data import DataError, load_definition_file
-
-    try:
-        load_definition_file(path)
-    except DataError:
-        path.unlink()
-        raise

@@ -13,6 +13,7 @@ from pytest_fib.data._files import (
     LoadedDefinition,
     load_definition_file,
     load_solution_file,
+    read_definitions,
     read_traces,
 )
 from pytest_fib.data._generator_kinds import GENERATOR_KINDS, FixedValue, GeneratorKind, InputRule
@@ -148,6 +149,7 @@ __all__ = [
     "outcome_from_json",
     "outcome_to_json",
     "own_fault",
+    "read_definitions",
     "read_traces",
     "visible",
     "visible_line",

@@ -40,9 +40,14 @@ def load_definition_file(path: str | os.PathLike[str]) -> tuple[LoadedDefinition
     the file, and OSError where it can't be read.
     """
     name = os.fspath(path)
-    text = _read(name)
+    return read_definitions(name, _read(name))
+
+
+def read_definitions(name: str, text: str) -> tuple[LoadedDefinition, ...]:
+    """Those of a file of this name with this text. Raises DataError."""
+    path = Path(name)
     if not name.endswith(_YAML):
-        return (LoadedDefinition(_from_json(Definition, name, text), Path(path), 1),)
+        return (LoadedDefinition(_from_json(Definition, name, text), path, 1),)
     loaded: list[LoadedDefinition] = []
     problems: list[Problem] = []
     names: set[str] = set()
@@ -57,7 +62,7 @@ def load_definition_file(path: str | os.PathLike[str]) -> tuple[LoadedDefinition
         if definition is not None:
             before = document.line(("reference",), 1) - 1
             line = document.line(("name",))
-            loaded.append(LoadedDefinition(definition, Path(path), line, before))
+            loaded.append(LoadedDefinition(definition, path, line, before))
     if problems:
         raise DataError(problems)
     return tuple(loaded)

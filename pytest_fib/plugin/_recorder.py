@@ -12,6 +12,7 @@ from pytest_fib.plugin._trace_file import TraceFile
 from pytest_fib.report import Row
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_fib.plugin._options import Settings
@@ -39,7 +40,11 @@ class Recorder:
     @property
     def rows(self) -> list[Row]:
         """The rows of all items, in the order in which these ended."""
-        return [row for rows in self._rows.values() for row in rows]
+        return self.rows_of(lambda nodeid: True)
+
+    def rows_of(self, wanted: Callable[[str], bool]) -> list[Row]:
+        """Those of the items with such ids."""
+        return [row for nodeid, rows in self._rows.items() if wanted(nodeid) for row in rows]
 
     def add(self, report: pytest.TestReport) -> None:
         """Take in what an item left; its last run counts, where a plugin runs it several times."""

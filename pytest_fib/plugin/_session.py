@@ -36,13 +36,13 @@ from pytest_fib.plugin._options import SETTINGS
 from pytest_fib.plugin._progress import Display, Progress
 from pytest_fib.plugin._recorder import Recorder
 from pytest_fib.plugin._shards import Durations, shard_of
+from pytest_fib.plugin._tables import Tables
 from pytest_fib.report import (
     Baseline,
     Row,
     append_github_summary,
     github_annotations,
     write_comparison,
-    write_tables,
 )
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class Session:
             self.baseline = read_baseline(settings, settings.compare, names)
         self._start_far_machines()
         self._recorder = Recorder(config, settings)
+        self._tables = Tables(config, self._recorder, self.width, self.baseline)
+        config.pluginmanager.register(self._tables, "fib-tables")
         config.pluginmanager.register(self, "fib-session")
         if config.get_verbosity() >= 0:
             self._display = Display(config)
@@ -463,7 +465,7 @@ class Session:
     def _write_tables(self, terminal: pytest.TerminalReporter) -> None:
         rows, written = self._recorder.rows, self._recorder.file.count
         width = self.width
-        write_tables(terminal, rows, width, self.baseline)
+        self._tables.write_rest()
         terminal.currentfspath = None  # else there would be another empty line
         terminal.line("")
         if names := sorted({row.definition for row in rows if row.unimplemented}):

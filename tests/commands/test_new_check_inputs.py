@@ -13,29 +13,41 @@ def at_home(project, monkeypatch):
 
 
 def test_a_scaffold_is_red_and_becomes_green(project):
+    project.write("tox.ini", project.path.joinpath("tox.ini").read_text() + "\npythonpath = .\n")
     assert main(["new", "twice", "--op-type=toy", *OPTIONS]) == 0
     definition = project.path / "kernel_defs/toy/twice.yaml"
     kernel = project.path / "kernel_impls/toy/twice/first.py"
-    project.run().assert_outcomes(failed=1)
+    project.run().assert_outcomes(failed=2)
     unwritten = 'raise NotImplementedError("write what twice computes")'
     definition.write_text(definition.read_text().replace(unwritten, "return x * factor"))
-    project.run().assert_outcomes(failed=1)
+    project.run().assert_outcomes(failed=2)
     unwritten = 'raise NotImplementedError("write the kernel")'
     kernel.write_text(kernel.read_text().replace(unwritten, "return factor * x"))
-    project.run().assert_outcomes(passed=1)
+    project.run_apart().assert_outcomes(passed=2)
 
 
 def test_nothing_is_overwritten(capsys):
     assert [main(["new", "twice"]), main(["new", "twice"])] == [0, 2]
-    assert "File exists: 'kernel_defs/custom/twice.yaml'" in capsys.readouterr().err
+    assert "kernel_defs/custom/twice.yaml exists" in capsys.readouterr().err
 
 
 def test_inputs_are_those_of_a_function(project):
-    project.write("mine.py", "def scale(x, factor: float, on: bool): ...\n")
-    assert main(["new", "scale", "--like=mine.py::scale"]) == 0
+    code = "def scale(x: torch.Tensor, n: int, y, *, eps: float = 1e-6, on: bool = True): ..."
+    project.write("mine.py", code)
+    assert main(["new", "scale", "--like=mine.py::scale", "--input=y:int8[b]"]) == 0
     text = (project.path / "kernel_defs/custom/scale.yaml").read_text()
-    assert "  def run(x, factor, on):\n" in text
-    assert "  factor: {shape: null, dtype: float32}\n  on: {shape: null, dtype: bool}\n" in text
+    assert "axes: {rows: var, b: var}\n" in text
+    assert "  out: {shape: [rows], dtype: float32}\n" in text
+    inputs = [
+        "  x: {shape: [rows], dtype: float32}",
+        "  n: {shape: null, dtype: int64}",
+        "  y: {shape: [b], dtype: int8}",
+        "  eps: {shape: null, dtype: float32}",
+        "  on: {shape: null, dtype: bool}",
+    ]
+    assert "\n".join(inputs) in text
+    assert "  def run(x, n, y, eps, on):\n" in text
+    assert "  inputs: {eps: {value: 1e-06}, on: {value: true}}\n" in text
 
 
 @pytest.mark.parametrize(
@@ -43,14 +55,20 @@ def test_inputs_are_those_of_a_function(project):
     [
         ("--input=x", "'x' is not an input such as x:float16[n,8] or eps:float32"),
         ("--input=x:flot[n]", "inputs.x.dtype: 'flot' is not one of"),
-        ("--like=mine.py::f", "no function 'f' in mine.py; there are: g"),
+        ("--like=mine.py::f", "no function 'f' in mine.py; there are: g, many, named"),
+        ("--like=mine.py::many", "mine.py:2: a kernel has no *args: give each --input"),
+        ("--like=mine.py::named", "mine.py:3: mode: str is no input of a kernel; inputs are"),
+        ("--like=tox.ini::f", "tox.ini:2: not Python: "),
+        ("--op-type=a-b", "'a-b' is no name of a Python module"),
     ],
 )
 def test_a_slip_is_told_and_leaves_no_definition(project, capsys, option, message):
-    project.write("mine.py", "def g(x): ...\n")
+    project.write("mine.py", "def g(x): ...\ndef many(*xs): ...\ndef named(x, mode: str): ...\n")
     assert main(["new", "broken", option]) == 2
-    assert message in capsys.readouterr().err
-    assert not list(project.path.rglob("*.yaml"))
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert not shown.out
+    assert not (project.path / "kernel_defs").exists()
 
 
 def test_check_lists_what_is_wrong_and_goes_on(project, capsys, scale_yaml):
@@ -60,6 +78,19 @@ def test_check_lists_what_is_wrong_and_goes_on(project, capsys, scale_yaml):
     bad, good = capsys.readouterr().out.splitlines()
     assert bad == "bad.yaml:4: axes.n: should be var, a size, or a mapping with a type"
     assert good == "good.yaml:1: scale: ok"
+
+
+def test_check_reads_folders_and_goes_on_after_what_it_cannot_read(project, capsys, scale_yaml):
+    project.define(scale_yaml)
+    (project.path / "kernel_defs/loop.yaml").symlink_to("loop.yaml")
+    (project.path / "kernel_defs/folder.yaml").mkdir()
+    assert main(["check", "kernel_defs", "lost.yaml"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "kernel_defs/loop.yaml: can't be read: Too many levels of symbolic links",
+        "kernel_defs/toy/scale.yaml:1: scale: ok",
+        "lost.yaml: can't be read: No such file or directory",
+    ]
+    assert main(["check", "kernel_defs/folder.yaml"]) == 2
 
 
 def test_inputs_shows_what_each_is_made_from_and_workloads(project, capsys, scale_yaml):
