@@ -42,10 +42,10 @@ from pytest_fib.data import (
 )
 from pytest_fib.executors import (
     Benchmark,
-    FarOptions,
     LocalExecutor,
     RayExecutor,
     RayOptions,
+    RemoteOptions,
     SshConnections,
     SshExecutor,
     SshTarget,
@@ -250,7 +250,7 @@ def item(near_url: str, far_url: str, given: argparse.Namespace) -> None:
 
 
 def far_executor(url: str) -> SshExecutor:
-    return SshExecutor(SshTarget.parse(url, sys.executable), FarOptions())
+    return SshExecutor(SshTarget.parse(url, sys.executable), RemoteOptions())
 
 
 def show(what: str, taken: list[float] | float, beyond: list[float] | None = None) -> None:
@@ -370,7 +370,7 @@ def measure_same(given: argparse.Namespace) -> None:
         target = SshTarget.parse(url, sys.executable)
         executors: dict[str, Any] = {
             "local": LocalExecutor(device),
-            "ssh": SshExecutor(target, FarOptions(device=device)),
+            "ssh": SshExecutor(target, RemoteOptions(device=device)),
         }
         if shutil.which("ray"):
             executors["ray"] = RayExecutor("local", RayOptions(device=device, actors=1))

@@ -13,11 +13,11 @@ from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._protocol import Executor
 
 if TYPE_CHECKING:
-    from pytest_fib.executors._code import RemoteError
+    from pytest_fib.executors._archives import RemoteError
     from pytest_fib.executors._devices import DevicePool, DeviceProcess
     from pytest_fib.executors._ray import RayExecutor, RayOptions, SharedActors
     from pytest_fib.executors._ssh import (
-        FarOptions,
+        RemoteOptions,
         SshConnections,
         SshExecutor,
         SshTarget,
@@ -29,11 +29,11 @@ __all__ = [
     "DevicePool",
     "DeviceProcess",
     "Executor",
-    "FarOptions",
     "LocalExecutor",
     "RayExecutor",
     "RayOptions",
     "RemoteError",
+    "RemoteOptions",
     "SharedActors",
     "SshConnections",
     "SshExecutor",
@@ -45,9 +45,9 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "_code": ("RemoteError",),
+        "_archives": ("RemoteError",),
         "_devices": ("DevicePool", "DeviceProcess"),
         "_ray": ("RayExecutor", "RayOptions", "SharedActors"),
-        "_ssh": ("FarOptions", "SshConnections", "SshExecutor", "SshTarget", "describe"),
+        "_ssh": ("RemoteOptions", "SshConnections", "SshExecutor", "SshTarget", "describe"),
     },
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import BuildRequest, TensorFiles
 from pytest_fib.executors._answers import answer_here, answer_to_json
-from pytest_fib.executors._code import RemoteError
+from pytest_fib.executors._archives import RemoteError
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._remote import RemoteExecutor
 

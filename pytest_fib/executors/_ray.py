@@ -23,7 +23,7 @@ from pytest_fib.executors._answers import (
     answer_to_json,
     not_evaluated,
 )
-from pytest_fib.executors._code import RemoteError, archive_of
+from pytest_fib.executors._archives import RemoteError, archive_of
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._remote import RemoteExecutor
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from pytest_fib.executors._answers import answer_from_json, not_evaluated
-from pytest_fib.executors._code import RemoteError
+from pytest_fib.executors._archives import RemoteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 from pytest_fib.build import Machine
 from pytest_fib.data import TensorFiles
-from pytest_fib.executors._code import Archive, FarPython, RemoteError, archive_of
-from pytest_fib.executors._far_end import MAGIC, read_frame, write_frame
+from pytest_fib.executors._archives import Archive, RemoteError, RemotePython, archive_of
+from pytest_fib.executors._relay import MAGIC, read_frame, write_frame
 from pytest_fib.executors._remote import RemoteExecutor
 from pytest_fib.executors.worker import PULSE, RECORDS
 
@@ -246,7 +246,7 @@ class _Connection:
 
 
 @dataclass
-class FarOptions:
+class RemoteOptions:
     """What a far worker does: arguments of a judge, its GPU by name, and its grace in seconds.
 
     What was built ahead of time, in the folder ``prebuilt`` here, travels there.
@@ -265,7 +265,7 @@ class _Session:
     """A far worker by name, and how it is started."""
 
     target: SshTarget
-    options: FarOptions
+    options: RemoteOptions
     name: str = field(default_factory=lambda: token_hex(16))
 
     @cached_property
@@ -330,13 +330,13 @@ def _introduced(
     session: _Session | None,
 ) -> bytes:
     """Send what lacks there. Raises _LostError and RemoteError."""
-    script = package_files("pytest_fib.executors").joinpath("_far_end.py").read_bytes()
+    script = package_files("pytest_fib.executors").joinpath("_relay.py").read_bytes()
     connection.send_script(script)
     connection.skip_to(MAGIC, STEP)
     archives = connections.archives.get(target)
     if archives is None:
         connection.send({"archives": None})
-        python = FarPython(connection.receive(STEP)[0])
+        python = RemotePython(connection.receive(STEP)[0])
         python.check()
         archives = connections.archives[target] = {each.name: each for each in python.archives()}
     worker = None if session is None else session.to_json()
@@ -370,7 +370,7 @@ class SshExecutor(RemoteExecutor):
     def __init__(
         self,
         target: SshTarget,
-        options: FarOptions | None = None,
+        options: RemoteOptions | None = None,
         announce: Callable[[str], None] | None = None,
         files: TensorFiles | None = None,
         connections: SshConnections | None = None,
@@ -378,7 +378,7 @@ class SshExecutor(RemoteExecutor):
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self._target = target
-        self._session = _Session(target, options or FarOptions())
+        self._session = _Session(target, options or RemoteOptions())
         self._announce = announce or _silent
         self._progress = progress or _silent
         self._files = files or TensorFiles()

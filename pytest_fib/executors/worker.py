@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 from pytest_fib.data import TensorFiles, cache_directory
 from pytest_fib.executors._answers import answer_here, answer_to_json
-from pytest_fib.executors._far_end import UNUSED, read_frame, write_frame
 from pytest_fib.executors._local import LocalExecutor
+from pytest_fib.executors._relay import UNUSED, read_frame, write_frame
 
 #: How often clients give a sign of life, and how long they may forget it, in seconds.
 PULSE, MISSED = 5.0, 15.0

@@ -67,13 +67,13 @@ def _check_glob(option: str, glob: str, names: Sequence[str]) -> None:
 
 
 def _check_device(settings: Settings) -> None:
-    if not settings.is_far and settings.device == "cuda" and gpus.count() == 0:
+    if not settings.is_remote and settings.device == "cuda" and gpus.count() == 0:
         raise pytest.UsageError(f"--fib-device cuda: {gpus.why_none()}")
 
 
 def _check_isolation(settings: Settings) -> None:
     """Whether containers can be had; on a far machine, that is seen there."""
-    if settings.isolation == "none" and settings.is_far:
+    if settings.isolation == "none" and settings.is_remote:
         option = "--fib-remote" if settings.ray is None else "--fib-ray"
         raise pytest.UsageError(
             f"--fib-isolation=none (and --pdb) run kernels in this process, {option} on another "
@@ -81,7 +81,7 @@ def _check_isolation(settings: Settings) -> None:
         )
     if settings.ray is not None and settings.remote:
         raise pytest.UsageError("--fib-ray and --fib-remote: kernels run in one place; give one")
-    if settings.isolation != "container" or settings.is_far:
+    if settings.isolation != "container" or settings.is_remote:
         return
     if shutil.which("bwrap") is None:
         raise pytest.UsageError(

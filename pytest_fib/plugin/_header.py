@@ -23,8 +23,8 @@ def header(session: Session) -> list[str]:
     folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
     where = f"definitions in {folders}, traces to {settings.shown(settings.traces)}"
     lines = [f"fib: device {session.device}, {where}", *_missing(session)]
-    if session.far is not None:
-        lines += session.far.header()
+    if session.remote is not None:
+        lines += session.remote.header()
     if settings.isolation == "none":
         debugger = "--pdb" * config.option.usepdb or "--trace" * config.option.trace
         why = debugger or "--fib-isolation=none"

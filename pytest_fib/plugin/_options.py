@@ -116,7 +116,7 @@ class Settings:
     start: Path
     #: The directories of the ini file, by the name of the ini value.
     ini_dirs: dict[str, tuple[Path, ...]]
-    #: The far machines of the ini file.
+    #: The remote machines of the ini file.
     ini_remotes: tuple[str, ...]
     #: Folders that a user may take for the project's where pytest found no ini file.
     elsewhere: tuple[Path, ...] = ()
@@ -341,11 +341,11 @@ class Settings:
 
     @property
     def remotes(self) -> tuple[str, ...]:
-        """The URLs of far machines; none where kernels run here, or on a cluster."""
+        """The URLs of remote machines; none where kernels run here, or on a cluster."""
         return () if self.ray is not None else self.remote or self.ini_remotes
 
     @property
-    def is_far(self) -> bool:
+    def is_remote(self) -> bool:
         """Whether kernels run elsewhere."""
         return bool(self.remotes) or self.ray is not None
 

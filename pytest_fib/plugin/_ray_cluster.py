@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import Machine
 from pytest_fib.executors import RayExecutor, RayOptions, RemoteError, SharedActors
-from pytest_fib.plugin._far import Far, described
+from pytest_fib.plugin._remote import RemoteMachines, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RayCluster(Far):
+class RayCluster(RemoteMachines):
     """Actors that the controller made, which has their ``owner``, and what they are on."""
 
     settings: Settings

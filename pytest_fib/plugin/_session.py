@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     from pytest_fib.build import Hardware, Machine
     from pytest_fib.data import Compiled, TensorFiles
     from pytest_fib.executors import Executor
-    from pytest_fib.plugin._far import Far
+    from pytest_fib.plugin._remote import RemoteMachines
     from pytest_fib.sandbox import LastCall
     from pytest_fib.testing import KernelCheck
 
 _SESSION = pytest.StashKey["Session"]()
-#: Keys of the baseline, the seeds, what is compiled for and the far machines in what xdist's
+#: Keys of the baseline, the seeds, what is compiled for and the remote machines in what xdist's
 #: controller sends to workers.
-_BASELINE, _SEEDS, _TARGETS, _FAR = "fib_baseline", "fib_seeds", "fib_targets", "fib_far"
+_BASELINE, _SEEDS, _TARGETS, _REMOTE = "fib_baseline", "fib_seeds", "fib_targets", "fib_remote"
 #: Of the address that workers tell what they do.
 _PROGRESS = "fib_progress"
 #: Of how wide the controller's terminal is.
@@ -140,7 +140,7 @@ class Session:
 
     def _start_far_machines(self) -> None:
         """Connect; where this process has kernels run, and no worker, the judge gets ready now."""
-        if self.far is not None and not getattr(self.config.option, "tx", None):
+        if self.remote is not None and not getattr(self.config.option, "tx", None):
             _ = self.executor
 
     def _add_paths(self) -> None:
@@ -173,8 +173,8 @@ class Session:
         node.workerinput[_WIDTH] = self.width  # type: ignore[attr-defined]
         if self._display is not None:
             node.workerinput[_PROGRESS] = self._display.address  # type: ignore[attr-defined]
-        if self.far is not None:
-            node.workerinput[_FAR] = self.far.to_json()  # type: ignore[attr-defined]
+        if self.remote is not None:
+            node.workerinput[_REMOTE] = self.remote.to_json()  # type: ignore[attr-defined]
         node.workerinput[_TARGETS] = self.targets  # type: ignore[attr-defined]
         if self.baseline is not None:
             node.workerinput[_BASELINE] = self.baseline.to_json()  # type: ignore[attr-defined]
@@ -269,18 +269,18 @@ class Session:
         return DEFAULT_TARGETS if capability is None else (f"sm_{capability[0]}{capability[1]}",)
 
     @cached_property
-    def far(self) -> Far | None:
+    def remote(self) -> RemoteMachines | None:
         """Where kernels run in place of this machine, if they do. Raises UsageError."""
         option, settings = self.config.option, self.settings
-        if not settings.is_far or option.collectonly or settings.explain_inputs:
+        if not settings.is_remote or option.collectonly or settings.explain_inputs:
             return None
-        from pytest_fib.plugin._far import find, found
+        from pytest_fib.plugin._remote import find, from_controller
 
         if self._worker is not None:
-            return found(settings, self._worker[_FAR])
-        far = find(settings, len(getattr(option, "tx", None) or [None]))
-        self.config.add_cleanup(far.close)
-        return far
+            return from_controller(settings, self._worker[_REMOTE])
+        remote = find(settings, len(getattr(option, "tx", None) or [None]))
+        self.config.add_cleanup(remote.close)
+        return remote
 
     @property
     def _number(self) -> int:
@@ -290,12 +290,12 @@ class Session:
     @property
     def machine(self) -> Machine | None:
         """The machine that kernels run on; None is this one."""
-        return None if self.far is None else self.far.machine(self._number)
+        return None if self.remote is None else self.remote.machine(self._number)
 
     @property
     def device(self) -> str:
         """``cpu`` or ``cuda``: where kernels of this process run."""
-        return self._device_here if self.far is None else self.far.device(self._number)
+        return self._device_here if self.remote is None else self.remote.device(self._number)
 
     @property
     def _device_here(self) -> str:
@@ -327,13 +327,13 @@ class Session:
         return executor
 
     def _far_executor(self) -> Executor | None:
-        if self.far is None:
+        if self.remote is None:
             return None
         from pytest_fib.executors import RemoteError
 
         say = self.progress
         try:
-            return self.far.executor(
+            return self.remote.executor(
                 self._number, self.tensor_files, announce=say.announce, progress=say.tell
             )
         except RemoteError as error:
@@ -343,7 +343,7 @@ class Session:
         """Begin to start what runs kernels, where that is this machine."""
         from pytest_fib.executors import LocalExecutor
 
-        if self.far is None and isinstance(executor := self.executor, LocalExecutor):
+        if self.remote is None and isinstance(executor := self.executor, LocalExecutor):
             executor.warm()
 
     def _local_executor(self) -> Executor:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import Machine
 from pytest_fib.executors import (
-    FarOptions,
     RemoteError,
+    RemoteOptions,
     SshConnections,
     SshExecutor,
     SshTarget,
     describe,
 )
-from pytest_fib.plugin._far import Far, described
+from pytest_fib.plugin._remote import RemoteMachines, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SshMachines(Far):
+class SshMachines(RemoteMachines):
     """The targets, what they are, and connections that workers of xdist share."""
 
     settings: Settings
@@ -95,7 +95,7 @@ class SshMachines(Far):
     ) -> SshExecutor:
         """What evaluates there; it is getting ready. Raises RemoteError."""
         target, _, gpu = self._slot(number)
-        options = FarOptions(
+        options = RemoteOptions(
             device=self.device(number),
             isolation=self.settings.isolation,
             lock_timeout=self.settings.lock_timeout,

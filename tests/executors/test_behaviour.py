@@ -12,10 +12,10 @@ import pytest
 
 from pytest_fib.data import SearchRequest
 from pytest_fib.executors import (
-    FarOptions,
     LocalExecutor,
     RayExecutor,
     RayOptions,
+    RemoteOptions,
     SshExecutor,
     SshTarget,
 )
@@ -48,7 +48,7 @@ class FarAway:
         for name, value in Ssh(folder).environment.items():
             self._patch.setenv(name, value)
         target = SshTarget.parse("ssh://somewhere", sys.executable)
-        self.executor = SshExecutor(target, FarOptions(grace=20.0))
+        self.executor = SshExecutor(target, RemoteOptions(grace=20.0))
         self.executor.start()
 
     def lose(self):

@@ -13,8 +13,8 @@ import pytest
 
 from pytest_fib.data import NOT_EVALUATED, TensorFiles
 from pytest_fib.executors import (
-    FarOptions,
     RemoteError,
+    RemoteOptions,
     SshConnections,
     SshExecutor,
     SshTarget,
@@ -26,7 +26,7 @@ from tests.executors.test_behaviour import is_gone
 
 @contextmanager
 def connected(url="ssh://somewhere", python=sys.executable, grace=20.0, **more):
-    executor = SshExecutor(SshTarget.parse(url, python), FarOptions(grace=grace), **more)
+    executor = SshExecutor(SshTarget.parse(url, python), RemoteOptions(grace=grace), **more)
     executor.start()
     try:
         yield executor

@@ -13,8 +13,8 @@ from threading import Thread
 import pytest
 
 from pytest_fib.executors import (
-    FarOptions,
     RemoteError,
+    RemoteOptions,
     SshConnections,
     SshExecutor,
     SshTarget,
@@ -117,7 +117,7 @@ def connections():
 def test_executors_share_a_connection_and_outlive_it(sshd, connections, tmp_path_factory):
     marks = tmp_path_factory.getbasetemp() / "marks"
     marks.unlink(missing_ok=True)
-    options = FarOptions(grace=20.0)
+    options = RemoteOptions(grace=20.0)
     executors = [SshExecutor(sshd.target, options, connections=connections) for _ in range(2)]
     for executor in executors:
         executor.start()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_fib.plugin._options import Settings
 
 
-class Far(Protocol):
+class RemoteMachines(Protocol):
     """Found before any test; each process of pytest has a number, and its share by that."""
 
     settings: Settings
@@ -49,7 +49,7 @@ class Far(Protocol):
         """End what workers share."""
 
 
-def find(settings: Settings, processes: int) -> Far:
+def find(settings: Settings, processes: int) -> RemoteMachines:
     """What the options name, for so many processes. Raises UsageError."""
     try:
         if settings.ray is not None:
@@ -64,7 +64,7 @@ def find(settings: Settings, processes: int) -> Far:
         raise pytest.UsageError(f"{option} {error}") from None
 
 
-def found(settings: Settings, text: str) -> Far:
+def from_controller(settings: Settings, text: str) -> RemoteMachines:
     """What the controller found, in a worker of xdist."""
     if settings.ray is not None:
         from pytest_fib.plugin._ray_cluster import RayCluster

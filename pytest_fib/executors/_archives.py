@@ -39,8 +39,8 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class FarPython:
-    """What the far end said of its Python, as `_far_end` has it."""
+class RemotePython:
+    """What the far end said of its Python, as `_relay` has it."""
 
     facts: Mapping[str, Any]
 
