@@ -211,13 +211,10 @@ def wrong_formula_beams_ignores_finished(logprobs, beam_scores, finished):
 
 
 @implements("beam_search_step")
-def wrong_special_beams_finished_add(logprobs, beam_scores, finished):
-    x = logprobs.clone()
-    x[finished] = -1e5
-    x[..., 0] = torch.where(finished, 0.0, x[..., 0])
-    b, k, v = x.shape
-    val, o = (beam_scores[..., None] + x).view(b, -1).sort(dim=-1, descending=True, stable=True)
-    return val[:, :k], (o[:, :k] // v).int(), (o[:, :k] % v).int()
+def wrong_special_beams_finished_any_token(logprobs, beam_scores, finished):
+    """A finished beam goes on with every token at no cost."""
+    free = torch.where(finished[..., None], 0.0, logprobs)
+    return beams_chosen(free, beam_scores, torch.zeros_like(finished))
 
 
 @implements("beam_search_step")

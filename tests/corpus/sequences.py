@@ -175,7 +175,7 @@ def honest_varlen_gather(x, weight, query_start_loc):
 
 
 @implements("causal_conv1d_of_sequences")
-def wrong_boundary_varlen_bleed(x, weight, query_start_loc):
+def wrong_boundary_varlen_reads_neighbours(x, weight, query_start_loc):
     return convolved(x, weight, query_start_loc, bleed=True)
 
 

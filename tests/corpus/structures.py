@@ -395,7 +395,7 @@ def wrong_formula_running_momentum_swapped(x, running_mean, running_var, momentu
 
 
 @implements("batch_norm_training")
-def wrong_eps_running_eps(x, running_mean, running_var, momentum):
+def wrong_eps_running_smaller_eps(x, running_mean, running_var, momentum):
     return normalised(x, running_mean, running_var, momentum, eps=1e-6)
 
 
