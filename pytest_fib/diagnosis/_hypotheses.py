@@ -193,6 +193,8 @@ def _moved(
         if size < 2 or (size == 2 and axis in definition.var_axes):
             continue  # of two, anything may be
         first = whole.narrow(dim, 0, 1).expand_as(whole).contiguous()
+        if size > 2:
+            yield f"were reversed along {axis}", whole.flip(dim).view(x.dtype)
         yield f"repeated its first entry along {axis}", first.view(x.dtype)
         yield f"were shifted by +1 along {axis}", whole.roll(1, dim).view(x.dtype)
         yield f"were shifted by -1 along {axis}", whole.roll(-1, dim).view(x.dtype)

@@ -13,6 +13,8 @@ LOG_LIMIT = 16_384
 LINE_LIMIT = 1_000
 #: Where the standard library and installed packages are.
 _LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+#: What torch's message names before it says how much memory there isn't.
+_CPU_MEMORY = "DefaultCPUAllocator: "
 #: How lines of faulthandler begin that say nothing of the program.
 _FATAL = "Fatal Python error: "
 _OF_NO_USE = (f"{_FATAL}Aborted", "Extension modules: ")
@@ -23,6 +25,8 @@ _EXHAUSTED = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocato
 def one_line(error: BaseException, limit: int = LINE_LIMIT) -> str:
     """``ValueError: the first line of its message``."""
     first = next(iter(_text(error).splitlines()), "")
+    if isinstance(error, RuntimeError):  # where in torch memory ran out is of no use
+        first = first.partition(_CPU_MEMORY)[2].partition(". Error code")[0] or first
     line = f"{type(error).__name__}: {first}" if first else type(error).__name__
     return _encodable(line[:limit])
 

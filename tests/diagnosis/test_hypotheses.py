@@ -45,6 +45,10 @@ def right(x, table, at, eps):
             "x were shifted by +1 along n",
         ),
         (
+            lambda x, table, at, eps: right(x, table.flip(1), at, eps),
+            "table were reversed along m",
+        ),
+        (
             lambda x, table, at, eps: right(x.roll(8, 1), table, at, eps),
             "x had the halves of m swapped",
         ),

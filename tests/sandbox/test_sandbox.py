@@ -19,6 +19,10 @@ def run(x, factor):
 
 #: What a run does, and the first line of what is said of it.
 ENDINGS = {
+    "torch's memory": (
+        "import torch; torch.empty(1 << 42)",
+        "RuntimeError: can't allocate memory: you tried to allocate 17592186044416 bytes",
+    ),
     "raise": ("raise ValueError('boom\\nmore')", "ValueError: boom"),
     "raise nothing": ("raise KeyError", "KeyError"),
     "sys.exit": ("sys.exit(3)", "SystemExit: 3"),
