@@ -259,7 +259,9 @@ def test_a_project_without_kernels_loads_only_the_entry_point(pytester):
 
         def test_modules():
             loaded = {name for name in sys.modules if name.startswith("pytest_fib.")}
-            assert loaded == {"pytest_fib.plugin", "pytest_fib.plugin._options"}
+            assert loaded == {
+                "pytest_fib._lazy", "pytest_fib.plugin", "pytest_fib.plugin._options"
+            }
             assert not sys.modules.keys() & {"torch", "triton", "pydantic", "yaml"}
         """
     )
