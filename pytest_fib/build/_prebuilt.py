@@ -14,6 +14,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build._artifact import Built, KernelResources
@@ -122,7 +123,7 @@ def write_manifest(folder: Path, entries: Iterable[PrebuiltEntry]) -> None:
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a file as a whole: nothing half-written stays."""
-    new = path.with_suffix(f".{os.getpid()}.new")
+    new = path.with_suffix(f".{os.getpid()}-{get_ident()}.new")
     new.write_bytes(content)
     new.replace(path)
 

@@ -1,6 +1,7 @@
 """What was built on one machine is loaded on another, by what it was built from."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -30,6 +31,13 @@ def prebuilt(double, tmp_path):
     ]
     write_manifest(tmp_path, entries)
     return Prebuilt(tmp_path)
+
+
+def test_threads_may_write_the_same_artifact(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        digests = list(pool.map(lambda _: write_artifact(tmp_path, "x.so", ARTIFACT), range(400)))
+    assert len({*digests}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["x.so"]
 
 
 @pytest.mark.parametrize("same", [{}, {"name": "other"}, {"directory": "/elsewhere"}])
