@@ -236,7 +236,8 @@ def wrong_axis_dft_planar(x):
 @implements("real_dft_60")
 def honest_dft_products(x):
     turns = torch.outer(torch.arange(31), torch.arange(60)) % 60
-    wave = torch.polar(torch.ones(60, dtype=torch.float64), -torch.arange(60) * torch.pi / 30)
+    angles = torch.arange(60, dtype=torch.float64) * (torch.pi / 30)
+    wave = torch.polar(torch.ones_like(angles), -angles)
     return torch.view_as_real(x.double().to(torch.complex128) @ wave[turns].T).float()
 
 
@@ -357,11 +358,11 @@ def normalised(x, rm, rv, mom, unb=True, eps=1e-5, swap=False):
     y = (x - m) / torch.sqrt(v + eps)
     u = v * n / (n - 1) if unb else v
     a = mom if not swap else 1 - mom
-    return y, rm + a * (m - rm), rv + a * (u - rv)
+    return y, (1 - a) * rm + a * m, (1 - a) * rv + a * u
 
 
 @implements("batch_norm_training")
-def honest_running_lerp(x, running_mean, running_var, momentum):
+def honest_running_two_products(x, running_mean, running_var, momentum):
     return normalised(x, running_mean, running_var, momentum)
 
 
