@@ -107,7 +107,7 @@ def _bad_constraints(data: Mapping[str, Any]) -> Iterator[Violation]:
     for i, text in enumerate(_items(data, "constraints")):
         tree = parsed(text, "eval") if isinstance(text, str) else None
         if isinstance(tree, SyntaxError):
-            yield Violation(("constraints", i), f"not a Python expression: {tree.msg}")
+            yield Violation(("constraints", i), f"not a Python expression: {text!r}: {tree.msg}")
 
 
 def _bad_reference(data: Mapping[str, Any]) -> Iterator[Violation]:

@@ -51,7 +51,7 @@ def _long_axis(value: Raw) -> Raw:
         return {"type": "const", "value": value}
     if isinstance(value, (Mapping, AxisVar, AxisConst)):
         return value
-    raise ValueError("should be var, a size, or a mapping with a type")
+    raise ValueError(f"should be var, a size, or a mapping with a type, not {shown(value)}")
 
 
 def _typed_axis(value: Raw) -> Raw:

@@ -32,6 +32,7 @@ _PLAIN_TAGS = (_STRING_TAG, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 # A file of nine lines can stand for billions of entries by aliases of aliases.
 _MOST_ENTRIES = 1_000_000
 _BLOCK = ("|", ">")
+_TAB = re.compile(r" *\t")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -141,8 +142,11 @@ def compose(path: str, text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         parts = [error.problem, error.context]
+        number = mark.line + 1 if mark else 1
+        if text.splitlines()[number - 1 : number] and _TAB.match(text.splitlines()[number - 1]):
+            parts = ["the line is indented by a tab, where blanks are needed"]
         message = "bad YAML: " + ", ".join(part for part in parts if part)
-        raise DataError([Problem(path, mark.line + 1 if mark else 1, message)]) from None
+        raise DataError([Problem(path, number, message)]) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise DataError([Problem(path, line, f"bad YAML: {error.reason}")]) from None

@@ -76,7 +76,7 @@ def test_check_lists_what_is_wrong_and_goes_on(project, capsys, scale_yaml):
     project.define(scale_yaml, "good.yaml")
     assert main(["check", "bad.yaml", "good.yaml"]) == 1
     bad, good = capsys.readouterr().out.splitlines()
-    assert bad == "bad.yaml:4: axes.n: should be var, a size, or a mapping with a type"
+    assert bad == "bad.yaml:4: axes.n: should be var, a size, or a mapping with a type, not 'vra'"
     assert good == "good.yaml:1: scale: ok"
 
 

@@ -31,7 +31,7 @@ def test_errors_survive_pickling():
         (
             "batch: var",
             "batch: vra",
-            "5: axes.batch: should be var, a size, or a mapping with a type",
+            "5: axes.batch: should be var, a size, or a mapping with a type, not 'vra'",
         ),
         ("batch: var", "batch: {description: b}", "5: axes.batch: missing key 'type'"),
         ("hidden: 128", "hidden: {type: const}", "6: axes.hidden: missing key 'value'"),
@@ -179,7 +179,7 @@ workloads:
         f"x.yaml:10: inputs.w.dtype: 'int3' is not one of {dtypes}int32, int16, int8, uint8, bool; "
         "did you mean 'int32'?",
         "x.yaml:11: outputs: should be a mapping, not 3",
-        "x.yaml:13: constraints[0]: not a Python expression: invalid syntax",
+        "x.yaml:13: constraints[0]: not a Python expression: 'a ==': invalid syntax",
         "x.yaml:16: reference: not Python: invalid syntax",
         "x.yaml:18: workloads.inputs.v: unknown input 'v'; there are x, w",
         "x.yaml:21: workloads.bench[1]: the same as bench[0]",

@@ -78,6 +78,10 @@ def test_anchors_stand_for_what_they_name():
         ),
         ("a: 1\n  b: 2\n", "x.yaml:2: bad YAML: mapping values are not allowed in this context"),
         ("", "x.yaml:1: the file is empty"),
+        (
+            "a:\n  \tb: 2\n  c: 3\n",
+            "x.yaml:2: bad YAML: the line is indented by a tab, where blanks are needed",
+        ),
         ("&a [*a]", "x.yaml:1: nested too deeply"),
         (
             BOMB,
