@@ -78,7 +78,7 @@ def evaluate(chosen: list[Kernel], arguments: argparse.Namespace) -> dict[str, O
     for _, group in groupby(left, key=lambda each: each.definition):
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
             if arguments.direct:
-                check(list(group), Path(folder), arguments.examples, int(arguments.seed or 0), keep)
+                check(list(group), Path(folder), arguments.examples, arguments.seed or "0", keep)
             else:
                 run(list(group), Path(folder), *options, each=keep)
     return outcomes

@@ -118,10 +118,14 @@ def run(chosen: list[Kernel], folder: Path, *arguments: str, each=None) -> dict[
     return recorder.outcomes
 
 
-def check(chosen: list[Kernel], folder: Path, examples: int, seed: int, each) -> None:
-    """The same without items: in this process, by ``kernel_check``, with no sandbox and no lock."""
+def check(chosen: list[Kernel], folder: Path, examples: int, seed: str, each) -> None:
+    """The same without items: in this process, by ``kernel_check``, with no sandbox and no lock.
+
+    ``seed`` is as ``--fib-seed`` has it: ``0``, or ``0:3141``.
+    """
     write_definitions(folder)
-    run = RunSettings(seed=seed)
+    first, _, of_the_run = seed.partition(":")
+    run = RunSettings(seed=int(first), run_seed=int(of_the_run) if of_the_run else None)
     checker = KernelCheck(lambda name: find_definition(folder / f"{name}.yaml"), run)
     for kernel in chosen:
         function = getattr(import_module(f"tests.corpus.{kernel.group}"), kernel.function)
