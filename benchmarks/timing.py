@@ -295,7 +295,8 @@ def honest(device: str, number: int) -> None:
         times = [e.performance for e in evaluations if e.performance is not None]
         reasons.update(e.log.partition("\n")[0] for e in evaluations if e.performance is None)
         unaccounted = np.quantile([facts(each)["unaccounted"] for each in times], 0.95)
-        rows.append((kernel.name, number, number - len(times), share(float(unaccounted))))
+        refused = str(number - len(times))
+        rows.append((kernel.name, str(number), refused, share(float(unaccounted))))
     print_table(("honest kernels", "evaluations", "refused", "p95 of unaccounted"), rows)
     for reason, count in reasons.items():
         print(f"{count} times: {reason}")

@@ -16,6 +16,8 @@ from pytest_fib.discovery._marker import ARGUMENTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+#: Python has them in strings, UTF-8 does not.
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
 # There may be other JSON beside implementations, such as tables of tuned parameters.
 _SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
@@ -57,6 +59,8 @@ def why_unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:
 
 
 def _in_file(path: Path) -> list[Implementation]:
+    if path.exists() and not path.is_file():  # a pipe, say, which nobody may ever write to
+        return [_broken(path, "", f"{path}:1: is no regular file")]
     try:
         if path.suffix in LANGUAGES:
             return list(in_header(path, path.read_text(encoding="utf-8")))
@@ -213,10 +217,12 @@ def _why_refused(name: str, value: Any) -> str | None:
 def _literal(name: str, node: ast.expr, kind: type) -> object:
     try:
         value = ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError):  # the latter for a dict with a list as key
         problem = f"argument {name!r} is not a literal ({ast.unparse(node)})"
         hint = "it is read without running the file, so write the value itself"
         raise _Mistake(node.lineno, f"{problem}; {hint}") from None
+    if isinstance(value, str) and _SURROGATE.search(value):
+        raise _Mistake(node.lineno, f"argument {name!r} is no Unicode text: {value!r}")
     if kind is list:
         if isinstance(value, (list, tuple)) and all(isinstance(entry, str) for entry in value):
             return tuple(value)

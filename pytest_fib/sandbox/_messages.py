@@ -223,7 +223,10 @@ def encode_reply(reply: Reply) -> bytes:
 def decode_reply(payload: bytes) -> Reply:
     """The reply of a message. Raises ValueError where it is none."""
     if not payload.startswith(_TIMES):
-        return _replies().validate_json(payload)
+        reply = _replies().validate_json(payload)
+        if isinstance(reply, Failed) and (reply.killed or reply.by_others):
+            raise ValueError("a reply of a process that was killed")
+        return reply
     times = array("d")
     times.frombytes(payload[len(_TIMES) :])
     if not times:

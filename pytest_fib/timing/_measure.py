@@ -273,11 +273,13 @@ def account(
     Asking for a round and getting its answer takes time that is in no block. It is the same for
     both sides, since the same code does it, so the other side says how long an honest one takes.
     A claim is what a round's calls take by the side's latency: less than by their own times, where
-    some blocks do the work of others.
+    some blocks do the work of others. Where noise makes rounds longer than a latency says, it does
+    so by the same share on both sides.
     """
     calls_ns, blocks_ns = _claimed(turns, claim_ns)
-    rest, error = _rest(turns, blocks_ns)
-    usual, other_error = _rest(other_turns, _claimed(other_turns, other_claim_ns)[1])
+    noise = max(1.0, _low(other_turns) / _claimed(other_turns, other_claim_ns)[1])
+    rest, error = _rest(turns, min(_low(turns), blocks_ns * noise))
+    usual, other_error = _rest(other_turns, _low(other_turns))
     return Accounting(calls_ns, blocks_ns, rest - usual, hypot(error, other_error), other_error)
 
 
@@ -287,14 +289,18 @@ def _claimed(turns: Sequence[Turn], claim_ns: float) -> tuple[float, float]:
     return calls_ns, calls_ns + float(np.median([turn.blocks_ns - turn.calls_ns for turn in turns]))
 
 
-def _rest(turns: Sequence[Turn], claim_ns: float) -> tuple[float, float]:
+def _low(turns: Sequence[Turn]) -> float:
+    """One of the lowest times that a round's blocks take by the side's account."""
+    return float(np.quantile([turn.blocks_ns for turn in turns], LOW))
+
+
+def _rest(turns: Sequence[Turn], low_ns: float) -> tuple[float, float]:
     """What a round takes beyond its blocks, by one of the shortest; how far others are from that.
 
     Whatever else the machine does only makes rounds longer. A side whose claims are false in some
     rounds and true in others gains nothing: in each, it is held to one of its lowest claims.
     """
-    low = min(claim_ns, float(np.quantile([turn.blocks_ns for turn in turns], LOW)))
-    rests = sorted(turn.wall_ns - min(turn.blocks_ns, low) for turn in turns)
+    rests = sorted(turn.wall_ns - min(turn.blocks_ns, low_ns) for turn in turns)
     middle = (len(rests) - 1) // 2  # of few rounds, the shortest half
     first, usual, last = SHORTEST
     error_ns = rests[min(last, len(rests) - 1)] - rests[min(first, middle)]

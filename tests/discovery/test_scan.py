@@ -1,5 +1,6 @@
 """Reading implementations out of source files."""
 
+import os
 import sys
 from textwrap import dedent
 
@@ -153,6 +154,12 @@ def test_a_function_that_a_later_one_hides_is_a_problem(scan, tmp_path):
             "argument 'definition' is not a literal (NAME); "
             "it is read without running the file, so write the value itself",
         ),
+        (
+            "('a', author={[]: 1})",
+            "argument 'author' is not a literal ({[]: 1}); "
+            "it is read without running the file, so write the value itself",
+        ),
+        (r"('a', author='\ud800')", r"argument 'author' is no Unicode text: '\ud800'"),
         ("('a', author=None)", "argument 'author' is not a string"),
         ("('a', dependencies='numpy')", "argument 'dependencies' is not a list of strings"),
         ("('a', calling='copy')", "calling 'copy' is not one of value, destination, tuple"),
@@ -277,6 +284,15 @@ def test_a_link_that_leads_nowhere_is_a_problem_and_the_others_are_found(
     assert found[name].problem == (
         f"{link}:1: can't be read: it links to gone, which does not exist"
     )
+
+
+def test_what_is_no_regular_file_is_not_read(scan, tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "endless.py").symlink_to("/dev/zero")
+    found = {i.name: i for i in scan('@implements("op")\ndef run(x): ...')}
+    assert found["module"].problem is None
+    for name in ("pipe", "endless"):
+        assert found[name].problem == f"{tmp_path / name}.py:1: is no regular file"
 
 
 def test_folders_in_a_circle_are_searched_once(scan, tmp_path):

@@ -188,6 +188,11 @@ FORGERIES = {
         'channel().send(frame(3, b\'{"kind": "failed", "status": "PASSED", "summary": ""}\'))',
         "the process forged a message: ",
     ),
+    "somebody else's doing": (
+        'forged = b\'{"kind": "failed", "status": "RUNTIME_ERROR", "summary": "", \'\n'
+        "    channel().send(frame(3, forged + b'\"killed\": true}'))",
+        "the process forged a message: a reply of a process that was killed",
+    ),
     "of another turn": (
         "channel().send(frame(99, DONE))",
         "the process forged a message: a reply out of turn",

@@ -238,6 +238,16 @@ def test_work_of_other_blocks_is_left_out_of_the_latency(heavy):
     assert timings.accounting.hidden_ns == pytest.approx(4040 - 4 * timings.latency.value)
 
 
+def test_what_noise_does_to_both_sides_is_not_left_out():
+    """A block of each round takes thrice as long, of other calls in each."""
+    samples = 1000.0 * (1 + 2 * np.eye(8)[np.arange(24) % 8])
+    sides = [samples * 4, samples]
+    turns = [[Turn(ns + 500, ns, ns) for ns in side.sum(1)] for side in sides]
+    timings = Timings("cpu", *sides, 0.005, 0.0, *turns)
+    assert timings.latency.value == pytest.approx(4000)
+    assert timings.accounting.hidden_ns == pytest.approx(0)
+
+
 def test_who_checks_rounds_is_told_of_the_shortest(pair):
     sides = pair([1000.0, 900.0, 800.0, 950.0, 700.0], [1000.0], calls_per_block=200)
     told = []
