@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
+from math import prod
 from random import SystemRandom
 from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -52,6 +53,7 @@ from pytest_fib.timing import (
     TimedBlocks,
     calls_per_block,
     compute_dtype,
+    copy_ns,
     least_traffic,
     placements,
     roofline,
@@ -478,8 +480,15 @@ class Benchmark:
             return reference_ns * calls / reference_calls
         if self._context.request.solution.spec.calling == "destination":
             calls = 0
-        copy_ns = 2e9 * self._output_bytes / self._ceilings().bytes_per_second
-        return reference_ns + (calls - reference_calls) * copy_ns
+        return reference_ns + (calls - reference_calls) * self._copy_ns
+
+    @cached_property
+    def _copy_ns(self) -> float:
+        """How long it takes to store the outputs of a captured call more."""
+        names = self._context.definition.outputs
+        layouts = [self._context.layouts[name] for name in names]
+        sizes = [(prod(layout.shape), layout.dtype) for layout in layouts]
+        return copy_ns(sizes, len(self._candidate.called))
 
     @property
     def _output_bytes(self) -> int:

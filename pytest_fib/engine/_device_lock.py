@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from threading import Event, Lock, RLock, Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from pytest_fib.timing import IdleDevice
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: After this many seconds of waiting, whoever waits is told for whom; then again and again.
 PATIENCE, REMINDER = 3.0, 60.0
+#: Seconds between attempts to have a device alone while others' kernels run there. Others go on
+#: meanwhile: a kernel that never ends does when its judge ends the process, after --fib-timeout.
+BUSY_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 #: Where every user of a machine finds the same files, and no sandbox opens any: who may read a
 #: file can lock it.
 FOLDER = Path("/dev/shm")
@@ -41,7 +44,7 @@ class DeviceLock:
 
     The first of them waits for all who share. These give way wherever they have nothing on the
     device, and they pause the sandboxes that work on it; what these had begun there is waited
-    for.
+    for, and where that takes long, the lock is let go meanwhile, so that they can go on.
     """
 
     def __init__(
@@ -58,6 +61,8 @@ class DeviceLock:
         self._path = FOLDER / f"pytest-fib-{self.name}.lock"
         self._turnstile = FOLDER / f"pytest-fib-{self.name}.turnstile.lock"
         self._share: contextlib.ExitStack | None = None
+        #: Seconds to wait, one after the other, for others' kernels that go on.
+        self._busy_pauses: tuple[float, ...] = BUSY_PAUSES
         #: What works on the device, maybe for several threads; changed and paused under the mutex.
         self._working: list[ProcessSandbox] = []
         self._mutex = RLock()
@@ -148,13 +153,24 @@ class DeviceLock:
     def exclusive(self) -> Iterator[None]:
         """Use the device alone, once it is idle. Raises DeviceHeldError."""
         until = monotonic() + self._timeout
-        with (
-            self._holding(self._turnstile, fcntl.LOCK_SH, until),
-            self._holding(self._path, fcntl.LOCK_EX, until),
-        ):
-            if self._idle is not None:
-                self._idle.wait()
-            yield
+        for pause in (*self._busy_pauses, None):
+            with (
+                self._holding(self._turnstile, fcntl.LOCK_SH, until),
+                self._holding(self._path, fcntl.LOCK_EX, until),
+            ):
+                is_idle = self._is_idle()
+                if is_idle or pause is None:
+                    # Who never lets a device idle is no sandbox: that is waited for but once.
+                    self._busy_pauses = BUSY_PAUSES if is_idle else ()
+                    yield
+                    return
+            self._announce(f"waiting for {self.name}: kernels of another process run")
+            sleep(pause)
+            self.waited += pause
+
+    def _is_idle(self) -> bool:
+        """Whether no other process' kernels run on the device now."""
+        return self._idle is None or self._idle.wait()
 
     @cached_property
     def _idle(self) -> IdleDevice | None:

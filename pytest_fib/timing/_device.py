@@ -18,7 +18,7 @@ import torch
 STEADY = 0.01
 #: A device is idle after so many launches in a row of which none took so much longer than the
 #: shortest; this is waited for, for so many seconds.
-QUICK_LAUNCHES, SLOW_LAUNCH, IDLE_TIMEOUT = 10, 5.0, 5.0
+QUICK_LAUNCHES, SLOW_LAUNCH, IDLE_TIMEOUT = 10, 5.0, 1.0
 #: NVML's reasons for throttling that mean a slower device; idling is none.
 _REASONS = {
     "nvmlClocksThrottleReasonSwPowerCap": "power cap",
@@ -117,8 +117,8 @@ class IdleDevice:
         self._tensor = torch.zeros(1, device="cuda")
         self._shortest_ns = math.inf
 
-    def wait(self) -> None:
-        """Until no other process' kernels run, for IDLE_TIMEOUT seconds at most."""
+    def wait(self) -> bool:
+        """Wait until no other process' kernels run: whether that was so within IDLE_TIMEOUT."""
         until = perf_counter_ns() + 1e9 * IDLE_TIMEOUT
         quick = 0
         while quick < QUICK_LAUNCHES and (start := perf_counter_ns()) < until:
@@ -127,6 +127,7 @@ class IdleDevice:
             took_ns = perf_counter_ns() - start
             self._shortest_ns = min(self._shortest_ns, took_ns)
             quick = quick + 1 if took_ns < SLOW_LAUNCH * self._shortest_ns else 0
+        return quick == QUICK_LAUNCHES
 
 
 def place_on_machine(device: str) -> tuple[int, int]:

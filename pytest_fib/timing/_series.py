@@ -30,6 +30,8 @@ _amax = torch.amax
 
 #: How much is read to flush the L2 cache, in sizes of it.
 FLUSH = 3
+#: How much is copied at most to see how long that takes, in bytes, and how often.
+COPIED_BYTES, COPIES = 128 << 20, 5
 #: By how many bytes the allocations of calls on the CPU are moved from group to group.
 SPACING = (4 << 20) + 4160
 _PERSISTING_L2_LIMIT = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
@@ -262,6 +264,35 @@ def flush_ns() -> float:
     end.record(torch.cuda.current_stream())
     _synchronize()
     return float(start.elapsed_time(end)) * 1e6
+
+
+def copy_ns(outputs: Sequence[tuple[int, str]], calls: int) -> float:
+    """How much longer it takes to store the outputs of one captured call more, beside so many.
+
+    ``outputs`` are the elements and torch dtype of each. In nanoseconds of the device's time.
+    """
+    one_call: int = sum(elements * getattr(torch, dtype).itemsize for elements, dtype in outputs)
+    share = min(1.0, COPIED_BYTES / max(one_call, 1))  # of an output that is large
+    number = max(1, min(calls, COPIED_BYTES // max(one_call, 1)))
+    few_ns, many_ns = (
+        min(_copies_ns(outputs, share, number * more) for _ in range(COPIES)) for more in (1, 2)
+    )
+    return max(0.0, many_ns - few_ns) / number / share
+
+
+def _copies_ns(outputs: Sequence[tuple[int, str]], share: float, calls: int) -> int:
+    """How long it takes to store the outputs of so many calls, as a sandbox does."""
+    copies = [
+        torch.empty(2, calls, int(share * elements), dtype=getattr(torch, dtype), device="cuda")
+        for elements, dtype in outputs
+    ]
+    pairs = [(list(targets), list(values)) for targets, values in copies]
+    _synchronize()
+    start = perf_counter_ns()
+    for targets, values in pairs:
+        torch._foreach_copy_(targets, values)
+    _synchronize()
+    return perf_counter_ns() - start
 
 
 def _forget_persisting() -> None:

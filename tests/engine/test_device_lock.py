@@ -387,14 +387,15 @@ def run(x, factor):
 """
 
 
-def test_a_sandbox_is_paused_in_its_call_for_who_waits_to_be_alone(request_for, descendants):
+def test_a_sandbox_is_paused_in_its_call_for_who_waits_to_be_alone(
+    request_for, descendants, eventually
+):
     seen, done = [], threading.Event()
 
     def be_alone(fork_server):
         while not done.is_set():
             with DeviceLock("cpu").exclusive():
-                sandboxes = descendants(fork_server)
-                seen.append([stopped(pid) for pid in sandboxes])
+                seen.append(eventually(lambda: all(map(stopped, descendants(fork_server)))))
                 sleep(0.5)  # more than a call has left of its time
             sleep(0.05)
 
@@ -412,4 +413,50 @@ def test_a_sandbox_is_paused_in_its_call_for_who_waits_to_be_alone(request_for, 
             other.join()
     assert evaluation.status == "PASSED", evaluation.log
     assert len(seen) > 1
-    assert all(all(states) for states in seen)
+    assert all(seen)
+
+
+class Device:
+    """A device that is idle, or isn't, each time that it is looked at."""
+
+    def __init__(self, *states):
+        self.states = list(states)
+
+    def wait(self):
+        return self.states.pop(0)
+
+
+@pytest.fixture
+def busy_lock(monkeypatch):
+    """A lock on a device that is idle, or isn't, each time that somebody wants it alone."""
+
+    def busy_lock(*states):
+        monkeypatch.setattr("pytest_fib.engine._device_lock.BUSY_PAUSES", (0.01, 0.02))
+        lock = DeviceLock("cpu")
+        lock._idle = Device(*states)
+        return lock
+
+    return busy_lock
+
+
+def test_a_device_with_kernels_of_others_is_left_to_them_until_it_is_idle(busy_lock, monkeypatch):
+    lock, paused = busy_lock(False, False, True, True), []
+
+    def pause(seconds):
+        with DeviceLock("cpu", timeout=1).shared():
+            paused.append(seconds)
+
+    monkeypatch.setattr("pytest_fib.engine._device_lock.sleep", pause)
+    with lock.exclusive():
+        assert paused == [0.01, 0.02]
+    with lock.exclusive():
+        assert paused == [0.01, 0.02]
+
+
+def test_a_device_that_is_never_idle_is_waited_for_once(busy_lock, monkeypatch):
+    lock, paused = busy_lock(False, False, False, False, True, False, True), []
+    monkeypatch.setattr("pytest_fib.engine._device_lock.sleep", paused.append)
+    for pauses in ([0.01, 0.02], [], [], [0.01]):
+        with lock.exclusive():
+            assert paused == pauses
+        paused.clear()
