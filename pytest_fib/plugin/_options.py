@@ -107,7 +107,8 @@ def _choice(flag: str, choices: Sequence[str], default: str, text: str) -> Any:
     return _option(flag, None, text, choices=choices, default=default)
 
 
-@dataclass(frozen=True, kw_only=True)
+# Every run of pytest imports this: what nobody calls isn't made.
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Settings:
     """One run's settings. xdist sends options to its workers as builtin types."""
 
