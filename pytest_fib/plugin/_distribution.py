@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: How many units of work a worker gets, at least, where items are many: the more, the sooner all
 #: workers end together.
 UNITS_A_WORKER = 4
+#: How many tests of other kinds are a unit at most: nothing is known of how long each takes.
+TESTS_A_UNIT = 8
 #: File and definition, and the implementation, of an item's node id.
 _ITEM = re.compile(r"(?P<whole>.+)\[(?P<part>.+?)-(?:definition|compile|correctness|bench)\b")
 
@@ -73,12 +75,13 @@ class DefinitionScheduling(LoadScopeScheduling):  # type: ignore[misc]
 def units(nodeids: Sequence[str], workers: int) -> dict[str, str]:
     """The unit of work that each item belongs to, a name.
 
-    A unit has items of one definition, all that there are of one implementation; or tests of one
-    file. Where that is more than a worker's share, the definition or file is several units.
+    A unit has items of one definition, all that there are of one implementation; or a few tests of
+    one file. Where that is more than a worker's share, the definition is several units.
     """
-    most = max(1, len(nodeids) // (UNITS_A_WORKER * workers))
+    share = max(1, len(nodeids) // (UNITS_A_WORKER * workers))
     names: dict[str, str] = {}
     for whole, parts in _parts(nodeids).items():
+        most = share if _ITEM.match(parts[0][0]) else min(share, TESTS_A_UNIT)
         sizes: list[int] = []
         for part in parts:
             if not sizes or sizes[-1] + len(part) > most:

@@ -43,10 +43,11 @@ def test_items_are_in_the_order_of_collection():
     assert list(units(collected, workers=1)) == collected
 
 
-def test_tests_of_other_kinds_are_units_of_their_file():
-    collected = [f"test_{name}.py::test_it[{i}]" for name in "ab" for i in range(16)]
+@pytest.mark.parametrize(("tests", "size"), [(16, 4), (800, 8)])
+def test_tests_of_other_kinds_are_small_units_of_their_file(tests, size):
+    collected = [f"test_{name}.py::test_it[{i}]" for name in "ab" for i in range(tests)]
     assert unit_sizes(collected, workers=2) == {
-        f"test_{name}.py {i}": 4 for name in "ab" for i in range(1, 5)
+        f"test_{name}.py {i}": size for name in "ab" for i in range(1, tests // size + 1)
     }
 
 
