@@ -74,6 +74,11 @@ def test_errors_survive_pickling():
         ),
         ("name: scale_d128", "name: 128", "2: name: should be text, not 128"),
         ("op_type: elementwise", "op_type: ''", "3: op_type: should not be empty"),
+        (
+            "outputs:\n  y: {shape: [batch, hidden], dtype: float16}\n",
+            "outputs: {}\n",
+            "10: outputs: there is no output, so any implementation would pass: name at least one",
+        ),
         ("op_type: elementwise\n", "", "1: missing key 'op_type'"),
         ("op_type:", "tags: [true]\nop_type:", "3: tags[0]: should be text, not true"),
         ("op_type:", "op_typ: x\nop_type:", "3: unknown key 'op_typ'; did you mean 'op_type'?"),
