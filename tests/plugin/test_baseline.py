@@ -74,7 +74,8 @@ def shown(result, heading="before"):
     """The rows of the comparison's table, and what is said after it."""
     lines = result.outlines
     start = next(i for i, line in enumerate(lines) if line.split()[2:4] == [heading, "now"])
-    end = next(i for i in range(start, len(lines)) if not lines[i])
+    # Where there are workers, pytest's own dots and failures come after the table.
+    end = next(i for i in range(start, len(lines)) if len(lines[i].split()) < 4)
     said = next(i for i in range(end, len(lines)) if " compared with " in lines[i])
     return lines[start + 1 : end], lines[said : len(lines) - 2]
 
