@@ -1,4 +1,4 @@
-"""Who calls the engine: this process, a far machine by ssh, a cluster of Ray.
+"""Who calls the engine: this process, a remote machine by ssh, a cluster of Ray.
 
 Importing this imports no torch.
 """

@@ -27,7 +27,7 @@ _OLDEST_PYTHON = (3, 11)
 
 
 class RemoteError(Exception):
-    """A far machine can't be used, or not any longer; the message is a line that says why."""
+    """A remote machine can't be used, or not any longer; the message is a line that says why."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class RemotePython:
             return _zipped(_files_below(Path(folder)))
 
     def _install(self, pinned: list[str], folder: str) -> None:
-        """By pip, for the far Python. Raises RemoteError."""
+        """By pip, for the remote Python. Raises RemoteError."""
         machine = self.facts["tag"][1].rpartition("-")[2]
         minor = int((self.facts["libc"][1] or "2.17").partition(".")[2])
         platforms = [f"--platform=manylinux_2_{n}_{machine}" for n in range(17, minor + 1)]

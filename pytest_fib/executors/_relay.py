@@ -1,4 +1,4 @@
-"""What ssh starts on the far machine: says what is there, takes what lacks, and passes bytes on.
+"""What ssh starts on the remote machine: says what is there, takes what lacks, and passes bytes on.
 
 Sent as text and run before anything of pytest-fib is there: it imports the standard library alone,
 and Python 3.7 can read it. What it speaks are frames: JSON, then bytes.

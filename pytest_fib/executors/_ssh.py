@@ -40,7 +40,7 @@ ATTEMPTS = 3
 FIRST_WAIT, LAST_WAIT = 0.1, 5.0
 #: Of files, in bytes.
 CHUNK = 1 << 20
-#: What the far Python runs: a script that comes first, after its length.
+#: What the remote Python runs: a script that comes first, after its length.
 _READ_SCRIPT = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 #: What a shell says of a command that is not there, or is none.
 _NO_COMMAND = (126, 127)
@@ -176,7 +176,7 @@ class _Connection:
             view = view[self._process.stdin.write(view) or 0 :]
 
     def send_script(self, script: bytes) -> None:
-        """What the far Python runs first. Raises _LostError."""
+        """What the remote Python runs first. Raises _LostError."""
         try:
             self._write(b"%d\n%s" % (len(script), script))
         except OSError:
@@ -247,7 +247,7 @@ class _Connection:
 
 @dataclass
 class RemoteOptions:
-    """What a far worker does: arguments of a judge, its GPU by name, and its grace in seconds.
+    """What a remote worker does: arguments of a judge, its GPU by name, and its grace in seconds.
 
     What was built ahead of time, in the folder ``prebuilt`` here, travels there.
     """
@@ -262,7 +262,7 @@ class RemoteOptions:
 
 @dataclass
 class _Session:
-    """A far worker by name, and how it is started."""
+    """A remote worker by name, and how it is started."""
 
     target: SshTarget
     options: RemoteOptions
@@ -294,7 +294,7 @@ class _Session:
 
 
 def describe(connections: SshConnections, target: SshTarget) -> Machine:
-    """What the far machine is; afterwards it has our code. Raises RemoteError."""
+    """What the remote machine is; afterwards it has our code. Raises RemoteError."""
     connection, text = _connected(connections, target, None)
     connection.close()
     return Machine.from_json(text)
@@ -359,7 +359,7 @@ def _unless_error(connection: _Connection) -> tuple[dict[str, Any], bytes]:
 
 
 class SshExecutor(RemoteExecutor):
-    """Evaluates on a far machine, by a worker there that outlives lost connections.
+    """Evaluates on a remote machine, by a worker there that outlives lost connections.
 
     ``files`` has the recorded tensors that requests name; ``announce`` is told of lost connections
     and of others that hold the device, ``progress`` what is done now. ``connections`` may be shared
@@ -396,11 +396,11 @@ class SshExecutor(RemoteExecutor):
 
     @property
     def worker_pid(self) -> int | None:
-        """The far worker's process id there, while it is connected."""
+        """The remote worker's process id there, while it is connected."""
         return None if self._connection is None else self._connection.pid
 
     def close(self) -> None:
-        """End the far worker, whatever it does."""
+        """End the remote worker, whatever it does."""
         self._closed.set()
         if self._connection is not None:
             with suppress(_LostError):

@@ -72,7 +72,7 @@ def _check_device(settings: Settings) -> None:
 
 
 def _check_isolation(settings: Settings) -> None:
-    """Whether containers can be had; on a far machine, that is seen there."""
+    """Whether containers can be had; on a remote machine, that is seen there."""
     if settings.isolation == "none" and settings.is_remote:
         option = "--fib-remote" if settings.ray is None else "--fib-ray"
         raise pytest.UsageError(

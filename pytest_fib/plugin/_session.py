@@ -116,7 +116,7 @@ class Session:
         if settings.compare is not None:  # before the recorder replaces what may be the same file
             names = set(filter(settings.wants_definition, self.catalogue.names))
             self.baseline = read_baseline(settings, settings.compare, names)
-        self._start_far_machines()
+        self._start_remote_machines()
         self._recorder = Recorder(config, settings)
         self._tables = Tables(config, self._recorder, self.width, self.baseline)
         config.pluginmanager.register(self._tables, "fib-tables")
@@ -138,7 +138,7 @@ class Session:
 
             plugins.register(Distribution(), "fib-distribution")
 
-    def _start_far_machines(self) -> None:
+    def _start_remote_machines(self) -> None:
         """Connect; where this process has kernels run, and no worker, the judge gets ready now."""
         if self.remote is not None and not getattr(self.config.option, "tx", None):
             _ = self.executor
@@ -322,11 +322,11 @@ class Session:
     @cached_property
     def executor(self) -> Executor:
         """What evaluates for this process; closed with the run."""
-        executor = self._far_executor() or self._local_executor()
+        executor = self._remote_executor() or self._local_executor()
         self.config.add_cleanup(executor.close)
         return executor
 
-    def _far_executor(self) -> Executor | None:
+    def _remote_executor(self) -> Executor | None:
         if self.remote is None:
             return None
         from pytest_fib.executors import RemoteError

@@ -269,7 +269,8 @@ def flush_ns() -> float:
 def copy_ns(outputs: Sequence[tuple[int, str]], calls: int) -> float:
     """How much longer it takes to store the outputs of one captured call more, beside so many.
 
-    ``outputs`` are the elements and torch dtype of each. In nanoseconds of the device's time.
+    ``outputs`` are the elements and torch dtype of each. In nanoseconds by the host's clock, of
+    which the difference has what calls more take on the device.
     """
     one_call: int = sum(elements * getattr(torch, dtype).itemsize for elements, dtype in outputs)
     share = min(1.0, COPIED_BYTES / max(one_call, 1))  # of an output that is large

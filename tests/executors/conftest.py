@@ -78,7 +78,7 @@ class Ssh:
 
 @pytest.fixture
 def ssh(tmp_path, monkeypatch):
-    """A far machine that is this one, with a folder of its own for what is kept there."""
+    """A remote machine that is this one, with a folder of its own for what is kept there."""
     stand_in = Ssh(tmp_path)
     for name, value in stand_in.environment.items():
         monkeypatch.setenv(name, value)

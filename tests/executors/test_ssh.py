@@ -1,4 +1,4 @@
-"""A far machine by ssh: what travels, what is lost and taken up again, what is said of it."""
+"""A remote machine by ssh: what travels, what is lost and taken up again, what is said of it."""
 
 import os
 import shutil

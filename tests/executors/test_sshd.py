@@ -1,4 +1,4 @@
-"""A far machine by real ssh: an sshd of these tests on a loopback port."""
+"""A remote machine by real ssh: an sshd of these tests on a loopback port."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Kernels run on far machines, everything else here."""
+"""Kernels run on remote machines, everything else here."""
 
 import json
 import shutil
