@@ -33,8 +33,9 @@ from _common import ROOT, print_machine, print_table
 from pytest_fib.build import load, program_of, reference_program
 from pytest_fib.data import Definition, EvaluationStatus, load_definition_file
 from pytest_fib.discovery import find_implementations
-from pytest_fib.engine._correctness import OutputChecker, believed
+from pytest_fib.engine import OutputChecker, believed
 from pytest_fib.sandbox import (
+    SLOW_YARDSTICKS,
     YARDSTICKS,
     InvalidOutput,
     OracleUnavailable,
@@ -111,7 +112,7 @@ class Case:
     @cached_property
     def _yardsticks(self) -> list[Outputs]:
         yardsticks = [self._named(self._run(*self.inputs))]
-        for how in YARDSTICKS:
+        for how in YARDSTICKS + SLOW_YARDSTICKS:
             with suppress(OracleUnavailable):
                 outputs = self._named(run_widened(self._run, self.inputs, **how))
                 yardsticks.append(believed(how, outputs))

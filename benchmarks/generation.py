@@ -17,9 +17,11 @@ from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pkgutil import resolve_name
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from _common import ROOT, print_machine, print_table
 
@@ -28,7 +30,6 @@ sys.path.insert(0, str(ROOT))
 from pytest_fib.data import load_definition_file
 from pytest_fib.plugin import options
 from pytest_fib.workloads import fill_inputs, layouts, make_workload
-from pytest_fib.workloads._structure_generators import FILLS
 from tests.definitions.harness import empty, found
 
 if TYPE_CHECKING:
@@ -124,12 +125,9 @@ def fills_timed() -> Iterator[list[float]]:
 
         return timed_fill
 
-    before = dict(FILLS)
-    FILLS.update({kind: timed(fill) for kind, fill in before.items()})
-    try:
+    fills = resolve_name("pytest_fib.workloads._structure_generators:FILLS")
+    with mock.patch.dict(fills, {kind: timed(fill) for kind, fill in fills.items()}):
         yield spent
-    finally:
-        FILLS.update(before)
 
 
 def row(op_type: str, cost: Cost) -> tuple[str, ...]:

@@ -5,7 +5,10 @@ Each bug of tests/planted is a right kernel that is wrong on some workloads. Tar
 a regime no larger than it needs. The examples that definitions list are left out: they would find
 some of the bugs without a search.
 
-    python benchmarks/search.py
+    python benchmarks/search.py --seconds 3000
+
+A line for each search goes to stderr as it ends. After --seconds none is begun: the table has those
+that were made, and the bugs are in an order that is always the same but follows no kind.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
+from hashlib import sha256
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -53,14 +57,21 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=25)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--max-bytes", type=options.size, default=DEFAULT_BUDGETS["cpu"])
+    parser.add_argument("--seconds", type=float, default=240, help="begin no search after these")
     arguments = parser.parse_args()
     bugs = [bug for bug in BUGS if fits(bug, arguments.max_bytes)]
     bugs = [bug for bug in bugs if bug.name in (arguments.bugs or [bug.name])]
-    rows, imperfect = [], []
+    bugs.sort(key=lambda bug: sha256(bug.name.encode()).digest())
+    rows, imperfect, start = [], [], perf_counter()
     for seed in range(arguments.seeds):
-        hunts = [hunt(bug, seed, arguments) for bug in bugs]
-        rows.append(row(seed, hunts))
-        imperfect += list(problems(seed, hunts))
+        hunts = []
+        for bug in bugs:
+            if perf_counter() - start < arguments.seconds:
+                hunts.append(hunt(bug, seed, arguments))
+                tell(hunts[-1], f"seed {seed}, {len(hunts)} of {len(bugs)}")
+        if hunts:
+            rows.append(row(seed, hunts))
+            imperfect += list(problems(seed, hunts))
     titles = ("seed", "bugs", "found", "small", "plain", "found after", "checked", "seconds, most")
     print_table(titles, rows)
     print(*imperfect, sep="\n")
@@ -97,6 +108,12 @@ def hunt(bug: Planted, seed: int, arguments: argparse.Namespace) -> Hunt:
         plain=bug.is_plain(found.workload),
         seconds=perf_counter() - start,
     )
+
+
+def tell(hunt: Hunt, which: str) -> None:
+    found = f"found after {hunt.found_after}" if hunt.found_after else "not found"
+    line = f"{which}: {hunt.bug.name}: {found}, {hunt.checked} checked, {hunt.seconds:.2f} s"
+    print(line, file=sys.stderr, flush=True)
 
 
 def row(seed: int, hunts: list[Hunt]) -> tuple[str, ...]:

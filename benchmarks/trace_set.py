@@ -90,7 +90,7 @@ def measure(path: Path) -> None:
 
     before = peak_mib()
     start, cpu = perf_counter(), process_time()
-    trace_set = TraceSet.from_path(path) if path.is_dir() else TraceSet.load(path)
+    trace_set = TraceSet.load(path)
     load, cpu = perf_counter() - start, process_time() - cpu
     used = peak_mib() - before
     start = perf_counter()

@@ -24,12 +24,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from pytest_fib.data import (
+    Calling,
     Definition,
     Evaluation,
     EvaluationStatus,
@@ -41,9 +43,9 @@ from pytest_fib.data import (
 from pytest_fib.diagnosis import diagnose
 from pytest_fib.engine import FunctionChecker, search_and_diagnose
 from pytest_fib.report import (
+    describe_comparison,
     describe_evaluation,
     has_recorded_tensors,
-    headline,
     workload_json,
 )
 from pytest_fib.verdict import compare_tensor, dtype_bound, overridden, verdict_of
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from pytest_fib.data import Correctness, LoadedDefinition
+    from pytest_fib.data import LoadedDefinition
 
 __all__ = ["KernelCheck", "RunSettings", "assert_kernel_close"]
 
@@ -85,17 +87,39 @@ def assert_kernel_close(
     honest implementation makes of the same inputs: where that is far off, so may ``actual`` be.
     """
     __tracebackhide__ = True
-    tolerance = Tolerance(rtol=rtol, atol=atol, matched_ratio=matched_ratio, exact=exact)
+    tolerance = _tolerance(rtol=rtol, atol=atol, matched_ratio=matched_ratio, exact=exact)
     # Not as a decorator: its frame would show the arguments.
     with plain_defaults():
-        actual = torch.as_tensor(actual)
+        actual = _tensor("actual", actual)
         if not isinstance(expected, torch.Tensor):
             dtype = torch.float64 if actual.is_floating_point() else actual.dtype
-            expected = torch.as_tensor(expected, dtype=dtype, device=actual.device)
+            expected = _tensor("expected", expected, dtype=dtype, device=actual.device)
         _refuse_unlike(name, actual, expected)
         complaint = _complaint(name, actual, expected, tolerance, own)
     if complaint:
         raise AssertionError(complaint)
+
+
+def _tolerance(**limits: Any) -> Tolerance:
+    """Raises ValueError for limits that there can't be, in one line."""
+    __tracebackhide__ = True
+    try:
+        return Tolerance(**limits)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = ".".join(map(str, first["loc"])) or "tolerance"
+        raise ValueError(f"{what}: {first['msg']}") from None
+
+
+def _tensor(what: str, value: object, **options: Any) -> torch.Tensor:
+    """Raises TypeError for what is no tensor and can't become one."""
+    __tracebackhide__ = True
+    try:
+        return torch.as_tensor(value, **options)
+    except (RuntimeError, TypeError, ValueError):
+        kinds = "a tensor, an array of numpy, a list of numbers or a number"
+        message = f"{what} is {type(value).__name__}, and neither that nor what it holds is {kinds}"
+        raise TypeError(message) from None
 
 
 def _complaint(
@@ -111,9 +135,7 @@ def _complaint(
     verdict = verdict_of(compared)
     if verdict.passed:
         return ""
-    found = diagnose(compared)
-    lines = [*headline(verdict.status, found.sentence), "", *_figures(verdict.correctness)]
-    return "\n".join([*lines, "", *found.details])
+    return describe_comparison(verdict.status, diagnose(compared), verdict.correctness)
 
 
 def _refuse_unlike(name: str, actual: torch.Tensor, expected: torch.Tensor) -> None:
@@ -137,27 +159,15 @@ def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _figures(correctness: Correctness) -> list[str]:
-    extra = correctness.extra or {}
-    ((name, wrong),) = extra["elements_wrong"].items()
-    total, rmse = extra["elements"][name], extra["rmse"][name]
-    largest = f"absolute {correctness.max_absolute_error:.3g}"
-    return [
-        f"  wrong           {wrong} of {total} elements of {name} ({100 * wrong / total:.3g} %)",
-        f"  largest error   {largest}, relative {correctness.max_relative_error:.3g}",
-        f"  rms error       {rmse:.3g}",
-        f"  bound           {extra['bound_used']:.3g} times what is allowed ({extra['check']})",
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """What a run has a ``kernel_check`` do, as the options ``--fib-*`` say it.
 
     ``seed`` and ``run_seed`` are the two parts of ``--fib-seed``, ``workload`` is as
     ``--fib-workload`` has it. ``why_not`` is given the names of a definition and a function, and
-    says why that is not to be checked. ``record`` takes what an evaluation came to, ``keep`` a
-    workload that failed; either is given where the definition is from, if it is from a file.
+    says why that is not to be checked; ``shown`` writes a path as the run does. ``record`` takes
+    what an evaluation came to, ``keep`` a workload that failed; either is given where the
+    definition is from, if it is from a file.
     """
 
     device: str = "cpu"
@@ -168,6 +178,7 @@ class RunSettings:
     max_bytes: int | None = None
     workload: str | None = None
     why_not: Callable[[str, str], str | None] = lambda *_: None
+    shown: Callable[[Path], str] = str
     record: Callable[[Trace, LoadedDefinition | None], None] = lambda *_: None
     keep: Callable[[Workload, LoadedDefinition], None] = lambda *_: None
 
@@ -214,18 +225,19 @@ class KernelCheck:
         workload can be made of.
         """
         __tracebackhide__ = True
-        loaded = None
-        if not isinstance(definition, Definition):
-            loaded = self._find(definition)
-            definition = loaded.definition
+        try:
+            _refuse_unknown_way(calling)
+            definition, loaded = self._definition(definition)
+            given = _given(definition, axes, workload or self._run.workload)
+        except (LookupError, OSError, ValueError) as error:
+            raise error.with_traceback(None) from None  # the mistake is in the test
         if reason := self._run.why_not(definition.name, _name(function)):
             pytest.skip(reason)
+        if reason := why_not_generated(definition, given):
+            raise ValueError(f"{definition.name}: {reason}")
         root = None if loaded is None else loaded.path.parent
         how: dict[str, Any] = {"calling": calling, "root": root, "repeat": self._run.repeat}
         check = FunctionChecker(definition, function, self._run.device, **how)
-        given = _given(definition, axes, workload or self._run.workload)
-        if reason := why_not_generated(definition, given):
-            raise ValueError(f"{definition.name}: {reason}")
         try:
             if given is None:
                 result = self._search(check, self._run.examples if examples is None else examples)
@@ -238,6 +250,14 @@ class KernelCheck:
                 )
             raise error.with_traceback(_without_our_frames(error.__traceback__)) from None
         self._conclude(definition, function, loaded, result)
+
+    def _definition(
+        self, given: Definition | str | Path
+    ) -> tuple[Definition, LoadedDefinition | None]:
+        if isinstance(given, Definition):
+            return given, None
+        loaded = self._find(given)
+        return loaded.definition, loaded
 
     def _search(self, check: FunctionChecker, examples: int) -> SearchResult:
         run = self._run
@@ -275,7 +295,26 @@ class KernelCheck:
             return
         if loaded is not None and result.origin is not None:
             self._run.keep(workload, loaded)
-        raise AssertionError(_described(definition, function, result))
+        raise AssertionError(self._described(definition, function, result))
+
+    def _described(
+        self, definition: Definition, function: Callable[..., Any], result: SearchResult
+    ) -> str:
+        outcome, workload = result.outcome, result.workload
+        assert isinstance(outcome, Evaluation)
+        name = _name(function)
+        # What has no name can't be written again; Python takes three dots for anything.
+        argument = name if name.isidentifier() else "..."
+        given = repr(workload) if has_recorded_tensors(workload) else workload_json(workload)
+        again = f"kernel_check({definition.name!r}, {argument}, workload={given})"
+        where = f"{name}{self._place(function)}"
+        return describe_evaluation(outcome, workload, where, again, result.origin)
+
+    def _place(self, function: Callable[..., Any]) -> str:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if code is None:
+            return ""
+        return f"  {self._run.shown(Path(code.co_filename))}:{code.co_firstlineno}"
 
     def _record(
         self,
@@ -292,6 +331,11 @@ class KernelCheck:
             evaluation=evaluation,
         )
         self._run.record(trace, loaded)
+
+
+def _refuse_unknown_way(calling: str) -> None:
+    if calling not in get_args(Calling):
+        raise ValueError(f"calling: {calling!r} is not one of {', '.join(get_args(Calling))}")
 
 
 def _is_in(function: Callable[..., Any], frames: TracebackType | None) -> bool:
@@ -322,20 +366,5 @@ def _given(
     return read_workload(definition, json.dumps(facts)) if facts else None
 
 
-def _described(definition: Definition, function: Callable[..., Any], result: SearchResult) -> str:
-    outcome, workload = result.outcome, result.workload
-    assert isinstance(outcome, Evaluation)
-    name = _name(function)
-    given = repr(workload) if has_recorded_tensors(workload) else workload_json(workload)
-    again = f"kernel_check({definition.name!r}, {name}, workload={given})"
-    where = f"{name}{_place(function)}"
-    return describe_evaluation(outcome, workload, where, again, result.origin)
-
-
 def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _place(function: Callable[..., Any]) -> str:
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return f"  {Path(code.co_filename).name}:{code.co_firstlineno}" if code else ""

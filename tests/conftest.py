@@ -12,13 +12,14 @@ import pytest
 # pytester forgets the modules that a run inside this process imported. torch can't be imported a
 # second time, so all that such a run needs is here before it.
 import pytest_fib.engine._judge
-import pytest_fib.executors
 import pytest_fib.plugin._collection
 import pytest_fib.search
 import pytest_fib.workloads._value_generators  # noqa: F401
 from pytest_fib.build import gpus
 from pytest_fib.engine import start_fork_server
+from pytest_fib.executors import LocalExecutor
 from pytest_fib.sandbox import ForkServer
+from tests.no_clock import timed_by_the_book
 
 # Counting operations imports triton where torch is built for CUDA. Where there is no device, the
 # kernels that tests call in this process are interpreted, and so must be triton's own functions.
@@ -149,6 +150,12 @@ class Project:
         """The trace records on disk."""
         text = (self.path / path).read_text(encoding="utf-8")
         return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bench items take no longer than a check: for tests that are of what is done with times."""
+    monkeypatch.setattr(LocalExecutor, "evaluate", timed_by_the_book(LocalExecutor.evaluate))
 
 
 @pytest.fixture

@@ -52,9 +52,7 @@ def test_a_failure_says_what_where_and_how_much():
         "  allowed ±3.8e-06\n"
         "\n"
         "  wrong           1 of 256 elements of out (0.391 %)\n"
-        "  largest error   absolute 0.5, relative 0.5\n"
-        "  rms error       0.0312\n"
-        "  bound           1.31e+05 times what is allowed (elements)\n"
+        "  largest error   absolute 0.5, relative 0.5; 131000 times the bound\n"
         "\n"
         "  out[1, 2] got 1.5, expected 1, allowed ±3.8e-06"
     )
@@ -201,7 +199,7 @@ def test_a_wrong_function_is_told_with_the_smallest_workload(kernel_check, defin
     assert "\n  pattern         seen at n=299\n" in rest
     assert "\n  y[100] got 0, expected " in rest
     assert "\n  workload        n=101; normal values, seed 0  (the smallest that fails)\n" in rest
-    assert "  implementation  tail  test_testing.py:" in rest
+    assert "  implementation  tail  tests/test_testing.py:" in rest
     assert "  wrong           1 of 101 elements of y (0.99 %)\n" in rest
     assert "kernel_check('scale', tail, workload={" in rest
 
@@ -438,6 +436,81 @@ def test_numbers_lists_and_arrays_are_compared_too(actual, expected):
     assert_kernel_close(actual, expected)
     with pytest.raises(AssertionError, match=r"^INCORRECT_NUMERICAL: output: "):
         assert_kernel_close(actual, (torch.as_tensor(expected) + 1).tolist())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "error", "message"),
+    [
+        ((None, 1.0), {}, TypeError, "actual is NoneType, and neither that nor what it holds is"),
+        ((1.0, "x"), {}, TypeError, "expected is str, and neither that nor"),
+        (((torch.ones(2), torch.ones(3)), 1.0), {}, TypeError, "actual is tuple, and"),
+        ((1.0, 1.0), {"matched_ratio": 2}, ValueError, r"matched_ratio: .* less than .* 1\Z"),
+        ((1.0, 1.0), {"exact": True, "rtol": 1}, ValueError, "tolerance: .*exact can't be"),
+    ],
+)
+def test_what_can_not_be_compared_is_told_in_a_line(arguments, more, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        assert_kernel_close(*arguments, **more)
+
+
+def test_where_nothing_may_differ_no_bound_is_told():
+    text = refusal(torch.tensor([1, 2]), [1, 3])
+    assert "  largest error   absolute 1, relative 0.333; nothing may differ" in text
+
+
+def test_mistakes_in_the_test_are_told_at_its_own_line(toys):
+    toys.write(
+        "test_by_hand.py",
+        """\
+        import pytest
+
+
+        @pytest.mark.parametrize(
+            ("name", "more"),
+            [
+                ("scales", {}),
+                ("scale", {"axes": {"m": 1}}),
+                ("scale", {"axes": {}}),
+                ("scale", {"workload": {"axs": {}}}),
+                ("scale", {"calling": "dest"}),
+            ],
+        )
+        def test_by_hand(kernel_check, name, more):
+            kernel_check(name, lambda x, factor: x * factor, **more)
+        """,
+    )
+    result = toys.run("test_by_hand.py")
+    result.assert_outcomes(failed=5)
+    result.stdout.no_fnmatch_line("*_lookup.py*")
+    result.stdout.no_fnmatch_line("*_make.py*")
+    result.stdout.fnmatch_lines(
+        [
+            "E * no definition 'scales'; did you mean 'scale'? *",
+            "test_by_hand.py:15: LookupError",
+            "E * axes: 'm' is not one of n",
+            "test_by_hand.py:15: ValueError",
+            "E * no value for axis 'n'",
+            "E * a workload: 'axs' is not one of axes, seed, regime, inputs",
+            "E * calling: 'dest' is not one of value, destination, tuple",
+        ]
+    )
+
+
+def test_a_function_is_told_with_its_path_and_a_command_that_python_reads(toys):
+    toys.write(
+        "tests/test_by_hand.py",
+        """\
+        def test_by_hand(kernel_check):
+            kernel_check("scale", lambda x, factor: x, axes={"n": 1})
+        """,
+    )
+    result = toys.run("tests")
+    result.stdout.fnmatch_lines(
+        [
+            "E * implementation  <lambda>  tests/test_by_hand.py:2",
+            """E * kernel_check('scale', ..., workload={"axes": {"n": 1}})""",
+        ]
+    )
 
 
 BY_HAND = """\

@@ -21,7 +21,7 @@ from tests.sampling import one_in
 ROOT = Path(__file__).parent.parent
 MUTANTS = {found.name: found for found in find_implementations([ROOT / "tests/mutants/kernels"])}
 #: More workloads than items have, since these are small: what is tested here are verdicts.
-EXAMPLES, MAX_BYTES, DIAGNOSIS_BYTES = 50, 256 << 10, 4 << 20
+EXAMPLES, MAX_BYTES, DIAGNOSIS_BYTES = 50, 512 << 10, 4 << 20
 #: Mutants with wrong numbers whose diagnosis names what is wrong with them, of how many. 175 are;
 #: on a busy machine shrinking may end early, at a workload that shows less.
 NAMED, WITH_WRONG_NUMBERS = 173, 214
@@ -106,7 +106,7 @@ def ended_as(judge, name, results):
     return evaluation, expected
 
 
-@pytest.mark.parametrize("name", one_in(4, MUTANTS))
+@pytest.mark.parametrize("name", one_in(8, MUTANTS))
 def test_a_mutant_is_caught_and_named(judge, name, results):
     assert_caught(*ended_as(judge, name, results))
 

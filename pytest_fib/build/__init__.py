@@ -14,7 +14,6 @@ from pytest_fib.build._prebuilt import (
     write_manifest,
 )
 from pytest_fib.build._program import (
-    COMPILER_CACHES,
     Compilation,
     Parameter,
     Program,
@@ -35,7 +34,6 @@ from pytest_fib.build._targets import (
 from pytest_fib.build._toolchain import cpp_compiler, nvcc
 
 __all__ = [
-    "COMPILER_CACHES",
     "CPU",
     "DEFAULT_TARGETS",
     "PREBUILT_VARIABLE",

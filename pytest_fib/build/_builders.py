@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from pytest_fib.build._artifact import Built
     from pytest_fib.build._program import Program
 
-_MODULES = {
-    "python": "_python",
-    "triton": "_triton",
-    "cpp": "_native",
-    "cuda": "_native",
-    "tilelang": "_tilelang",
-    "cutedsl": "_cutedsl",
-}
-
 
 def build(
     program: Program, folder: Path, call: Callable[[Callable[..., Any]], object] | None = None
@@ -60,4 +51,6 @@ def versions(program: Program) -> dict[str, str]:
 
 
 def _builder(language: str) -> Any:
-    return import_module(f"pytest_fib.build.{_MODULES[language]}")
+    from pytest_fib.data import SupportedLanguages
+
+    return import_module(f"pytest_fib.build.{SupportedLanguages(language).facts.builder}")

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._builders import versions
-from pytest_fib.build._program import COMPILED_BY_ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -158,10 +157,13 @@ class ArtifactCache:
 def program_facts(program: Program) -> dict[str, object]:
     """All of a program that changes what is built; not who builds it."""
     assert program.compilation is not None, "only compiled programs are kept"
+    from pytest_fib.data import SupportedLanguages
+
+    of_all_sources = SupportedLanguages(program.language).facts.compiled == "sources"
     return {
         "format": FORMAT,
         "language": program.language,
-        "entry": program.entry_symbol if program.language in COMPILED_BY_ENTRY else "",
+        "entry": "" if of_all_sources else program.entry_symbol,
         "calling": program.calling,
         "sources": sorted(program.sources),
         "compilation": asdict(program.compilation),

@@ -11,7 +11,6 @@ from importlib.metadata import distributions, packages_distributions
 from typing import Self
 
 from pytest_fib.build import _gpus
-from pytest_fib.build._program import COMPILED
 from pytest_fib.build._targets import CPU, Hardware
 from pytest_fib.build._toolchain import why_no_toolchain
 from pytest_fib.walls import wall_names
@@ -44,8 +43,10 @@ class Machine:
         """This machine, as this process sees it. Imports no torch."""
         from packaging.markers import default_environment
 
+        from pytest_fib.data import SupportedLanguages
+
         count = _gpus.count()
-        lacking = {language: why_no_toolchain(language) for language in COMPILED}
+        lacking = {each.value: why_no_toolchain(each) for each in SupportedLanguages}
         return cls(
             host=socket.gethostname(),
             python=platform.python_version(),

@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from pytest_fib.build._targets import Hardware
     from pytest_fib.data import Definition, Solution, TensorSpec
 
-#: Languages whose programs are compiled before they are loaded.
-COMPILED = frozenset({"cpp", "cuda", "tilelang", "cutedsl"})
-#: Those of which one function is compiled, and not all that a file has.
-COMPILED_BY_ENTRY = frozenset({"tilelang", "cutedsl"})
-#: Languages whose compilers keep what they make at calls, in the folder that a variable names.
-COMPILER_CACHES = {"triton": "TRITON_CACHE_DIR", "tilelang": "TILELANG_CACHE_DIR"}
-#: Those of them that are compiled for arguments of certain shapes and dtypes.
-_COMPILED_FOR_ARGUMENTS = frozenset({"cutedsl"})
-
 
 @dataclass(frozen=True)
 class Parameter:
@@ -117,7 +108,8 @@ def _compilation(
     from pytest_fib.data import CompileOptions
 
     spec = solution.spec
-    if spec.language.value not in COMPILED:
+    compiled = spec.language.facts.compiled
+    if not compiled:
         return None
     options = spec.compile_options or CompileOptions()
     return Compilation(
@@ -127,7 +119,7 @@ def _compilation(
         cuda_cflags=tuple(options.cuda_cflags),
         ld_flags=tuple(options.ld_flags),
         include_paths=tuple(spec.include_paths),
-        parameters=_parameters(definition) if spec.language in _COMPILED_FOR_ARGUMENTS else (),
+        parameters=_parameters(definition) if compiled == "function for arguments" else (),
     )
 
 

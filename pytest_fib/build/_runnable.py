@@ -58,7 +58,7 @@ def _missing_dependency(implementation: Implementation, machine: Machine | None)
     from pytest_fib.data import SupportedLanguages
 
     by_torch = implementation.binding == "torch"
-    required = () if by_torch else SupportedLanguages(implementation.language).requires
+    required = () if by_torch else SupportedLanguages(implementation.language).facts.requires
     return _first_unmet((*required, *implementation.dependencies), machine)
 
 
@@ -101,8 +101,8 @@ def _to_install(requirement: Requirement) -> str:
     from pytest_fib.data import SupportedLanguages
 
     for language in SupportedLanguages:
-        if requirement.name in (language, *language.requires):
-            return f"'pytest-fib[{language.extra}]'"
+        if requirement.name in (language, *language.facts.requires):
+            return f"'pytest-fib[{language.facts.extra}]'"
     return shlex.quote(str(requirement))
 
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pytest_fib.data import BuildSpec
     from pytest_fib.discovery import Implementation
 
-#: Languages that are compiled to binaries, and what for by default.
-_COMPILED_TO_BINARIES = frozenset({"cpp", "cuda", "triton", "tilelang", "cutedsl"})
+#: What is compiled for by default.
 DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
 #: Names that stand for any CUDA device.
 _ANY_CUDA = frozenset({"cuda", "gpu", "nvidia"})
@@ -106,7 +105,10 @@ def build_targets(implementation: Implementation, wanted: Sequence[str] = ()) ->
 
     None where it can't be read or its language isn't compiled. ``wanted`` empty is the default.
     """
-    if implementation.problem or implementation.language not in _COMPILED_TO_BINARIES:
+    from pytest_fib.data import SupportedLanguages
+
+    facts = SupportedLanguages(implementation.language).facts
+    if implementation.problem or not (facts.compiled or facts.cache):
         return []
     if implementation.language == "cpp":
         return ["cpu"]

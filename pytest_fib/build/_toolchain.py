@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Languages that C++ is compiled or linked for.
-_WITH_CPP = frozenset({"cpp", "cuda", "tilelang", "cutedsl"})
 _CPP_COMPILERS = ("g++", "c++", "clang++")
 #: Where wheels put nvcc, in the package ``nvidia``.
 _NVCC_IN_WHEELS = ("cu13/bin/nvcc", "cuda_nvcc/bin/nvcc")
@@ -56,12 +54,15 @@ def cuobjdump() -> str | None:
 
 def why_no_toolchain(language: str) -> str | None:
     """Which compiler a language lacks here and how to get it, or None."""
-    if language in ("cuda", "tilelang") and nvcc() is None:
+    from pytest_fib.data import SupportedLanguages
+
+    compilers = SupportedLanguages(language).facts.compilers
+    if "nvcc" in compilers and nvcc() is None:
         return (
             "needs nvcc, which is neither in CUDA_HOME nor on PATH: install the CUDA toolkit, "
             "https://developer.nvidia.com/cuda-downloads"
         )
-    if language in _WITH_CPP and cpp_compiler() is None:
+    if "c++" in compilers and cpp_compiler() is None:
         return f"needs a C++ compiler; there is no {os.environ.get('CXX') or 'g++'} on PATH"
     return None
 

@@ -25,10 +25,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; its exit status. What can't be read or written is a message and 2."""
     parser = argparse.ArgumentParser(prog="python -m pytest_fib")
     parser.add_argument("--version", action="version", version=f"pytest-fib {__version__}")
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = parser.add_subparsers(metavar="COMMAND")
     for name in SUBCOMMANDS:
         import_module(f"pytest_fib.commands.{name}").add_parser(subparsers)
     given = parser.parse_args(arguments)
+    if not hasattr(given, "run"):
+        parser.print_help()
+        return 2
     try:
         status: int = given.run(given)
         sys.stdout.flush()
@@ -36,6 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_sentence(error)}", file=sys.stderr)
         return 2
     return status
+
+
+def _sentence(error: Exception) -> str:
+    """``nope.json: No such file or directory``, without the system's number of that."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

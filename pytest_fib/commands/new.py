@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,8 @@ class _Tensor:
         if match is None:
             raise ValueError(f"{text!r} is not an input such as x:float16[n,8] or eps:float32")
         name, dtype, shape = match.groups()
+        if not name.isidentifier() or iskeyword(name):
+            raise ValueError(f"{name!r} is no name of an argument in Python")
         axes = None if shape is None else tuple(re.findall(r"\w+", shape))
         return cls(name, dtype, axes)
 
@@ -111,7 +114,7 @@ def _run(given: Namespace) -> int:
         _write(path, text)
     if (ini := next(filter(Path.exists, map(Path, _INI_FILES)), None)) is None:
         _write(Path("pytest.ini"), "[pytest]\npythonpath = .\n")
-    else:
+    elif "pythonpath" not in ini.read_text(encoding="utf-8"):
         print(f"The test imports the kernel: have pythonpath = . in {ini}")
     print(f"Write the reference and the kernel, then: pytest --fib-definition={given.name}")
     return 0

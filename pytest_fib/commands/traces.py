@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_fib.data import TraceSet
     from pytest_fib.discovery import Catalogue
 
-_PATH = "a dataset's directory, or a JSON file of TraceSet.save"
+_PATH = "a dataset's directory, a JSON file of TraceSet.save, or a JSONL file of traces"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -25,14 +26,7 @@ def add_parser(subparsers: Any) -> None:
     best.add_argument("--definition", help="only this one")
     best.add_argument("--hardware", help="only on this device, such as 'NVIDIA H200'")
     merge = _add(actions, "merge", _merge, "several into one")
-    merge.add_argument("others", nargs="*", type=Path, help="the same, or a JSONL file of traces")
-    for name, what in (("defs", "definitions"), ("impls", "implementations")):
-        merge.add_argument(
-            f"--{name}",
-            action="append",
-            type=Path,
-            help=f"where {what} are that JSONL files name (default: kernel_{name})",
-        )
+    merge.add_argument("others", nargs="*", type=Path, help="the same")
     merge.add_argument("-o", "--output", required=True, type=Path, help="directory or .json file")
     export = _add(actions, "export", _export, "write it as FlashInfer's tools read it")
     export.add_argument("output", type=Path, help="directory, or .json file for pytest-fib alone")
@@ -42,18 +36,36 @@ def add_parser(subparsers: Any) -> None:
 def _add(actions: Any, name: str, run: Any, summary: str) -> Any:
     parser = actions.add_parser(name, help=summary)
     parser.add_argument("path", type=Path, help=_PATH)
+    for which, what in (("defs", "definitions"), ("impls", "implementations")):
+        parser.add_argument(
+            f"--{which}",
+            action="append",
+            type=Path,
+            help=f"where {what} are that JSONL files name (default: kernel_{which})",
+        )
     parser.set_defaults(run=run)
     return parser
 
 
-def _open(path: Path) -> TraceSet:
+def _open(given: Namespace) -> TraceSet:
+    """All that is at the paths given. Raises ValueError and OSError."""
     from pytest_fib.data import TraceSet
 
-    return TraceSet.from_path(path) if path.is_dir() else TraceSet.load(path)
+    project = _Project(given.defs or [Path("kernel_defs")], given.impls or [Path("kernel_impls")])
+    opened: TraceSet | None = None
+    for path in (given.path, *vars(given).get("others", ())):
+        if path.suffix == ".jsonl":
+            opened = TraceSet() if opened is None else opened
+            project.add_traces(opened, path)
+        else:
+            other = TraceSet.load(path)
+            opened = other if opened is None else opened.merge(other)
+    assert opened is not None
+    return opened
 
 
 def _summary(given: Namespace) -> int:
-    summary = _open(given.path).summary()
+    summary = _open(given).summary()
     head = ("definition", "solutions", "workloads", "calls", "traces", "passed", "speedup", "best")
     rows = [
         (d.name, d.solutions, d.workloads, d.calls, d.traces, d.passed, _times(d.speedup), d.best)
@@ -65,7 +77,7 @@ def _summary(given: Namespace) -> int:
 
 
 def _best(given: Namespace) -> int:
-    trace_set = _open(given.path)
+    trace_set = _open(given)
     names = [given.definition] if given.definition else list(trace_set.definitions)
     rows: list[tuple[object, ...]] = [("definition", "shape", "hardware", "solution", "ms")]
     for name in names:
@@ -80,16 +92,7 @@ def _best(given: Namespace) -> int:
 
 
 def _merge(given: Namespace) -> int:
-    from pytest_fib.data import TraceSet
-
-    project = _Project(given.defs or [Path("kernel_defs")], given.impls or [Path("kernel_impls")])
-    merged = TraceSet()
-    for path in (given.path, *given.others):
-        if path.suffix == ".jsonl":
-            project.add_traces(merged, path)
-        else:
-            merged = merged.merge(_open(path))
-    return _write(merged, given.output)
+    return _write(_open(given), given.output)
 
 
 class _Project:
@@ -106,26 +109,38 @@ class _Project:
         return load_catalogue([files], find_implementations(self._impls))
 
     def add_traces(self, trace_set: TraceSet, path: Path) -> None:
-        """Add the traces of a run, and what they name. Raises ValueError and OSError."""
+        """Add the traces of a run, and what they name. Raises ValueError and OSError.
+
+        Those of functions that tests gave to `kernel_check` name nothing that can be added: they
+        are left out, and that is said.
+        """
         from pytest_fib.data import read_traces
 
-        added: dict[tuple[str, str], str] = {}
+        added: dict[tuple[str, str], str | None] = {}
+        left_out: Counter[str] = Counter()
         for trace in read_traces(path):
             names = (trace.definition, trace.solution or "")
-            if trace.solution and names not in added:
-                added[names] = self._added(trace_set, *names)
-            solution = added.get(names)
-            trace_set.add_trace(trace.model_copy(update={"solution": solution}))
+            if names not in added:
+                added[names] = self._added(trace_set, *names) if trace.solution else None
+            solution = added[names]
+            if solution is None and trace.solution:
+                left_out[f"{trace.definition} by {trace.solution}"] += 1
+            else:
+                trace_set.add_trace(trace.model_copy(update={"solution": solution}))
+        folders = ", ".join(map(str, self._impls))
+        for whose, number in left_out.items():
+            what = "1 trace" if number == 1 else f"{number} traces"
+            print(f"left out: {what} of {whose}, which {folders} doesn't have")
 
-    def _added(self, trace_set: TraceSet, definition: str, name: str) -> str:
+    def _added(self, trace_set: TraceSet, definition: str, name: str) -> str | None:
         """The name under which a trace set has a project's implementation; adds what it lacks.
 
         A project has one name for an implementation of several definitions, a trace set does not.
+        None where neither has one.
         """
         known = {solution.name for solution in trace_set.solutions.get(definition, ())}
         if name in known:
             return name
-        self._add_definition(trace_set, definition)
         implementation = next(
             (
                 each
@@ -135,7 +150,8 @@ class _Project:
             None,
         )
         if implementation is None:
-            return name  # which is refused as any unknown one
+            return None
+        self._add_definition(trace_set, definition)
         full_name = f"{definition}_{name}"
         solution = implementation.solution(definition).model_copy(update={"name": full_name})
         if full_name not in known:
@@ -157,7 +173,7 @@ class _Project:
 
 
 def _export(given: Namespace) -> int:
-    return _write(_open(given.path), given.output)
+    return _write(_open(given), given.output)
 
 
 def _write(trace_set: TraceSet, output: Path) -> int:
@@ -175,7 +191,7 @@ def _write(trace_set: TraceSet, output: Path) -> int:
 
 
 def _validate(given: Namespace) -> int:
-    problems = _open(given.path).validate()
+    problems = _open(given).validate()
     for line in problems:
         print(line)
     print("every record is as it should be" if not problems else f"{len(problems)} are not")

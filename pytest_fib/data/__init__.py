@@ -4,6 +4,7 @@ Knows no torch.
 """
 
 from pytest_fib.data import _generator_kinds as kinds
+from pytest_fib.data._checks import is_unnamed
 from pytest_fib.data._dataset import file_name, write_counts
 from pytest_fib.data._definition import AxisConst, AxisVar, Definition, TensorSpec
 from pytest_fib.data._dtypes import DTYPE_CLASSES, DType
@@ -57,8 +58,9 @@ from pytest_fib.data._trace import (
     Performance,
     Trace,
 )
-from pytest_fib.data._trace_set import DefinitionSummary, Export, TraceSet, TraceSetSummary
-from pytest_fib.data._user_cache import cache_directory
+from pytest_fib.data._trace_set import DefinitionSummary, TraceSet, TraceSetSummary
+from pytest_fib.data._trace_set_files import Export
+from pytest_fib.data._user_cache import cache_directory, write_json
 from pytest_fib.data._workload import (
     INPUTS,
     LAYOUTS,
@@ -143,6 +145,7 @@ __all__ = [
     "definition_schema",
     "file_name",
     "has_lock_within",
+    "is_unnamed",
     "kinds",
     "load_definition_file",
     "load_solution_file",
@@ -154,4 +157,5 @@ __all__ = [
     "visible",
     "visible_line",
     "write_counts",
+    "write_json",
 ]

@@ -1,6 +1,7 @@
 """The rules between a definition's fields, on raw data of any shape."""
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,9 @@ from ._base import Loc, Raw, Record, Violation, parsed, part, unknown
 from ._dtypes import DTYPE_CLASSES
 from ._generator_kinds import GENERATOR_KINDS, GeneratorKind, Refers, flat_rule
 from ._text import visible
+
+#: What an axis is called that no file names, as in FlashInfer Trace.
+_UNNAMED = re.compile(r"const_\d+_*")
 
 
 def definition_violations(data: Mapping[str, Any]) -> Iterator[Violation]:
@@ -60,8 +64,8 @@ def _no_axis(text: str, axes: Mapping[str, Any]) -> str:
     if text.strip().isdigit():
         return f"{text!r} is text; a size has no quotes: {text.strip()}"
     if not used or used == [text.strip()]:
-        return unknown("axis", text, axes)
-    missing = [unknown("axis", name, axes) for name in used if name not in axes]
+        return _unknown_axis(text, axes)
+    missing = [_unknown_axis(name, axes) for name in used if name not in axes]
     name = f"{used[0]}_{len(axes)}" if f"len_{used[0]}" in axes else f"len_{used[0]}"
     remedy = f"add `{name}: var` to axes and `{name} == {text}` to constraints, and write {name}"
     return "; ".join([f"{text!r} is an expression, not an axis: {remedy} here", *missing])
@@ -86,6 +90,15 @@ def _named(spec: Raw, axes: dict[str, Any]) -> Raw:
     if not isinstance(spec, Mapping) or not isinstance(shape, (list, tuple)):
         return spec
     return {**spec, "shape": [_axis_of(entry, axes) for entry in shape]}
+
+
+def is_unnamed(axis: str) -> bool:
+    """Whether an axis is called after its size, since a shape gave that as a number."""
+    return _UNNAMED.fullmatch(axis) is not None
+
+
+def _unknown_axis(name: object, axes: Iterable[Any]) -> str:
+    return unknown("axis", name, [axis for axis in axes if not is_unnamed(str(axis))])
 
 
 def _axis_of(entry: Raw, axes: dict[str, Any]) -> Raw:
@@ -134,6 +147,10 @@ def _bad_signature(run: ast.FunctionDef, inputs: list[str]) -> Iterator[Violatio
         message = (
             f"run takes ({', '.join(names)}), but the inputs are ({', '.join(map(str, inputs))})"
         )
+        yield Violation(("reference",), message, run.lineno)
+    elif names != inputs and set(names) == set(inputs):
+        order = f"({', '.join(inputs)})"
+        message = f"run takes ({', '.join(names)}), but inputs are passed in their order, {order}"
         yield Violation(("reference",), message, run.lineno)
     needed = zip(run.args.kwonlyargs, run.args.kw_defaults, strict=True)
     for arg in (arg.arg for arg, default in needed if default is None):
@@ -235,7 +252,7 @@ def _bad_tolerances(data: Mapping[str, Any]) -> Iterator[Violation]:
 def _not_var(loc: Loc, names: Iterable[str], axes: Mapping[str, Any]) -> Iterator[Violation]:
     for name in names:
         if name not in axes:
-            yield Violation((*loc, name), unknown("axis", name, axes))
+            yield Violation((*loc, name), _unknown_axis(name, axes))
         elif _is_const(axes[name]):
             yield Violation((*loc, name), f"{name!r} is a const axis; only var axes can be set")
 

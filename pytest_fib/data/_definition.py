@@ -122,6 +122,8 @@ class Definition(CheckedRecord):
         dots = "" if (info.context or {}).get("node_id") else "."
         if re.fullmatch(rf"\w[\w{dots}\-]*", name, re.ASCII):
             return name
+        if "${" in name:
+            raise ValueError(f"{name!r} has a variable, whose values `family` would list")
         allowed = "letters, digits, '_', '.' and '-'" if dots else "letters, digits, '_' and '-'"
         raise ValueError(f"{name!r} should be {allowed}, not starting with '-'")
 

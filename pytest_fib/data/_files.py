@@ -32,6 +32,13 @@ class LoadedDefinition:
     line: int
     lines_before_reference: int | None = None
 
+    def line_of(self, *loc: str | int) -> int:
+        """The line of a place in the file; read again, since only errors need it."""
+        try:
+            return compose_family(str(self.path), _read(str(self.path)))[0].line(loc)
+        except (DataError, OSError):  # JSON that is no YAML; a file that has gone
+            return self.line
+
 
 def load_definition_file(path: str | os.PathLike[str]) -> tuple[LoadedDefinition, ...]:
     """The definitions in a YAML file (several where it is a family) or a dataset's JSON file.

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator
 
 from ._base import Raw, Record, Scalar, Text, parsed
+from ._errors import shown
 
 #: The axes of every input.
 Shapes: TypeAlias = Mapping[str, Sequence[str]]
@@ -285,6 +286,18 @@ class Indptr(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
         yield f"{self.total} * {size} >= {least} + ({parts} - 1) * ({size} - 1)"
 
 
+class Lengths(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
+    """Lengths of sequences that sum to `total`; with `allow_empty` false, each is 1 or more."""
+
+    kind: Literal["lengths"] = "lengths"
+    total: Number
+    allow_empty: Flag = True
+
+    def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
+        if not self.allow_empty:
+            yield f"{self.total} >= {shapes[name][0]}"
+
+
 class LastPageLen(GeneratorKind, dtypes="integer", dims="1"):
     """Tokens in each sequence's last page: 1 to `page_size`, often 1, all, or all but one.
 
@@ -387,8 +400,8 @@ class Safetensors(GeneratorKind):
 _Kind = (
     Values | Normal | Uniform | Integers | Boolean | Mask | L2Normalized | Probabilities
     | RouterLogits | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin | Indptr
-    | LastPageLen | Indices | Permutation | SeqLens | BlockTable | Positions | TopkIds | Routing
-    | Safetensors
+    | Lengths | LastPageLen | Indices | Permutation | SeqLens | BlockTable | Positions | TopkIds
+    | Routing | Safetensors
 )  # fmt: skip
 #: The kinds of generators by name.
 GENERATOR_KINDS: dict[str, type[GeneratorKind]] = {
@@ -410,6 +423,8 @@ def flat_rule(data: Raw) -> Raw:
 
 def _with_a_kind(data: Raw) -> Raw:
     rule = flat_rule(data)
+    if isinstance(rule, (int, float)):
+        raise ValueError(f"should be a rule: {{value: {shown(rule)}}}")
     if not isinstance(rule, Mapping):
         return rule
     if ("kind" in rule) == ("value" in rule):

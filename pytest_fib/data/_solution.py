@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, Any, Literal, TypeAlias
@@ -29,30 +30,73 @@ Binding: TypeAlias = Literal["tvm-ffi", "torch"]
 _ARCHITECTURE = re.compile(r"sm_\d{2,3}[af]?")
 
 
-class SupportedLanguages(StrEnum):
-    """What an implementation can be written in.
+@dataclass(frozen=True)
+class LanguageFacts:
+    """All that the rooms know of a language.
 
-    ``extra`` names the extra of this package that installs what a language needs besides, and
-    ``requires`` are the distributions in it that must be there.
+    ``builder`` is the module of the room ``build`` that makes its programs callable. ``extra``
+    names the extra of this package that installs what the language needs besides, ``requires`` are
+    the distributions in it that must be there, ``compilers`` what no distribution brings.
+    ``compiled`` is what a program is compiled from before it is loaded, if it is: its sources, one
+    function, or one function for arguments of certain shapes and dtypes. ``cache`` is the variable
+    with the folder for what is compiled at calls; ``for_cuda``, that it is for nothing else.
     """
 
+    builder: str = "_python"
+    extra: str = ""
+    requires: tuple[str, ...] = ()
+    compilers: tuple[Literal["c++", "nvcc"], ...] = ()
+    compiled: Literal["", "sources", "function", "function for arguments"] = ""
+    cache: str = ""
+    for_cuda: bool = False
+
+
+_OF_PYTHON = LanguageFacts()
+
+
+class SupportedLanguages(StrEnum):
+    """What an implementation can be written in."""
+
     PYTHON = "python"
-    TRITON = "triton"
-    CPP = "cpp", "cuda", ("apache-tvm-ffi",)
-    CUDA = "cuda", "cuda", ("apache-tvm-ffi",)
-    TILELANG = "tilelang", "tilelang", ("tilelang", "apache-tvm-ffi")
-    CUTEDSL = "cutedsl", "cutedsl", ("nvidia-cutlass-dsl", "apache-tvm-ffi")
+    TRITON = "triton", LanguageFacts("_triton", cache="TRITON_CACHE_DIR")
+    CPP = (
+        "cpp",
+        LanguageFacts("_native", "cuda", ("apache-tvm-ffi",), ("c++",), compiled="sources"),
+    )
+    CUDA = (
+        "cuda",
+        LanguageFacts("_native", "cuda", ("apache-tvm-ffi",), ("c++", "nvcc"), compiled="sources"),
+    )
+    TILELANG = (
+        "tilelang",
+        LanguageFacts(
+            "_tilelang",
+            extra="tilelang",
+            requires=("tilelang", "apache-tvm-ffi"),
+            compilers=("c++", "nvcc"),
+            compiled="function",
+            cache="TILELANG_CACHE_DIR",
+            for_cuda=True,
+        ),
+    )
+    CUTEDSL = (
+        "cutedsl",
+        LanguageFacts(
+            "_cutedsl",
+            extra="cutedsl",
+            requires=("nvidia-cutlass-dsl", "apache-tvm-ffi"),
+            compilers=("c++",),
+            compiled="function for arguments",
+            for_cuda=True,
+        ),
+    )
 
-    extra: str
-    requires: tuple[str, ...]
+    facts: LanguageFacts
 
-    def __new__(
-        cls, name: str, extra: str = "", requires: tuple[str, ...] = ()
-    ) -> "SupportedLanguages":
+    def __new__(cls, name: str, facts: LanguageFacts = _OF_PYTHON) -> "SupportedLanguages":
         language = str.__new__(cls, name)
         language._value_ = name
-        language.extra = extra
-        language.requires = requires
+        language.facts = facts
         return language
 
 

@@ -1,7 +1,9 @@
 """Where this user keeps what can be made again."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 
 def cache_directory() -> Path:
@@ -15,3 +17,14 @@ def cache_directory() -> Path:
     except RuntimeError as error:
         raise FileNotFoundError("the user has no home directory") from error
     return base / "pytest-fib"
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Write a file at once, in folders made for it: readers find all of it or nothing.
+
+    Raises OSError.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(f".{os.getpid()}")
+    new.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    new.replace(file)

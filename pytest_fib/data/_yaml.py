@@ -141,6 +141,8 @@ def compose(path: str, text: str) -> Document:
             raise DataError([Problem(path, 1, message)])
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.context == "while scanning a simple key":  # whose end is only known lines later
+            mark = error.context_mark
         parts = [error.problem, error.context]
         number = mark.line + 1 if mark else 1
         if text.splitlines()[number - 1 : number] and _TAB.match(text.splitlines()[number - 1]):

@@ -367,7 +367,11 @@ def _one_number(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, st
         return
     left = LEFT if output.marked else LEFT_TOGETHER
     for every, sample in (("every element is ", output.any_sample), ("", output.wrong_sample)):
+        if not every and localize(output) is None:
+            yield from _factor_per_line(output, failure)  # of whole rows, though some passed
         place = "" if every else where(output)
+        if not every and _is_another_number(sample):
+            continue
         factor, offset = (LinearFit.of(sample, factor=f, left=left) for f in (True, False))
         good = [fit for fit in (factor, offset) if bool(fit.good)]
         best = min(good, key=lambda fit: float(fit.left), default=None)
@@ -377,10 +381,28 @@ def _one_number(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, st
                 yield "zeros", f"zeros{where(output)}"
                 return
             known = _known(value, float(factor.error), failure)
-            yield "one factor", f"{every}{value:.5g} x expected{place}{known}"
+            yield "one factor", f"{every}{_times(value)} x expected{place}{known}"
         elif best is offset and _is_whole(output, float(offset.value)):
             yield "one offset", f"{every}off by {float(offset.value):+.4g}{place}"
     yield from _factor_of_few(output, failure)
+
+
+def _times(factor: float) -> str:
+    """A factor in few digits, but not as 1 what is off by it."""
+    text = f"{factor:.5g}"
+    return f"{factor:.9g}" if text == "1" else text
+
+
+def _is_another_number(sample: Sample) -> bool:
+    """Whether one number is in place of another, of which it is some factor in any case.
+
+    Where it is off by less than twice, that it is off is all that there is to say.
+    """
+    expected, got = sample.expected[sample.finite], sample.got[sample.finite]
+    if not bool((expected == expected[:1]).all() & (got == got[:1]).all()):
+        return False
+    share = got / expected
+    return not bool(((share >= 0.5) & (share <= 2.0)).all())
 
 
 def _is_evident(output: WrongOutput, sample: Sample, fit: LinearFit) -> bool:
@@ -446,6 +468,7 @@ def _factor_per_line(output: WrongOutput, failure: Failure) -> Iterator[tuple[st
     if not output.got.is_floating_point():
         return
     rows, columns = output.rows(output.wrong_sample), output.columns(output.wrong_sample)
+    location = localize(output)
     for name, lines in (("row", rows), ("column", columns)):
         if len(lines.at) < 2 or lines.at.shape[1] < 8:
             continue
@@ -457,7 +480,8 @@ def _factor_per_line(output: WrongOutput, failure: Failure) -> Iterator[tuple[st
             sums = [(side.sum(1) - 1).abs() < 1e-2 for side in (lines.got, lines.expected)]
             to_one = f"; each {name} sums to 1" if sums[0].all() and not sums[1].all() else ""
             scales = f"{low:.4g} to {high:.4g},{where(output)}{to_one}"
-            yield f"factor per {name}", f"each {name} is scaled by a different factor, {scales}"
+            which = f"each {name}" if location else f"each {name} that is wrong"
+            yield f"factor per {name}", f"{which} is scaled by a different factor, {scales}"
 
 
 # ---- which elements are wrong, whatever they hold ----

@@ -190,15 +190,18 @@ def _moved(
         return
     whole = bits(x)
     for dim, (size, axis) in enumerate(zip(x.shape, axes, strict=False)):
-        if size < 2 or (size == 2 and axis in definition.var_axes):
-            continue  # of two, anything may be
+        of_two = not x.is_floating_point() and axis in definition.var_axes
+        if size < 2 or (size == 2 and of_two):
+            continue  # of two indices, anything may be
         first = whole.narrow(dim, 0, 1).expand_as(whole).contiguous()
-        if size > 2:
-            yield f"were reversed along {axis}", whole.flip(dim).view(x.dtype)
         yield f"repeated its first entry along {axis}", first.view(x.dtype)
+        if size == 2:
+            yield f"had its two entries along {axis} swapped", whole.flip(dim).view(x.dtype)
+            continue
+        yield f"were reversed along {axis}", whole.flip(dim).view(x.dtype)
         yield f"were shifted by +1 along {axis}", whole.roll(1, dim).view(x.dtype)
         yield f"were shifted by -1 along {axis}", whole.roll(-1, dim).view(x.dtype)
-        if size % 2 == 0 and size > 2:
+        if size % 2 == 0:
             halves = whole.roll(size // 2, dim)
             yield f"had the halves of {axis} swapped", halves.view(x.dtype)
             # Pairs for halves, as in the two conventions of rotary embeddings.

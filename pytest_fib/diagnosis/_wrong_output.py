@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_fib.data import is_unnamed
 from pytest_fib.verdict import PRECISION, marked
 
 if TYPE_CHECKING:
@@ -171,8 +172,9 @@ class WrongOutput:
         return self.total // max(self.width, 1)
 
     def axis(self, dim: int) -> str:
-        """The name of a dimension's axis."""
-        return self.dims[dim] if len(self.dims) == len(self.shape) else f"dim {dim}"
+        """The name of a dimension's axis; its number where it has none."""
+        name = self.dims[dim] if len(self.dims) == len(self.shape) else ""
+        return f"dim {dim}" if not name or is_unnamed(name) else name
 
     def sample_at(self, at: torch.Tensor) -> Sample:
         """The elements at these flat indices, of any shape."""

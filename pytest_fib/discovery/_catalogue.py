@@ -62,13 +62,15 @@ class Catalogue:
     def _home(self, implementation: Implementation) -> list[str]:
         """Where a file is seen to fail that doesn't say what it implements; a record only warns.
 
-        The first definition of the kind that the folder is named after, or the first of all.
+        The definition, or the first of the kind, that the folder is named after, or the first of
+        all.
         """
         if implementation.problem is None or implementation.record is not None:
             return []
         definitions = [d.definition for loaded in self.definitions.values() for d in loaded]
-        kind = implementation.path.parent.name
-        return sorted(d.name for d in definitions if d.op_type == kind)[:1] or self.names[:1]
+        folder = implementation.path.parent.name
+        of_folder = sorted(d.name for d in definitions if d.op_type == folder)
+        return [folder] if folder in self.names else (of_folder or self.names)[:1]
 
     @property
     def names(self) -> list[str]:

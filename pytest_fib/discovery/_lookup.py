@@ -42,7 +42,11 @@ class DefinitionLookup:
             for broken in catalogue.broken.values():
                 if fnmatchcase(text, broken.names):
                     raise LookupError(broken.problem)
-            return _named(text, [d for file in catalogue.definitions.values() for d in file])
+            loaded = tuple(d for file in catalogue.definitions.values() for d in file)
+            if not loaded:
+                where = f"the definition directories of {self.root}"
+                raise LookupError(f"no definition {text!r}: there are none in {where}")
+            return _named(text, loaded)
         from pytest_fib.data import load_definition_file
 
         loaded = load_definition_file(self.root / path)

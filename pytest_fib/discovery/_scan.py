@@ -21,8 +21,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
 # There may be other JSON beside implementations, such as tables of tuned parameters.
 _SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
-#: Languages of Python files that run on CUDA alone.
-_OF_CUDA = frozenset({"tilelang", "cutedsl"})
 _SUFFIXES = (".py", ".json", *LANGUAGES)
 Markable: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -185,7 +183,9 @@ def _arguments(mark: ast.expr) -> tuple[str, dict[str, object]]:
             facts.update([_fact(keyword)])
     if not isinstance(definition, str) or not definition:
         raise _Mistake(mark.lineno, "names no definition")
-    if facts.get("language") in _OF_CUDA:
+    from pytest_fib.data import SupportedLanguages
+
+    if SupportedLanguages(str(facts.get("language", "python"))).facts.for_cuda:
         facts.setdefault("target_hardware", ("cuda",))
     return definition, facts
 
@@ -226,7 +226,8 @@ def _literal(name: str, node: ast.expr, kind: type) -> object:
     if kind is list:
         if isinstance(value, (list, tuple)) and all(isinstance(entry, str) for entry in value):
             return tuple(value)
-        raise _Mistake(node.lineno, f"argument {name!r} is not a list of strings")
+        example = f", as [{value!r}] is" if isinstance(value, str) else ""
+        raise _Mistake(node.lineno, f"argument {name!r} is not a list of strings{example}")
     if not isinstance(value, kind):
         raise _Mistake(node.lineno, f"argument {name!r} is not a string")
     return value

@@ -161,8 +161,7 @@ def enable_apply(
     if trace_set is None:
         trace_set = _dataset_path()
     if not isinstance(trace_set, TraceSet):
-        path = Path(trace_set)
-        trace_set = TraceSet.from_path(path) if path.is_dir() else TraceSet.load(path)
+        trace_set = TraceSet.load(trace_set)
     root = Path(dataset) if dataset is not None else next(iter(trace_set.roots), None)
     applied = AppliedTraceSet(trace_set, chosen, shadow=shadow, hardware=hardware, dataset=root)
     applied.before = _State.active

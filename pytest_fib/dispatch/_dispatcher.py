@@ -100,20 +100,15 @@ class Dispatcher:
             if records
             else "",
         )
-        defaults = {
-            f"_fib_default_{p.name}": p.default
-            for p in self._parameters
-            if p.default is not inspect.Parameter.empty
-        }
         code = compile(source, f"<apply {self.name}>", "exec")
         namespace = self._globals
         namespace.setdefault("_fib_table", None)
-        namespace |= defaults | {
+        namespace |= _defaults(self._parameters) | {
             "_fib_fallback": self.fallback,
             "_fib_resolve": self._resolve,
             "_fib_failed": self._failed,
             "_fib_numbers": NUMBERS,
-            "_fib_tracing": _never,
+            "_fib_tracing": bool,  # says False
             "_fib_without_gradient": _without_gradient,
             "_fib_op": None,
         }
@@ -231,7 +226,7 @@ class Dispatcher:
             except Busy:
                 raise _NoneServes(BUILDING) from None
             except Exception as error:  # noqa: BLE001 - an implementation may raise anything
-                self._quarantine(name, error)
+                self.drop(name, described(error))
             else:
                 self._put(key, self._guard(arguments), call, name)
                 self.stats.count_hits(name, 1)
@@ -248,12 +243,12 @@ class Dispatcher:
     def _put_fallback(self, key: Any, guard: Callable[..., bool], reason: str) -> None:
         """Have further calls go to the fallback at once: what decides that takes longer."""
         countdown = iter(range(sys.maxsize))
-        call = self._fallback_in_order
-        entry = Entry(guard, countdown.__next__, call, "", countdown, sys.maxsize, reason)
-        self._replace(key, entry)
 
-    def _fallback_in_order(self, *arguments: Any) -> Any:
-        return self.fall_back(arguments)
+        def fall_back(*arguments: Any) -> Any:
+            return self.fall_back(arguments)
+
+        entry = Entry(guard, countdown.__next__, fall_back, "", countdown, sys.maxsize, reason)
+        self._replace(key, entry)
 
     def _replace(self, key: Any, entry: Entry) -> None:
         if len(self._table) >= MANY:
@@ -285,12 +280,9 @@ class Dispatcher:
 
     def _served_instead(self, name: str, error: Exception, arguments: Sequence[Any]) -> Any:
         """What the fallback makes of a call that a solution raised at."""
-        self._quarantine(name, error)
+        self.drop(name, described(error))
         self.stats.count_fallbacks("raised", 1)
         return self.fall_back(arguments)
-
-    def _quarantine(self, name: str, error: Exception) -> None:
-        self.drop(name, described(error))
 
     def drop(self, name: str, why: str) -> None:
         """Call a solution no more."""
@@ -472,10 +464,6 @@ def range_of(names: Sequence[object]) -> tuple[int, ...]:
     return tuple(range(len(names)))
 
 
-def _never() -> bool:
-    return False
-
-
 def _without_gradient(*tensors: Any) -> bool:
     import torch
 
@@ -498,6 +486,11 @@ def _given(parameters: Sequence[inspect.Parameter]) -> str:
     return ", ".join(
         f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in parameters
     )
+
+
+def _defaults(parameters: Sequence[inspect.Parameter]) -> dict[str, Any]:
+    """What `_declared` has as defaults, by the names that it has for them."""
+    return {f"_fib_default_{p.name}": p.default for p in parameters if p.default is not p.empty}
 
 
 def _declared(parameters: Sequence[inspect.Parameter]) -> str:
@@ -648,16 +641,12 @@ def generated_router(
     names = [parameter.name for parameter in parameters]
     wanted = [parameter.name for parameter in _parameters(definition)]
     chosen = wanted if set(wanted) <= set(names) else names[: len(wanted)]
-    given = ", ".join(
-        f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in parameters
-    )
     source = _ROUTER.format(
-        parameters=_declared(parameters), given=given, chosen=", ".join(chosen or names)
+        parameters=_declared(parameters),
+        given=_given(parameters),
+        chosen=", ".join(chosen or names),
     )
-    namespace: dict[str, Any] = {
-        f"_fib_default_{p.name}": p.default for p in parameters if p.default is not p.empty
-    }
-    namespace |= {
+    namespace = _defaults(parameters) | {
         "_fib_fallback": fallback,
         "_fib_named": named,
         "_fib_definition": definition,

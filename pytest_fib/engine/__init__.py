@@ -11,7 +11,8 @@ from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.data import EvaluationRequest, Outcome
-    from pytest_fib.engine._correctness import OutputChecker
+    from pytest_fib.engine._correctness import OutputChecker, believed
+    from pytest_fib.engine._counts_cache import CountsCache
     from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
     from pytest_fib.engine._in_process import FunctionChecker
     from pytest_fib.engine._judge import Judge
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from pytest_fib.engine._start import Isolation, start_fork_server
 
 __all__ = [
+    "CountsCache",
     "DeviceHeldError",
     "DeviceLock",
     "FunctionChecker",
     "Isolation",
     "Judge",
     "OutputChecker",
+    "believed",
     "diagnose_failure",
     "evaluate",
     "search_and_diagnose",
@@ -35,7 +38,8 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "_correctness": ("OutputChecker",),
+        "_correctness": ("OutputChecker", "believed"),
+        "_counts_cache": ("CountsCache",),
         "_device_lock": ("DeviceHeldError", "DeviceLock"),
         "_in_process": ("FunctionChecker",),
         "_judge": ("Judge",),

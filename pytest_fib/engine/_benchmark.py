@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import prod
+from math import inf, prod
 from random import SystemRandom
 from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,7 +36,7 @@ from pytest_fib.engine._cheat_checks import (
     is_far_off,
     most_different,
 )
-from pytest_fib.engine._context import GAP
+from pytest_fib.engine._context import GAP, EvaluationEnded
 from pytest_fib.engine._correctness import SandboxCalls
 from pytest_fib.engine._new_values import MIXED, Mixture, NewValues
 from pytest_fib.sandbox import (
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_fib.engine._context import BufferPool, EvaluationContext, Side
+    from pytest_fib.engine._counts_cache import CountsCache
     from pytest_fib.sandbox import Reply, TimingCore
     from pytest_fib.timing import Ceilings, Estimate, OperationCounts, Samples, Timings
     from pytest_fib.verdict import Verdict
@@ -77,23 +78,21 @@ MOST_SHARE = 1 / 8
 CHECKED_SHARE = 0.05
 #: How many rounds are checked where reading outputs seems slow.
 MOST_CHECKS = 12
-#: Bytes of what is kept of rounds, until it is checked.
-KEPT_BYTES = {"cpu": 256 << 20, "cuda": 2 << 30}
+#: The circumstance of failures in this phase.
+WHILE_TIMED = "while it was timed"
+#: Bytes of what is kept of rounds until it is checked: else that is done while the device is held.
+KEPT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 #: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
 PAUSES = (0.1, 0.5, 2.0)
 #: Calls in a block that says roughly how long one takes, and rounds of it: others' work, which runs
-#: at that time, is in some.
-ROUGH, ROUGH_ROUNDS = 2, 5
+#: at that time, is in some. One is enough where it is long, in nanoseconds.
+ROUGH, ROUGH_ROUNDS, ROUGH_NS = 2, 5, 10e6
 #: What of the L2 cache waits to be written back, at most: 0.35 was seen on an H200.
 LEFT_IN_CACHE = 0.5
 #: How often blocks are made anew, where they could have more than so many times the calls.
 PREPARATIONS, LONGER = 3, 2
 #: Rounds of blocks of one call.
 SINGLE_ROUNDS = 5
-#: What references were counted to do, by a definition's name and reference, and a workload's uuid;
-#: None, where that can't be counted. It is the same for every implementation.
-Counts: TypeAlias = "dict[tuple[str, str, str], OperationCounts | None]"
-
 #: Nanoseconds of a call that has no others beside it: the candidate's, and the reference's.
 SingleCalls: TypeAlias = tuple[float, float]
 
@@ -108,15 +107,15 @@ class WrongOutputsError(Exception):
 
 @dataclass(frozen=True)
 class KeptRound:
-    """What a round's calls got, and the outputs of some, by their numbers, as words."""
+    """What a round's calls got, and the buffers of some, by their numbers, as words."""
 
     mixture: Mixture
-    outputs: dict[int, torch.Tensor]
+    buffers: dict[int, torch.Tensor]
 
     @property
     def bytes(self) -> int:
         """The memory that this takes."""
-        return self.mixture.bits.nbytes + sum(words.nbytes for words in self.outputs.values())
+        return self.mixture.bits.nbytes + sum(words.nbytes for words in self.buffers.values())
 
 
 class TimedSide:
@@ -176,7 +175,8 @@ class TimedSide:
         samples, longest_ns = done.samples_ns, self._timeout * 1e9
         self._context.refuse_if(check_samples_ns(samples, longest_ns, len(self.groups)))
         claimed_ns = sum(samples) * self.calls_per_block
-        self._context.refuse_if(check_blocks_ns(done.blocks_ns, claimed_ns, longest_ns))
+        wrong = check_blocks_ns(done.blocks_ns, claimed_ns, longest_ns, self.method)
+        self._context.refuse_if(wrong)
         return TimedBlocks(samples, done.blocks_ns, self._side.sandbox.ran_ns)
 
     def collect(self) -> float:
@@ -196,7 +196,7 @@ class Benchmark:
         context: EvaluationContext,
         core: TimingCore,
         ceilings: Callable[[], Ceilings],
-        counts: Counts,
+        counts: CountsCache,
     ) -> None:
         self._context = context
         self._lock = context.lock
@@ -205,7 +205,7 @@ class Benchmark:
         self._counts = counts
         self._device = context.device
         self._random = SystemRandom()
-        reference_reply = partial(context.reference_reply, when=" while it was timed")
+        reference_reply = partial(context.reference_reply, when=f" {WHILE_TIMED}")
         self._candidate = TimedSide(context, context.candidate, context.candidate_reply)
         self._reference = TimedSide(context, context.reference, reference_reply)
         self._sides = self._candidate, self._reference
@@ -225,11 +225,11 @@ class Benchmark:
         try:
             with self._lock.shared():
                 rough_ns = self._rough_ns()
-                operations = self._count_operations()
+                operations = self._counts.get(self._context.request, self._count_operations)
                 least_bytes = self._least_traffic(operations)
             timings, single_ns = self._timings(clocks, rough_ns)
         except WrongOutputsError as error:
-            return error.verdict.qualified("while it was timed"), None
+            return error.verdict.qualified(WHILE_TIMED), None
         facts = {"calls_per_block": self._calls_per_block, **clocks.facts()}
         if single_ns is not None:
             facts["single_call_ms"] = single_ns[0] / 1e6
@@ -256,7 +256,7 @@ class Benchmark:
         self._context.load_reference()
         self._allocate(ROUGH)
         self._ready([0], (ROUGH, ROUGH))
-        return [min(min(s.run().samples_ns) for _ in range(ROUGH_ROUNDS)) for s in self._sides]
+        return [_rough_ns(side) for side in self._sides]
 
     @cached_property
     def _most_buffers(self) -> int:
@@ -451,8 +451,8 @@ class Benchmark:
         candidate, reference = self._candidate, self._reference
         reading_ns = candidate.collect() - self._usual_reading_ns(reference.collect())
         self._readings_ns.append(reading_ns)
-        outputs = candidate.buffers.outputs()
-        left = {number: outputs[number].clone() for number in self._numbers_to_check()}
+        words = candidate.buffers.words
+        left = {number: words[number].clone() for number in self._numbers_to_check()}
         self._kept.append(KeptRound(self._values.mixture, left))
         if sum(kept.bytes for kept in self._kept) > KEPT_BYTES[self._device]:
             self._check_kept()
@@ -461,11 +461,14 @@ class Benchmark:
         """Check what was kept. Raises WrongOutputsError."""
         candidate, reference = self._candidate.buffers, self._reference.buffers
         for kept in self._kept:
-            for number, outputs in kept.outputs.items():
-                candidate.outputs()[number].copy_(outputs)
+            for number, words in kept.buffers.items():
+                candidate.words[number].copy_(words)
                 self._values.restore(number, kept.mixture)
                 tensors = candidate.at(number), reference.at(number)
-                self._verdict = SandboxCalls(self._context, *tensors).check_outputs()
+                try:
+                    self._verdict = SandboxCalls(self._context, *tensors).check_buffer()
+                except EvaluationEnded as ended:
+                    raise ended.qualified(WHILE_TIMED) from None
                 if not self._verdict.passed:
                     raise WrongOutputsError(self._verdict)
         self._kept.clear()
@@ -507,34 +510,35 @@ class Benchmark:
         return 1e9 * len(self._candidate.groups) * left / ceilings.bytes_per_second
 
     def _numbers_to_check(self) -> set[int]:
-        """Those that are furthest from what the reference left, and one that it did not make.
+        """Those that are furthest from what the reference left, and one at random.
 
-        Its blocks have fewer calls where these take longer.
+        That is one which the reference did not make, as its blocks have fewer calls where these
+        take longer; else any, since one call may be far off to draw looks from others. Inputs
+        should be as they were.
         """
         definition, called = self._context.definition, {*self._candidate.called}
-        both = sorted(called & {*self._reference.called})
-        numbers = set()
-        for name in definition.outputs:
-            if both and not definition.is_sampled(name):
-                candidate, reference = (s.buffers.outputs_named(name) for s in self._sides)
-                numbers.add(most_different(candidate, reference, both, self._random))
-        if others := sorted(called.difference(both if numbers else ())):
-            numbers.add(self._random.choice(others))
-        return numbers
+        both = called & {*self._reference.called}
+        one, other = (side.buffers for side in self._sides)
+        compared = [
+            (both, one.outputs_named(name), other.outputs_named(name))
+            for name in definition.outputs
+            if both and not definition.is_sampled(name)
+        ]
+        unseen = called.difference(both if compared else ())
+        compared.append((called, one.inputs().view(torch.int16), other.inputs().view(torch.int16)))
+        found = (most_different(a, b, sorted(among), self._random) for among, a, b in compared)
+        numbers = {number for number in found if number is not None}
+        return numbers | {self._random.choice(sorted(unseen or called))}
 
     # The record.
 
     def _count_operations(self) -> OperationCounts | None:
-        """What the reference does on the workload."""
-        context, definition = self._context, self._context.definition
-        key = (definition.name, definition.reference, context.request.workload.uuid)
-        if key not in self._counts:
-            arguments = self._reference.buffers.first.arguments
-            reply = context.ask_reference(CountOperations(arguments))
-            if isinstance(reply, Failed):
-                context.raise_if_lost(reply)
-            self._counts[key] = reply.counts if isinstance(reply, Done) else None
-        return self._counts[key]
+        """What the reference does on the workload; None where that can't be counted."""
+        arguments = self._reference.buffers.first.arguments
+        reply = self._context.ask_reference(CountOperations(arguments))
+        if isinstance(reply, Failed):
+            self._context.raise_if_lost(reply)
+        return reply.counts if isinstance(reply, Done) else None
 
     def _least_traffic(self, counts: OperationCounts | None) -> int:
         """Bytes that have to be moved for these inputs, whatever computes it."""
@@ -596,6 +600,16 @@ class Benchmark:
                 **facts,
             }
         )
+
+
+def _rough_ns(side: TimedSide) -> float:
+    """About how long a call of a prepared block takes; of a long one, others' work is little."""
+    shortest_ns = inf
+    for _ in range(ROUGH_ROUNDS):
+        shortest_ns = min(shortest_ns, *side.run().samples_ns)
+        if shortest_ns > ROUGH_NS:
+            break
+    return shortest_ns
 
 
 def _interval(estimate: Estimate, unit: float = 1.0) -> list[float]:

@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
+from pytest_fib.timing import hidden_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +31,12 @@ OTHER_SEED = 0x5EED0
 COMPARED = 1 << 21
 #: The ways of timing that there are.
 METHODS = {"cpu": r"cpu, \d{1,4} threads?", "cuda": "cuda graph|cupti|events"}
+#: Those in which blocks have time between their calls.
+LAUNCHED = ("cupti", "events")
+#: By how much two sums of the same times may differ, as a share of them.
+ROUNDING = 1e-6
 #: A call takes no less, in nanoseconds.
 LEAST_NS = 1.0
-#: How much longer than it claims a round may take by the judge's clock, beyond what the reference's
-#: does, as a share; calls that are shorter than LONG_NS may hide more.
-HIDDEN, HIDDEN_OF_SHORT, LONG_NS = 0.05, 0.10, 20_000.0
 #: How many times as long a call may take by itself as in a block, and how much longer besides: the
 #: events and the code's way to the cache took 0 to 3.8 µs on an H200, 4 % of the longest call.
 SINGLE, SINGLE_NS = 1.05, 4_000.0
@@ -44,6 +46,7 @@ READING_NS = 400.0
 #: By how much memory may turn out faster than its ceiling was measured to be.
 ABOVE_THE_ROOF = 1.1
 FALSE_TIMES = "its times are false: "
+OWN_MEMORY = "return new memory each time, or take the output (calling='destination')"
 
 
 # Of outputs.
@@ -81,18 +84,29 @@ def check_inputs(
     return ""
 
 
+def check_earlier_outputs(
+    now: Mapping[str, torch.Tensor], stored: Mapping[str, torch.Tensor]
+) -> str:
+    """Against memory that is returned again and again: the caller loses what it got before."""
+    for name in changed({each: now[each] for each in stored}, stored):
+        return f"{name}: overwritten by the next call; {OWN_MEMORY}"
+    return ""
+
+
 # Of timed calls, and what they left.
 
 
 def most_different(
     one: torch.Tensor, other: torch.Tensor, numbers: Sequence[int], source: Random
-) -> int:
+) -> int | None:
     """Against timed calls that are skipped, or do less than others.
 
     Of the calls with these numbers, the one whose outputs, shape (calls, ...), are the furthest
-    apart; where there are many elements, by some of them.
+    apart; where there are many elements, by some of them. None, if none are apart.
     """
     size = one[0].numel()
+    if size == 0:
+        return None
     step = -(-len(numbers) * size // COMPARED)
     start = source.randrange(min(step, size))
     first, second = (
@@ -100,7 +114,8 @@ def most_different(
     )
     same = (first == second) | (first.isnan() & second.isnan())
     apart = (first - second).abs().masked_fill(same, 0).nan_to_num(inf, inf)
-    return numbers[int(apart.amax(1).argmax())]
+    furthest = apart.amax(1)
+    return numbers[int(furthest.argmax())] if furthest.any() else None
 
 
 def check_reading(readings_ns: Sequence[float], timings: Timings, calls: int) -> str:
@@ -154,9 +169,13 @@ def check_samples_ns(samples: Sequence[float], longest_ns: float, blocks: int) -
     return ""
 
 
-def check_blocks_ns(blocks_ns: float, calls_ns: float, longest_ns: float) -> str:
-    """Against blocks that take less than the calls in them."""
-    if calls_ns * (1 - 1e-6) <= blocks_ns <= longest_ns:
+def check_blocks_ns(blocks_ns: float, calls_ns: float, longest_ns: float, method: str) -> str:
+    """Against blocks that take less than the calls in them, and calls that take less than blocks.
+
+    Only where calls are launched one by one is there anything else in a block.
+    """
+    most_ns = longest_ns if method.startswith(LAUNCHED) else calls_ns * (1 + ROUNDING)
+    if calls_ns * (1 - ROUNDING) <= blocks_ns <= most_ns:
         return ""
     return f"{FALSE_TIMES}blocks took {blocks_ns} ns, and their calls {calls_ns} ns"
 
@@ -170,7 +189,7 @@ def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> s
     """
     accounting = timings.accounting
     hidden_ns = accounting.hidden_ns
-    allowed_ns = hidden_share(timings.latency.value) * accounting.blocks_ns + left_ns
+    allowed_ns = accounting.allowed_ns + left_ns
     if hidden_ns <= allowed_ns + (0.0 if strictly else accounting.other_error_ns):
         return ""
     return FALSE_TIMES + by_both_clocks(accounting.blocks_ns, accounting.blocks_ns + hidden_ns)
@@ -184,11 +203,6 @@ def is_far_off(timings: Timings, readings_ns: Sequence[float], calls: int) -> bo
     reading_ns = min(readings_ns) / calls
     hidden_ns = timings.accounting.hidden_ns
     return hidden_ns > timings.accounting.blocks_ns or reading_ns > timings.latency.value
-
-
-def hidden_share(latency_ns: float) -> float:
-    """What share of its time a call of that latency may leave out."""
-    return HIDDEN if latency_ns >= LONG_NS else HIDDEN_OF_SHORT
 
 
 def by_both_clocks(claimed_ns: float, wall_ns: float) -> str:

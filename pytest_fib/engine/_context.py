@@ -127,6 +127,10 @@ class CallTensors:
         second = tuple(self.second_outputs.values()) if twice else ()
         return Call(self.arguments, tuple(self.outputs.values()), second)
 
+    def call_later(self) -> Call:
+        """Call once; the second outputs get once more what the call for them returned."""
+        return replace(self.call(), earlier_outputs=tuple(self.second_outputs.values()))
+
     def call_widened(self, how: Widened) -> Call:
         """Compute in float64."""
         outputs = tuple(self.widened_outputs.values())

@@ -15,9 +15,22 @@ import torch
 
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext, diagnose, is_readable, take
-from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs, with_other_values
+from pytest_fib.engine._cheat_checks import (
+    check_earlier_outputs,
+    check_inputs,
+    poison_outputs,
+    with_other_values,
+)
 from pytest_fib.engine._context import EvaluationEnded
-from pytest_fib.sandbox import POISONS, YARDSTICKS, Failed, Widened, changed, copy_bits
+from pytest_fib.sandbox import (
+    POISONS,
+    SLOW_YARDSTICKS,
+    YARDSTICKS,
+    Failed,
+    Widened,
+    changed,
+    copy_bits,
+)
 from pytest_fib.verdict import (
     SamplingTest,
     Verdict,
@@ -58,7 +71,8 @@ class OutputChecker:
     """Checks the outputs of calls on one workload. Tensors are only read.
 
     ``inputs`` include scalars. ``yardsticks`` makes the outputs that honest rounding may lead to,
-    and is called after a failure only; None, there are none. ``no_oracle`` is why ``expected`` is
+    and is called after a failure only, first for quick ones, then for slow ones; None, there are
+    none. ``no_oracle`` is why ``expected`` is
     not in float64. ``reference_outputs`` computes the float64 outputs for other values of some
     inputs, ``candidate_outputs`` those of the implementation, or None where that can't be; they are
     called to explain a failure.
@@ -68,7 +82,7 @@ class OutputChecker:
     workload: Workload
     inputs: Mapping[str, Any]
     expected: Outputs
-    yardsticks: Callable[[], Sequence[Outputs]] | None = None
+    yardsticks: Callable[[bool], Sequence[Outputs]] | None = None
     no_oracle: str | None = None
     reference_outputs: Callable[[Mapping[str, Any]], Outputs | None] | None = None
     candidate_outputs: Callable[[Mapping[str, Any]], Outputs | None] | None = None
@@ -125,8 +139,12 @@ class OutputChecker:
         ``previous`` is what earlier calls should have written.
         """
         compared = self.compare(outputs)
-        if self.yardsticks is not None and not all(each.passed for each in compared):
-            compared = self.compare(outputs, self.yardsticks())
+        yardsticks: list[Outputs] = []
+        for slow in (False, True):
+            if self.yardsticks is None or all(each.passed for each in compared):
+                break
+            yardsticks += self.yardsticks(slow)
+            compared = self.compare(outputs, yardsticks)
         verdict = self.conclude(compared, outputs)
         if all(each.passed for each in compared):
             return verdict
@@ -271,8 +289,11 @@ class Calls(Protocol):
     def expected(self, workload: Workload) -> Expected:
         """What is right: the reference in float64 or, where that can't be, as it is."""
 
-    def yardsticks(self, *, own: bool) -> list[Outputs]:
-        """The reference's outputs as honest rounding may change them; with ``own``, as it is."""
+    def yardsticks(self, slow: bool, *, own: bool) -> list[Outputs]:
+        """The reference's outputs as honest rounding may change them; with ``own``, as it is.
+
+        Those that take long are made only if ``slow``, and no others then.
+        """
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """The reference's outputs for other values of some inputs; None where it fails."""
@@ -369,6 +390,9 @@ def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int
     request = context.request
     what, explain = (context.definition, request.workload), request.explain and not request.timing
     verdict = check_same_inputs(calls, *what, repeat=request.repeat, explain=explain)
+    if not verdict.passed and calls.scratch:  # where a second call finds what a first one left
+        names = ", ".join(map(repr, calls.scratch))
+        return verdict.qualified(f"the reference writes to its input {names}")
     if not verdict.passed or not (request.timing or size <= THIRD_CALL_BYTES):
         return verdict
     expected = calls.cached(request.workload)
@@ -408,6 +432,8 @@ class SandboxCalls:
         self._reference = reference_tensors
         self._cache = cache
         self._experiments_failed = False
+        #: The inputs that the reference was seen to write to.
+        self.scratch: list[str] = []
 
     @cached_property
     def _candidate_inputs(self) -> dict[str, torch.Tensor]:
@@ -417,9 +443,13 @@ class SandboxCalls:
     def _reference_inputs(self) -> dict[str, torch.Tensor]:
         return self._context.reference.read(self._reference.input_tensors)
 
-    def check_outputs(self) -> Verdict:
-        """Check what the candidate's outputs hold now, by the reference's inputs as they are."""
+    def check_buffer(self) -> Verdict:
+        """Check what a call of the candidate left, by the reference's inputs as they are.
+
+        Raises EvaluationEnded where it changed its inputs.
+        """
         context = self._context
+        self._check_inputs()
         inputs = {**self._reference_inputs, **context.scalars}
         checker = output_checker(self, context.definition, context.request.workload, inputs)
         return checker.check(context.candidate.read(self._candidate.outputs))
@@ -430,24 +460,32 @@ class SandboxCalls:
         return {**pristine, **self._context.scalars}
 
     def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
-        """Call once or twice, in one request."""
+        """Call twice in one request, or once: what it returned before has to be as it was."""
         context, tensors = self._context, self._candidate
-        refs = [tensors.outputs, tensors.second_outputs][: len(poisons)]
-        outputs: list[Outputs] = [context.candidate.read(ref) for ref in refs]
+        twice = len(poisons) > 1
+        outputs: list[Outputs] = [context.candidate.read(tensors.outputs)]
+        second = context.candidate.read(tensors.second_outputs)
+        stored = {} if twice else _copies(second)
+        if twice:
+            outputs.append(second)
         for each, poison in zip(outputs, poisons, strict=True):
             poison_outputs(each, poison)
         context.synchronize()
         try:
-            context.ask_candidate(tensors.call(twice=len(poisons) > 1))
+            context.ask_candidate(tensors.call(twice=True) if twice else tensors.call_later())
         except EvaluationEnded as ended:
             if ended.failed.status in (*MISSHAPEN, "TIMEOUT"):
                 # Where it returns these too, the definition is wrong; it may take as long.
                 self._call_reference()
             raise
-        sides = self._candidate_inputs, self._reference_inputs
-        context.refuse_if(check_inputs(*sides, self._written_by_reference))
+        self._check_inputs()
+        context.refuse_if(check_earlier_outputs(second, stored))
         context.synchronize()
         return outputs
+
+    def _check_inputs(self) -> None:
+        sides = self._candidate_inputs, self._reference_inputs
+        self._context.refuse_if(check_inputs(*sides, self._written_by_reference))
 
     def _written_by_reference(self) -> list[str]:
         """The inputs that the reference changes, which are put back."""
@@ -457,6 +495,7 @@ class SandboxCalls:
         written = changed(inputs, before)
         for name in written:
             copy_bits(inputs[name], before[name])
+        self.scratch = written
         return written
 
     def expected(self, workload: Workload) -> Expected:
@@ -489,7 +528,7 @@ class SandboxCalls:
         context.reference_reply(context.ask_reference(self._reference.call()))
         return context.reference.read(self._reference.outputs)
 
-    def yardsticks(self, *, own: bool) -> list[Outputs]:
+    def yardsticks(self, slow: bool, *, own: bool) -> list[Outputs]:
         """The reference's outputs in its own dtypes, and varied: in float64, unless ``own``."""
         context, tensors = self._context, self._reference
         if own:
@@ -497,8 +536,8 @@ class SandboxCalls:
         # They are written where the expected outputs are, which are put back.
         varied = context.reference.read(tensors.widened_outputs)
         expected = _copies(varied)
-        yardsticks: list[Outputs] = [_copies(self._call_reference())]
-        for how in yardstick_runs(own=own):
+        yardsticks: list[Outputs] = [] if slow else [_copies(self._call_reference())]
+        for how in yardstick_runs(slow, own=own):
             reply = context.ask_reference(tensors.call_widened(Widened(**how)))
             # What a variation decides otherwise may have another shape: it is no yardstick then.
             if isinstance(reply, Failed) and (reply.no_oracle or reply.status in MISSHAPEN):
@@ -551,11 +590,12 @@ class SandboxCalls:
         return outputs
 
 
-def yardstick_runs(*, own: bool) -> Sequence[Mapping[str, Any]]:
+def yardstick_runs(slow: bool, *, own: bool) -> Sequence[Mapping[str, Any]]:
     """The variations of ``run_widened`` to make; those that can be, of a reference as it is."""
+    runs = SLOW_YARDSTICKS if slow else YARDSTICKS
     if not own:
-        return YARDSTICKS
-    return [{**how, "own": True} for how in YARDSTICKS if how.keys() & {"moved", "lean"}]
+        return runs
+    return [{**how, "own": True} for how in runs if how.keys() & {"moved", "naive", "lean"}]
 
 
 def believed(how: Mapping[str, Any], outputs: Outputs) -> Outputs:

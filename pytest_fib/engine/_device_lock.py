@@ -17,7 +17,7 @@ from pytest_fib.timing import IdleDevice
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_fib.sandbox import ProcessSandbox
+    from pytest_fib.sandbox import ProcessSandbox, SpareProcess
 
 #: After this many seconds of waiting, whoever waits is told for whom; then again and again.
 PATIENCE, REMINDER = 3.0, 60.0
@@ -65,6 +65,8 @@ class DeviceLock:
         self._busy_pauses: tuple[float, ...] = BUSY_PAUSES
         #: What works on the device, maybe for several threads; changed and paused under the mutex.
         self._working: list[ProcessSandbox] = []
+        #: What works on the device whenever this process uses it beside others, and only then.
+        self._background: list[SpareProcess] = []
         self._mutex = RLock()
 
     @contextmanager
@@ -111,6 +113,10 @@ class DeviceLock:
             with self._mutex:  # not while it is paused
                 self._working.remove(process)
 
+    def add_background(self, process: SpareProcess) -> None:
+        """Have a process run whenever this one uses the device beside others, and only then."""
+        self._background.append(process)
+
     def pause_if_wanted(self) -> float:
         """Pause all that works on the device while others have it alone, if any wait for that.
 
@@ -143,10 +149,14 @@ class DeviceLock:
         with self._holding(self._turnstile, fcntl.LOCK_EX, until), contextlib.ExitStack() as stack:
             stack.enter_context(self._holding(self._path, fcntl.LOCK_SH, until))
             self._share = stack.pop_all()
+        for process in self._background:
+            process.resume()
 
     def _drop_share(self) -> None:
         share, self._share = self._share, None
         if share is not None:
+            for process in self._background:
+                process.pause()
             share.close()
 
     @contextmanager

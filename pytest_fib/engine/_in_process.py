@@ -163,10 +163,10 @@ class FunctionChecker:
         result = run_widened(self._reference, list(inputs.values()), **how)
         return self._named(result, _same if how.get("own") else widened_dtype)
 
-    def yardsticks(self, *, own: bool) -> list[Outputs]:
+    def yardsticks(self, slow: bool, *, own: bool) -> list[Outputs]:
         """The reference's outputs in its own dtypes, and varied: in float64, unless ``own``."""
-        yardsticks: list[Outputs] = [self._call_reference()]
-        for how in yardstick_runs(own=own):
+        yardsticks: list[Outputs] = [] if slow else [self._call_reference()]
+        for how in yardstick_runs(slow, own=own):
             # What a variation decides otherwise may have another shape: it is no yardstick then.
             with suppress(OracleUnavailable, DefinitionError):
                 yardsticks.append(believed(how, self._widened(self._pristine, **how)))

@@ -39,10 +39,16 @@ from pytest_fib.engine._context import (
     conclude,
 )
 from pytest_fib.engine._correctness import ExpectedCache, SandboxCalls, check_correctness
+from pytest_fib.engine._counts_cache import CountsCache
 from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.engine._sample_plan import check_samples
-from pytest_fib.engine._search import cut_short, search_and_diagnose, search_step, shown_axes
+from pytest_fib.engine._search import (
+    search_and_diagnose,
+    search_step,
+    shown_axes,
+    unfinished_result,
+)
 from pytest_fib.engine._start import compiler_caches, start_fork_server
 from pytest_fib.sandbox import (
     ArenaAllocator,
@@ -50,6 +56,7 @@ from pytest_fib.sandbox import (
     ForkServerError,
     LocalSandbox,
     ProcessSandbox,
+    SpareProcess,
     TimingCore,
     give_back_unused,
 )
@@ -73,7 +80,6 @@ if TYPE_CHECKING:
         Solution,
         Workload,
     )
-    from pytest_fib.engine._benchmark import Counts
     from pytest_fib.engine._start import Isolation
     from pytest_fib.sandbox import LastCall
     from pytest_fib.verdict import Verdict
@@ -124,15 +130,20 @@ class Judge:
         self._files = files or TensorFiles()
         self._lock = DeviceLock(device, announce, lock_timeout)
         self._ceilings = DeviceCeilings(device)
-        self._counts: Counts = {}
         self._subject: _Subject | None = None
         self._known: _Known | None = None
         self._core = TimingCore(*place_on_machine(device))
         if self._fork_server is not None:
             self._fork_server.pin(self._core.others)
+        self._spare: SpareProcess | None = None
+        if self._fork_server is not None and device != "cpu":  # a fork alone is quick
+            self._spare = SpareProcess(self._fork_server)
+            self._lock.add_background(self._spare)
         self._candidate = self._side(untrusted=True)
         self._reference = self._side(untrusted=False)
-        cache = ArtifactCache(builds or default_builds_directory(), announce)
+        kept = builds or default_builds_directory()
+        self._counts = CountsCache(kept and kept / "counts", device)
+        cache = ArtifactCache(kept, announce)
         self._builds = builds
         self._build_server: ForkServer | None = None
         ahead = None if prebuilt is None else Prebuilt(prebuilt)
@@ -195,9 +206,9 @@ class Judge:
                 ),
             )
         except UNAVAILABLE as error:
-            return cut_short(request, checked, self._not_evaluated(error))
+            return unfinished_result(request, checked, self._not_evaluated(error))
         except Exception as error:  # noqa: BLE001  (ours: what was found until then counts)
-            return cut_short(request, checked, self._own_fault(error))
+            return unfinished_result(request, checked, self._own_fault(error))
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """Run the implementation, then the reference, on one workload, and compare."""
@@ -356,6 +367,8 @@ class Judge:
     def _close_sandboxes(self) -> None:
         self._candidate.sandbox.close()
         self._reference.sandbox.close()
+        if self._spare is not None:
+            self._spare.close()
 
     def _side(self, *, untrusted: bool) -> Side:
         allocator = ArenaAllocator(self.device)
@@ -363,7 +376,11 @@ class Judge:
             last_call = self._last_call if untrusted else None
             return Side(LocalSandbox(self.device, allocator, last_call), allocator)
         sandbox = ProcessSandbox(
-            self._fork_server, allocator, untrusted=untrusted, turns=self._lock
+            self._fork_server,
+            allocator,
+            untrusted=untrusted,
+            turns=self._lock,
+            spare=self._spare,
         )
         return Side(sandbox, allocator)
 

@@ -2,29 +2,32 @@
 
 Then no answer can come from a cache: not from an earlier round, nor from another call of the same.
 Filling hundreds of buffers by generators would take longer than timing them, so each buffer is a
-mixture of two that are filled: of their elements, at random, where a mixture is as valid as they
-are, and otherwise the whole of one or the other.
+mixture of two that are filled, of their elements, at random. Inputs of which a mixture is not valid
+are filled by their generators in as many buffers as there is time for; the others have copies.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from random import SystemRandom
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_fib.workloads import elementwise_inputs
+from pytest_fib.workloads import coupled_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from pytest_fib.engine._context import BufferPool, EvaluationContext
+    from pytest_fib.engine._context import BufferPool, CallTensors, EvaluationContext
 
 #: The buffers that the others are mixtures of.
 MIXED = 2
 #: How much is mixed at once: that takes copies.
 MIXED_BYTES = 128 << 20
+#: Seconds for filling buffers before a round, where a mixture is none. Nobody else has the device.
+FILLING = {"cpu": 0.03, "cuda": 0.005}
 #: Elements are mixed in words of so many bytes.
 WORD = 8
 
@@ -33,13 +36,18 @@ WORD = 8
 class Mixture:
     """Which words of a buffer come from which of the two that are mixed.
 
-    One row of random ``bits`` says it, read from another place for each buffer: ``starts``. Of
-    inputs that are mixed as a whole ``wholes`` says it, (buffers, 1).
+    One row of random ``bits`` says it, read ``step`` further on for each buffer. Inputs that can't
+    be mixed were filled from one of the ``seeds``, by the number of the buffer.
     """
 
     bits: torch.Tensor
-    starts: torch.Tensor
-    wholes: torch.Tensor
+    step: int
+    seeds: dict[int, int] = field(default_factory=dict)
+
+    def of(self, buffers: slice, words: int) -> torch.Tensor:
+        """Which of so many words of some buffers come from the first, (buffers, words): a view."""
+        size = buffers.stop - buffers.start, words
+        return self.bits.as_strided(size, (self.step, 1), buffers.start * self.step)
 
 
 class NewValues:
@@ -58,8 +66,7 @@ class NewValues:
         self._device = reference.words.device
         self._source = SystemRandom()
         self._random = torch.Generator(self._device)
-        self._elementwise = self._elementwise_words()
-        self._coupled = not bool(self._elementwise.all())
+        self._coupled = coupled_inputs(context.definition)
         #: What the buffers hold now.
         self.mixture: Mixture
         self.fill_mixed()
@@ -69,71 +76,81 @@ class NewValues:
 
         The same lengths, pages and routes each time: other ones are other work.
         """
-        context, workload = self._context, self._context.request.workload
         for number in range(self._candidate.count, self._reference.count):
-            tensors = self._reference.at(number)
-            context.fill(context.reference, tensors, workload, self._source.getrandbits(32))
+            self._fill(self._reference.at(number), self._source.getrandbits(32))
         self.mix()
+
+    def _fill(self, tensors: CallTensors, seed: int) -> None:
+        context = self._context
+        context.fill(context.reference, tensors, context.request.workload, seed)
 
     def mix(self) -> None:
         """Give all buffers other mixtures, and outputs that are none."""
         self._random.manual_seed(self._source.getrandbits(63))
-        count, words = self._candidate.count, len(self._elementwise)
-        places = max(count, words)
-        order = torch.randperm(count, generator=self._random, device=self._device)
-        self.mixture = Mixture(
-            self._random_bits(places + words),
-            (order * (places // count) + self._source.randrange(places)) % places,
-            self._random_bits(count).unsqueeze(1),
-        )
+        count, words = self._candidate.count, self._words
+        step = max(1, words // count)
+        bits = torch.empty(count * step + words, dtype=torch.bool, device=self._device)
+        self.mixture = Mixture(bits.random_(generator=self._random), step)
         # In the same way and in random order: what was written last may still be in a cache.
         for pool in self._source.sample((self._candidate, self._reference), 2):
             self._mix(pool, slice(0, count), self.mixture)
             pool.outputs().fill_(-1)
+        if self._coupled:
+            self._fill_coupled(self._source.sample(range(count), count))
         self._context.synchronize()
 
     def restore(self, number: int, mixture: Mixture) -> None:
         """Put back what a buffer's inputs on the reference's side were at that time."""
         self._mix(self._reference, slice(number, number + 1), mixture)
+        if self._coupled:
+            self._fill(self._coupled_tensors(number), mixture.seeds[number])
         self._context.synchronize()
 
+    @property
+    def _words(self) -> int:
+        return self._reference.inputs_size // WORD
+
     def _mix(self, pool: BufferPool, numbers: slice, mixture: Mixture) -> None:
-        inputs, words = pool.inputs(), len(self._elementwise)
-        if not words:
+        if not self._words:
             return
+        inputs, mixed = pool.inputs(), self._reference.inputs()[self._candidate.count :]
         step = max(1, MIXED_BYTES // pool.size)
         for start in range(numbers.start, numbers.stop, step):
             chunk = slice(start, min(start + step, numbers.stop))
-            torch.where(self._mask(chunk, mixture), *self._mixed(), out=inputs[chunk])
+            torch.where(mixture.of(chunk, self._words), *mixed, out=inputs[chunk])
 
-    def _mixed(self) -> torch.Tensor:
-        """The inputs of the two buffers that the others are mixtures of."""
-        return self._reference.inputs()[self._candidate.count :]
+    # Inputs that can't be mixed.
 
-    def _mask(self, numbers: slice, mixture: Mixture) -> torch.Tensor:
-        words = len(self._elementwise)
-        mask = mixture.bits.unfold(0, words, 1)[mixture.starts[numbers]]
-        if self._coupled:
-            mask = torch.where(self._elementwise, mask, mixture.wholes[numbers])
-        return mask
+    def _fill_coupled(self, order: Sequence[int]) -> None:
+        """Fill those of as many buffers as there is time for; the next ones have copies."""
+        until, seeds = monotonic() + FILLING[self._device.type], self.mixture.seeds
+        for number in order:
+            if seeds and monotonic() > until:
+                break
+            seeds[number] = self._source.getrandbits(32)
+            self._fill(self._coupled_tensors(number), seeds[number])
+        sources = [order[i % len(seeds)] for i in range(len(order))]
+        seeds |= {number: seeds[source] for number, source in zip(order, sources, strict=True)}
+        to, of = (torch.tensor(each, device=self._device) for each in (order, sources))
+        step = max(1, MIXED_BYTES // self._reference.size)
+        for words in self._coupled_words():
+            for start in range(0, len(order), step):
+                chunk = slice(start, start + step)
+                values = self._reference.inputs()[:, words][of[chunk]]
+                for pool in (self._reference, self._candidate):
+                    pool.inputs()[:, words][to[chunk]] = values
 
-    def _random_bits(self, number: int) -> torch.Tensor:
-        bits = torch.empty(number, dtype=torch.bool, device=self._device)
-        return bits.random_(generator=self._random)
+    def _coupled_tensors(self, number: int) -> CallTensors:
+        tensors = self._reference.at(number)
+        refs = tensors.input_tensors.items()
+        return replace(tensors, inputs={name: ref for name, ref in refs if name in self._coupled})
 
-    def _elementwise_words(self) -> torch.Tensor:
-        """Which words of a buffer's inputs may be mixed one by one."""
+    def _coupled_words(self) -> Iterator[slice]:
+        """Where those inputs lie in a buffer."""
         pool = self._reference
-        mask = torch.zeros(pool.inputs_size // WORD, dtype=torch.bool, device=self._device)
-        for words in self._words_of_elementwise():
-            mask[words] = True
-        return mask
-
-    def _words_of_elementwise(self) -> Iterator[slice]:
-        pool, names = self._reference, elementwise_inputs(self._context.definition)
         refs = pool.first.input_tensors
         starts = sorted((ref.offset - pool.start) // WORD for ref in refs.values())
-        for name in names & refs.keys():
+        for name in self._coupled & refs.keys():
             start = (refs[name].offset - pool.start) // WORD
             after = [other for other in starts if other > start]
             yield slice(start, min(after, default=None))

@@ -92,7 +92,7 @@ def search_and_diagnose(
     )
 
 
-def cut_short(
+def unfinished_result(
     request: SearchRequest, checked: Sequence[tuple[Workload, Outcome]], last: Evaluation
 ) -> SearchResult:
     """What a search came to that could not go on: the last failure that it saw, or ``last``."""

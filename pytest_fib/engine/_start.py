@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pytest_fib.build import COMPILER_CACHES, Prebuilt, default_builds_directory
+from pytest_fib.build import Prebuilt, default_builds_directory
 from pytest_fib.sandbox import ForkServer, environment_for
 
 if TYPE_CHECKING:
@@ -41,11 +41,13 @@ def start_fork_server(
 
 def compiler_caches(builds: Path | None) -> dict[str, str]:
     """Where compilers keep what they make at calls: beside builds, unless the user says where."""
+    from pytest_fib.data import SupportedLanguages
+
     folder = builds or default_builds_directory()
     if folder is None:
         return {}
     return {
         name: str(folder / language)
-        for language, name in COMPILER_CACHES.items()
-        if name not in os.environ
+        for language in SupportedLanguages
+        if (name := language.facts.cache) and name not in os.environ
     }

@@ -24,7 +24,7 @@ from pytest_fib.report import message_only
 from pytest_fib.workloads import RecordedWorkload, recorded_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from pytest_fib.data import LoadedDefinition
     from pytest_fib.discovery import Implementation
@@ -63,8 +63,8 @@ class DefinitionFile(pytest.File):
         """Raise CollectError for definitions whose constraints nothing can meet."""
         from pytest_fib.workloads import plan
 
-        problems = [(d, plan(d.definition).problem) for d in definitions]
-        lines = [f"{d.path}:{d.line}: {problem}" for d, problem in problems if problem]
+        plans = [(d, plan(d.definition)) for d in definitions]
+        lines = [f"{d.path}:{_line(d, p.problem_at)}: {p.problem}" for d, p in plans if p.problem]
         if lines:
             raise self.CollectError(self._run.settings.readable("\n".join(dict.fromkeys(lines))))
 
@@ -155,6 +155,13 @@ class DefinitionFile(pytest.File):
             place = str(self.path), int(line) if line.isdecimal() else 1
             return message_only(excinfo, place, shown_before)
         return super().repr_failure(excinfo)
+
+
+def _line(loaded: LoadedDefinition, constraints: Collection[str]) -> int:
+    """The line of the first of these constraints in a definition's file."""
+    stated = enumerate(loaded.definition.constraints)
+    index = next((i for i, text in stated if text in constraints), None)
+    return loaded.line if index is None else loaded.line_of("constraints", index)
 
 
 class ImplementationFile(pytest.File):

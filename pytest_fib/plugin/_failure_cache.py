@@ -1,12 +1,17 @@
-"""The workloads of failures, in pytest's cache: the next run tries them first."""
+"""The workloads of failures: the next run tries them first, and all do that are recorded."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING
 
+from pytest_fib.discovery import FibWarning
+
 if TYPE_CHECKING:
     import pytest
+
+    from pytest_fib.data import LoadedDefinition, Workload
+    from pytest_fib.plugin._options import Settings
 
 
 def load(item: pytest.Item) -> str | None:
@@ -21,6 +26,18 @@ def save(item: pytest.Item, workload: str | None) -> None:
     cache = getattr(item.config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None and cache.get(_key(item), None) != workload:
         cache.set(_key(item), workload)
+
+
+def record(
+    item: pytest.Item, workload: Workload, loaded: LoadedDefinition, settings: Settings
+) -> None:
+    """Write the workload beside its definition, where it is an item of its own from then on."""
+    from pytest_fib.workloads import record_workload
+
+    try:
+        record_workload(workload, loaded, settings.datasets)
+    except OSError as error:
+        item.warn(FibWarning(f"the failing workload could not be recorded: {error}"))
 
 
 def _key(item: pytest.Item) -> str:

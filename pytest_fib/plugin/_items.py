@@ -50,7 +50,6 @@ from pytest_fib.workloads import (
     missing,
     plan,
     read_workload,
-    record_workload,
     smallest_axes,
     stored_inputs,
     why_not_generated,
@@ -458,14 +457,8 @@ class CorrectnessItem(KernelItem):
         if result.was_evaluated:
             failure_cache.save(self, workload_json(result.workload) if result.origin else None)
         if result.origin and self.settings.keep_failures:
-            self._record(result.workload)
+            failure_cache.record(self, result.workload, self.loaded, self.settings)
         self.conclude(result.workload, result.outcome, result.origin)
-
-    def _record(self, workload: Workload) -> None:
-        try:
-            record_workload(workload, self.loaded, self.settings.datasets)
-        except OSError as error:
-            self.warn(FibWarning(f"the failing workload could not be recorded: {error}"))
 
     def _listed(self) -> list[Workload]:
         return example_workloads(self.definition)

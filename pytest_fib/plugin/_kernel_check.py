@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_fib.discovery import FibWarning
+from pytest_fib.plugin import _failure_cache as failure_cache
 
 if TYPE_CHECKING:
     from pytest_fib.data import LoadedDefinition, Trace, Workload
@@ -31,15 +31,8 @@ class KernelCheckRecords:
 
     def keep(self, workload: Workload, loaded: LoadedDefinition) -> None:
         """With ``--fib-keep-failures``, record a workload beside its definition."""
-        if not self._settings.keep_failures:
-            return
-        from pytest_fib.workloads import record_workload
-
-        try:
-            record_workload(workload, loaded, self._settings.datasets)
-        except OSError as error:
-            warning = FibWarning(f"the failing workload could not be recorded: {error}")
-            self._item.warn(warning)
+        if self._settings.keep_failures:
+            failure_cache.record(self._item, workload, loaded, self._settings)
 
 
 def attach_records(item: pytest.Item, report: pytest.TestReport) -> None:

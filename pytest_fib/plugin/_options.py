@@ -84,7 +84,7 @@ def seconds(text: str) -> float:
     """A time that can be waited for: 0.5 from ``0.5``."""
     value = _checked(float, 0)(text)
     if not 0 < value <= LONGEST:
-        raise ArgumentTypeError(f"{text} is not between 0 and {LONGEST:.0f} seconds")
+        raise ArgumentTypeError(f"{text} is not above 0 and up to {LONGEST:.0f} seconds")
     return value
 
 
@@ -315,10 +315,13 @@ class Settings:
                     f"fib: no kernel is collected: kernel_defs is in {folder}, which has no ini "
                     f"file. Run pytest there, or make {ini} with the line [pytest]"
                 )
-        if not self.bench:
-            return None
         tried = ", ".join(map(self.shown, self.definition_dirs))
-        return f"fib: nothing is timed: there is no {tried}"
+        if self.bench or self.explain_inputs:
+            what = "timed" if self.bench else "explained"
+            return f"fib: nothing is {what}: there is no {tried}"
+        if (beside := next(filter(Path.is_dir, self.implementation_dirs), None)) is not None:
+            return f"fib: no kernel is collected: there is no {tried} beside {self.shown(beside)}"
+        return None
 
     @property
     def selective(self) -> bool:

@@ -198,30 +198,14 @@ class Display:
             with suppress(OSError):
                 os.write(self._output, text.encode())
 
-    @contextmanager
-    def _gone(self) -> Iterator[None]:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self) -> Iterator[None]:
         """Nothing is drawn, nor is in between, while pytest writes."""
         with self._lock:
             self._erase()
-            yield
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logstart(self) -> Iterator[None]:
-        """Make way."""
-        with self._gone():
             return (yield)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logreport(self) -> Iterator[None]:
-        """Make way."""
-        with self._gone():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logfinish(self) -> Iterator[None]:
-        """Make way."""
-        with self._gone():
-            return (yield)
+    pytest_runtest_logreport = pytest_runtest_logfinish = pytest_runtest_logstart
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

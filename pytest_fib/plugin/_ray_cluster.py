@@ -11,10 +11,9 @@ from pytest_fib.executors import RayExecutor, RayOptions, RemoteError, SharedAct
 from pytest_fib.plugin._remote import RemoteMachines, described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_fib.data import TensorFiles
     from pytest_fib.plugin._options import Settings
+    from pytest_fib.plugin._progress import Progress
 
 
 @dataclass(frozen=True)
@@ -63,14 +62,7 @@ class RayCluster(RemoteMachines):
         """The one of that process."""
         return self.machines[number % len(self.machines)]
 
-    def executor(
-        self,
-        number: int,
-        files: TensorFiles,
-        *,
-        announce: Callable[[str], None],
-        progress: Callable[[str], None],
-    ) -> RayExecutor:
+    def executor(self, number: int, files: TensorFiles, progress: Progress) -> RayExecutor:
         """What asks the actor of that process, which others may ask as well. Raises RemoteError."""
         names = self.shared.names
         mine = SharedActors(

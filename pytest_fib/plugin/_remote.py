@@ -9,12 +9,11 @@ import pytest
 from pytest_fib.executors import RemoteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_fib.build import Machine
     from pytest_fib.data import TensorFiles
     from pytest_fib.executors import Executor
     from pytest_fib.plugin._options import Settings
+    from pytest_fib.plugin._progress import Progress
 
 
 class RemoteMachines(Protocol):
@@ -29,14 +28,7 @@ class RemoteMachines(Protocol):
         """``cpu`` or ``cuda``."""
         return self.machine(number).device(self.settings.device)
 
-    def executor(
-        self,
-        number: int,
-        files: TensorFiles,
-        *,
-        announce: Callable[[str], None],
-        progress: Callable[[str], None],
-    ) -> Executor:
+    def executor(self, number: int, files: TensorFiles, progress: Progress) -> Executor:
         """What evaluates there; it is getting ready. Raises RemoteError."""
 
     def header(self) -> list[str]:

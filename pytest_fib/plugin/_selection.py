@@ -25,17 +25,12 @@ class SelectionRun:
         self._settings = settings
         self._path = settings.place(settings.select)
         try:
-            self._trace_set = self._read()
+            self._trace_set = TraceSet.load(self._path)
         except (OSError, ValueError) as error:
             message = settings.readable(f"--fib-select={settings.select}: {error}")
             raise pytest.UsageError(message) from None
         names = self._trace_set.definitions
         self._names = [name for name in names if settings.wants_definition(name)]
-
-    def _read(self) -> TraceSet:
-        if self._path.is_dir():
-            return TraceSet.from_path(self._path)
-        return TraceSet.load(self._path)
 
     def pytest_report_header(self) -> str:
         """What is chosen from."""

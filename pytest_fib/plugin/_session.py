@@ -331,11 +331,8 @@ class Session:
             return None
         from pytest_fib.executors import RemoteError
 
-        say = self.progress
         try:
-            return self.remote.executor(
-                self._number, self.tensor_files, announce=say.announce, progress=say.tell
-            )
+            return self.remote.executor(self._number, self.tensor_files, self.progress)
         except RemoteError as error:
             raise pytest.UsageError(str(error)) from None
 
@@ -387,6 +384,7 @@ class Session:
             max_bytes=settings.max_bytes,
             workload=settings.workload,
             why_not=settings.why_not_selected,
+            shown=settings.shown,
             record=records.add,
             keep=records.keep,
         )
@@ -440,9 +438,13 @@ class Session:
         """Complete the trace records; a run that passed fails where they are not what it wrote."""
         self._recorder.finish()
         if self.settings.github_summary:
-            append_github_summary(self._recorder.file.records, self.baseline)
+            append_github_summary(self._recorder.file.records, self.baseline, self._failable)
         if self._trace_problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @property
+    def _failable(self) -> list[Row]:
+        return [*self._uncollected.values(), *self._recorder.rows]
 
     @property
     def _trace_problems(self) -> list[str]:
@@ -454,8 +456,7 @@ class Session:
         if anything and terminalreporter.verbosity >= 0:
             self._write_tables(terminalreporter)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            rows = [*self._uncollected.values(), *self._recorder.rows]
-            for line in github_annotations(rows, self.settings.rootdir):
+            for line in github_annotations(self._failable, self.settings.rootdir):
                 terminalreporter.write_line(line)
         if problems := self._trace_problems:
             terminalreporter.section("trace records", red=True, bold=True)

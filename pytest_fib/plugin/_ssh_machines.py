@@ -19,10 +19,9 @@ from pytest_fib.executors import (
 from pytest_fib.plugin._remote import RemoteMachines, described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_fib.data import TensorFiles
     from pytest_fib.plugin._options import Settings
+    from pytest_fib.plugin._progress import Progress
 
 
 @dataclass(frozen=True)
@@ -85,14 +84,7 @@ class SshMachines(RemoteMachines):
         """The one of that process."""
         return self._slot(number)[1]
 
-    def executor(
-        self,
-        number: int,
-        files: TensorFiles,
-        *,
-        announce: Callable[[str], None],
-        progress: Callable[[str], None],
-    ) -> SshExecutor:
+    def executor(self, number: int, files: TensorFiles, progress: Progress) -> SshExecutor:
         """What evaluates there; it is getting ready. Raises RemoteError."""
         target, _, gpu = self._slot(number)
         options = RemoteOptions(
@@ -104,7 +96,7 @@ class SshMachines(RemoteMachines):
             prebuilt=self.settings.prebuilt,
         )
         executor = SshExecutor(
-            target, options, announce, files, self.connections, progress=progress
+            target, options, progress.announce, files, self.connections, progress=progress.tell
         )
         try:
             executor.start()

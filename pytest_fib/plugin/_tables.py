@@ -29,6 +29,8 @@ class Tables:
         #: The items that have not ended, by file and definition: those of all workers are the same.
         self._left: dict[str, set[str]] = {}
         self._written: set[str] = set()
+        #: The items that failed and are about to run once more, as plugins have it.
+        self._to_rerun: set[str] = set()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
@@ -40,9 +42,17 @@ class Tables:
             left[_definition(nodeid)].add(nodeid)
         self._left = dict(left)
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Learn which items aren't done when they have ended."""
+        if report.outcome not in ("passed", "failed", "skipped"):  # one of plugins, as "rerun"
+            self._to_rerun.add(report.nodeid)
+
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """After the last item of a definition, write its tables."""
+        if nodeid in self._to_rerun:
+            self._to_rerun.remove(nodeid)
+            return
         definition = _definition(nodeid)
         left = self._left.get(definition, set())
         left.discard(nodeid)
@@ -58,6 +68,8 @@ class Tables:
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
         if rows and terminal.verbosity >= 0:
             terminal.ensure_newline()
+            if self._config.get_terminal_writer().width_of_current_line:
+                terminal.line("")  # workers' dots, of which the line above knows nothing
             write_tables(terminal, rows, self._width, self._baseline)
 
 

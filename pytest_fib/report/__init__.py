@@ -2,6 +2,7 @@
 
 from pytest_fib.report._failure import (
     axis_sizes,
+    describe_comparison,
     describe_compile_error,
     describe_definition_fault,
     describe_evaluation,
@@ -28,6 +29,7 @@ __all__ = [
     "amount",
     "append_github_summary",
     "axis_sizes",
+    "describe_comparison",
     "describe_compile_error",
     "describe_definition_fault",
     "describe_evaluation",

@@ -9,7 +9,7 @@ import textwrap
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_fib.report._units import duration
+from pytest_fib.report._units import duration, times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,14 +69,22 @@ def describe_evaluation(
     The first paragraph says the most, since pytest's summary shows that alone.
     """
     diagnosis = _diagnosis(evaluation)
-    fields = [*_field("implementation", place), *_workload(workload, origin)]
+    fields = [("implementation", place), _workload(workload, origin)]
     if evaluation.correctness is not None:
         fields += _errors(evaluation.correctness)
     if diagnosis.shown_by:
-        fields += _field("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}")
+        fields.append(("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}"))
     fields += _guesses(guessed)
     first = headline(evaluation.status, diagnosis.sentence, width, blamed)
     return _paragraphs(first, fields, diagnosis.details, replay, width)
+
+
+def describe_comparison(
+    status: EvaluationStatus, diagnosis: Diagnosis, correctness: Correctness, width: int = WIDTH
+) -> str:
+    """What is wrong with a tensor that nobody knows the origin of."""
+    first = headline(status, diagnosis.sentence, width)
+    return _paragraphs(first, _errors(correctness), diagnosis.details, "", width)
 
 
 def describe_compile_error(
@@ -84,7 +92,7 @@ def describe_compile_error(
 ) -> str:
     """What keeps an implementation from being compiled, the compiler's first error first."""
     first = [f"{result.status}: {result.message}"]
-    fields = _field("implementation", place)
+    fields = [("implementation", place)]
     return _paragraphs(first, fields, result.log.splitlines(), replay, width)
 
 
@@ -119,7 +127,7 @@ def describe_definition_fault(
     width: int = WIDTH,
 ) -> str:
     """Why a definition can't be used; no implementation is blamed."""
-    fields = [*_field("definition", place), *_workload(workload, origin), *_guesses(guessed)]
+    fields = [("definition", place), _workload(workload, origin), *_guesses(guessed)]
     first, details = f"DEFINITION ERROR: {fault.message}", fault.log.splitlines()
     return _paragraphs([first], fields, details, replay, width)
 
@@ -142,10 +150,10 @@ def describe_slower(
     low, high = (100 * (end - 1) for end in (comparison.low, comparison.high))
     earlier = [comparison.solution, comparison.timestamp, comparison.method]
     fields = [
-        *_field("implementation", place),
-        *_workload(workload, None),
-        *_field("slower by", f"{low:.1f} to {high:.1f} %"),
-        *_field("before", ", ".join(filter(None, earlier))),
+        ("implementation", place),
+        _workload(workload, None),
+        ("slower by", f"{low:.1f} to {high:.1f} %"),
+        ("before", ", ".join(filter(None, earlier))),
     ]
     first = f"SLOWER: {now} is {percent} slower than {before} before; {100 * limit:g} % is allowed"
     return _paragraphs([first], fields, (), replay, width)
@@ -199,17 +207,14 @@ def _paragraphs(
     while shown and not shown[-1]:
         shown.pop()
     lines = [line for name, value in fields for line in _in_columns(name, value, width)]
-    return "\n".join([*first, "", *lines, *shown, "", "replay:", f"  {replay}"])
+    again = ["", "replay:", f"  {replay}"] if replay else []
+    return "\n".join([*first, "", *lines, *shown, *again])
 
 
 def _guesses(guessed: str) -> list[Field]:
     if not guessed:
         return []
-    return _field("inferred", f"{guessed}; if that is wrong, say so under workloads.inputs")
-
-
-def _field(name: str, value: str) -> list[Field]:
-    return [(name, value)]
+    return [("inferred", f"{guessed}; if that is wrong, say so under workloads.inputs")]
 
 
 def _in_columns(name: str, value: str, width: int) -> list[str]:
@@ -223,12 +228,11 @@ def _in_columns(name: str, value: str, width: int) -> list[str]:
     )
 
 
-def _workload(workload: Workload, origin: Origin | None) -> list[Field]:
+def _workload(workload: Workload, origin: Origin | None) -> Field:
     patterns = {"values": "normal"} | workload.regime
     shown = ", ".join(_PATTERNS[what].format(name) for what, name in patterns.items())
     note = _ORIGINS[origin] if origin else ""
-    value = f"{axis_sizes(workload.axes)}; {shown}, seed {workload.seed}{note}"
-    return _field("workload", value)
+    return "workload", f"{axis_sizes(workload.axes)}; {shown}, seed {workload.seed}{note}"
 
 
 def _errors(correctness: Correctness) -> list[Field]:
@@ -239,18 +243,18 @@ def _errors(correctness: Correctness) -> list[Field]:
     for name, count in wrong.items():
         if count:
             share = _share(count, total[name])
-            lines += _field("wrong", f"{count} of {total[name]} elements of {name} ({share})")
+            lines.append(("wrong", f"{count} of {total[name]} elements of {name} ({share})"))
     absolute, relative = correctness.max_absolute_error, correctness.max_relative_error
     if absolute is None or relative is None or "bound_used" not in extra:
         return lines
     if math.isfinite(absolute):  # NaN and infinities are seen in the elements
         used = float(extra["bound_used"])
-        times = f"{used:.{3 if used >= 1.01 else 6}g} times the bound"
-        lines += _field(
-            "largest error", f"absolute {absolute:.3g}, relative {relative:.3g}; {times}"
-        )
+        precise = f"{used:.6g}" if used < 1.01 else times(used)
+        bound = f"{precise} times the bound" if math.isfinite(used) else "nothing may differ"
+        errors = f"absolute {absolute:.3g}, relative {relative:.3g}; {bound}"
+        lines.append(("largest error", errors))
     if reason := extra.get("no_oracle"):
-        lines += _field("expected", f"in the reference's own precision: {reason}")
+        lines.append(("expected", f"in the reference's own precision: {reason}"))
     return lines
 
 

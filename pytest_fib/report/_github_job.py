@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 #: Statuses that are no failure.
 _FINE = frozenset({"PASSED", "SKIPPED", "XFAIL", "XPASS", "RERUN"})
-#: What ends a property or a command, and how it is written in one.
-_ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"}
+#: What ends a command, and how it is written in one; a property also ends at others.
+_ESCAPED = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_ESCAPED_IN_PROPERTIES = _ESCAPED | str.maketrans({":": "%3A", ",": "%2C"})
 
 
 def github_annotations(rows: Iterable[Row], rootdir: Path) -> Iterator[str]:
@@ -26,20 +27,23 @@ def github_annotations(rows: Iterable[Row], rootdir: Path) -> Iterator[str]:
     top = os.environ.get("GITHUB_WORKSPACE") or rootdir
     for row in rows:
         if row.status not in _FINE and row.source:
-            file = _escaped(os.path.relpath(rootdir / row.source, top))
-            place = f"file={file},line={row.line},title={_escaped(row.item)}"
-            yield f"::error {place}::{_escaped(f'{row.status}: {row.reason}')}"
+            file = _property(os.path.relpath(rootdir / row.source, top))
+            place = f"file={file},line={row.line},title={_property(row.item)}"
+            what = f"{row.status}: {row.reason}".translate(_ESCAPED)
+            yield f"::error {place}::{what}"
 
 
-def _escaped(text: str) -> str:
-    return "".join(_ESCAPED.get(character, character) for character in text)
+def _property(text: str) -> str:
+    return text.translate(_ESCAPED_IN_PROPERTIES)
 
 
-def append_github_summary(records: Iterable[str], baseline: Baseline | None) -> None:
-    """Append tables of trace records, as JSON, to the job's summary."""
+def append_github_summary(
+    records: Iterable[str], baseline: Baseline | None, rows: Iterable[Row]
+) -> None:
+    """Append tables of trace records, as JSON, to the job's summary, and of failures without."""
     from pytest_fib.data import Trace
     from pytest_fib.report.github import summary
 
     traces = [Trace.model_validate_json(line) for line in records]
     with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as file:
-        file.write(summary(traces, baseline))
+        file.write(summary(traces, baseline, [row for row in rows if row.status == "ERROR"]))

@@ -71,12 +71,14 @@ class Table:
         """How wide a column is at least: what differs in it still does where it is cut."""
         texts = set(self._texts()[column])
         widths = range(_LEAST_WIDTH, max(map(len, texts)))
-        keeps = (n for n in widths if len({shortened(text, n) for text in texts}) == len(texts))
+        keeps = (
+            n for n in widths if len({without_middle(text, n) for text in texts}) == len(texts)
+        )
         return next(keeps, max(*map(len, texts), _LEAST_WIDTH))
 
     def _cells(self, line: Line, columns: Sequence[int], gap: str) -> Iterator[Piece]:
         for i, (text, markup) in enumerate(line.cells):
-            shown = shortened(text, columns[i]) if i < self.cut else text
+            shown = without_middle(text, columns[i]) if i < self.cut else text
             blanks, before = " " * (columns[i] - len(shown)), gap if i else ""
             if i < self.left:
                 yield from ((before, {}), (shown, markup), (blanks, {}))
@@ -84,7 +86,7 @@ class Table:
                 yield from ((before + blanks, {}), (shown, markup))
 
 
-def shortened(name: str, width: int) -> str:
+def without_middle(name: str, width: int) -> str:
     """A name of at most that width, without its middle: names that are alike differ at the end."""
     if len(name) <= width:
         return name

@@ -128,9 +128,15 @@ def _correctness_table(rows: Sequence[Row]) -> Table:
 def _correctness_line(row: Row) -> Line:
     names, reruns = unmarked(row.implementation, row.language), unmarked(_reruns(row))
     if row.max_absolute_error is None:
-        return Line(names, [_status(row), *unmarked(row.reason), *reruns])
+        return Line(names, [_status(row), *unmarked(_shortly(row)), *reruns])
     error = unmarked(shown_share(row.error_share))
     return Line([*names, _status(row), *error], [*unmarked(row.worst_at), *reruns])
+
+
+def _shortly(row: Row) -> str:
+    """Why an item has no figures; that its file can't be tested without the file's long path."""
+    place = f"can't be tested: {row.source}:"
+    return row.reason.replace(place, "line ", 1) if row.reason.startswith(place) else row.reason
 
 
 def _compile_table(compiled: Iterable[Row]) -> Table:

@@ -33,5 +33,10 @@ def percent(share: float) -> str:
 def shown_share(share: float | str | None) -> str:
     """``48 %`` of what is allowed, or ``467x`` that."""
     if share is None or isinstance(share, str):
-        return share or "-"
-    return percent(share) if share <= 1 else f"{share:.3g}x"
+        return (share or "-").replace("Infinity", "∞")
+    return percent(share) if share <= 1 else f"{times(share)}x"
+
+
+def times(factor: float) -> str:
+    """Three significant digits, of all but enormous numbers without an exponent: ``1390``."""
+    return f"{float(f'{factor:.3g}'):g}"

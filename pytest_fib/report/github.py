@@ -44,9 +44,12 @@ _TIMES = (
 )  # fmt: skip
 
 
-def summary(traces: Iterable[Trace], baseline: Baseline | None = None) -> str:
+def summary(
+    traces: Iterable[Trace], baseline: Baseline | None = None, untested: Sequence[Row] = ()
+) -> str:
     """What came of a run: a sentence, then tables of failures, comparisons, times and correctness.
 
+    ``untested`` are rows of what failed and left no trace.
     Traces without an evaluation, which only record a workload, are left out.
     """
     cases = [(trace, trace.evaluation) for trace in traces if trace.evaluation is not None]
@@ -62,6 +65,7 @@ def summary(traces: Iterable[Trace], baseline: Baseline | None = None) -> str:
         sentence = f"**{len(passed)} of {len(rows)} evaluations passed**{where}."
     parts = ["## Kernels", "", sentence]
     parts += _table(":x: Failures", ("workload", "status", "what"), failed, _failure)
+    parts += _table(":x: Not tested", ("what",), untested, _why_untested)
     parts += _comparisons(timed, baseline) if baseline is not None else []
     parts += _table("Times", _TIMES, timed, _time)
     parts += _table(
@@ -150,6 +154,10 @@ def _text(cell: str) -> str:
 
 def _failure(row: Row) -> Sequence[str]:
     return row.label, row.status, row.reason
+
+
+def _why_untested(row: Row) -> Sequence[str]:
+    return (row.reason if row.definition else f"{row.item}: {row.reason}",)
 
 
 def _change(row: Row) -> Sequence[str]:

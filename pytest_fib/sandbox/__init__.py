@@ -44,11 +44,19 @@ if TYPE_CHECKING:
         Widened,
     )
     from pytest_fib.sandbox._sandbox import LocalSandbox, ProcessSandbox, Sandbox, no_answer_within
-    from pytest_fib.sandbox._widen import YARDSTICKS, OracleUnavailable, run_widened, widened_dtype
+    from pytest_fib.sandbox._spare import SpareProcess
+    from pytest_fib.sandbox._widen import (
+        SLOW_YARDSTICKS,
+        YARDSTICKS,
+        OracleUnavailable,
+        run_widened,
+        widened_dtype,
+    )
 
 __all__ = [
     "ALIGNMENT",
     "POISONS",
+    "SLOW_YARDSTICKS",
     "YARDSTICKS",
     "ArenaAllocator",
     "Argument",
@@ -75,6 +83,7 @@ __all__ = [
     "Reply",
     "Request",
     "Sandbox",
+    "SpareProcess",
     "TensorRef",
     "TimingCore",
     "Widened",
@@ -132,6 +141,13 @@ __getattr__ = lazily(
             "Widened",
         ),
         "_sandbox": ("LocalSandbox", "ProcessSandbox", "Sandbox", "no_answer_within"),
-        "_widen": ("OracleUnavailable", "YARDSTICKS", "run_widened", "widened_dtype"),
+        "_spare": ("SpareProcess",),
+        "_widen": (
+            "OracleUnavailable",
+            "SLOW_YARDSTICKS",
+            "YARDSTICKS",
+            "run_widened",
+            "widened_dtype",
+        ),
     },
 )

@@ -11,7 +11,6 @@ import ctypes
 import gc
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -23,12 +22,17 @@ from getpass import getuser
 from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 #: How long a sandbox that closed its channel may take to be gone, in seconds.
 GRACE = 0.5
+#: For how long it is waited for what a sandbox wrote to be removed.
+REMOVING = 3.0
 _LIBC = ctypes.CDLL(None)
 
 
@@ -107,7 +111,7 @@ class _Server:
         for pid in self._folders:
             _kill(pid)
         _end_orphans(set())
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_folder(self._folder)
         os._exit(0)  # with no exception, which another signal could cut short
 
     def _start(self, descriptors: list[int]) -> int:
@@ -151,7 +155,7 @@ class _Server:
             status = os.waitpid(pid, 0)[1]
         folder = self._folders.pop(pid)
         _end_orphans(set(self._folders))
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(str(folder))
         return status, had_to_be_killed
 
 
@@ -188,6 +192,36 @@ def _ended(pid: int, grace: float) -> int | None:
             return status
         sleep(0.001)
     return None
+
+
+def remove_folder(top: str, seconds: float = REMOVING) -> None:
+    """Remove a folder of foreign code's; what can't be, or takes longer, stays.
+
+    Folders may lie in each other deeper than a path, or recursion, can go. So those within one are
+    moved to the top before it is removed.
+    """
+    until = monotonic() + seconds
+    with suppress(OSError):
+        Path(top).chmod(0o700)
+        while folders := list(_without_files(top, until)):
+            for folder in folders:
+                for inner in list(_without_files(folder, until)):
+                    Path(inner).rename(Path(top, os.urandom(8).hex()))
+                Path(folder).rmdir()
+        Path(top).rmdir()
+
+
+def _without_files(folder: str, until: float) -> Iterator[str]:
+    """Remove the files in a folder, and give the folders. Raises TimeoutError."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if monotonic() > until:
+                raise TimeoutError
+            if entry.is_dir(follow_symlinks=False):
+                Path(entry.path).chmod(0o700)
+                yield entry.path
+            else:
+                Path(entry.path).unlink()
 
 
 def _kill(pid: int) -> None:

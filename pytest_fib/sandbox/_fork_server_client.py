@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
+import select
 import signal
 import socket
 import struct
@@ -35,10 +35,14 @@ START_TIMEOUT = 120.0
 FORK_TIMEOUT = 10.0
 #: How long the fork server may take to end its sandboxes and itself.
 CLOSE_TIMEOUT = 5.0
+#: How long it may take to remove what its sandboxes wrote.
+REMOVE_TIMEOUT = 30.0
 GONE = "the process that starts sandboxes is gone"
 #: Fork servers in a row that start no sandbox, until no more are tried: where somebody kills them,
 #: and where they end or hang by themselves.
 KILLED_IN_A_ROW, FAILED_IN_A_ROW = 20, 2
+#: What a fork server imports once for all its sandboxes, where it is installed.
+PRELOADED = ("triton", "pytest_fib.sandbox._worker")
 #: A reply holds little more than a log and the durations of a block.
 REPLY_LIMIT = 4 << 20
 
@@ -62,6 +66,10 @@ class Child:
     output: int
     pidfd: int | None
     generation: int
+
+    def has_ended(self) -> bool:
+        """Whether it is known to have ended."""
+        return self.pidfd is not None and bool(select.select([self.pidfd], [], [], 0)[0])
 
     def close(self) -> None:
         """Close what belongs to it here."""
@@ -98,7 +106,7 @@ class ForkServer:
         self._lock = RLock()  # two sandboxes may be asked at the same time
         self._folder = ""
         #: Looked up now: by the time it is replaced, foreign code has run.
-        self._has_triton = find_spec("triton") is not None
+        self._modules = [name for name in PRELOADED if find_spec(name) is not None]
 
     @property
     def pid(self) -> int | None:
@@ -125,9 +133,8 @@ class ForkServer:
         self._ready = self._has_served = False
         self._exit_code = None
         self._folder = tempfile.mkdtemp(prefix="pytest-fib-")
-        modules = ["triton"] * self._has_triton + ["pytest_fib.sandbox._worker"]
         settings = _fork_server.Settings(
-            self._device, self._folder, modules, sys.path, self.contained
+            self._device, self._folder, self._modules, sys.path, self.contained
         )
         # Nothing is imported from the working directory or PYTHONPATH, where a triton.py may be.
         command = [sys.executable, "-P", _fork_server.__file__, json.dumps(asdict(settings))]
@@ -149,7 +156,7 @@ class ForkServer:
                 )
         except OSError:
             control.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            _fork_server.remove_folder(self._folder)
             raise
         self._control, self._adoption = control, Adoption()
 
@@ -288,7 +295,8 @@ class ForkServer:
             self._adoption.end()
             self._control = self._process = self._adoption = None
             self._pids.clear()
-            shutil.rmtree(self._folder, ignore_errors=True)  # where it couldn't do so itself
+            # Where it couldn't do so itself, or not in time.
+            _fork_server.remove_folder(self._folder, REMOVE_TIMEOUT)
 
 
 def _pid_of_sender(end: socket.socket) -> int:

@@ -45,6 +45,7 @@ class Map:
     """Map this arena of ``size`` bytes; from now on all tensors lie in it.
 
     ``handle`` is a CUDA IPC handle in hex; on the CPU a file descriptor is sent with the message.
+    Of size 0 there is nothing to map but, on CUDA, a context to make.
     """
 
     size: int
@@ -84,6 +85,7 @@ class Widened:
     narrow_operands: bool = False
     round_operands: bool = False
     moved: int | None = None
+    naive: bool = False
     lean: tuple[int, int] | None = None
     own: bool = False
 
@@ -93,11 +95,13 @@ class Call:
     """Call the loaded program and store what it returns in ``outputs``.
 
     With ``second_outputs``, call it again for these: one request takes less time than two.
+    ``earlier_outputs`` get once more what the last call before this request returned.
     """
 
     inputs: tuple[Argument, ...]
     outputs: tuple[TensorRef, ...]
     second_outputs: tuple[TensorRef, ...] = ()
+    earlier_outputs: tuple[TensorRef, ...] = ()
     widened: Widened | None = None
     kind: Literal["call"] = "call"
 

@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from torch._decomp import decomposition_table
 from torch.utils._pytree import tree_map
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ _SUMS = _names("""
     _softmax _log_softmax native_layer_norm native_group_norm _fused_rms_norm convolution index_add
     scatter_add scatter_reduce
 """)
+#: Sums whose terms may be added one after the other; and products that are such sums.
+_ADDED, _DOTS = _names("sum mean cumsum"), _names("mv dot vdot")
 #: A quotient that float32 holds may have been a product with a reciprocal, which it does not hold;
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENTS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
@@ -128,7 +132,8 @@ def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor])
     rounded to the same side one after the other.
     """
     adds = call.name in _PRODUCTS | _SUMS or "_backward" in call.name
-    if not adds and call.name not in _ELEMENTWISE:
+    computes = adds or call.name in _ELEMENTWISE
+    if not computes or not any(map(is_wide, call.args)):  # integers and bools have no errors
         return call.run()
     if call.in_place:
         return _moved_in_place(call, noise, adds)
@@ -158,6 +163,52 @@ def _moved_in_place(
             keep |= _held(call, output)
         output.add_(torch.where(keep, 0.0, _step(output, MOVED, noise(output))))
     return output
+
+
+def added_in_turn(call: Operation) -> torch.Tensor:
+    """A sum, a mean or a cumulative sum in float32, one term after the other."""
+    value, dims = call.args[0], call.argument("dim")
+    dims = call.argument("dims") if dims is None else dims  # torch's primitive ones
+    dims = [dims] if isinstance(dims, int) else dims or range(value.dim())
+    along = sorted(dim % value.dim() for dim in dims)
+    others = [dim for dim in range(value.dim()) if dim not in along]
+    rows = value.permute(*others, *along).flatten(len(others))
+    partial = np.cumsum(rows.float().cpu().numpy(), axis=-1, dtype=np.float32)
+    sums = torch.from_numpy(partial).to(value)
+    if call.name == "cumsum":
+        return sums.movedim(-1, along[0])
+    total = sums[..., -1] / (rows.shape[-1] if call.name == "mean" else 1)
+    for dim in along if call.argument("keepdim") else ():
+        total = total.unsqueeze(dim)
+    return total
+
+
+def is_added(call: Operation) -> bool:
+    """Whether this is such a sum."""
+    if call.name not in _ADDED or not is_wide(call.args[0]):
+        return False
+    value: torch.Tensor = call.args[0]
+    return value.dim() > 0 and value.numel() > 0
+
+
+def simpler(call: Operation) -> Callable[..., Any] | None:
+    """An operation that adds terms, written in simpler ones; None where it isn't known how."""
+    reduces = call.argument("reduction") in (1, 2)
+    adds = call.name in _SUMS - _ADDED or call.name in _DOTS or reduces
+    return decomposition_table.get(call.func) if adds else None
+
+
+def is_quotient(call: Operation) -> bool:
+    """Whether this divides numbers that have errors, and rounds no more than that."""
+    return call.name == "div" and "rounding_mode" not in call.kwargs and is_wide(call.args[0])
+
+
+def by_reciprocal(call: Operation) -> Any:
+    """A quotient as a product with float32's reciprocal, which is infinite for faint divisors."""
+    value, divisor = call.args
+    reciprocal = torch.as_tensor(divisor).double().reciprocal().float()
+    reciprocal = reciprocal.to(divisor.dtype if is_wide(divisor) else value.dtype)
+    return value.mul_(reciprocal) if call.in_place else value * reciprocal
 
 
 def _step(value: torch.Tensor, roundoffs: float, noise: torch.Tensor) -> torch.Tensor:
@@ -239,7 +290,7 @@ class Decider:
     """A decision on a number, such as ``round``, a conversion to float8, or ``bucketize``.
 
     Results may be made from what is ``decided``, and for inputs that are moved by up to ``reach``
-    the one ``way`` or the other, -1 or 1.
+    the one ``way`` or the other, -1 or 1, while other decisions go the way ``others``.
     """
 
     def __init__(self, call: Operation) -> None:
@@ -263,7 +314,7 @@ class Decider:
             return call.args[0].copy_(decided)
         return decided.to(call.args[0].dtype if decided.dtype in WIDE else decided.dtype, copy=True)
 
-    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+    def leaning(self, reach: torch.Tensor, way: int, others: int = 1) -> Any:
         """The result for inputs that are moved. Infinities and NaN stay what they are."""
         args, at = list(self.call.args), self._at
         shifted = (args[at].double() + reach * way).to(args[at].dtype)
@@ -281,7 +332,7 @@ class _Comparison(Decider):
         left, right = (torch.as_tensor(x).double() for x in self.call.args[:2])
         return left - right, left.abs() + right.abs()
 
-    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+    def leaning(self, reach: torch.Tensor, way: int, others: int = 1) -> Any:
         apart, _ = self.operand()
         leant = getattr(torch, self.call.name)(apart + reach * way, 0.0)
         return torch.where(apart.isfinite(), leant, self.call.run())
@@ -294,7 +345,7 @@ class _Division(Decider):
         quotient = self.call.args[0].double() / self.call.args[1]
         return quotient, quotient.abs()
 
-    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+    def leaning(self, reach: torch.Tensor, way: int, others: int = 1) -> Any:
         return super().leaning(reach * abs(self.call.args[1]), way)
 
 
@@ -314,7 +365,7 @@ class _Extreme(Decider):
         values = call.args[0].gather(call.dim, index).view(decided.shape)
         return getattr(torch.return_types, call.name)((values, decided.clone()))
 
-    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+    def leaning(self, reach: torch.Tensor, way: int, others: int = 1) -> Any:
         call, chosen = self.call, self.decided(self.call.run())
         value, dim = call.args[0].double(), call.dim
         reach = reach.expand(value.shape)
@@ -332,12 +383,16 @@ class _Extreme(Decider):
 
 
 class _Order(_Extreme):
-    """Decides on an order: that of what may be equal is reversed, or as it is."""
+    """Decides on an order: that of what may be equal is as it is, or the other way round.
 
-    def leaning(self, reach: torch.Tensor, way: int) -> Any:
+    Where the other decisions lean down as well, each of these is the first of them, or the last:
+    any of them may be in each place, so that no order has them all.
+    """
+
+    def leaning(self, reach: torch.Tensor, way: int, others: int = 1) -> Any:
         call, dim = self.call, self.call.dim
         value = call.args[0].double()
-        if way > 0 or dim is None or value.dim() == 0 or value.numel() == 0:
+        if way == others == 1 or dim is None or value.dim() == 0 or value.numel() == 0:
             return call.run()
         falling = bool(call.argument("largest" if call.name == "topk" else "descending"))
         ordered, order = value.sort(dim=dim, descending=falling, stable=True)
@@ -346,8 +401,14 @@ class _Order(_Extreme):
             reach.narrow(dim, 0, size - 1) + reach.narrow(dim, 1, size - 1)
         )
         group = torch.cat([torch.zeros_like(order.narrow(dim, 0, 1)), (~near).cumsum(dim)], dim)
-        place = torch.arange(size, device=value.device).view(-1, *[1] * (value.dim() - 1 - dim))
-        order = order.gather(dim, (group * size - place).argsort(dim))
+        if others < 0:
+            ends = order.scatter_reduce(
+                dim, group, order, "amin" if way < 0 else "amax", include_self=False
+            )
+            order = ends.gather(dim, group)
+        else:
+            place = torch.arange(size, device=value.device).view(-1, *[1] * (value.dim() - 1 - dim))
+            order = order.gather(dim, (group * size - place).argsort(dim))
         return self.pinned(order.narrow(dim, 0, call.args[1]) if call.name == "topk" else order)
 
 

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_fib.sandbox._operations import UNDERFLOW, Operation, decider, moved_result
+from pytest_fib.sandbox._operations import (
+    UNDERFLOW,
+    Operation,
+    added_in_turn,
+    by_reciprocal,
+    decider,
+    is_added,
+    is_quotient,
+    moved_result,
+    simpler,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,6 +170,25 @@ class Moving(Sampling):  # type: ignore[no-untyped-call]
         return decision.call.run()
 
 
+class Naive(Recording):  # type: ignore[no-untyped-call]
+    """Adds terms one after the other in float32, and multiplies by its reciprocals to divide."""
+
+    def compute(self, call: Operation) -> Any:
+        """The result of a sum or a quotient so; of all else, as it is."""
+        if is_added(call):
+            return added_in_turn(call)
+        if is_quotient(call):
+            return by_reciprocal(call)
+        if (steps := simpler(call)) is not None:
+            with self:
+                return steps(*call.args, **call.kwargs)
+        return call.run()
+
+    def decide(self, decision: Decider) -> Any:
+        """What follows."""
+        return decision.call.run()
+
+
 class Leaning(Recording):  # type: ignore[no-untyped-call]
     """Decides as if inputs were as low as their errors may make them (-1), or as high (1).
 
@@ -170,12 +199,12 @@ class Leaning(Recording):  # type: ignore[no-untyped-call]
     def __init__(self, decisions: Sequence[Decision], ways: tuple[int, int]) -> None:
         super().__init__()
         self._left = iter(decisions)
-        self._way, self._next_way = ways
+        self._ways, self._next_ways = ways, ways[::-1]
 
     def decide(self, decision: Decider) -> Any:
         """The decision on the moved input."""
         first = next(self._left)
         if not first.is_open:
             return decision.call.run()
-        way, self._way = self._way, self._next_way
-        return decision.leaning(first.reach, way)
+        ways, self._ways = self._ways, self._next_ways
+        return decision.leaning(first.reach, *ways)

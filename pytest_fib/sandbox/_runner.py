@@ -62,6 +62,8 @@ class Runner:
         self._loaded_bytes = 0
         self._series: Series | None = None
         self._prepared: Prepare | None = None
+        #: What the last call returned.
+        self._returned: Any = None
         #: Copies what captured calls return to their outputs.
         self._store_captured: Callable[[], object] | None = None
         #: Whether calls of the program can be captured in a graph; None until that was tried.
@@ -149,11 +151,11 @@ class Runner:
         return self.program
 
     def release(self) -> None:
-        """Drop prepared calls: graphs hold memory."""
-        self._series = self._prepared = self._store_captured = None
+        """Drop prepared calls, and what calls returned: that is memory."""
+        self._series = self._prepared = self._store_captured = self._returned = None
 
     def _call(self, request: Call) -> Reply:
-        before = self._peak_bytes()
+        before, earlier = self._peak_bytes(), self._returned
         for refs in filter(None, (request.outputs, request.second_outputs)):
             # New objects for each call: the program may have changed those of the first.
             inputs, outputs = self._values(request.inputs), self._values(refs)
@@ -162,6 +164,9 @@ class Runner:
             else:
                 result = run_widened(self._function, inputs, **vars(request.widened))
             self._store(result, outputs)
+            self._returned = None if request.widened else result
+        if request.earlier_outputs:
+            self._store_own_memory(earlier, self._values(request.earlier_outputs))
         done = self._finished()
         give_back_unused()
         peak = self._peak_bytes()
@@ -250,6 +255,13 @@ class Runner:
 
     def _store(self, result: Any, outputs: list[torch.Tensor]) -> None:
         store(result, self._loaded.calling, self._loaded.outputs, outputs)
+
+    def _store_own_memory(self, result: Any, outputs: list[torch.Tensor]) -> None:
+        """The same, but for views of the judge's memory: what is there now is the judge's doing."""
+        judges = outputs[0].untyped_storage().data_ptr()
+        for output, value in copies(result, self._loaded.calling, self._loaded.outputs, outputs):
+            if value.untyped_storage().data_ptr() != judges:
+                output.copy_(value)
 
     def _finished(self) -> Done:
         """Once all streams of the device are done, not only the current one."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox._fork_server_client import Child, ForkServer
     from pytest_fib.sandbox._last_call import LastCall
     from pytest_fib.sandbox._messages import FailedStatus, Reply, Request
+    from pytest_fib.sandbox._spare import SpareProcess
 
 #: Mapping an arena takes milliseconds; a new CUDA context before it, a fraction of a second.
 MAP_TIMEOUT = 60.0
@@ -109,7 +110,8 @@ class ProcessSandbox:
     stopped between requests, so that it can neither finish work late nor disturb others. Each reply
     of an ``untrusted`` one is confirmed with the process that forked it; a reference has nothing to
     gain by killing that, so it is spared the time. One that only builds has no ``allocator``. While
-    it works, others may have the device to themselves in ``turns``: then it is stopped.
+    it works, others may have the device to themselves in ``turns``: then it is stopped. Where there
+    is a ``spare`` process, that is taken, and another one started once a program is loaded.
     """
 
     is_process = True  # so it may be asked while another one is
@@ -121,9 +123,13 @@ class ProcessSandbox:
         *,
         untrusted: bool,
         turns: Turns | None = None,
+        spare: SpareProcess | None = None,
     ) -> None:
         self._fork_server = fork_server
         self._turns = turns
+        self._spare = spare
+        #: Whether its process was a spare one, that may still be at its first request.
+        self._was_spare = False
         self._allocator = allocator
         self._untrusted = untrusted
         self._child: Child | None = None
@@ -151,6 +157,8 @@ class ProcessSandbox:
         reply = self._map() or self._exchange(request, timeout, descriptors)
         if isinstance(request, Load) and isinstance(reply, Done):
             self._program = request.program
+            if self._spare is not None:
+                self._spare.begin()
         if isinstance(reply, Failed) and reply.broken:
             self.close()
         return reply
@@ -160,7 +168,11 @@ class ProcessSandbox:
         if self.holds(program):
             return Done()
         self.close()
-        self._child = self._fork_server.start()
+        self._child = None if self._spare is None else self._spare.take()
+        # It may have been paused.
+        self._was_spare = self._stopped = self._child is not None
+        if self._child is None:
+            self._child = self._fork_server.start()
         return Done()
 
     def map(self) -> Reply:
@@ -183,62 +195,79 @@ class ProcessSandbox:
 
     def close(self) -> None:
         """End the process."""
-        if self._child is not None:
-            self._fork_server.kill(self._child)
+        child = self._child
         self._forget()
+        if child is not None:
+            self._fork_server.kill(child)
 
     def _forget(self) -> None:
         self._child = self._program = self._arena = None
-        self._stopped = False
+        self._stopped = self._was_spare = False
 
     def _map(self) -> Failed | None:
         arena = None if self._allocator is None else self._allocator.arena
         if arena is None or arena is self._arena:
             return None
+        if self._was_spare and isinstance(reply := self._first_reply(), Failed):
+            return reply
         reply = self._exchange(Map(arena.size, arena.handle), MAP_TIMEOUT, arena.descriptors)
         if isinstance(reply, Failed):
             return reply
         self._arena = arena
         return None
 
+    def _first_reply(self) -> Reply:
+        """That of a process that was a spare one, to what it was asked as such."""
+        self._was_spare = False
+        return self._exchange(None, MAP_TIMEOUT)
+
     def _exchange(
-        self, request: Request, timeout: float, descriptors: tuple[int, ...] = ()
+        self, request: Request | None, timeout: float, descriptors: tuple[int, ...] = ()
     ) -> Reply:
+        """The reply; without a request, to what the process was asked as a spare one."""
         child = self._child
         assert child is not None, "a sandbox is opened before it is asked"
-        self._serial += 1
+        self._serial = 0 if request is None else self._serial + 1
         try:
-            if child.channel.pending():
-                raise ChannelBroken("a message without a request")
-            serial, reply = self._timed_exchange(child, request, timeout, descriptors)
-            if serial != self._serial:
-                raise ChannelBroken("a reply out of turn")
-            if self._untrusted and not self._fork_server.has(child):
-                raise ChannelClosed
-            if isinstance(request, (Blocks, Collect)) and not self._has_stopped(child, timeout):
-                after = f"works on for {timeout:g} s after it was stopped (--fib-timeout)"
-                return self._failed(child, "TIMEOUT", after)
-            return _fit_to_show(_decoded(reply), _printed(child))
+            return self._reply(child, request, timeout, descriptors)
         except ChannelLate:
             option = "--fib-build-timeout" if isinstance(request, Build) else "--fib-timeout"
             return self._late(child, no_answer_within(round(timeout, 1), option))
+        except TimeoutError:
+            after = f"works on for {timeout:g} s after it was stopped (--fib-timeout)"
+            return self._failed(child, "TIMEOUT", after)
         except ChannelBroken as error:
             return self._failed(child, "RUNTIME_ERROR", f"the process forged a message: {error}")
         except (ChannelClosed, ProcessLookupError):
             # Before its program is loaded, nothing that ends it is the program's doing.
-            unused = isinstance(request, Map) and self._program is None
+            unused = (request is None or isinstance(request, Map)) and self._program is None
             return self._ended(child, unused=unused)
 
+    def _reply(
+        self, child: Child, request: Request | None, timeout: float, descriptors: tuple[int, ...]
+    ) -> Reply:
+        if request is not None and child.channel.pending():
+            raise ChannelBroken("a message without a request")
+        serial, reply = self._timed_exchange(child, request, timeout, descriptors)
+        if serial != self._serial:
+            raise ChannelBroken("a reply out of turn")
+        if self._untrusted and not self._fork_server.has(child):
+            raise ChannelClosed
+        if isinstance(request, (Blocks, Collect)):
+            self._wait_until_stopped(child, timeout)
+        return _fit_to_show(_decoded(reply), _printed(child))
+
     def _timed_exchange(
-        self, child: Child, request: Request, timeout: float, descriptors: tuple[int, ...]
+        self, child: Child, request: Request | None, timeout: float, descriptors: tuple[int, ...]
     ) -> tuple[int, bytes]:
         """Let the process run until it replies: the serial number and the message."""
-        payload, short = encode_request(request), is_short(request)
+        payload = b"" if request is None else encode_request(request)
+        short = request is not None and is_short(request)
         if short:  # it fits the socket, and is there when the process wakes up
             child.channel.send(self._serial, payload, (), timeout)
         start = perf_counter_ns()
         self._resume(child)
-        if not short:
+        if payload and not short:
             child.channel.send(self._serial, payload, descriptors, timeout)
         self._paused = 0.0
         try:
@@ -276,11 +305,20 @@ class ProcessSandbox:
         os.killpg(child.pid, signal.SIGSTOP)  # and what it started, but for other sessions
         self._stopped = True
 
-    def _has_stopped(self, child: Child, timeout: float) -> bool:
-        """Wait for that: the other side is timed next, and what works on would make it slow."""
+    def _wait_until_stopped(self, child: Child, timeout: float) -> None:
+        """The other side is timed next, and what works on would make it slow.
+
+        On the CPU both ran until then: on a busy machine it takes a while to stop. What is timed on
+        a GPU is not done by a system call, and where both sides share a core with the judge, the
+        time until one gets to know that it was stopped would only blur the clock. Raises
+        TimeoutError.
+        """
         ancestor = self._fork_server.pid
         assert ancestor is not None, "a fork server has just answered"
-        return not self._untrusted or wait_until_stopped(child.pid, ancestor, timeout)
+        if self._allocator is None or self._allocator.device == "cpu":
+            self.ran_ns += round(1e9 * wait_until_stopped(child.pid, ancestor, timeout))
+        elif self._untrusted:
+            wait_until_stopped(child.pid, ancestor, timeout)
 
     def _resume(self, child: Child) -> None:
         if self._stopped:

@@ -13,18 +13,21 @@ _AT_REST = frozenset({b"T", b"t", b"Z", b"X"})
 _PAUSE = 5e-5
 
 
-def wait_until_stopped(session: int, ancestor: int, timeout: float) -> bool:
-    """Wait until all threads of a session have stopped. Whether they have, in so many seconds.
+def wait_until_stopped(session: int, ancestor: int, timeout: float) -> float:
+    """Wait until all threads of a session have stopped: for how many seconds some have not.
 
-    Only descendants of ``ancestor`` are looked at, who adopts orphans. Where the kernel doesn't
-    tell of them, none works.
+    0, where none is seen to work. Raises TimeoutError after ``timeout`` seconds. Only descendants
+    of ``ancestor`` are looked at, who adopts orphans. Where the kernel doesn't tell of them, none
+    works.
     """
-    until = monotonic() + timeout
+    start = monotonic()
+    if not _works(ancestor, session):
+        return 0.0
     while _works(ancestor, session):
-        if monotonic() > until:
-            return False
+        if monotonic() > start + timeout:
+            raise TimeoutError
         sleep(_PAUSE)
-    return True
+    return monotonic() - start
 
 
 def _works(pid: int, session: int) -> bool:

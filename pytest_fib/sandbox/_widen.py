@@ -17,7 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_fib.sandbox._foreign_errors import one_line
-from pytest_fib.sandbox._rounding import Decision, Leaning, Moving, Recording, Sampling
+from pytest_fib.sandbox._rounding import Decision, Leaning, Moving, Naive, Recording, Sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +49,13 @@ REASON_LIMIT = 200
 #: How far ``nudge`` moves an input, relatively: 64 unit roundoffs of float32. Sums of thousands of
 #: terms in float32, in any order, are off by about as much.
 NUDGE = 2.0**-18
+#: Python floats are one number for all elements, whose errors don't add up: as they are rounded to
+#: float32, and what is computed with them once.
+NUDGE_OF_FLOATS = 2.0**-22
+
+#: Seeds by which the first few results of a single element are all moved one way, and the one way
+#: and the other in turn: with others, the errors of a small workload may happen to cancel.
+_ONE_WAY, _IN_TURN = 284, 106
 
 #: Variations of ``run_widened`` that show how far honest rounding may carry, besides the reference
 #: in its own dtypes. Random ones are several, since one may happen to change little, and of two the
@@ -58,11 +65,13 @@ YARDSTICKS: tuple[Mapping[str, Any], ...] = (
     {"nudge": -1},
     {"narrow_operands": True},
     {"round_operands": True},
-    {"moved": 1},
-    {"moved": -1},
-    {"moved": 2},
+    {"moved": _ONE_WAY},
+    {"moved": -_ONE_WAY},
+    {"moved": _IN_TURN},
     *({"lean": ways} for ways in product((-1, 1), repeat=2)),
 )
+#: Those that take long, for where the others don't explain what is wrong.
+SLOW_YARDSTICKS: tuple[Mapping[str, Any], ...] = ({"naive": True},)
 #: Seeds of the runs that measure how far the inputs of decisions are off.
 _SAMPLES = (101, 102)
 
@@ -113,6 +122,7 @@ def run_widened(
     narrow_operands: bool = False,
     round_operands: bool = False,
     moved: int | None = None,
+    naive: bool = False,
     lean: tuple[int, int] | None = None,
     own: bool = False,
 ) -> Any:
@@ -121,17 +131,19 @@ def run_widened(
     Inputs of 16 and 32-bit floating dtypes are widened; float8, integer and bool tensors, and
     Python scalars, are passed as they are. Variations show how far honest rounding may carry:
 
-    - ``nudge``, a seed: each element of a widened input is first moved by about ``NUDGE`` of it;
-      with the seed negated, by as much the other way.
+    - ``nudge``, a seed: each element of a widened input is first moved by about ``NUDGE`` of it,
+      and floats by ``NUDGE_OF_FLOATS``; with the seed negated, by as much the other way.
     - ``narrow_operands``: products of matrices are off by as much as rounding their operands to the
       coarsest 16-bit dtype among the inputs may make them, as matrix units round attention weights.
     - ``round_operands``: operands are rounded so, which shows where one of them decides a row.
     - ``moved``, a seed: the result of each operation is moved by some roundoffs of float32; with
       the seed negated, the other way.
+    - ``naive``: terms of sums are added one after the other in float32, and what divides is a
+      product with a reciprocal.
     - ``lean``, -1 or 1 twice: what is rounded or compared is as low, or as high, as float32
       arithmetic may make it; the first such number, and all others. See ``_rounding``.
 
-    With ``own``, the last two are made in the dtypes that the function asks for.
+    With ``own``, the last three are made in the dtypes that the function asks for.
 
     Raises OracleUnavailable where the function raises, as it does when it insists on a dtype, where
     it returns a narrower floating tensor, and where a variation has nothing to vary. The default
@@ -147,6 +159,8 @@ def run_widened(
         return run(function, _copies(inputs), mode=Leaning(decisions, lean))
     if moved is not None:
         return run(function, _copies(inputs), mode=Moving(moved))
+    if naive:
+        return run(function, _copies(inputs), mode=Naive())
     if (narrow_operands or round_operands) and _coarsest(inputs) is None:
         raise OracleUnavailable("no input has a 16-bit dtype")
     return _run(
@@ -256,6 +270,8 @@ def _coarsest(inputs: Sequence[Any]) -> torch.dtype | None:
 
 
 def _widened(value: Any, nudge: int | None, position: int) -> Any:
+    if nudge is not None and type(value) is float:
+        return value * (1.0 + (NUDGE_OF_FLOATS if nudge > 0 else -NUDGE_OF_FLOATS))
     if type(value) is not _Tensor or value.dtype not in WIDENED:
         return value
     wide = _to(value, WIDENED[value.dtype])

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_fib.build import COMPILER_CACHES, compiler_cache_of
+from pytest_fib.build import compiler_cache_of
+from pytest_fib.data import SupportedLanguages
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._arena import view
 from pytest_fib.sandbox._channel import Channel, ChannelClosed
@@ -92,7 +93,8 @@ class _Worker:
         self._mapped: _cuda_ipc.Mapped | None = None
         self._runner = Runner(device, lambda ref: view(self._arena, ref))
         #: All set by the fork server.
-        self._caches = {name: os.environ[name] for name in COMPILER_CACHES.values()}
+        names = filter(None, (language.facts.cache for language in SupportedLanguages))
+        self._caches = {name: os.environ[name] for name in names}
 
     def serve(self) -> None:
         while True:
@@ -117,10 +119,13 @@ class _Worker:
 
     def _choose_cache(self, program: Program) -> None:
         """Have its compiler keep what it makes in a folder of this program's own."""
-        if name := COMPILER_CACHES.get(program.language):
+        if name := SupportedLanguages(program.language).facts.cache:
             os.environ[name] = compiler_cache_of(program, self._caches[name])
 
     def _map(self, request: Map, descriptors: list[int]) -> Done:
+        if request.size == 0:
+            torch.zeros(1, device=self._device)  # which makes the context, on CUDA
+            return Done()
         self._runner.release()
         if self._mapped is not None:
             self._arena = self._arena.new_empty(0)

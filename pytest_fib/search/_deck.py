@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Sort: TypeAlias = Literal["size", "choice", "any"]
 
 #: Below this many sizes none is more of a boundary than another.
-FEW = 16
+FEW_SIZES = 16
 #: Larger ones are only dealt as an axis' ``largest``.
 USUAL_SIZE = 65536
 #: So many cards of a pile are those that come early, and some others among them.
@@ -97,7 +97,7 @@ class Deck:
 
     def _next(self, name: str, sort: Sort, bounds: Bounds) -> int:
         low, high = bounds.low, bounds.high
-        pile = self._piles.setdefault((name, high - low < FEW), [])
+        pile = self._piles.setdefault((name, high - low < FEW_SIZES), [])
         for _ in range(2):
             for i, card in enumerate(pile):
                 number = card if isinstance(card, int) else card(bounds, self.random)
@@ -108,7 +108,7 @@ class Deck:
         return self.random.randint(low, high)
 
     def _shuffled(self, sort: Sort, low: int, high: int) -> list[Card]:
-        if sort == "size" and high - low >= FEW:
+        if sort == "size" and high - low >= FEW_SIZES:
             return self._sizes.pile(self.random)
         every = [*range(low, high + 1)]
         self.random.shuffle(every)

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from pytest_fib.workloads import Choice, Plan
 
 SEEDS = 1 << 16
-#: How many cards of a deck are of some patterns: in one row there is but one case of them.
-CARDS = {"nan": 4, "inf": 4}
+#: How many cards of a deck are of some patterns: in one row there is but one case of them, and
+#: inputs are negative all together and by turns.
+CARDS = {"nan": 4, "inf": 4, "negative": 2}
 #: The patterns that what is left of a deck is of, in this order: those that show what few others
 #: do, but at some sizes only (long sums), and plain ones.
 MORE = (
     "mixed", "shifted", "normal", "mixed", "shifted",
-    "normal", "negative", "normal", "shifted", "normal",
+    "normal", "normal", "shifted", "normal",
 )  # fmt: skip
 #: Above the limits of grids, and of 16-bit indices.
 LARGE_SIZE = 4 * USUAL_SIZE
@@ -110,7 +111,8 @@ def _evened(planned: Plan, axes: dict[str, int]) -> dict[str, int]:
     sizes, evened = planned.definition.axis_values(axes), dict(axes)
     for name, rule in planned.rules.items():
         shape = planned.definition.inputs[name].shape
-        if isinstance(rule, kinds.Indptr) and rule.total in axes and shape:
-            total, parts = str(rule.total), sizes[shape[0]] - 1
+        if isinstance(rule, kinds.Indptr | kinds.Lengths) and rule.total in axes and shape:
+            total = str(rule.total)
+            parts = sizes[shape[0]] - isinstance(rule, kinds.Indptr)
             evened[total] -= axes[total] % parts if axes[total] > parts else 0
     return evened if in_domain(planned.definition, evened) else axes

@@ -1,18 +1,16 @@
 """How long a call takes, in GPU or CPU time of the call alone."""
 
 from pytest_fib.timing import _cupti as cupti
+from pytest_fib.timing._accounting import Accounting, Turn, account, hidden_share
 from pytest_fib.timing._count import count_operations
 from pytest_fib.timing._device import Clocks, IdleDevice, cuda_driver, place_on_machine, processor
 from pytest_fib.timing._measure import (
     GROUPS,
     PRECISIONS,
-    Accounting,
     Estimate,
     Samples,
     TimedBlocks,
     Timings,
-    Turn,
-    account,
     calls_per_block,
     placements,
     time_both_sides,
@@ -62,6 +60,7 @@ __all__ = [
     "cupti",
     "flush",
     "flush_ns",
+    "hidden_share",
     "least_traffic",
     "place_on_machine",
     "placements",

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, hypot, inf, log, log2, sqrt
+from math import exp, inf, log, log2, sqrt
 from random import Random
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pytest_fib.timing._accounting import Accounting, Turn, account
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,21 +46,18 @@ MOST_CALLS = {"cpu": 256, "cuda": 64}
 ALIKE = 1.5
 #: Groups, that is placements in memory: as many as there is time for.
 GROUPS, LEAST_GROUPS = 8, 2
-#: Rounds until the intervals are looked at, and again after each so many more; where the budget
-#: has no room for them, fewer.
-ROUNDS, FEWEST_ROUNDS = 5, 3
+#: Rounds until the intervals are looked at, or fewer where the budget has no room for them; and how
+#: many more until they are looked at again.
+ROUNDS, FEWEST_ROUNDS, MORE_ROUNDS = 5, 3, 3
 #: How many times its claimed time a request may take before the judge's clock counts instead.
 UNSPENT = 2
 #: More rounds don't help where no more than this share of the variance between groups is noise.
 LITTLE = 0.1
-#: How exactly it has to be known what is left out of the claimed times, as a share of them; and how
-#: many times the budget may be used for that, while other work keeps both sides waiting.
-EXACT, PATIENCE = 0.03, {"cpu": 3.0, "cuda": 1.5}
-#: Of the blocks' times, the quantile that no latency is below: it is the mean of the middle half.
-LOW = 0.25
-#: By which of the shortest rounds it is told what one takes beyond its blocks, and by those on both
-#: sides of it how exactly that is known. A round is shorter if by more than this share of a block.
-SHORTEST, SHORTER = (1, 2, 4), 0.01
+#: How many times the budget may be used until it is known what is left out of the claimed times,
+#: while other work keeps both sides waiting.
+PATIENCE = {"cpu": 3.0, "cuda": 1.5}
+#: A round is shorter than another if by more than this share of its blocks.
+SHORTER = 0.01
 #: Warming up ends when the medians of two successive rounds are this close, or after the most.
 WARM, MOST_WARM = 0.01, 8
 
@@ -89,18 +88,6 @@ class TimedBlocks:
     samples_ns: tuple[float, ...]
     blocks_ns: float
     wall_ns: float = 0.0
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A round of one side, in nanoseconds.
-
-    By the judge's clock; what its blocks and its calls took by the sandbox's.
-    """
-
-    wall_ns: float
-    blocks_ns: float
-    calls_ns: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +145,13 @@ class Timings:
                 (self.reference, self.reference_turns),
             )
         )
-        return account(self.turns, self.reference_turns, *claims)
+        return account(
+            self.turns,
+            self.reference_turns,
+            self._claimed_latency.value,
+            *claims,
+            other_spread=_spread(self.reference),
+        )
 
     @property
     def noisy(self) -> bool:
@@ -215,17 +208,16 @@ def time_both_sides(
     rounds = _Rounds(candidate, reference, before_round, Random(seed))
     budget = BUDGETS[device]
     rounds.warm_up(steady, budget / 4)
-    several = ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS
+    rounds.run_until(ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS)
     while True:
-        for _ in range(several - rounds.count % several):
-            rounds.run()
-        after_more = rounds.spent_ns + several * rounds.longest_ns
+        after_more = rounds.spent_ns + MORE_ROUNDS * rounds.longest_ns
         if rounds.accounted:
             enough = after_more > budget or rounds.settled(PRECISIONS[precision])
         else:
             enough = after_more > PATIENCE[device] * budget
         if enough:
             return rounds.timings(device, PRECISIONS[precision])
+        rounds.run_until(rounds.count + MORE_ROUNDS)
 
 
 def time_round(side: BlockTimer) -> tuple[Samples, Turn]:
@@ -234,77 +226,6 @@ def time_round(side: BlockTimer) -> tuple[Samples, Turn]:
     samples = np.array(timed.samples_ns)
     calls_ns = float(samples.sum()) * side.calls_per_block
     return samples, Turn(timed.wall_ns, timed.blocks_ns, calls_ns)
-
-
-@dataclass(frozen=True)
-class Accounting:
-    """One side's rounds by the judge's clock, in nanoseconds.
-
-    ``hidden_ns`` is what they take beyond their blocks and beyond what the other side's do, give or
-    take ``error_ns``; ``other_error_ns`` is the other side's share of that.
-    """
-
-    calls_ns: float
-    blocks_ns: float
-    hidden_ns: float
-    error_ns: float
-    other_error_ns: float
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the judge's clock says exactly enough what is left out of the claimed times."""
-        return self.error_ns <= EXACT * self.blocks_ns
-
-    @property
-    def unaccounted(self) -> float:
-        """How much longer calls may take than is claimed, as a share of that."""
-        most_ns = self.hidden_ns if self.is_exact else self.hidden_ns + self.error_ns
-        return max(0.0, (self.blocks_ns + most_ns) / self.calls_ns - 1)
-
-
-def account(
-    turns: Sequence[Turn],
-    other_turns: Sequence[Turn],
-    claim_ns: float = inf,
-    other_claim_ns: float = inf,
-) -> Accounting:
-    """Hold a side's rounds against the judge's clock.
-
-    Asking for a round and getting its answer takes time that is in no block. It is the same for
-    both sides, since the same code does it, so the other side says how long an honest one takes.
-    A claim is what a round's calls take by the side's latency: less than by their own times, where
-    some blocks do the work of others. Where noise makes rounds longer than a latency says, it does
-    so by the same share on both sides.
-    """
-    calls_ns, blocks_ns = _claimed(turns, claim_ns)
-    noise = max(1.0, _low(other_turns) / _claimed(other_turns, other_claim_ns)[1])
-    rest, error = _rest(turns, min(_low(turns), blocks_ns * noise))
-    usual, other_error = _rest(other_turns, _low(other_turns))
-    return Accounting(calls_ns, blocks_ns, rest - usual, hypot(error, other_error), other_error)
-
-
-def _claimed(turns: Sequence[Turn], claim_ns: float) -> tuple[float, float]:
-    """What a round's calls and its blocks take, by what the side says of both."""
-    calls_ns = min(claim_ns, float(np.median([turn.calls_ns for turn in turns])))
-    return calls_ns, calls_ns + float(np.median([turn.blocks_ns - turn.calls_ns for turn in turns]))
-
-
-def _low(turns: Sequence[Turn]) -> float:
-    """One of the lowest times that a round's blocks take by the side's account."""
-    return float(np.quantile([turn.blocks_ns for turn in turns], LOW))
-
-
-def _rest(turns: Sequence[Turn], low_ns: float) -> tuple[float, float]:
-    """What a round takes beyond its blocks, by one of the shortest; how far others are from that.
-
-    Whatever else the machine does only makes rounds longer. A side whose claims are false in some
-    rounds and true in others gains nothing: in each, it is held to one of its lowest claims.
-    """
-    rests = sorted(turn.wall_ns - min(turn.blocks_ns, low_ns) for turn in turns)
-    middle = (len(rests) - 1) // 2  # of few rounds, the shortest half
-    first, usual, last = SHORTEST
-    error_ns = rests[min(last, len(rests) - 1)] - rests[min(first, middle)]
-    return rests[min(usual, middle)], error_ns
 
 
 class _Rounds:
@@ -339,6 +260,11 @@ class _Rounds:
         self._rounds, self._turns = ([], []), ([], [])
         self._shortest_ns = inf
 
+    def run_until(self, count: int) -> None:
+        """Time rounds until there are so many."""
+        while self.count < count:
+            self.run()
+
     def run(self) -> None:
         """Time a round of each side."""
         self._before_round(self._last_was_shortest())
@@ -371,8 +297,9 @@ class _Rounds:
 
     @property
     def accounted(self) -> bool:
-        """Whether the judge's clock is exact enough to say what is left out of the times."""
-        return account(*self._turns).is_exact
+        """Whether the judge's clock says surely enough that no more is left out than may be."""
+        latency_ns = float(np.median(self._rounds[0]))
+        return account(*self._turns, latency_ns).is_clear
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
@@ -420,6 +347,12 @@ def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
 def _round_ns(samples: Samples) -> float:
     """What a round of one call in each group takes, if all take the latency."""
     return int(samples.shape[1]) * exp(float(_middle(np.log(samples)).mean()))
+
+
+def _spread(samples: Samples) -> float:
+    """The mean over placements of what each takes, over the latency."""
+    by_group = _middle(np.log(samples))
+    return float(np.exp(by_group - by_group.mean()).mean())
 
 
 def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLES) -> Estimate:

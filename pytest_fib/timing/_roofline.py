@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import inf
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 
-from pytest_fib.data import cache_directory
+from pytest_fib.data import cache_directory, write_json
 from pytest_fib.timing._device import last_cache_bytes, nvidia_driver, processor
 from pytest_fib.timing._series import flush, l2_bytes
 from pytest_fib.workloads import bytes_needed
@@ -187,7 +186,7 @@ class DeviceCeilings:
             self._known = _measured(self._facts, self._device)
             if self._file is not None:
                 with contextlib.suppress(OSError):  # full, or read-only
-                    _write(self._file, {"device": self._facts, "ceilings": asdict(self._known)})
+                    write_json(self._file, {"device": self._facts, "ceilings": asdict(self._known)})
         return self._known
 
 
@@ -207,14 +206,6 @@ def _read(file: Path, cache_bytes: int) -> Ceilings | None:
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         pass
     return None
-
-
-def _write(file: Path, content: Mapping[str, Any]) -> None:
-    """Write the file at once: readers find all of it or nothing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_suffix(f".{os.getpid()}")
-    new.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    new.replace(file)
 
 
 def _cache_bytes(device: str) -> int:

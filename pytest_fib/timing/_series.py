@@ -275,19 +275,22 @@ def copy_ns(outputs: Sequence[tuple[int, str]], calls: int) -> float:
     one_call: int = sum(elements * getattr(torch, dtype).itemsize for elements, dtype in outputs)
     share = min(1.0, COPIED_BYTES / max(one_call, 1))  # of an output that is large
     number = max(1, min(calls, COPIED_BYTES // max(one_call, 1)))
+    copies = [
+        torch.empty(2, 2 * number, int(share * elements), dtype=getattr(torch, name), device="cuda")
+        for elements, name in outputs
+    ]
     few_ns, many_ns = (
-        min(_copies_ns(outputs, share, number * more) for _ in range(COPIES)) for more in (1, 2)
+        min(_copies_ns(copies, number * more) for _ in range(COPIES)) for more in (1, 2)
     )
     return max(0.0, many_ns - few_ns) / number / share
 
 
-def _copies_ns(outputs: Sequence[tuple[int, str]], share: float, calls: int) -> int:
-    """How long it takes to store the outputs of so many calls, as a sandbox does."""
-    copies = [
-        torch.empty(2, calls, int(share * elements), dtype=getattr(torch, dtype), device="cuda")
-        for elements, dtype in outputs
-    ]
-    pairs = [(list(targets), list(values)) for targets, values in copies]
+def _copies_ns(copies: Sequence[torch.Tensor], calls: int) -> int:
+    """How long it takes to store the outputs of so many calls, as a sandbox does.
+
+    Of each output, (2, calls, elements): where to, and what.
+    """
+    pairs = [(list(targets[:calls]), list(values[:calls])) for targets, values in copies]
     _synchronize()
     start = perf_counter_ns()
     for targets, values in pairs:

@@ -37,7 +37,8 @@ is looked up after a failure only.
 **Ill-conditioned outputs** honestly have larger errors: two large logits that nearly tie, a sum
 that cancels. The reference itself shows how large. It is run in its own dtypes; in float64 on
 inputs that are moved a little; in float64 with operands of matrix products rounded as matrix units
-round them; and in float64 with the result of each operation moved by roundoffs of float32
+round them; in float64 with the result of each operation moved by roundoffs of float32; and with
+terms of sums added one after the other in float32, and reciprocals for divisors
 (``sandbox.YARDSTICKS``). Where one of these yardsticks uses up to a fraction ``f`` of the bounds in
 a row, the row's elements may use ``YARDSTICK * f``; likewise the row's root mean square and the
 bias. Yardsticks only ever widen bounds, so they are run after a failure only.

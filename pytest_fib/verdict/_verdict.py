@@ -11,9 +11,17 @@ import numpy as np
 import torch
 
 from pytest_fib.data import Correctness, Diagnosis, EvaluationStatus
-from pytest_fib.verdict._bounds import EXACT, PRECISION, dtype_bound, overridden, with_yardsticks
+from pytest_fib.verdict._bounds import (
+    EXACT,
+    PRECISION,
+    ROUNDED,
+    dtype_bound,
+    overridden,
+    with_yardsticks,
+)
 from pytest_fib.verdict._by_index import pointed_at
 from pytest_fib.verdict._compare import measure
+from pytest_fib.workloads import outputs_of_bits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -253,11 +261,13 @@ def compare_outputs(
     dtypes. ``yardsticks`` are outputs of the reference that are rounded as an implementation's may
     be: in its own dtypes, or on nudged inputs. They only widen bounds, so they are worth making
     only where the outputs are wrong without. With ``exact``, as for inputs of zeros and ones,
-    outputs that the definition calls linear must be the expected values, rounded once. ``inputs``
+    outputs that the definition calls linear must be the expected values, rounded once, as those
+    must be that the reference puts together from bits. ``inputs``
     are needed where indices are compared by what they point at. Outputs that are compared by
     samples are left to the statistics.
     """
     comparisons = []
+    of_bits = outputs_of_bits(definition)
     for name in definition.outputs:
         if definition.is_sampled(name):
             continue
@@ -268,7 +278,8 @@ def compare_outputs(
             by_index = pointed_at(definition, name, got, right, tensors, others=others)
             compared = compare_tensor(name, got, right, by_index.bound, by_index=by_index)
         else:
-            bound = overridden(dtype_bound(got.dtype, oracle=right.dtype != got.dtype), tolerance)
+            own = dtype_bound(got.dtype, oracle=right.dtype != got.dtype)
+            bound = overridden(ROUNDED if name in of_bits else own, tolerance)
             if exact and tolerance is not None and tolerance.linear:
                 bound = EXACT
             if yardsticks:

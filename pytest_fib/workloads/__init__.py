@@ -28,6 +28,7 @@ from pytest_fib.workloads._plan import (
     workload_bytes,
 )
 from pytest_fib.workloads._recorded import RecordedError, missing, stored_inputs
+from pytest_fib.workloads._reference_uses import outputs_of_bits
 from pytest_fib.workloads._sizes import DEFAULT_BUDGETS, TILE_SIZES, TURNS
 from pytest_fib.workloads._solver import InfeasibleError
 from pytest_fib.workloads._tensors import (
@@ -35,7 +36,7 @@ from pytest_fib.workloads._tensors import (
     TensorLayout,
     TorchDefaults,
     bits,
-    elementwise_inputs,
+    coupled_inputs,
     empty_tensor,
     extent,
     fill_inputs,
@@ -69,7 +70,7 @@ __all__ = [
     "bench_workloads",
     "bits",
     "bytes_needed",
-    "elementwise_inputs",
+    "coupled_inputs",
     "empty_tensor",
     "enlarge",
     "example_workloads",
@@ -82,6 +83,7 @@ __all__ = [
     "make_workload",
     "missing",
     "once",
+    "outputs_of_bits",
     "parse_workload",
     "plain_defaults",
     "plan",

@@ -66,6 +66,15 @@ _SUPPORTED = (
 class ConstraintError(ValueError):
     """A constraint that can't be understood, or that nothing meets; the message holds its text."""
 
+    def __init__(self, message: str, *constraints: str) -> None:
+        super().__init__(message)
+        #: The texts of the constraints that it is about.
+        self.constraints = constraints
+
+
+def _misunderstood(text: str, why: object) -> ConstraintError:
+    return ConstraintError(f"constraint {text!r}: {why}", text)
+
 
 @dataclass(frozen=True)
 class Constraint:
@@ -83,7 +92,7 @@ class Constraint:
         except ArithmeticError:  # a division by zero, a power without end
             return False
         except (TypeError, ValueError, LookupError, RuntimeError) as error:
-            raise ConstraintError(f"constraint {self.text!r}: {error}") from None
+            raise _misunderstood(self.text, error) from None
 
     @cached_property
     def _compute(self) -> Compute:
@@ -96,9 +105,16 @@ class Constraint:
 
     def total_of(self) -> tuple[str, str] | None:
         """``(tensor, axis)`` where it reads ``axis == tensor[-1].item()``, else None."""
+        return self._axis_equal_to(_last_element)
+
+    def sum_of(self) -> tuple[str, str] | None:
+        """``(tensor, axis)`` where it reads ``axis == tensor.sum().item()``, else None."""
+        return self._axis_equal_to(_sum)
+
+    def _axis_equal_to(self, tensor_of: Callable[[ast.expr], str | None]) -> tuple[str, str] | None:
         sides = _sides_of_equality(self.tree)
         for side, other in (sides, sides[::-1]) if sides else ():
-            tensor = _last_element(other)
+            tensor = tensor_of(other)
             if isinstance(side, ast.Name) and tensor is not None:
                 return tensor, side.id
         return None
@@ -123,16 +139,14 @@ def parse(text: str, definition: Definition) -> Constraint:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError) as error:
         message = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise ConstraintError(f"constraint {text!r}: {message}") from None
+        raise _misunderstood(text, message) from None
     tree = _SizesAsAxes(text, definition).visit(tree)
     names = _names(tree)
     known = {*definition.axes, *definition.inputs, *_FUNCTIONS}
     if unknown := sorted(names - known):
-        raise ConstraintError(
-            f"constraint {text!r}: {unknown[0]!r} is neither an axis nor an input"
-        )
+        raise _misunderstood(text, f"{unknown[0]!r} is neither an axis nor an input")
     if (unsupported := _unsupported(tree)) is not None:
-        raise ConstraintError(f"constraint {text!r}: {unsupported} is not supported")
+        raise _misunderstood(text, f"{unsupported} is not supported")
     axes = frozenset(names & set(definition.var_axes))
     return Constraint(text, tree, axes, frozenset(names & set(definition.inputs)))
 
@@ -259,7 +273,7 @@ class _SizesAsAxes(ast.NodeTransformer):
             return ast.Name(shape[ast.literal_eval(index)], ast.Load())
         except IndexError:
             there_are = f"there are {len(shape)} dimensions, {', '.join(shape)}"
-            raise ConstraintError(f"constraint {self._text!r}: {there_are}") from None
+            raise _misunderstood(self._text, there_are) from None
         except (ValueError, TypeError):
             return None
 
@@ -283,6 +297,18 @@ def _sides_of_equality(tree: ast.expr) -> tuple[ast.expr, ...]:
     if isinstance(tree, ast.Compare) and [type(op) for op in tree.ops] == [ast.Eq]:
         return tree.left, tree.comparators[0]
     return ()
+
+
+def _sum(node: ast.expr) -> str | None:
+    """The tensor of ``tensor.sum()``, ``tensor.sum().item()`` or ``sum(tensor)``."""
+    match node:
+        case ast.Call(ast.Attribute(value=inner, attr="item"), args=[]):
+            return _sum(inner)
+        case ast.Call(ast.Attribute(ast.Name(tensor), "sum"), args=[]) | (
+            ast.Call(ast.Name("sum"), args=[ast.Name(tensor)])
+        ):
+            return tensor
+    return None
 
 
 def _last_element(node: ast.expr) -> str | None:

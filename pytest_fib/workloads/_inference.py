@@ -29,6 +29,8 @@ MLA_HEAD_DIM = 128 + 64
 class Subject:
     """An input of a definition; ``totals`` has the axes that constraints call an indptr's total.
 
+    ``sums`` has those that constraints call the sum of an input.
+
     ``doubts`` gathers what was chosen although something else would do as well.
     """
 
@@ -36,6 +38,7 @@ class Subject:
     spec: TensorSpec
     definition: Definition
     totals: Mapping[str, str]
+    sums: Mapping[str, str]
     doubts: list[str] = field(default_factory=list, compare=False)
 
     @cached_property
@@ -148,6 +151,11 @@ def _offsets(subject: Subject) -> InputRule | None:
     return _indptr(subject) if subject.name in subject.totals else None
 
 
+def _summands(subject: Subject) -> InputRule | None:
+    total = subject.sums.get(subject.name)
+    return None if total is None else kinds.Lengths(total=total)
+
+
 def _parts(subject: Subject) -> str | None:
     """The number of sequences, where no constraint says how many there are."""
     (length,) = subject.spec.shape if subject.spec.shape and len(subject.spec.shape) == 1 else ("",)
@@ -180,9 +188,20 @@ def _last_page_len(subject: Subject) -> InputRule | None:
     return kinds.LastPageLen(page_size=size, indptr=subject.input("kv_indptr"), at_least=tokens)
 
 
+def _pages(subject: Subject, table: str) -> tuple[str | None, str | None]:
+    """How many pages a table is of, and of how many tokens: by what it picks, or by names."""
+    pages = subject.axis("num_pages", "num_blocks")
+    pages = pages or next((a for a in (subject.uses.picks.get(table),) if isinstance(a, str)), None)
+    size = subject.axis("page_size", "block_size")
+    for spec in subject.definition.inputs.values():
+        if size is None and len(shape := spec.shape or ()) > 2 and shape[0] == pages:
+            size = shape[1]
+    return pages, size
+
+
 def _seq_lens(subject: Subject) -> InputRule | None:
     table = subject.input("block_table", "block_tables", "page_table")
-    size, pages = subject.axis("page_size", "block_size"), subject.axis("num_pages", "num_blocks")
+    pages, size = _pages(subject, table) if table else (None, None)
     if table is not None and size is not None:
         longest_in_table = f"{subject.dim(table, 1)} * {size}"
         return kinds.SeqLens(max=longest_in_table, pages=pages, page_size=size)
@@ -191,8 +210,8 @@ def _seq_lens(subject: Subject) -> InputRule | None:
 
 
 def _block_table(subject: Subject) -> InputRule | None:
-    pages, size = subject.axis("num_pages", "num_blocks"), subject.axis("page_size", "block_size")
-    lengths = subject.input("seq_lens", "cache_seqlens", "kv_lens")
+    pages, size = _pages(subject, subject.name)
+    lengths = subject.input("seq_lens", "cache_seqlens", "kv_lens", "context_lens")
     if pages is None or lengths is None:
         return None
     return kinds.BlockTable(pages=pages, page_size=size or 1, lengths=lengths)
@@ -237,6 +256,8 @@ def _topk_ids(subject: Subject) -> InputRule | None:
     experts = all_of_them or subject.axis("num_local_experts")
     if experts is None:
         return None
+    if len(subject.spec.shape or ()) == 1:
+        return kinds.Indices(below=experts, unique=False)  # one for each token
     packed = subject.name in subject.uses.shifted  # with their weights
     return (kinds.Routing if packed else kinds.TopkIds)(experts=experts)
 
@@ -254,6 +275,17 @@ def _int8(subject: Subject) -> InputRule | None:
     """Any number: what is calculated with in floating point is no index."""
     is_number = subject.spec.dtype is DType.INT8 and subject.name in subject.uses.numbers
     return kinds.Integers(min=-128, max=127) if is_number else None
+
+
+def _moved(subject: Subject) -> InputRule | None:
+    """Any numbers that the dtype has (half of them, of int64): what is only moved is no index."""
+    uses, bits = subject.uses, subject.spec.dtype.itemsize_bits
+    if subject.name not in uses.seen - uses.computed - uses.numbers or subject.spec.is_scalar:
+        return None
+    if subject.spec.dtype is DType.UINT8:
+        return kinds.Integers(min=0, max=255)
+    most = 2 ** min(bits - 1, 62)
+    return kinds.Integers(min=-most, max=most - 1)
 
 
 def _cut(subject: Subject) -> InputRule | None:
@@ -333,6 +365,12 @@ def _per_head(low: float, high: float) -> Callable[[Subject], InputRule]:
     return make
 
 
+def _of_a_step(subject: Subject) -> InputRule:
+    """Sizes of steps are positive; before a softplus, of which most are small, of either sign."""
+    has_softplus = subject.name != "D" and "softplus" in subject.definition.reference
+    return _per_head(*(-6.0, 2.0) if has_softplus else (0.0, 1.0))(subject)
+
+
 _ATTENTION = r"(gqa|mla|dsa|gdn|attention).*"
 
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
@@ -351,11 +389,12 @@ RULES: tuple[Rule, ...] = (
     Rule("some factor", ".*", lambda s: kinds.Uniform(min=0.5, max=1.0), "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),
+    Rule("lengths that a constraint sums", ".*", _summands, "integer"),
     Rule("offsets of sequences", r".*indptr|cu_.*|.*_offsets", _indptr, "integer"),
     Rule("distinct pages", r"(.*_)?kv_indices|page_indices", _below("num_pages"), "integer"),
     Rule("fill of the last page", r".*last_page_len", _last_page_len, "integer"),
     Rule("tokens, -1 pads", r"(sparse|topk)_indices", _tokens_of_pages, "integer", "dsa.*"),
-    Rule("lengths of sequences", r"(cache_)?seq_?lens|kv_lens", _seq_lens, "integer"),
+    Rule("lengths of sequences", r"(cache_)?seq_?lens|(kv|context)_lens", _seq_lens, "integer"),
     Rule("pages of sequences", r"block_tables?|page_table", _block_table, "integer"),
     Rule(
         "distinct states",
@@ -397,14 +436,16 @@ RULES: tuple[Rule, ...] = (
     Rule("unit length", "k", lambda s: kinds.L2Normalized(), "floating", "gdn.*"),
     Rule("small gates", r"A_log|a|dt_bias|b", _normal(0.1), "floating", "gdn.*"),
     Rule("a small state", r".*states?(_buffer)?", _normal(0.01), "floating", "gdn.*"),
+    Rule("the log of 1 to 16", "A_log", lambda s: kinds.Uniform(max=2.77), "floating"),
     # In (-1.5, -0.5]: both ends may be reached by rounding, so the open one is kept away from.
     Rule("in (-1.5, -0.5]", "A", _per_head(-1.45, -0.5), "floating", "mamba.*"),
-    Rule("one value per head", r"dt|D|dt_bias", _per_head(0.0, 1.0), "floating", "mamba.*"),
+    Rule("one value per head", r"dt|D|dt_bias", _of_a_step, "floating", "mamba.*"),
     # By what the reference does with it.
     Rule("offsets, at which the reference cuts an axis", ".*", _cut, "integer"),
     Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("numbers that the reference calculates with", ".*", _int8, "integer"),
+    Rule("numbers that the reference only moves", ".*", _moved, "integer"),
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),

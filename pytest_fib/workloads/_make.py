@@ -21,6 +21,7 @@ from pytest_fib.data import (
     RandomInput,
     ScalarInput,
     Workload,
+    is_unnamed,
 )
 from pytest_fib.workloads._plan import plan
 from pytest_fib.workloads._tensors import scalar_inputs
@@ -61,7 +62,7 @@ def read_workload(definition: Definition, text: str) -> Workload:
     Raises ValueError, with one line that says what is wrong.
     """
     given = parse_workload(text)
-    _refuse_unknown("axes", given.axes, definition.axes)
+    _refuse_unknown("axes", given.axes, [axis for axis in definition.axes if not is_unnamed(axis)])
     _refuse_unknown("inputs", given.inputs, definition.inputs)
     axes = {axis: n for axis, n in given.axes.items() if axis in definition.var_axes}
     for axis in plan(definition).order:  # what follows from the others need not be given

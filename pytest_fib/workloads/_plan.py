@@ -65,7 +65,8 @@ class Plan:
     after those it refers to.
     ``stated`` are the definition's own constraints, ``implied`` those without which the generator
     of an input has no valid values. ``inferred`` has what was not stated of inputs; ``unmade``, of
-    which inputs no rule speaks; ``problem``, why none can be made.
+    which inputs no rule speaks; ``problem``, why none can be made, and ``problem_at``, by which
+    constraints.
     ``lengths`` are axes that count sequences, where the definition bounds none, and ``scores`` give
     from axes how many numbers a reference may hold besides: see ``_scores``.
     """
@@ -80,6 +81,7 @@ class Plan:
     inferred: Mapping[str, Inferred] = field(default_factory=dict)
     unmade: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
+    problem_at: tuple[str, ...] = ()
     lengths: tuple[str, ...] = ()
     scores: tuple[Callable[[Mapping[str, Any]], Any], ...] = ()
 
@@ -132,14 +134,14 @@ class Plan:
     def _domains(self, known: Mapping[str, int]) -> dict[str, Domain]:
         domains = self.solver.domains(known)
         if domains is None:
-            raise InfeasibleError(self.solver.why_none(known))
+            raise self.solver.infeasible(known)
         return domains
 
     def completed(self, known: Mapping[str, int]) -> dict[str, int]:
         """All var axes: those not known get their least value. Raises InfeasibleError."""
         axes = self.solver.complete(known)
         if axes is None:
-            raise InfeasibleError(self.solver.why_none(known))
+            raise self.solver.infeasible(known)
         return axes
 
     def lowered(
@@ -290,8 +292,8 @@ def _planned_or_refused(definition: Definition) -> Plan:
     try:
         planned = _planned(definition)
         _refuse_impossible(planned)
-    except (ConstraintError, InfeasibleError) as error:
-        return Plan(definition, problem=str(error))
+    except ConstraintError as error:
+        return Plan(definition, problem=str(error), problem_at=error.constraints)
     return planned
 
 
@@ -299,7 +301,8 @@ def _refuse_impossible(planned: Plan) -> None:
     """Raise InfeasibleError for constraints or a listed workload that can't be met."""
     for constraint in planned.solver.constraints:
         if not constraint.axes and not constraint.holds(planned.solver.const):
-            raise InfeasibleError(f"constraint {constraint.text!r} is false for the const axes")
+            message = f"constraint {constraint.text!r} is false for the const axes"
+            raise InfeasibleError(message, constraint.text)
     planned.smallest  # noqa: B018 - raises
     section = planned.definition.workloads
     for what in ("examples", "bench") if section else ():
@@ -307,13 +310,15 @@ def _refuse_impossible(planned: Plan) -> None:
             try:
                 planned.completed(axes)
             except InfeasibleError as error:
-                raise InfeasibleError(f"workloads.{what}: {error}") from None
+                message = f"workloads.{what}: {error}"
+                raise InfeasibleError(message, *error.constraints) from None
 
 
 def _planned(definition: Definition) -> Plan:
     stated = [c for text in definition.constraints for c in parse_all(text, definition)]
     totals = dict(total for c in stated if (total := c.total_of()) is not None)
-    rules, inferred, unmade = _rules(definition, totals)
+    sums = dict(total for c in stated if (total := c.sum_of()) is not None)
+    rules, inferred, unmade = _rules(definition, totals, sums)
     shapes = {name: spec.shape or ("1",) for name, spec in definition.inputs.items()}
     implied = {
         name: tuple(parse(text, definition) for text in rule.implies(name, shapes, rules))
@@ -364,7 +369,7 @@ def _shape(definition: Definition, name: str) -> tuple[str, ...]:
 
 
 def _rules(
-    definition: Definition, totals: Mapping[str, str]
+    definition: Definition, totals: Mapping[str, str], sums: Mapping[str, str]
 ) -> tuple[dict[str, InputRule], dict[str, Inferred], dict[str, str]]:
     stated = definition.workloads.inputs if definition.workloads else {}
     rules: dict[str, InputRule] = {}
@@ -373,7 +378,7 @@ def _rules(
         if (rule := stated.get(name)) is not None:
             rules[name] = rule
             continue
-        found = infer(Subject(name, spec, definition, totals))
+        found = infer(Subject(name, spec, definition, totals, sums))
         if found is None:
             unmade[name] = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
             rules[name] = FixedValue(value=0)
@@ -393,7 +398,8 @@ def _axis_order(
     can be. Totals come late, since how much there is to split bounds them, not the other way; and
     after them what has room for them, or a small cache would leave hardly any sequences.
     """
-    totals = {str(rule.total) for rule in rules.values() if isinstance(rule, kinds.Indptr)}
+    split = (rule for rule in rules.values() if isinstance(rule, kinds.Indptr | kinds.Lengths))
+    totals = {str(rule.total) for rule in split}
     capacities = (getattr(rule, of, None) for rule in rules.values() for of in ("below", "pages"))
     rooms = {str(capacity) for capacity in capacities} - totals
     waiting = sorted(definition.var_axes, key=lambda axis: (axis in rooms, axis in totals))

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Definition
+    from collections.abc import Mapping
+
+    from pytest_fib.data import Definition, TensorSpec
 
 #: Methods and functions that keep every element where it is, and those that keep some of them.
 _SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", "cpu"}
@@ -28,8 +31,16 @@ _ROOTS = {"sqrt", "rsqrt", "log", "log2", "log10"}
 _QUOTIENTS = {"div", "divide", "true_divide"}
 #: Functions of numbers and of how many there may be, as an argument of that name.
 _CLASSES = {"one_hot": "num_classes", "bincount": "minlength"}
+#: Methods and functions that put elements elsewhere, and leave each as it is; what has no elements.
+_MOVES = {"clone", "contiguous", "to", "long", "int", "type", "cpu", "view", "reshape", "flatten"}
+_MOVES |= {"unsqueeze", "squeeze", "expand", "expand_as", "gather", "index_select", "index_copy"}
+_MOVES |= {"scatter", "take_along_dim", "repeat_interleave", "flip", "roll", "permute", "transpose"}
+_MOVES |= {"masked_select", "stack", "cat", "unbind", "T", "mT"}
+_SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
 #: Methods that make floating numbers of integers.
 _FLOATING = {"float", "double", "half", "bfloat16"}
+_FLOATING_DTYPES = {f"torch.{each}" for each in ("float32", "float16", "bfloat16", "float64")}
+_BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 _LIMITS = {"clamp", "clamp_min", "clip", "maximum", "masked_fill", "nan_to_num"}
 
 
@@ -40,7 +51,9 @@ class ReferenceUses:
     Or of which they are lengths. ``shifted`` are taken apart bit by bit; ``positive``, under a root
     or in a logarithm; ``divisors`` are divided by; ``limited`` are compared with something, or
     clamped; ``added`` are terms of sums, or attention's masks; ``factors``, of products; ``pads``
-    are values below 0 that they are compared with; ``numbers``, integers that become floating ones.
+    are values below 0 that they are compared with; ``numbers``, integers that become floating ones;
+    ``computed``, all that is not only moved from place to place, and ``seen``, all that is used.
+    ``bits`` has outputs, and whether they are bits that integers hold, viewed as floating numbers.
     """
 
     picks: dict[str, str | int] = field(default_factory=dict)
@@ -54,42 +67,80 @@ class ReferenceUses:
     factors: set[str] = field(default_factory=set)
     pads: dict[str, int] = field(default_factory=dict)
     numbers: set[str] = field(default_factory=set)
+    computed: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+    bits: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
     def of(cls, definition: Definition) -> ReferenceUses:
         """As far as the source can be read."""
-        uses = cls()
-        try:
-            module = ast.parse(definition.reference)
-        except SyntaxError:
-            return uses  # it is seen where the reference is loaded
-        for node in module.body:
-            if isinstance(node, ast.FunctionDef) and node.name == "run":
-                _Reader(definition, uses, [each.arg for each in node.args.args]).visit(node)
-        return uses
+        inputs, outputs = tuple(definition.inputs.items()), tuple(definition.outputs.items())
+        return _read(definition.reference, inputs, outputs)
+
+
+def outputs_of_bits(definition: Definition) -> set[str]:
+    """Floating outputs that the reference puts together from bits: no arithmetic has rounded them.
+
+    As in ``((x.view(torch.int32) + noise) & -65536).view(torch.float32)``.
+    """
+    return {name for name, are_bits in ReferenceUses.of(definition).bits.items() if are_bits}
+
+
+_Specs = tuple[tuple[str, "TensorSpec"], ...]
+
+
+@lru_cache(maxsize=64)  # each input asks, and each comparison
+def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
+    uses = ReferenceUses()
+    try:
+        module = ast.parse(reference)
+    except SyntaxError:
+        return uses  # it is seen where the reference is loaded
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "run":
+            arguments = [each.arg for each in node.args.args]
+            _Reader(dict(inputs), dict(outputs), uses, arguments).visit(node)
+    return uses
+
+
+#: The input whose elements an expression holds, and its axes: None where these are others.
+_Found = tuple[str, "tuple[str, ...] | None"]
 
 
 class _Reader(ast.NodeVisitor):
-    """Reads ``run`` from top to bottom. ``_names`` has what variables hold of which input."""
+    """Reads ``run`` from top to bottom. ``_names`` has what variables hold of which input.
 
-    def __init__(self, definition: Definition, uses: ReferenceUses, arguments: list[str]) -> None:
-        self._definition = definition
+    ``_sizes`` has variables that are sizes of axes, ``_places`` those that go through all places
+    along one, ``_counters`` those that are single numbers.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[str, TensorSpec],
+        outputs: Mapping[str, TensorSpec],
+        uses: ReferenceUses,
+        arguments: list[str],
+    ) -> None:
+        self._inputs, self._outputs = inputs, outputs
         self._uses = uses
-        self._names: dict[str, tuple[str, bool] | None] = {
-            argument: (name, True)
-            for argument, name in zip(arguments, definition.inputs, strict=False)
+        self._names: dict[str, _Found | None] = {
+            argument: (name, tuple(inputs[name].shape or ()))
+            for argument, name in zip(arguments, inputs, strict=False)
         }
         self._values: dict[str, ast.expr] = {}
+        self._sizes: dict[str, str] = {}
+        self._places: dict[str, str] = {}
+        self._counters: set[str] = set()
+        self._parents: dict[ast.AST, ast.AST] = {}
 
     # What an expression is.
 
-    def _input(self, node: ast.expr | None) -> tuple[str, bool] | None:
-        """The input whose elements an expression holds, and whether it has the same shape."""
+    def _input(self, node: ast.expr | None) -> _Found | None:
         match node:
             case ast.Name(id=name):
                 return self._names.get(name)
             case ast.Subscript(value=value):
-                return self._some(value)
+                return self._some(value, self._dropped(node))
             case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
                 return self._some(one) or self._some(other)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _SOME:
@@ -98,25 +149,41 @@ class _Reader(ast.NodeVisitor):
                 return self._some(value)
         return None
 
-    def _some(self, node: ast.expr) -> tuple[str, bool] | None:
+    def _some(self, node: ast.expr, dropped: int | None = None) -> _Found | None:
+        """The same without its axes, or without the first few where it is known how many."""
         found = self._input(node)
-        return None if found is None else (found[0], False)
+        if found is None or found[1] is None or dropped is None:
+            return None if found is None else (found[0], None)
+        return found[0], found[1][dropped:]
+
+    def _dropped(self, node: ast.expr) -> int | None:
+        """How many dimensions single numbers between brackets leave out; None if there is more."""
+        if not isinstance(node, ast.Subscript):
+            return 0
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        single = [
+            isinstance(_constant(part), int)
+            or (isinstance(part, ast.Name) and part.id in self._counters)
+            for part in parts
+        ]
+        return len(parts) if all(single) else None
 
     def _index(self, node: ast.expr | None) -> str | None:
         """The integer input that an expression holds elements of."""
         found = self._input(node)
-        if found is None or "int" not in self._definition.inputs[found[0]].dtype.value:
+        if found is None or "int" not in self._inputs[found[0]].dtype.value:
             return None
         return found[0]
 
     def _axis(self, node: ast.expr, dim: int, index: str) -> str | None:
         """The axis of a tensor's dimension: of an input or, if it is none, of all outputs."""
-        found = self._input(node)
-        if found is not None and not found[1]:
+        found, dropped = self._input(node), self._dropped(node)
+        if dropped is None or (found is not None and found[1] is None):
             return None
-        specs = [self._definition.inputs[found[0]]] if found else self._definition.outputs.values()
-        axes = {shape[dim] for spec in specs if -len(shape := spec.shape or ()) <= dim < len(shape)}
-        own = self._definition.inputs[index].shape or ()
+        outputs = [tuple(spec.shape or ())[dropped:] for spec in self._outputs.values()]
+        shapes = [found[1] or ()] if found else outputs
+        axes = {shape[dim] for shape in shapes if -len(shape) <= dim < len(shape)}
+        own = self._inputs[index].shape or ()
         axis = axes.pop() if len(axes) == 1 else None
         return None if found is None and axis in own else axis
 
@@ -153,7 +220,7 @@ class _Reader(ast.NodeVisitor):
     def _floats(self, node: ast.expr) -> set[str]:
         """The floating tensor that an expression holds elements of, if it is one."""
         found = self._input(node)
-        spec = self._definition.inputs[found[0]] if found else None
+        spec = self._inputs[found[0]] if found else None
         is_tensor = spec is not None and spec.dtype.is_floating and not spec.is_scalar
         return {found[0]} if found and is_tensor else set()
 
@@ -162,7 +229,7 @@ class _Reader(ast.NodeVisitor):
         names = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
         found = [self._names.get(name) for name in names]
         tensors = {each[0] for each in found if each} - {
-            name for name, spec in self._definition.inputs.items() if spec.is_scalar
+            name for name, spec in self._inputs.items() if spec.is_scalar
         }
         return bool(tensors) or any(name in self._values for name in names)
 
@@ -178,14 +245,40 @@ class _Reader(ast.NodeVisitor):
             case ast.Name(id=name), _:
                 self._names[name] = self._input(value)
                 self._values[name] = value
+                _note(self._sizes, name, self._size(value))
+                _note(self._places, name, self._along(value))
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
                 for one, other in zip(targets, values, strict=True):
                     self._assign(one, other)
+            case ast.Tuple(elts=targets), ast.Attribute(value=tensor, attr="shape"):
+                found = self._input(tensor)
+                for one, axis in zip(targets, (found and found[1]) or (), strict=False):
+                    if isinstance(one, ast.Name):
+                        _note(self._sizes, one.id, axis)
 
     def visit_For(self, node: ast.For) -> None:
-        last = node.target.elts[-1] if isinstance(node.target, ast.Tuple) else node.target
+        first, last = node.target, node.target
+        if isinstance(node.target, ast.Tuple):
+            first, last = node.target.elts[0], node.target.elts[-1]
         self._assign(last, node.iter)
+        called = node.iter.func if isinstance(node.iter, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id in ("range", "enumerate"):
+            self._counters |= {first.id} if isinstance(first, ast.Name) else set()
         self.generic_visit(node)
+
+    def _along(self, node: ast.expr) -> str | None:
+        """The axis along which an expression has all places, one after the other."""
+        match node:
+            case ast.Name(id=name):
+                return self._places.get(name)
+            case ast.Subscript(value=value):
+                return self._along(value)
+            case ast.Call(func=ast.Attribute(attr="arange"), args=[*_, size]) | (
+                ast.Call(func=ast.Name(id="range"), args=[*_, size])
+            ):
+                size_of = self._size(size)
+                return size_of if isinstance(size_of, str) else None
+        return None
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.generic_visit(node)
@@ -244,7 +337,7 @@ class _Reader(ast.NodeVisitor):
         to_float = name == "to" and any(
             word in ast.unparse(each) for each in arguments[1:] for word in ("float", ".dtype")
         )
-        if (name in _FLOATING or to_float) and (index := self._index(arguments[0])):
+        if (name in _FLOATING or to_float) and arguments and (index := self._index(arguments[0])):
             self._uses.numbers.add(index)
 
     def _size(self, node: ast.expr) -> str | int | None:
@@ -252,11 +345,13 @@ class _Reader(ast.NodeVisitor):
         match node:
             case ast.Constant(value=int(number)):
                 return number
+            case ast.Name(id=name):
+                return self._sizes.get(name)
             case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=dim) | (
                 ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[dim])
             ):
                 found, at = self._input(tensor), _constant(dim)
-                shape = self._definition.inputs[found[0]].shape if found and found[1] else None
+                shape = found[1] if found else None
                 if shape and isinstance(at, int) and -len(shape) <= at < len(shape):
                     return shape[at]
         return None
@@ -296,6 +391,7 @@ class _Reader(ast.NodeVisitor):
     def visit_Compare(self, node: ast.Compare) -> None:
         self.generic_visit(node)
         self._uses.limited |= self._floats(node.left)
+        self._reaches(node.left, node.ops[0], node.comparators[0])
         name, number = self._index(node.left), _constant(node.comparators[0])
         if name is None or not isinstance(number, int):
             return
@@ -303,6 +399,102 @@ class _Reader(ast.NodeVisitor):
             self._uses.pads[name] = number
         elif isinstance(node.ops[0], (ast.GtE, ast.Lt)) and number == 0:
             self._uses.pads[name] = -1
+
+    def _reaches(self, left: ast.expr, operation: ast.cmpop, right: ast.expr) -> None:
+        """Note what places along an axis are compared with: how many count, or the last one."""
+        axis, other = self._along(left), right
+        excludes = isinstance(operation, ast.Lt | ast.GtE)
+        if axis is None:
+            axis, other = self._along(right), left
+            excludes = isinstance(operation, ast.Gt | ast.LtE)
+        name = self._index(other)
+        if axis is None or name is None or isinstance(operation, ast.Eq | ast.NotEq):
+            return
+        if axis not in (self._inputs[name].shape or ()):
+            noted: dict[str, str] | dict[str, str | int]
+            noted = self._uses.lengths if excludes else self._uses.picks
+            noted.setdefault(name, axis)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        self.generic_visit(node)
+        held = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        for name, value in zip(self._outputs, held, strict=False):
+            noted = self._uses.bits
+            noted[name] = noted.get(name, True) and value is not None and self._are_bits(value)
+
+    def _are_bits(self, node: ast.expr, depth: int = 8) -> bool:
+        """Whether an expression only moves what is a view of integers as floating numbers."""
+        match node:
+            case ast.Name(id=name) if depth and name in self._values:
+                return self._are_bits(self._values[name], depth - 1)
+            case ast.Subscript(value=value):
+                return self._are_bits(value, depth)
+            case ast.Call(func=ast.Attribute(value=value, attr="view"), args=[dtype]) if (
+                ast.unparse(dtype) in _FLOATING_DTYPES
+            ):
+                return self._has_bits(value)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _MOVES | _FLOATING:
+                return self._are_bits(value, depth)
+        return False
+
+    def _has_bits(self, node: ast.expr, depth: int = 8) -> bool:
+        """Whether integers are put together bit by bit in an expression."""
+        names = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
+        values = [self._values[name] for name in names if name in self._values]
+        return any(isinstance(getattr(each, "op", None), _BITWISE) for each in ast.walk(node)) or (
+            depth > 0 and any(self._has_bits(value, depth - 1) for value in values)
+        )
+
+    def visit(self, node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            self._parents[child] = node
+        super().visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if name := self._index(node):
+            self._uses.seen.add(name)
+            if not self._moves(node):
+                self._uses.computed.add(name)
+
+    def _moves(self, node: ast.AST) -> bool:
+        """Whether elements are only moved from where they are named to where they are kept."""
+        parent = self._parents[node]
+        match parent:
+            case ast.Attribute(attr=attr):
+                return attr in _SHAPES or self._moves_by(parent)
+            case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
+                return first is node and attr in _MOVES and self._moves(parent)
+            case ast.Subscript(value=value):
+                return value is node and self._moves(parent)
+            case ast.Tuple() | ast.List():
+                return self._moves(parent)
+        return isinstance(parent, ast.Return) or self._is_kept(parent)
+
+    def _moves_by(self, method: ast.Attribute) -> bool:
+        call = self._parents[method]
+        is_called = isinstance(call, ast.Call) and call.func is method
+        if method.attr == "view" and "torch." in ast.unparse(call):
+            return False  # the same bits of another dtype
+        return method.attr.removesuffix("_") in _MOVES and self._moves(
+            call if is_called else method
+        )
+
+    def _is_kept(self, node: ast.AST) -> bool:
+        """Whether it is put into a tensor, or gets a name under which it is known."""
+        match node:
+            case ast.Assign(targets=[ast.Subscript(), *_]):
+                return True
+            case ast.Assign(value=value):
+                held = value.elts if isinstance(value, ast.Tuple) else [value]
+                return all(self._input(each) is not None for each in held)
+        return False
+
+
+def _note(noted: dict[str, str], name: str, axis: str | int | None) -> None:
+    """What a variable is now; what it was is forgotten."""
+    noted.pop(name, None)
+    if isinstance(axis, str):
+        noted[name] = axis
 
 
 def _constant(node: ast.expr) -> object:

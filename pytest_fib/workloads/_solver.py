@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_fib.workloads._axes import Domain
+from pytest_fib.workloads._constraints import ConstraintError
 from pytest_fib.workloads._intervals import ContradictionError, compile_narrow
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ LAST_WIDTH = 4096
 MAX_TRIES = 20_000
 
 
-class InfeasibleError(ValueError):
+class InfeasibleError(ConstraintError):
     """No value of an axis meets the constraints; the message names them."""
 
 
@@ -132,9 +133,15 @@ class AxisSolver:
         settled = _Search(self, wanted, tries or Tries()).settle(domains)
         return {axis: settled[axis].low for axis in self.order} if settled is not None else None
 
-    def why_none(self, known: Mapping[str, int]) -> str:
-        """Which constraints are not met by any axes, where these are known."""
+    def infeasible(self, known: Mapping[str, int]) -> InfeasibleError:
+        """The error that no axes meet the constraints, where these are known."""
         conflict, proven = self._conflict(known)
+        message = self._why_none(known, conflict, proven=proven)
+        return InfeasibleError(message, *(constraint.text for constraint in conflict))
+
+    def _why_none(
+        self, known: Mapping[str, int], conflict: Sequence[Constraint], *, proven: bool
+    ) -> str:
         texts = " and ".join(dict.fromkeys(repr(constraint.text) for constraint in conflict))
         axes = [a for a in self.order if any(a in constraint.axes for constraint in conflict)]
         free = [f"{axis!r} ({self.listed[axis]})" for axis in axes if axis not in known]

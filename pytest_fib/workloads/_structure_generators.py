@@ -58,6 +58,11 @@ def _indptr(tensor: torch.Tensor, rule: kinds.Indptr, context: FillContext) -> N
     tensor[1:] = lengths.cumsum(0)
 
 
+def _lengths(tensor: torch.Tensor, rule: kinds.Lengths, context: FillContext) -> None:
+    least = torch.full(tensor.shape, 0 if rule.allow_empty else 1)
+    tensor.copy_(_split(context.whole(rule.total), least, context))
+
+
 def _split(total: int, least: torch.Tensor, context: FillContext) -> torch.Tensor:
     """Lengths that sum to a total, split as the workload's regime says."""
     return partition(total, least, context.regime.get("lengths", "random"), context.host_random)
@@ -388,6 +393,7 @@ SPLITS: dict[str, Callable[[int, torch.Tensor, torch.Generator], torch.Tensor]] 
 FILLS: dict[str, Fill] = {
     **VALUE_FILLS,
     "indptr": _indptr,
+    "lengths": _lengths,
     "last_page_len": _last_page_len,
     "indices": _indices,
     "permutation": _permutation,

@@ -96,10 +96,13 @@ def fill_inputs(
     _refuse_broken(planned, sizes, workload, tensors)
 
 
-def elementwise_inputs(definition: Definition) -> frozenset[str]:
-    """The inputs that stay valid where elements of two ways to fill them are mixed."""
-    rules = plan(definition).rules.items()
-    return frozenset(name for name, rule in rules if rule.elementwise)
+def coupled_inputs(definition: Definition) -> frozenset[str]:
+    """The inputs that a bulk seed gives other values, which stay valid as a whole only."""
+    rules = plan(definition).rules
+    any_bulk = any(rule.bulk for rule in rules.values())
+    return frozenset(
+        name for name, rule in rules.items() if rule.bulk == any_bulk and not rule.elementwise
+    )
 
 
 def _fill(
@@ -140,14 +143,22 @@ def _fill(
 
 
 def _regime(name: str, planned: Plan, workload: Workload) -> Mapping[str, str]:
-    """The regime of one input: of those that might be normal instead, one never is and one is."""
+    """The regime of one input: of those that might be normal instead, one never is and one is.
+
+    Beside negative ones, every second is positive, or now and then every second pair: so products
+    are far below zero, such as scores that what masks others must be below.
+    """
     if workload.regime.get("inputs") != "some":
         return workload.regime
     following = planned.following("values")
     if name not in following:
         return workload.regime
-    place = (following.index(name) - workload.seed) % len(following)
-    spared = place == 1 or (place > 1 and _seed(workload.seed, f"{name}/regime") % 2 == 0)
+    at, count, seed = following.index(name), len(following), workload.seed
+    if workload.regime.get("values") == "negative":
+        by = 2 if count > 3 and seed % 2 else 1
+        return {**workload.regime, "values": "positive"} if at // by % 2 else workload.regime
+    place = (at - seed) % count
+    spared = place == 1 or (place > 1 and _seed(seed, f"{name}/regime") % 2 == 0)
     return {**workload.regime, "values": "normal"} if spared else workload.regime
 
 

@@ -79,6 +79,8 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
         _put_ends(tensor, context, low, high)
     else:
         _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn)
+        if high - low > CLOSE_NUMBERS**2:
+            _with_close_rows(tensor, context, high)
     if (step := context.number(rule.step)) != 1:
         tensor.mul_(step)
 
@@ -108,6 +110,17 @@ def _with_equal_rows(tensor: torch.Tensor, turn: int) -> None:
     if tensor.dim() and tensor.numel():
         some = tensor.view(-1, tensor.shape[-1])[(1 - turn) % 8 :: 8]
         some.copy_(some[:, :1].clone().expand_as(some))
+
+
+def _with_close_rows(tensor: torch.Tensor, context: FillContext, high: int) -> None:
+    """Make those of one row of eight differ in their last bits alone, by which they are in order.
+
+    Some are equal; of all there may be, numbers at random hardly have the first half in common.
+    """
+    if tensor.dim() and tensor.numel():
+        some = tensor.view(-1, tensor.shape[-1])[(3 - context.turn) % 8 :: 8]
+        more = torch.empty_like(some).random_(0, CLOSE_NUMBERS, generator=context.device_random)
+        some.copy_((some[:, :1].clamp(max=high - CLOSE_NUMBERS) + more).clamp(max=high))
 
 
 def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
@@ -283,6 +296,8 @@ EXTREMES_AT_ENDS = (
 )
 #: How many parts a vector of ``mixed`` has.
 PARTS = 8
+#: Over how many integers those are spread that are close together.
+CLOSE_NUMBERS = 12
 #: How close those of ``shifted`` are that are closer, as a share of where they are.
 CLOSE = 2.0**-9.5
 #: By kind.
@@ -332,6 +347,12 @@ def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fi
     """
     tensor.normal_(generator=generator).abs_().neg_()
     tensor.mul_(_for_half(tensor, generator, limits.max**0.25))
+
+
+def _positive(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+    """The same above zero."""
+    _negative(tensor, generator, limits)
+    tensor.neg_()
 
 
 def _for_half(tensor: torch.Tensor, generator: torch.Generator, factor: float) -> torch.Tensor:
@@ -466,7 +487,7 @@ def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
     tensor.add_(sort == 1)
 
 
-#: By name, as ``pytest_fib.data.VALUE_PATTERNS`` lists them.
+#: By name, as ``pytest_fib.data.VALUE_PATTERNS`` lists them; and what goes with ``negative``.
 PATTERN_FILLS: dict[str, PatternFill] = {
     "normal": lambda tensor, generator, limits: tensor.normal_(generator=generator),
     "ones": lambda tensor, generator, limits: tensor.fill_(1.0),
@@ -474,6 +495,7 @@ PATTERN_FILLS: dict[str, PatternFill] = {
     "zeros_and_ones": _zeros_and_ones,
     "small": _small,
     "negative": _negative,
+    "positive": _positive,
     "one_hot": _one_hot,
     "wide": _wide,
     "outlier": _outlier,

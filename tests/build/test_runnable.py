@@ -27,13 +27,13 @@ def reason():
 
 
 @pytest.mark.parametrize(
-    "language", [language for language in SupportedLanguages if language.extra]
+    "language", [language for language in SupportedLanguages if language.facts.extra]
 )
 def test_what_a_language_requires_is_in_its_extra(language):
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
-    names = {Requirement(text).name for text in extras[language.extra]}
-    assert language.requires
-    assert names >= set(language.requires)
+    names = {Requirement(text).name for text in extras[language.facts.extra]}
+    assert language.facts.requires
+    assert names >= set(language.facts.requires)
 
 
 def test_a_missing_compiler_is_named_with_what_to_install(reason, monkeypatch):

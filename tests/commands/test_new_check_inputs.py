@@ -3,6 +3,7 @@
 import pytest
 
 from pytest_fib.commands import main
+from pytest_fib.discovery import DefinitionLookup, load_catalogue
 
 OPTIONS = ("--input=x:float16[n,8]", "--input=factor:float32", "--output=y:float16[n,8]")
 
@@ -29,6 +30,31 @@ def test_a_scaffold_is_red_and_becomes_green(project):
 def test_nothing_is_overwritten(capsys):
     assert [main(["new", "twice"]), main(["new", "twice"])] == [0, 2]
     assert "kernel_defs/custom/twice.yaml exists" in capsys.readouterr().err
+
+
+def test_without_a_command_there_is_help_with_all_of_them(capsys):
+    assert main([]) == 2
+    assert "begin a kernel" in capsys.readouterr().out
+
+
+def test_where_there_are_no_definitions_it_is_said_where_they_were_looked_for(tmp_path):
+    lookup = DefinitionLookup(tmp_path, lambda: load_catalogue([[]], ()))
+    with pytest.raises(LookupError, match=f"'scale': there are none in .* {tmp_path}$"):
+        lookup.find("scale")
+
+
+def test_what_the_test_needs_is_said_where_the_ini_file_lacks_it(project, capsys):
+    assert main(["new", "one"]) == 0
+    assert "have pythonpath = . in tox.ini" in capsys.readouterr().out
+    project.write("pytest.ini", "[pytest]\npythonpath = .\n")
+    assert main(["new", "two"]) == 0
+    assert "pythonpath" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["def", "1x"])
+def test_arguments_have_names_that_python_takes(name, capsys):
+    assert main(["new", "twice", f"--input={name}:float32[n]"]) == 2
+    assert f"error: '{name}' is no name of an argument in Python" in capsys.readouterr().err
 
 
 def test_inputs_are_those_of_a_function(project):

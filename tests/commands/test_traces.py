@@ -42,7 +42,16 @@ def test_what_has_changed_since_is_not_mixed_with_what_it_was(measured, capsys):
     assert "every.py has changed since 'scale_too_every' was added" in capsys.readouterr().err
 
 
-def test_what_is_nowhere_is_named(measured, capsys):
+def test_what_is_nowhere_is_left_out_and_named(measured, capsys):
+    """As the functions of tests written by hand, of which there are traces, too."""
     command = ["traces", "merge", "fib-traces.jsonl", "--impls", "elsewhere", "-o", "dataset"]
-    assert main(command) == 2
-    assert "unknown solution 'every'" in capsys.readouterr().err
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "left out: 1 trace of scale by every, which elsewhere doesn't have\n" in said
+
+
+def test_what_a_run_wrote_is_looked_into_as_it_is(measured, capsys):
+    assert main(["traces", "summary", "fib-traces.jsonl"]) == 0
+    assert "2 traces: 2 passed, 0 failed" in capsys.readouterr().out
+    assert main(["traces", "validate", "fib-traces.jsonl"]) == 0
+    assert main(["traces", "best", "fib-traces.jsonl"]) == 0

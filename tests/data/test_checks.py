@@ -12,7 +12,7 @@ def complaints(definition):
 
 def test_shapes_name_known_axes(scale):
     scale["inputs"]["x"]["shape"] = ["batch", "hiden"]
-    scale["outputs"]["y"]["shape"] = ["q"]
+    scale["outputs"]["y"]["shape"] = ["q", 8]
     assert complaints(scale) == {
         "inputs.x.shape.1": "unknown axis 'hiden'; did you mean 'hidden'?",
         "outputs.y.shape.0": "unknown axis 'q'; there are batch, hidden",
@@ -79,6 +79,10 @@ def test_a_reference_that_takes_the_inputs_by_position_is_fine(scale, reference)
         ("def run(x): ...", "run takes (x), but the inputs are (x, factor)"),
         ("def run(x, w, b): ...", "run takes (x, w, b), but the inputs are (x, factor)"),
         ("def run(x, w, b, *r): ...", "run takes (x, w, b), but the inputs are (x, factor)"),
+        (
+            "def run(factor, x): ...",
+            "run takes (factor, x), but inputs are passed in their order, (x, factor)",
+        ),
         (
             "def run(x, f, *, eps): ...",
             "run needs 'eps' by keyword, but inputs are passed by position",

@@ -131,6 +131,11 @@ def test_errors_survive_pickling():
             "workloads: {inputs: {factor: {value: x}}}\nop_type:",
             "3: workloads.inputs.factor.value: should be a number, true or false",
         ),
+        (
+            "op_type:",
+            "workloads: {inputs: {factor: 2.5}}\nop_type:",
+            "3: workloads.inputs.factor: should be a rule: {value: 2.5}",
+        ),
     ],
 )
 def test_each_mistake_is_a_sentence_with_its_place(write, scale_yaml, old, new, message):

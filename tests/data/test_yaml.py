@@ -100,6 +100,10 @@ def test_anchors_stand_for_what_they_name():
             "x.yaml:1: a: tags like 'tag:yaml.org,2002:python/object:os.system' are not supported",
         ),
         ("a: 1\n? [b]\n: 2\n", "x.yaml:2: a key should be text"),
+        (
+            "a: 1\nb 2\nc: 3\n",
+            "x.yaml:2: bad YAML: could not find expected ':', while scanning a simple key",
+        ),
     ],
 )
 def test_bad_yaml_is_reported_with_its_line(text, line):

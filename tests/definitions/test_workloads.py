@@ -21,15 +21,24 @@ def assert_valid(definition, count, listed=()):
         validate(definition, workload.axes, filled(definition, workload))
 
 
-@pytest.mark.parametrize("name", [name for name in names("*") if name not in LARGEST])
+#: Definitions of one file differ in sizes and dtypes only.
+FIRST_OF_FILES = {file: name for name, (_, file) in reversed(shipped().items())}.values()
+
+
+def of_files(every):
+    """Parameters: those that are the first of their file are in the quick run."""
+    return [
+        pytest.param(name, marks=() if name in FIRST_OF_FILES else pytest.mark.thorough)
+        for name in every
+    ]
+
+
+@pytest.mark.parametrize("name", of_files(name for name in names("*") if name not in LARGEST))
 def test_examples_and_drawn_workloads_are_valid(name):
     definition, _ = shipped()[name]
     listed = example_workloads(definition)
     assert listed
     assert_valid(definition, 10, listed)
-
-
-FIRST_OF_FILES = {file: name for name, (_, file) in reversed(shipped().items())}.values()
 
 
 @pytest.mark.parametrize("name", [name for name in FIRST_OF_FILES if name not in NOT_INFERRED])

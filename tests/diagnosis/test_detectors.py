@@ -5,9 +5,7 @@ import math
 import pytest
 import torch
 
-from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext
-from pytest_fib.diagnosis._diagnose import explain
-from pytest_fib.diagnosis._wrong_output import Failure, WrongOutput
+from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext, Failure, WrongOutput, explain
 from pytest_fib.sandbox import POISONS, fill_with_poison
 
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -492,3 +490,18 @@ def test_small_errors_of_one_sign_are_no_lower_precision():
     kind = (LSE[0], (1, 32), torch.float32)
     found = explained(kind, lambda x: x - 0.005 * normal(x.shape, 3).abs())
     assert found.pattern == "everywhere"
+
+
+def test_where_one_number_stands_for_another_that_is_no_factor():
+    """As where a table's last entry is taken for the one before it."""
+    expected = normal((5000,))
+    expected[::7] = 0.25
+    found = explained(VECTOR, lambda x: torch.where(x == 0.25, 7.3, x), expected)
+    assert found.pattern not in ("one factor", "one offset")
+
+
+def test_one_number_that_is_off_by_little_is_told_in_enough_digits():
+    expected = torch.full((5000,), 0.25)
+    found = explained(VECTOR, lambda x: x * (1 + 2**-16), expected)
+    assert found.pattern == "one factor"
+    assert found.sentence == "out: every element is 1.00001526 x expected"

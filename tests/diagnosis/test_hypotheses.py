@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pytest_fib.data import Definition, load_definition_file
-from pytest_fib.diagnosis._hypotheses import input_hypotheses
+from pytest_fib.diagnosis import input_hypotheses
 from pytest_fib.engine import FunctionChecker
 from pytest_fib.workloads import fill_inputs, layouts, make_workload, plan, scalar_inputs
 from tests.definitions.harness import ROOT

@@ -161,7 +161,10 @@ def test_a_function_that_a_later_one_hides_is_a_problem(scan, tmp_path):
         ),
         (r"('a', author='\ud800')", r"argument 'author' is no Unicode text: '\ud800'"),
         ("('a', author=None)", "argument 'author' is not a string"),
-        ("('a', dependencies='numpy')", "argument 'dependencies' is not a list of strings"),
+        (
+            "('a', dependencies='numpy')",
+            "argument 'dependencies' is not a list of strings, as ['numpy'] is",
+        ),
         ("('a', calling='copy')", "calling 'copy' is not one of value, destination, tuple"),
         (
             "('a', target_hardware=[])",

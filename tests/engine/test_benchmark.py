@@ -351,10 +351,16 @@ def accounts(monkeypatch):
     return accounts
 
 
-HIDDEN = Accounting(calls_ns=1e6, blocks_ns=1e6, hidden_ns=5e5, error_ns=1e3, other_error_ns=1e3)
-FAR_OFF = Accounting(calls_ns=1e6, blocks_ns=1e6, hidden_ns=4e6, error_ns=1e3, other_error_ns=1e3)
+HIDDEN = Accounting(
+    calls_ns=1e6, blocks_ns=1e6, hidden_ns=5e5, error_ns=1e3, other_error_ns=1e3, allowed_ns=5e4
+)
+FAR_OFF = Accounting(
+    calls_ns=1e6, blocks_ns=1e6, hidden_ns=4e6, error_ns=1e3, other_error_ns=1e3, allowed_ns=5e4
+)
 #: A candidate gains nothing by rounds that take longer now and then.
-NOISY = Accounting(calls_ns=1e6, blocks_ns=1e6, hidden_ns=5e5, error_ns=4e6, other_error_ns=1e3)
+NOISY = Accounting(
+    calls_ns=1e6, blocks_ns=1e6, hidden_ns=5e5, error_ns=4e6, other_error_ns=1e3, allowed_ns=5e4
+)
 
 
 def test_what_disagrees_once_is_timed_again_later(accounts, timed, definition):
@@ -392,7 +398,7 @@ def test_where_that_goes_on_it_is_refused(accounts, judge, request_for, said, wh
 
 
 def test_on_a_busy_machine_what_is_uncertain_is_in_the_intervals(accounts, timed, definition):
-    busy = Accounting(1e6, 1e6, hidden_ns=2e6, error_ns=2e6, other_error_ns=2e6)
+    busy = Accounting(1e6, 1e6, hidden_ns=2e6, error_ns=2e6, other_error_ns=2e6, allowed_ns=5e4)
     pauses = accounts(busy, busy)
     found = timed(definition, {"n": 64}, GOOD)
     assert pauses == [0.1]  # it may not be as busy a little later

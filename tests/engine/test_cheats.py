@@ -32,6 +32,7 @@ REASONS = {
     "cache_by_id": ("INCORRECT_NUMERICAL", SECOND),
     "cache_by_pointer": ("INCORRECT_NUMERICAL", SECOND),
     "cache_by_shape": ("INCORRECT_NUMERICAL", SECOND),
+    "deep_folders": ("INCORRECT_NUMERICAL", ZEROS),
     "exit_early": ("RUNTIME_ERROR", "the process exited with code 0"),
     "forge_messages": (
         "RUNTIME_ERROR",
@@ -58,6 +59,7 @@ REASONS = {
     "scan_files": ("INCORRECT_NUMERICAL", ZEROS),
     "scan_memory": ("INCORRECT_NUMERICAL", ZEROS),
     "shown_shapes": ("INCORRECT_NUMERICAL", ZEROS),
+    "static_output": ("RUNTIME_ERROR", "out: overwritten by the next call; .*"),
     "stop_judge": NOT_PERMITTED,
     "unwritten_destination": ("INCORRECT_NUMERICAL", ALL),
     "unwritten_tail": (
@@ -86,6 +88,7 @@ TIMED_REASONS = {
     "any_works_for_all": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "by_call_stack": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "cache_by_four_elements": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "claim_calls_only": ("RUNTIME_ERROR", FALSE + r"blocks took \S+ ns, and their calls \S+ ns"),
     "claim_flush": ("RUNTIME_ERROR", FALSE + "flushing the cache took -1000000000.0 ns"),
     "claim_huge": ("RUNTIME_ERROR", FALSE + r"a call took 1e\+308 ns"),
     "claim_method": ("RUNTIME_ERROR", FALSE + "unknown timing method 'cupti'"),
@@ -95,12 +98,15 @@ TIMED_REASONS = {
     "claim_one_time": ("RUNTIME_ERROR", FALSE + r"\d+ blocks were timed 1 times"),
     "claim_three_quarters": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "claim_zero": ("RUNTIME_ERROR", FALSE + "a call took 0.0 ns"),
+    "copy_after_the_answer": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "first_works_for_all": ("RUNTIME_ERROR", BY_THE_CLOCK),
+    "in_place_later": ("RUNTIME_ERROR", r"wrote to its input .x. \(while it was timed\)"),
     "late_thread_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "lazy_later": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
     "one_for_all": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "patch_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "patch_series": ("RUNTIME_ERROR", BY_THE_CLOCK),
+    "ring_of_outputs": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "skip_every_other": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "slow_until_sized": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "stale_every_other": ("INCORRECT_NUMERICAL", TIMED_WRONG),
@@ -109,7 +115,7 @@ TIMED_REASONS = {
     "thread_for_the_last": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "work_after_the_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "work_before_the_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
-    "work_when_collected": ("RUNTIME_ERROR", WHEN_READ),
+    "work_when_collected": ("RUNTIME_ERROR", f"{WHEN_READ}|{BY_THE_CLOCK}"),
     "zeros_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
 }
 #: Caches of answers, which no timed call finds anything in: they are right, and as slow as that is.

@@ -67,14 +67,27 @@ def test_yardsticks_are_asked_once_and_believed():
     expected = torch.full((1, 64), 1e-9, dtype=torch.float64)
     asked = []
 
-    def yardsticks():
-        asked.append(1)
+    def yardsticks(slow):
+        asked.append(slow)
         return [{"y": (expected + 1e-6).float()}]
 
     got = {"y": (expected - 1e-6).float()}
     assert checker(expected, yardsticks=yardsticks).check(got).passed
-    assert asked == [1]
+    assert asked == [False]
     assert not checker(expected).check(got).passed
+
+
+def test_slow_yardsticks_are_asked_where_quick_ones_do_not_explain():
+    expected = torch.full((1, 64), 1e-9, dtype=torch.float64)
+    asked = []
+
+    def yardsticks(slow):
+        asked.append(slow)
+        return [{"y": (expected + (1e-6 if slow else 1e-12)).float()}]
+
+    got = {"y": (expected - 1e-6).float()}
+    assert checker(expected, yardsticks=yardsticks).check(got).passed
+    assert asked == [False, True]
 
 
 def test_an_element_that_says_more_than_its_place_is_in_the_first_line():

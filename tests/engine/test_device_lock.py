@@ -1,13 +1,10 @@
 """Who may use a device, across processes and users."""
 
+import multiprocessing
 import os
-import signal
 import stat
-import subprocess
-import sys
 import threading
 from pathlib import Path
-from textwrap import dedent
 from time import monotonic, sleep
 
 import pytest
@@ -15,7 +12,8 @@ import pytest
 from pytest_fib.data import SearchRequest
 from pytest_fib.engine import DeviceHeldError, DeviceLock, Judge
 
-ROOT = Path(__file__).parents[2]
+#: Processes that have torch already: to import it takes seconds.
+CONTEXT = multiprocessing.get_context("fork")
 
 
 @pytest.fixture(autouse=True)
@@ -25,38 +23,43 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+class Holder:
+    """A process that holds the device until it is killed or told to end."""
+
+    def __init__(self, how):
+        self._pipe, end = CONTEXT.Pipe()
+        self.process = CONTEXT.Process(target=self._hold, args=(how, end))
+        self.process.start()
+        self.pid = self.process.pid
+        assert self._pipe.recv() == "held"
+
+    @staticmethod
+    def _hold(how, end):
+        with getattr(DeviceLock("cpu"), how)():
+            end.send("held")
+            end.recv()
+
+    def end(self):
+        self._pipe.send("end")
+        self.process.join()
+
+    def kill(self):
+        self.process.kill()
+        self.process.join()
+
+
 @pytest.fixture
 def holder(folder):
-    """Start processes that hold the device until they are killed."""
+    """Start processes that hold the device."""
     started = []
 
     def hold(how):
-        code = f"""\
-            import sys
-            from pathlib import Path
-            from pytest_fib.engine import _device_lock
-            _device_lock.FOLDER = Path({str(folder)!r})
-            with _device_lock.DeviceLock("cpu").{how}():
-                print("held", flush=True)
-                sys.stdin.read()
-            """
-        process = subprocess.Popen(
-            [sys.executable, "-c", dedent(code)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        started.append(process)
-        return process
+        started.append(Holder(how))
+        return started[-1]
 
     yield hold
     for process in started:
         process.kill()
-        process.communicate()
-
-
-def held(process):
-    return process.stdout.readline() == b"held\n"
 
 
 def taken(how):
@@ -91,18 +94,16 @@ def test_who_wants_to_be_alone_is_alone(first, second):
 @pytest.mark.parametrize("how", ["shared", "exclusive"])
 def test_a_lock_reaches_across_processes(holder, how):
     process = holder(how)
-    assert held(process)
     thread, event = taken("exclusive")
     assert not event.wait(0.2)
-    process.communicate(b"")
+    process.end()
     assert event.wait(30)
     thread.join()
 
 
 def test_a_holder_that_is_killed_holds_no_more(holder):
     process = holder("exclusive")
-    assert held(process)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     thread, event = taken("shared")
     assert event.wait(30)
     thread.join()
@@ -134,7 +135,6 @@ def test_a_stream_of_sharers_does_not_starve_who_wants_to_be_alone():
 def test_who_waits_long_is_told_for_whom(holder, monkeypatch, how):
     monkeypatch.setattr("pytest_fib.engine._device_lock.PATIENCE", 0.05)
     process = holder("exclusive")
-    assert held(process)
     said = []
 
     def release(message):
@@ -149,7 +149,6 @@ def test_who_waits_long_is_told_for_whom(holder, monkeypatch, how):
 def test_who_waits_for_several_is_told_all_of_them(holder, monkeypatch):
     monkeypatch.setattr("pytest_fib.engine._device_lock.PATIENCE", 0.05)
     processes = [holder("shared"), holder("shared")]
-    assert all(map(held, processes))
     said = []
 
     def release(message):
@@ -167,20 +166,18 @@ def test_who_waits_for_several_is_told_all_of_them(holder, monkeypatch):
 @pytest.mark.parametrize("how", ["shared", "exclusive"])
 def test_nobody_waits_for_ever_and_the_holder_is_named(holder, how):
     process = holder("exclusive")
-    assert held(process)
     name = Path(f"/proc/{process.pid}/comm").read_text().strip()
     said = rf"cpu was held by pid {process.pid} \({name}\) for the 0.2 s of --fib-lock-timeout"
     with pytest.raises(DeviceHeldError, match=said), getattr(DeviceLock("cpu", None, 0.2), how)():
         pass
     # Who gave up doesn't take the lock when it comes.
-    process.communicate(b"")
+    process.end()
     with DeviceLock("cpu").exclusive():
         pass
 
 
 def test_who_is_held_up_has_an_outcome_with_the_holder(holder, request_for, fork_server):
     process = holder("exclusive")
-    assert held(process)
     with Judge("cpu", lock_timeout=0.2, fork_server=fork_server) as judge:
         evaluation = judge.evaluate(request_for("def run(x, factor):\n    return x * factor\n"))
     assert evaluation.status == "RUNTIME_ERROR"
@@ -189,7 +186,6 @@ def test_who_is_held_up_has_an_outcome_with_the_holder(holder, request_for, fork
 
 def test_a_search_that_is_held_up_ends_at_once(holder, definition, solution, fork_server):
     process = holder("exclusive")
-    assert held(process)
     request = SearchRequest(
         definition=definition,
         solution=solution("def run(x, factor):\n    return x * factor\n"),

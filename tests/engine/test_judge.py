@@ -266,8 +266,8 @@ def test_expected_values_are_computed_once_for_all_implementations(
     assert computed(GOOD, of=counting) == 2  # for two inputs
     assert computed(f"# another\n{GOOD}", of=counting) == 0
     assert computed(GOOD, of=counting, seed=5) == 2
-    # Yardsticks, and what the input may have been taken for.
-    assert computed("def run(x, factor):\n    return x\n", of=counting) == 7
+    # Yardsticks, the slow one too, and what the input may have been taken for.
+    assert computed("def run(x, factor):\n    return x\n", of=counting) == 8
     assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
     assert computed(GOOD, of=counting) == 2
 
@@ -500,6 +500,21 @@ def test_what_the_reference_writes_to_may_be_written_to(judge, solution, scratch
     )
     evaluation = judge.evaluate(request)
     assert evaluation.status == "PASSED", evaluation.log
+
+
+def test_a_reference_that_is_other_for_what_it_wrote_to_an_input_is_told_of_that(
+    judge, solution, scratch
+):
+    text = "def run(x, room):\n    room.add_(x)\n    return room + 1\n"
+    reference = f"import torch\n{text}"
+    request = EvaluationRequest(
+        definition=scratch.model_copy(update={"reference": reference}),
+        solution=solution(text),
+        workload=make_workload(scratch, {"n": 1000}),
+    )
+    evaluation = judge.evaluate(request)
+    assert evaluation.diagnosis.pattern == "nondeterministic"
+    assert evaluation.diagnosis.sentence.endswith("(the reference writes to its input 'room')")
 
 
 def test_and_nothing_else(judge, solution, scratch):

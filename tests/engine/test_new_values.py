@@ -71,5 +71,5 @@ def test_every_timed_call_has_values_of_its_own_for_as_much_work(calls):
     assert all(tensor.isfinite().all() for tensor in values)
     # What hangs together is not mixed, and what decides about the work is always the same.
     assert all(torch.allclose(each.sum(1), torch.ones(3)) for each in rows)
-    assert len({tensor.numpy().tobytes() for tensor in rows}) >= 2
+    assert len({tensor.numpy().tobytes() for tensor in rows}) > 10
     assert len({tensor.numpy().tobytes() for tensor in lengths}) == 1

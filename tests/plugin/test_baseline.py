@@ -2,38 +2,21 @@
 
 import json
 import shlex
-from dataclasses import replace
 from math import exp
 
 import pytest
 
 from pytest_fib.data import Correctness, Environment, Evaluation, Trace
-from pytest_fib.report import TimeRecord
 from pytest_fib.workloads import make_workload
+from tests.no_clock import HARDWARE, METHOD, WITHOUT_CLOCK
 
 USAGE = pytest.ExitCode.USAGE_ERROR
 TIMED = ("--fib-bench", "-m", 'fib(kind="bench")')
-#: How the records in these tests were timed, this run's too: no test hangs on a real time.
-METHOD, HARDWARE, NOW = "by the book", "abacus", 1.0
-
-
-def fixed(original):
-    """What is compared of a trace, with a fixed time where it is of this run."""
-
-    def timed(trace):
-        found = original(trace)
-        if found is None or found.method == METHOD:
-            return found
-        ends = {"low_ms": NOW * exp(-0.002), "high_ms": NOW * exp(0.002)}
-        return replace(found, latency_ms=NOW, method=METHOD, hardware=HARDWARE, **ends)
-
-    return timed
 
 
 @pytest.fixture
-def timed(scale, monkeypatch):
+def timed(scale, no_clock):
     """A definition with one implementation, ``good``, whose calls take 1 ms."""
-    monkeypatch.setattr(TimeRecord, "from_trace", fixed(TimeRecord.from_trace))
     return scale
 
 
@@ -245,21 +228,10 @@ def test_a_wrong_implementation_fails_as_that_and_is_not_compared(timed, before)
     result.stdout.no_fnmatch_line("SLOWER*")
 
 
-CONFTEST = """\
-import sys
-
-sys.path.insert(0, {tests!r})
-from test_baseline import fixed
-from pytest_fib.report import TimeRecord
-
-TimeRecord.from_trace = fixed(TimeRecord.from_trace)
-"""
-
-
 @pytest.mark.thorough
-def test_workers_compare_with_what_the_controller_read(scale, before, request):
+def test_workers_compare_with_what_the_controller_read(scale, before):
     """The file is replaced as soon as the first result arrives; the workers read none."""
-    scale.write("conftest.py", CONFTEST.format(tests=str(request.path.parent)))
+    scale.write("conftest.py", WITHOUT_CLOCK)
     before({8: 0.8, 64: 1.0}, path="fib-traces.jsonl")
     result = scale.run_apart(
         *TIMED, "-n2", "--fib-compare=fib-traces.jsonl", "--fib-fail-on=slower > 5%",

@@ -86,7 +86,8 @@ def test_count_repeats_each_item(outcomes):
     assert "pytest 'kernel_defs/toy/scale.yaml::scale[tail-correctness]'" in lines
 
 
-def test_of_reruns_the_last_counts(outcomes):
+@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["alone", "workers"])
+def test_of_reruns_the_last_counts(outcomes, workers):
     body = """\
     x, factor
     with open("calls", "a+") as file:
@@ -96,8 +97,9 @@ def test_of_reruns_the_last_counts(outcomes):
     """
     outcomes.implement("flaky", body)
     options = "--fib-workload", '{"axes": {"n": 3}}', "-k", "flaky", "--reruns=2"
-    result = outcomes.run_apart(*options)
-    result.stdout.fnmatch_lines(["flaky * PASSED * after 1 rerun", "*1 passed*1 rerun*"])
+    result = outcomes.run_apart(*options, *workers)
+    table = ["--* scale --*", "*", "flaky * PASSED * after 1 rerun"]
+    result.stdout.fnmatch_lines([*table, "*1 passed*1 rerun*"])
 
 
 def test_a_timeout_fails_the_item_and_no_other(outcomes):

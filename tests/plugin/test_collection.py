@@ -306,7 +306,7 @@ def test_selecting_a_member_of_a_malformed_family_shows_its_mistakes(toys, scale
         ),
     ],
 )
-def test_a_wrong_mark_fails_its_item_and_no_other(scale, mark, message):
+def test_a_wrong_mark_fails_its_item_and_no_other(scale, no_clock, mark, message):
     scale.write(
         "kernel_impls/toy/bad.py",
         "from pytest_fib import implements\nTEXT = 'fast'\n\n"
@@ -326,6 +326,14 @@ def test_a_file_that_does_not_parse_fails_the_definition_its_folder_names(scale)
         "can't be tested: kernel_impls/elementwise/scale/bad.py:1: syntax error: invalid syntax"
         in result.outlines
     )
+    result.stdout.fnmatch_lines(["bad * ERROR  line 1: syntax error: invalid syntax"])
+
+
+def test_a_file_that_names_no_definition_fails_the_one_its_folder_names(toys):
+    text = '@implements("spilt", langage="triton")\ndef run(x): ...\n'
+    toys.write("kernel_impls/split/bad.py", text)
+    ids = toys.ids("-k", "bad")
+    assert [name.partition("::")[2] for name in ids] == ["split[bad-correctness]"]
 
 
 def test_two_implementations_of_one_name_fail_as_one(scale):

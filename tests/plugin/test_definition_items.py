@@ -75,6 +75,12 @@ def test_a_folder_without_definitions_is_said(project):
     assert line in project.run().outlines
 
 
+def test_implementations_without_a_folder_of_definitions_are_said(project):
+    (project.path / "kernel_impls").mkdir()
+    line = "fib: no kernel is collected: there is no kernel_defs beside kernel_impls"
+    assert line in project.run().outlines
+
+
 def test_a_run_from_a_folder_below_says_where_the_kernels_are(scale, monkeypatch):
     (scale.path / "tox.ini").unlink()
     below = scale.path / "src"

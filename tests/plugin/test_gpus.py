@@ -5,11 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_fib.build import gpus
-from pytest_fib.plugin._gpus import Binding
 
 
 @pytest.fixture
-def bind(monkeypatch):
+def bind(scale, monkeypatch):
     """The GPUs of so many workers, on a machine with so many devices under such a mask."""
 
     def bind(workers, devices, mask=None, environments=None):
@@ -19,7 +18,8 @@ def bind(monkeypatch):
         else:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
         specs = [SimpleNamespace(env=dict(e)) for e in environments or [{}] * workers]
-        Binding().pytest_xdist_setupnodes(specs)
+        config = scale.pytester.parseconfigure("--fib-device=auto")
+        config.pluginmanager.getplugin("fib-devices").pytest_xdist_setupnodes(specs)
         return [spec.env.get("CUDA_VISIBLE_DEVICES") for spec in specs]
 
     return bind

@@ -91,8 +91,8 @@ def test_a_bad_value_is_a_usage_error(scale, arguments, message):
             ["--fib-cache-dir", "pytest.ini"],
             "ERROR: --fib-cache-dir {path}/pytest.ini: is a file",
         ),
-        (["--fib-timeout=inf"], "*argument --fib-timeout: inf is not between 0 and 1000000*"),
-        (["--fib-build-timeout=0"], "*--fib-build-timeout: 0 is not between 0 and 1000000*"),
+        (["--fib-timeout=inf"], "*argument --fib-timeout: inf is not above 0 and up to 1000000*"),
+        (["--fib-build-timeout=0"], "*--fib-build-timeout: 0 is not above 0 and up to 1000000*"),
         (
             ["--fib-target=h100"],
             "ERROR: --fib-target: 'h100' is no architecture that is known; there are: sm_70, *",

@@ -20,7 +20,7 @@ def test_verbose_shows_each_id_with_its_outcome(toys):
     )
 
 
-def test_quiet_shows_nothing_of_ours(scale):
+def test_quiet_shows_nothing_of_ours(scale, no_clock):
     result = scale.run("-q", "--fib-bench")
     result.assert_outcomes(passed=3)
     assert [line for line in result.outlines if line] == [
@@ -103,7 +103,7 @@ def test_failures_are_red_and_passes_green_in_the_table(toys):
     assert "\x1b[31m\x1b[1mINCORRECT_NUMERICAL\x1b[0m " in tail
 
 
-@pytest.mark.parametrize("colour", ["yes", "no"])
+@pytest.mark.parametrize("colour", ["yes", pytest.param("no", marks=pytest.mark.thorough)])
 def test_a_run_fits_in_80_columns(toys, monkeypatch, colour):
     monkeypatch.setenv("COLUMNS", "80")
     toys.implement("a_rather_long_name_for_an_implementation", "x, factor\nreturn x * factor")

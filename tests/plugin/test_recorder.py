@@ -21,7 +21,7 @@ def lasting(trace: dict) -> str:
     return json.dumps({k: v for k, v in lasts.items() if k != "item_seconds"}, sort_keys=True)
 
 
-def test_each_evaluated_item_leaves_one_record(toys):
+def test_each_evaluated_item_leaves_one_record(toys, no_clock):
     toys.run("--fib-bench").assert_outcomes(passed=7, failed=3)
     cases = [(t["solution"], t["evaluation"]["performance"] is not None) for t in toys.traces()]
     assert sorted(cases) == [

@@ -43,9 +43,9 @@ def test_in_a_github_job_failures_are_annotations_at_the_implementation(toys, mo
     found = sorted(line for line in result.outlines if line.startswith("::"))
     assert found == [
         f"::error file={folder}/raises.py,line=4,title=scale[raises-correctness]"
-        "::RUNTIME_ERROR%3A ValueError%3A 50%25 a%3A%3Ab%2C c",
+        "::RUNTIME_ERROR: ValueError: 50%25 a::b, c",
         f"::error file={folder}/tail.py,line=4,title=scale[tail-correctness]"
-        "::INCORRECT_NUMERICAL%3A y%3A zeros at n 64..254",
+        "::INCORRECT_NUMERICAL: y: zeros at n 64..254",
     ]
 
 
@@ -56,7 +56,7 @@ def test_in_a_github_job_what_is_wrong_with_a_definition_is_an_annotation_in_its
     scale.define(scale_yaml.replace("shape: [n]", "shape: [m]", 1), "kernel_defs/toy/scale.yaml")
     result = scale.run()
     place = "file=kernel_defs/toy/scale.yaml,line=6,title=kernel_defs/toy/scale.yaml"
-    result.stdout.fnmatch_lines([f"::error {place}::ERROR%3A line 6%3A inputs.x.*"])
+    result.stdout.fnmatch_lines([f"::error {place}::ERROR: line 6: inputs.x.*"])
 
 
 def test_what_other_plugins_take_for_the_place_of_a_failure_is_the_implementation(toys):
@@ -75,9 +75,12 @@ def test_the_run_itself_writes_the_summary_of_a_job(toys, monkeypatch):
     summary = toys.path / "summary.md"
     summary.write_text("before\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    toys.run("-k", "good or tail", "--fib-github-summary")
+    toys.write("kernel_impls/toy/unread.py", '@implements("scale")\ndef run(x, factor)\n')
+    toys.run("-k", "good or tail or unread", "--fib-github-summary")
     text = summary.read_text()
     assert text.startswith("before\n## Kernels\n\n**1 of 2 evaluations passed**")
+    assert "### :x: Not tested\n\n| definition | implementation | what |\n" in text
+    assert "| unread | can't be tested: kernel\\_impls/toy/unread.py:2: syntax error" in text
     assert "| scale | good | n=" in text
 
 

@@ -129,7 +129,7 @@ def test_columns_never_run_together_and_fit_the_terminal(table, width):
     assert max(map(len, lines)) <= max(width, 62)
     [times] = [line for line in lines if "99999.00x" in line]
     assert re.search(r" 99999\.00x +2\.28 GB +0\.053 %$", times)
-    assert re.search(r"INCORRECT_NUMERICAL +Infinity( |$)", lines[1])
+    assert re.search(r"INCORRECT_NUMERICAL +∞( |$)", lines[1])
 
 
 def test_columns_are_as_wide_as_what_is_in_them_where_there_is_room(table):

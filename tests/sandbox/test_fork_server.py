@@ -15,37 +15,37 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def shared():
-    fork_server = ForkServer("cpu", {})
+def breakable():
+    """One that may be broken: it has to work again for the next test.
+
+    It imports no torch, which takes seconds: few tests let a sandbox live until it serves.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pytest_fib.sandbox._fork_server_client.PRELOADED", ())
+        fork_server = ForkServer("cpu", {})
     fork_server.warm()
     yield fork_server
     fork_server.close()
 
 
-@pytest.fixture
-def fork_server(shared):
-    """A fork_server that may be broken: it has to work again for the next test."""
-    return shared
-
-
-def test_a_child_lives_until_it_is_ended(fork_server, lives):
-    child = fork_server.start()
-    assert fork_server.has(child)
+def test_a_child_lives_until_it_is_ended(breakable, lives):
+    child = breakable.start()
+    assert breakable.has(child)
     assert lives(child.pid)
-    fork_server.kill(child)
+    breakable.kill(child)
     assert not lives(child.pid)
 
 
-def test_how_a_child_ended_is_told(fork_server):
-    child = fork_server.start()
+def test_how_a_child_ended_is_told(breakable):
+    child = breakable.start()
     os.kill(child.pid, signal.SIGSEGV)
-    assert fork_server.end(child) == -signal.SIGSEGV
+    assert breakable.end(child) == -signal.SIGSEGV
 
 
-def test_a_child_that_does_not_end_is_ended(fork_server, lives):
-    child = fork_server.start()
+def test_a_child_that_does_not_end_is_ended(breakable, lives):
+    child = breakable.start()
     os.kill(child.pid, signal.SIGSTOP)
-    assert fork_server.end(child) is None
+    assert breakable.end(child) is None
     assert not lives(child.pid)
 
 
@@ -55,43 +55,43 @@ def test_a_child_ends_by_itself_when_its_channel_closes(fork_server):
     assert fork_server.end(child) == 1
 
 
-def test_children_die_with_the_process_they_come_from(fork_server, lives, eventually):
-    children = [fork_server.start() for _ in range(3)]
-    os.kill(fork_server.pid, signal.SIGKILL)
+def test_children_die_with_the_process_they_come_from(breakable, lives, eventually):
+    children = [breakable.start() for _ in range(3)]
+    os.kill(breakable.pid, signal.SIGKILL)
     assert eventually(lambda: not any(lives(child.pid) for child in children))
-    assert not any(fork_server.has(child) for child in children)
+    assert not any(breakable.has(child) for child in children)
     for child in children:
-        fork_server.kill(child)
+        breakable.kill(child)
 
 
-def test_there_is_another_after_the_death_of_the_first(fork_server):
-    first = fork_server.start()
-    os.kill(fork_server.pid, signal.SIGKILL)
-    second = fork_server.start()
-    assert fork_server.has(second)
-    assert not fork_server.has(first)
-    fork_server.kill(first)
-    assert fork_server.has(second), "the death of a child of the first is no concern of the second"
-    fork_server.kill(second)
+def test_there_is_another_after_the_death_of_the_first(breakable):
+    first = breakable.start()
+    os.kill(breakable.pid, signal.SIGKILL)
+    second = breakable.start()
+    assert breakable.has(second)
+    assert not breakable.has(first)
+    breakable.kill(first)
+    assert breakable.has(second), "the death of a child of the first is no concern of the second"
+    breakable.kill(second)
 
 
-def test_a_process_that_does_not_answer_is_replaced(fork_server, monkeypatch):
+def test_a_process_that_does_not_answer_is_replaced(breakable, monkeypatch):
     monkeypatch.setattr("pytest_fib.sandbox._fork_server_client.FORK_TIMEOUT", 0.2)
     monkeypatch.setattr("pytest_fib.sandbox._fork_server_client.CLOSE_TIMEOUT", 0.2)
-    fork_server.close()  # the deadline is read when a process starts
-    child = fork_server.start()
-    os.kill(fork_server.pid, signal.SIGSTOP)
-    assert not fork_server.has(child)
-    fork_server.kill(child)
+    breakable.close()  # the deadline is read when a process starts
+    child = breakable.start()
+    os.kill(breakable.pid, signal.SIGSTOP)
+    assert not breakable.has(child)
+    breakable.kill(child)
     monkeypatch.undo()
-    fork_server.close()
-    child = fork_server.start()
-    assert fork_server.has(child)
-    fork_server.kill(child)
+    breakable.close()
+    child = breakable.start()
+    assert breakable.has(child)
+    breakable.kill(child)
 
 
-def test_an_interrupt_leaves_no_answer_behind_for_the_next_question(fork_server, monkeypatch):
-    child = fork_server.start()
+def test_an_interrupt_leaves_no_answer_behind_for_the_next_question(breakable, monkeypatch):
+    child = breakable.start()
 
     def interrupted(_):
         raise KeyboardInterrupt
@@ -99,14 +99,15 @@ def test_an_interrupt_leaves_no_answer_behind_for_the_next_question(fork_server,
     with monkeypatch.context() as patch:
         patch.setattr("pytest_fib.sandbox._fork_server_client._receive", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            fork_server.has(child)
-    fork_server.kill(child)
-    child = fork_server.start()
-    assert fork_server.has(child)
-    fork_server.kill(child)
+            breakable.has(child)
+    breakable.kill(child)
+    child = breakable.start()
+    assert breakable.has(child)
+    breakable.kill(child)
 
 
-def test_closing_takes_the_children_along(lives):
+def test_closing_takes_the_children_along(lives, monkeypatch):
+    monkeypatch.setattr("pytest_fib.sandbox._fork_server_client.PRELOADED", ())
     fork_server = ForkServer("cpu", {})
     children = [fork_server.start() for _ in range(2)]
     pid = fork_server.pid
@@ -124,17 +125,17 @@ def test_closing_does_not_wait_for_torch_to_be_imported(lives):
     assert not lives(pid)
 
 
-def test_a_failed_start_leaves_nothing_open(fork_server, monkeypatch, open_files):
-    fork_server.kill(fork_server.start())
+def test_a_failed_start_leaves_nothing_open(breakable, monkeypatch, open_files):
+    breakable.kill(breakable.start())
     before = len(open_files())
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(fork_server, "_ask", interrupted)
+        patch.setattr(breakable, "_ask", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            fork_server.start()
+            breakable.start()
     assert len(open_files()) == before
 
 
@@ -169,7 +170,9 @@ Judge("cpu").evaluate(request)
 """
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "signum", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)]
+)
 def test_killing_the_judge_leaves_no_process_and_no_memory(
     tmp_path, descendants, lives, eventually, signum
 ):
@@ -186,50 +189,50 @@ def test_killing_the_judge_leaves_no_process_and_no_memory(
     assert not any(file.stat().st_size for file in Path("/dev/shm").glob("*fib*"))  # but locks
 
 
-def test_a_child_leaves_no_process_behind(fork_server, descendants, lives, eventually):
+def test_a_child_leaves_no_process_behind(breakable, descendants, lives, eventually):
     before = descendants(os.getpid())
-    child = fork_server.start()
+    child = breakable.start()
     os.kill(child.pid, signal.SIGKILL)
-    fork_server.end(child)
+    breakable.end(child)
     assert eventually(lambda: descendants(os.getpid()) <= before)
     assert not lives(child.pid)
 
 
-def test_a_fork_server_serves_from_any_thread_that_lives(fork_server):
+def test_a_fork_server_serves_from_any_thread_that_lives(breakable):
     """The kernel ends a child with the thread that started it: the next start makes another."""
-    fork_server.close()
-    thread = threading.Thread(target=fork_server.warm)
+    breakable.close()
+    thread = threading.Thread(target=breakable.warm)
     thread.start()
     thread.join()
-    child = fork_server.start()
-    assert fork_server.has(child)
-    fork_server.kill(child)
+    child = breakable.start()
+    assert breakable.has(child)
+    breakable.kill(child)
 
 
-def test_what_a_killed_one_leaves_is_ended_before_it_is_replaced(fork_server, descendants, lives):
+def test_what_a_killed_one_leaves_is_ended_before_it_is_replaced(breakable, descendants, lives):
     """Strays of a sandbox, too: in its group, they have become children of this process."""
-    children = [fork_server.start() for _ in range(2)]
-    pid = fork_server.pid
+    children = [breakable.start() for _ in range(2)]
+    pid = breakable.pid
     family = descendants(pid)
     os.kill(pid, signal.SIGKILL)
-    fork_server.close()
+    breakable.close()
     assert len(family) == 2
     assert not any(map(lives, family))
     for child in children:
         with pytest.raises(ChildProcessError):  # reaped, as well
             os.waitpid(child.pid, os.WNOHANG)
-        fork_server.kill(child)
+        breakable.kill(child)
 
 
-def test_children_of_other_code_are_left_alone(fork_server, lives):
+def test_children_of_other_code_are_left_alone(breakable, lives):
     """Orphans, which become children of this process meanwhile, among them."""
-    fork_server.start()
+    breakable.start()
     text = "import subprocess; print(subprocess.Popen(['sleep', '100'], stdout=-3).pid)"
     printed = subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, check=True)
     orphan = int(printed.stdout)
     beside = subprocess.Popen(["sleep", "100"])
-    os.kill(fork_server.pid, signal.SIGKILL)
-    fork_server.close()
+    os.kill(breakable.pid, signal.SIGKILL)
+    breakable.close()
     try:
         assert lives(orphan)
         assert beside.poll() is None
@@ -265,29 +268,27 @@ print([*found, is_subreaper()])
     assert printed.stdout.strip() == "[False, True, True, False]"
 
 
-def test_it_is_replaced_as_often_as_it_is_killed(fork_server):
+def test_it_is_replaced_as_often_as_it_is_killed(breakable):
     for _ in range(2):
-        child = fork_server.start()
-        os.kill(fork_server.pid, signal.SIGKILL)
-        fork_server.kill(child)
-    fork_server.kill(fork_server.start())
+        child = breakable.start()
+        os.kill(breakable.pid, signal.SIGKILL)
+        breakable.kill(child)
+    breakable.kill(breakable.start())
 
 
-def test_after_several_that_are_killed_before_they_serve_no_more_are_tried(
-    fork_server, monkeypatch
-):
+def test_after_several_that_are_killed_before_they_serve_no_more_are_tried(breakable, monkeypatch):
     monkeypatch.setattr("pytest_fib.sandbox._fork_server_client.KILLED_IN_A_ROW", 3)
-    fork_server.close()
-    launch, launched = fork_server._launch, []
+    breakable.close()
+    launch, launched = breakable._launch, []
 
     def launch_and_kill():
         launch()
-        launched.append(fork_server.pid)
-        os.kill(fork_server.pid, signal.SIGKILL)
+        launched.append(breakable.pid)
+        os.kill(breakable.pid, signal.SIGKILL)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fork_server, "_launch", launch_and_kill)
+        patch.setattr(breakable, "_launch", launch_and_kill)
         with pytest.raises(ForkServerError, match=r"tried 3 times in a row: each was killed by"):
-            fork_server.start()
+            breakable.start()
     assert len(launched) == 3
-    fork_server.kill(fork_server.start())
+    breakable.kill(breakable.start())

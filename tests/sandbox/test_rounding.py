@@ -1,11 +1,13 @@
 """What float32 arithmetic may change in a run in float64."""
 
+from functools import partial
 from itertools import product
 
 import pytest
 import torch
+from torch.nn import functional
 
-from pytest_fib.sandbox import OracleUnavailable, run_widened
+from pytest_fib.sandbox import YARDSTICKS, OracleUnavailable, run_widened
 
 FP8 = torch.float8_e4m3fn
 
@@ -92,14 +94,75 @@ def test_the_order_of_what_is_nearly_equal_is_reversed():
         lambda x: (x / 3).sort(descending=True).indices[:, :4],
         lambda x: (-x / 3).topk(4, largest=False).indices,
     ):
-        low, high = leaning(run, x)
+        low, high = (run_widened(run, [x], lean=(way, 1)) for way in (-1, 1))
         assert (low.tolist(), high.tolist()) == ([[0, 1, 2, 3]], [[0, 2, 1, 4]])
+
+
+def test_each_of_what_is_nearly_equal_may_be_in_each_place():
+    x = torch.tensor([[9.0, 3.0, 3.0 + 2**-22, 1.0, 3.0 + 2**-23]])
+    for way, ends in ((-1, [0, 1, 1, 1, 3]), (1, [0, 4, 4, 4, 3])):
+        run = partial(run_widened, inputs=[x], lean=(way, -1))
+        assert run(lambda x: (x / 3).sort(descending=True).indices).tolist() == [ends]
+        assert run(lambda x: (x / 3).topk(2).indices).tolist() == [ends[:2]]
 
 
 def test_what_underflows_in_float32_is_nearly_equal():
     logits = torch.tensor([[0.0, -150.0, -160.0, -200.0, -20.0]])
-    low, high = leaning(lambda x: x.softmax(-1).topk(4).indices, logits)
+
+    def run(x):
+        return x.softmax(-1).topk(4).indices
+
+    low, high = (run_widened(run, [logits], lean=(way, 1)) for way in (-1, 1))
     assert (low.tolist(), high.tolist()) == ([[0, 4, 3, 2]], [[0, 4, 1, 2]])
+
+
+SUMS = {
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(-1),
+    "logsumexp": lambda x: x.logsumexp(0),
+    "var": lambda x: x.var((0, 1)),
+    "var_mean": lambda x: torch.cat(torch.var_mean(x, -1)),
+    "norm": lambda x: x.norm(dim=-1, keepdim=True),
+    "vector_norm": lambda x: torch.linalg.vector_norm(x, dim=(0, 1)),
+    "layer_norm": lambda x: functional.layer_norm(x, (3000,)),
+    "group_norm": lambda x: functional.group_norm(x.view(5, 6, 500), 2),
+    "batch_norm": lambda x: functional.batch_norm(x, None, None, training=True),
+    "rms_norm": lambda x: functional.rms_norm(x, (3000,)),
+    "cross_entropy": lambda x: functional.cross_entropy(x, torch.arange(5)),
+    "mse_loss": lambda x: functional.mse_loss(x, x / 2),
+    "smooth_l1_loss": lambda x: functional.smooth_l1_loss(x, x / 2, reduction="sum"),
+    "binary_cross_entropy": lambda x: functional.binary_cross_entropy(x, x / 2),
+    "mean in place": lambda x: x.clone().div_(3.0).mean((0, 1), keepdim=True),
+    "nansum": lambda x: x.nansum(-1),
+    "mv": lambda x: x @ x[0],
+    "dot": lambda x: x[0] @ x[1],
+    "cumsum": lambda x: x.cumsum(0),
+    "of none": lambda x: x[:, :0].sum(-1) + x.sum(()),
+}
+
+
+@pytest.mark.parametrize("what", SUMS)
+def test_naive_arithmetic_is_off_by_roundoffs(what):
+    x = torch.rand(5, 3000) * 0.8 + 0.1
+    naive, right = (run_widened(SUMS[what], [x], naive=each) for each in (True, False))
+    assert naive.shape == right.shape
+    torch.testing.assert_close(naive, right, rtol=1e-3, atol=1e-3)
+
+
+def test_naive_arithmetic_adds_in_turn_and_multiplies_by_reciprocals():
+    def run(x, by):
+        return (x / by).sum(-1), x.cumsum(-1), x.mean(0, keepdim=True), x.softmax(-1)
+
+    x, tiny = torch.rand(5, 3000), torch.tensor(1e-39)
+    total, partial_sums, mean, weights = run_widened(run, [x, tiny], naive=True)
+    assert total.isinf().all()  # 1 / 1e-39 is
+    in_turn = torch.zeros(5)
+    for column in x.T:
+        in_turn += column
+    assert torch.equal(partial_sums[:, -1], in_turn.double())
+    assert mean.shape == (1, 3000)
+    assert torch.allclose(weights, x.double().softmax(-1), rtol=1e-5, atol=0)
+    assert not torch.allclose(weights, x.double().softmax(-1), rtol=1e-9, atol=0)
 
 
 def test_the_first_decision_and_the_others_lean_apart():
@@ -155,6 +218,17 @@ def test_of_two_large_scores_that_nearly_tie_each_wins_once():
 
     weights = [run_widened(run, [q, k, other], moved=seed) for seed in (1, -1)]
     assert torch.minimum(*weights).max() < 0.5 < torch.maximum(*weights).min()
+
+
+def test_what_cancels_in_one_element_has_an_error_whatever_integers_are_summed_beside_it():
+    def run(x):
+        return (x[:, 0] - torch.logsumexp(x, 1)) * (x > 1).sum(1).clamp(min=1)
+
+    moves = [how["moved"] for how in YARDSTICKS if "moved" in how]
+    for value in (-0.1357, 3.1, 100.0):
+        x = torch.tensor([[value]], dtype=torch.bfloat16)
+        apart = [float(run_widened(run, [x], moved=seed).abs()) for seed in moves]
+        assert max(apart) > 2.0**-24 * abs(value)
 
 
 def test_where_two_terms_cancel_the_error_shows_in_one_element():

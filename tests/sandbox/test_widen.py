@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from pytest_fib.sandbox import YARDSTICKS, OracleUnavailable, run_widened, widened_dtype
+from pytest_fib.sandbox import (
+    SLOW_YARDSTICKS,
+    YARDSTICKS,
+    OracleUnavailable,
+    run_widened,
+    widened_dtype,
+)
 
 BF16 = torch.tensor([1.0, 1 / 3, -2.5]).bfloat16()
 
@@ -147,7 +153,7 @@ def test_operands_that_need_no_rounding_are_not_moved():
     assert run_widened(run, [BF16], narrow_operands=True) == run_widened(run, [BF16])
 
 
-@pytest.mark.parametrize("how", YARDSTICKS)
+@pytest.mark.parametrize("how", YARDSTICKS + SLOW_YARDSTICKS)
 def test_every_yardstick_runs(how):
     assert run_widened(lambda x: (x @ x / 3).round().float(), [BF16], **how).dtype is torch.float64
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from pytest_fib.search._deck import (
+from pytest_fib.search import (
     BOUNDARY_SIZES,
     DECK_TILES,
-    FEW,
+    FEW_SIZES,
     USUAL_SIZE,
     Bounds,
     Deck,
@@ -95,8 +95,8 @@ def test_the_plainest_choice_comes_first_and_each_in_its_turn(choices):
 
 def test_each_name_has_a_deck_of_its_own():
     deck = Deck(0)
-    both = [deck.deal(name, "size", Bounds(1, FEW)) for name in ["m", "n"] * FEW]
-    assert {*both} <= {*range(1, FEW + 1)}
+    both = [deck.deal(name, "size", Bounds(1, FEW_SIZES)) for name in ["m", "n"] * FEW_SIZES]
+    assert {*both} <= {*range(1, FEW_SIZES + 1)}
     assert both[::2] != both[1::2]
 
 

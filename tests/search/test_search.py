@@ -66,6 +66,14 @@ def test_every_regime_is_drawn(define, look):
     assert {w.regime.get("values", "normal") for w in tried} == set(VALUE_PATTERNS) - {"nan", "inf"}
 
 
+def test_each_search_has_negative_inputs_and_such_beside_positive_ones(define, look):
+    inputs = {name: {"shape": ["n"], "dtype": "float32"} for name in "qk"}
+    for seed in range(8):
+        _, tried = look(define({"n": "var"}, inputs), seed=seed)
+        drawn = [w.regime for w in tried if w.regime.get("values") == "negative"]
+        assert {regime.get("inputs", "all") for regime in drawn} == {"all", "some"}
+
+
 def test_the_smallest_is_tried_even_where_nothing_is_affordable(define, look):
     found, tried = look(define(), affordable=lambda workload: False)
     assert [workload.axes for workload in tried] == [{"n": 1}]

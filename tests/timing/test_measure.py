@@ -12,7 +12,6 @@ from pytest_fib.timing import (
     TimedBlocks,
     Timings,
     Turn,
-    account,
     calls_per_block,
     placements,
     time_both_sides,
@@ -188,43 +187,6 @@ def test_a_round_has_the_judges_clock_beside_the_claim(pair):
     samples, taken = time_round(side)
     assert samples.tolist() == [10.0, 10.0]
     assert taken == Turn(wall_ns=420.0, blocks_ns=140.0, calls_ns=140.0)
-
-
-def test_what_both_sides_take_beside_their_blocks_is_not_hidden():
-    turns = [Turn(1500 + extra, 1000, 1000) for extra in (0, 0, 0, 0, 0, 900)]
-    accounting = account(turns, [Turn(2500, 2000, 2000)] * 6)
-    assert (accounting.hidden_ns, accounting.error_ns, accounting.unaccounted) == (0, 0, 0)
-
-
-def test_what_one_side_leaves_out_is_a_share_of_its_claim():
-    accounting = account([Turn(1500, 770, 770)] * 5, [Turn(2500, 2000, 2000)] * 5)
-    assert accounting.hidden_ns == 230
-    assert accounting.unaccounted == pytest.approx(230 / 770)
-
-
-def test_time_in_blocks_that_is_no_calls_is_unaccounted_for():
-    """As where only what the device was busy with is claimed."""
-    accounting = account([Turn(1500, 1000, 250)] * 5, [Turn(1500, 1000, 1000)] * 5)
-    assert accounting.hidden_ns == 0
-    assert accounting.unaccounted == 3
-
-
-def test_how_far_the_judges_clock_is_off_is_known():
-    """Where other work makes rounds longer, each by another time."""
-    rng = np.random.default_rng(0)
-    known = []
-    for _ in range(300):
-        rests = 500 + rng.exponential(40, (2, 25))
-        sides = [[Turn(1000 + rest, 1000, 1000) for rest in side] for side in rests]
-        accounting = account(*sides)
-        known.append(abs(accounting.hidden_ns) <= accounting.error_ns < 30)
-    assert np.mean(known) > 0.85
-
-
-@pytest.mark.parametrize("share", [0.3, 0.6, 1.0])
-def test_claims_that_are_false_now_and_then_are_held_against_every_round(share):
-    turns = [Turn(1500, 600 if i < 20 * share else 1000, 1000) for i in range(20)]
-    assert account(turns, [Turn(2500, 2000, 2000)] * 20).hidden_ns == 400
 
 
 @pytest.mark.parametrize("heavy", [[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], "each in turn"])

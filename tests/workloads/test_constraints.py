@@ -345,9 +345,10 @@ def test_an_item_says_which_constraint_its_workload_breaks(scale, scale_yaml):
 
 
 def test_constraints_that_nothing_meets_are_an_error_of_their_file(scale, scale_yaml):
-    scale.define(f"{scale_yaml}constraints: [n >= 10, n <= 5]\n")
+    constraints = "constraints:\n  - n > 1\n  - n >= 10\n  - n <= 5\n"
+    scale.define(f"{constraints}{scale_yaml}")
     result = scale.run()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["kernel_defs/toy/scale.yaml:1: axis 'n' (1 to 256): no value meets 'n >= 10' and 'n <= 5'"]
+        ["kernel_defs/toy/scale.yaml:3: axis 'n' (1 to 256): no value meets 'n >= 10' and 'n <= 5'"]
     )

@@ -30,6 +30,7 @@ MADE = {
     "cos": (["size", "n", "k"], {"base": 100.0}, {}),
     "sin": (["size", "n", "k"], {"base": 100.0, "twice": True}, {}),
     "indptr": (["len"], {"total": "n", "allow_empty": False}, {}),
+    "lengths": (["n"], {"total": "len * k", "allow_empty": False}, {}),
     "last_page_len": (["n"], {"page_size": "size"}, {}),
     "indices": (["n", "few"], {"below": "k * 2", "pad": 99}, {}),
     "permutation": (["n"], {}, {}),

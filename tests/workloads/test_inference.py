@@ -12,6 +12,7 @@ from pytest_fib.workloads import (
     INFERENCE_RULES,
     make_inputs,
     make_workload,
+    outputs_of_bits,
     plan,
     why_not_generated,
 )
@@ -243,6 +244,15 @@ CASES = [
         "dt[n,nheads,dim]:bf16",
         {"kind": "uniform", "min": 0.0, "max": 1.0, "broadcast": ["dim"]},
     ),
+    (
+        "moe",
+        "n experts=8",
+        "expert_ids[n]:i32",
+        {"kind": "indices", "below": "experts", "unique": False},
+    ),
+    ("scan", "n", "A_log[n]:f32", {"kind": "uniform", "max": 2.77}),
+    ("pad", "n t", "runs[n]:i32", {"kind": "lengths", "total": "t"}, "t == runs.sum().item()"),
+    ("pad", "n t", "runs[n]:i64", {"kind": "lengths", "total": "t"}, "sum(runs) == t"),
     ("attention", "n", "attn_mask[n]:i32", {"kind": "boolean"}),
     # What is left.
     ("attention", "n", "keep[n]:bool", {"kind": "boolean"}),
@@ -308,6 +318,18 @@ REFERENCES = [
      {"kind": "indices", "below": "d", "unique": False}),
     ("[table[which[i] : which[i + 1]] for i in range(2)]", {"kind": "indptr", "total": "rows"}),
     ("[table[: int(which[i])] for i in range(2)]", {"kind": "seq_lens", "max": "rows"}),
+    ("x.masked_fill(torch.arange(x.shape[1])[None] >= which[:, None], 0.0)",
+     {"kind": "seq_lens", "max": "d"}),
+    ("(which[:, None] > torch.arange(0, x.size(1))) * x", {"kind": "seq_lens", "max": "d"}),
+    ("x * (torch.arange(x.shape[1]) <= which[:, None])",
+     {"kind": "indices", "below": "d", "unique": False}),
+    ("x * (torch.arange(x.shape[0]) < which)[:, None]", None),  # which of them?
+    ("(x, which)", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("which.flip(0)[x.argsort(0)]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("torch.repeat_interleave(which, 2)", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("which.view(torch.float64) * x", None),
+    ("torch.repeat_interleave(x, which)", None),
+    ("(x, which, which > 3)", None),
     ("x.sum(-1) + which", None),
     ("x * which.float()[:, None]", None),
     ("x[which > 3]", None),
@@ -340,6 +362,43 @@ def test_what_the_reference_does_with_an_integer_says_what_it_is(result, rule):
     made = plan(_of_reference(result))
     assert (made.unmade.keys() == {"which"}) is (rule is None)
     assert rule is None or made.rules["which"] == rule_of(rule)
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        (
+            "out = x.float()\nfor b in range(3):\n    out[b].index_add_(0, which[:3], table[0])",
+            "indices",
+        ),
+        ("n, d = x.shape\nfor i in range(1, d):\n    x = torch.where(i < which, x, 0)", "seq_lens"),
+        ("rows, width = table.shape\nout = x[:, which]", "indices"),
+        ("kept, out = which.clone(), x\nkept[x[:, 0] > 0] = 3", "integers"),
+        ("out = x * ELSEWHERE.float() + table[which]", "indices"),
+    ],
+)
+def test_a_reference_is_followed_through_its_variables(lines, kind):
+    body = lines.replace("\n", "\n    ")
+    definition = _of_reference("x")
+    reference = definition.reference.replace("    return x", f"    {body}\n    return x")
+    given = Definition.model_validate({**definition.model_dump(), "reference": reference})
+    assert plan(given).rules["which"].kind == kind
+
+
+@pytest.mark.parametrize(
+    ("result", "of_bits"),
+    [
+        ("((x.view(torch.int32) + which) & -65536).view(torch.float32)", True),
+        ("(which << 16).to(torch.int32).view(torch.float32).bfloat16()[None].clone()", True),
+        ("((which << 16).to(torch.int32).view(torch.float32), x)", True),
+        ("(which << 16).to(torch.int32).view(torch.float32) * x", False),
+        ("(x + 1).view(torch.float32)", False),
+        ("(x, (which << 16).to(torch.int32).view(torch.float32))", False),
+        ("(which << 16).view(4, 2)", False),
+    ],
+)
+def test_an_output_is_of_bits_where_integers_are_only_viewed_as_numbers(result, of_bits):
+    assert outputs_of_bits(_of_reference(result)) == ({"y"} if of_bits else set())
 
 
 def test_an_int8_that_becomes_a_floating_number_is_any():
@@ -498,6 +557,14 @@ def test_what_the_definition_says_comes_before_any_rule(rule):
     given = Definition.model_validate({**data, "workloads": {"inputs": {"kv_indices": rule}}})
     assert plan(given).rules["kv_indices"] == rule_of(rule)
     assert plan(given).notes == []
+
+
+def test_a_step_before_a_softplus_has_either_sign():
+    definition = signature("mamba_ssu", "n", "dt[n]:bf16 x[n]:f32", "y[n]:f32")
+    lines = "return torch.nn.functional.softplus(dt.float()) * x"
+    reference = f"import torch\ndef run(dt, x):\n    {lines}\n"
+    given = Definition.model_validate({**definition, "reference": reference})
+    assert plan(given).rules["dt"] == rule_of({"kind": "uniform", "min": -6.0, "max": 2.0})
 
 
 def test_the_number_of_sequences_is_inferred_only_where_nothing_says_it():

@@ -42,8 +42,10 @@ ATTENTION = [n for n in SIGNATURES if n.startswith(("gqa", "mla", "gdn_prefill")
 
 @cache
 def drawn_of_a_large_budget(name):
+    """By a few searches: not each one gets to the largest of what depends on other sizes."""
     definition = Definition.model_validate(SIGNATURES[name])
-    return [workload.axes for workload in found(definition, 60, 1 << 30)]
+    drawn = (found(definition, 25, 1 << 30, seed=seed) for seed in range(3))
+    return [workload.axes for workloads in drawn for workload in workloads]
 
 
 @pytest.mark.parametrize("name", ATTENTION)

@@ -156,6 +156,34 @@ def test_some_inputs_are_normal_and_some_are_not(define):
     assert all((x == 0).all() for x in all_inputs.values())
 
 
+@pytest.mark.parametrize("names", ["qk", "qkv", "qkvw"])
+def test_products_of_negative_inputs_and_others_are_far_below_zero(define, names):
+    for seed in (0, 2):
+        q, k, *_ = made(define, "bfloat16", seed, names, values="negative", inputs="some").values()
+        scores = q @ k.T
+        assert scores.max() < -30
+        assert scores.amin(1).max() < -1e9
+    if len(names) > 3:  # scores may have two parts
+        signs = [
+            x.mean().sign()
+            for x in made(define, "bfloat16", 1, names, values="negative", inputs="some").values()
+        ]
+        assert signs == [-1, -1, 1, 1]
+
+
+def test_integers_of_some_rows_differ_in_their_last_bits_alone(define):
+    most = 2**31 - 1
+    rules = {"x": {"kind": "integers", "min": -most, "max": most}}
+    inputs = {"x": {"shape": ["n"], "dtype": "int32"}}
+    definition, spread = define({"n": "var"}, inputs, rules=rules), []
+    for seed in range(8):
+        x = torch.empty(100, dtype=torch.int32)
+        fill_inputs({"x": x}, definition, make_workload(definition, {"n": 100}, seed))
+        spread.append(int(x.long().max() - x.long().min()))
+    assert sum(0 < each < 16 for each in spread) == 1
+    assert sum(each > most for each in spread) >= 6
+
+
 def declared(inputs, section):
     return Definition.model_validate(
         {

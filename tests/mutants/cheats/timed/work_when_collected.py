@@ -11,8 +11,9 @@ PENDING = {}
 
 def after_work(function):
     def working(result, *rest):
-        x, factor = PENDING[id(result)]
-        return function(work(x, factor), *rest)
+        if id(result) in PENDING:
+            result.copy_(work(*PENDING.pop(id(result))))
+        return function(result, *rest)
 
     return working
 

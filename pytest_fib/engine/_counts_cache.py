@@ -1,0 +1,96 @@
+"""What references were counted to do, kept across runs: to count takes longer than to time.
+
+A file for each definition, by its content. Sandboxes can't write here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_fib.data import write_json
+from pytest_fib.timing import OperationCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_fib.data import Definition, EvaluationRequest
+
+#: Changes when operations are counted in another way.
+FORMAT = 1
+#: Workloads of a definition that are kept: the first ones go.
+MOST = 1000
+
+
+class CountsCache:
+    """Operation counts of references by workload; without a folder, for this process only.
+
+    None for what can't be counted.
+    """
+
+    def __init__(self, folder: Path | None, device: str) -> None:
+        self._folder = folder
+        self._device = device
+        self._known: dict[str, dict[str, OperationCounts | None]] = {}
+
+    def get(
+        self, request: EvaluationRequest, count: Callable[[], OperationCounts | None]
+    ) -> OperationCounts | None:
+        """What the reference does on the workload; counted where that is not known."""
+        name = self._name(request.definition)
+        if name not in self._known:
+            self._known[name] = self._read(name)
+        known, key = self._known[name], _key(request)
+        if key not in known:
+            known[key] = count()
+            self._write(name)
+        return known[key]
+
+    def _name(self, definition: Definition) -> str:
+        facts = [FORMAT, torch.__version__, self._device, definition.model_dump_json()]
+        return _digest(json.dumps(facts))
+
+    def _path(self, name: str) -> Path | None:
+        return None if self._folder is None else self._folder / f"{name}.json"
+
+    def _read(self, name: str) -> dict[str, OperationCounts | None]:
+        """What is in the file; nothing, where it is none of ours."""
+        path = self._path(name)
+        with suppress(OSError, LookupError, ValueError, TypeError, AttributeError):
+            if path is not None:
+                found = json.loads(path.read_text(encoding="utf-8"))
+                return {key: _counts(value) for key, value in found.items()}
+        return {}
+
+    def _write(self, name: str) -> None:
+        """Add to the file. Who writes at the same time may win: it is counted again."""
+        path = self._path(name)
+        if path is None:
+            return
+        merged = self._known[name] = self._read(name) | self._known[name]
+        kept = list(merged.items())[-MOST:]
+        with suppress(OSError):  # full, or read-only
+            write_json(path, {key: None if each is None else asdict(each) for key, each in kept})
+
+
+def _counts(value: dict[str, object] | None) -> OperationCounts | None:
+    """Raises TypeError and ValueError."""
+    if value is None:
+        return None
+    read = [None if each is None else int(each) for each in value["read_bytes"]]  # type: ignore[attr-defined]
+    return OperationCounts(int(value["flops"]), int(value["moved_bytes"]), tuple(read))  # type: ignore[call-overload]
+
+
+def _key(request: EvaluationRequest) -> str:
+    # Not the uuid: another seed's workload keeps it.
+    return _digest(repr((request.workload, sorted(request.tensors.values()))))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

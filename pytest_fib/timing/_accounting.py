@@ -1,0 +1,128 @@
+"""Holds the times that a sandbox claims against the judge's clock. Runs in the judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import hypot, inf, sqrt
+from statistics import mean, median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: How much longer than it claims a round may take by the judge's clock, beyond what the reference's
+#: does, as a share; calls that are shorter than LONG_NS may hide more.
+HIDDEN, HIDDEN_OF_SHORT, LONG_NS = 0.05, 0.10, 20_000.0
+#: How exactly it has to be known what is hidden, as a share of what may be.
+EXACT = 0.6
+#: How many standard deviations the other side's rounds may be off: of rounds of equal sides under
+#: load, 0 to 5 % differed by more than that and what may be hidden.
+SURE = 3.0
+#: Of the blocks' times, the quantile that no latency is below: it is the mean of the middle half.
+LOW = 0.25
+#: The share of rounds by which it is told what one takes beyond its blocks: the shortest.
+SHORTEST = 1 / 3
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A round of one side, in nanoseconds.
+
+    By the judge's clock; what its blocks and its calls took by the sandbox's.
+    """
+
+    wall_ns: float
+    blocks_ns: float
+    calls_ns: float
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """One side's rounds by the judge's clock, in nanoseconds.
+
+    ``hidden_ns`` is what they take beyond their blocks and beyond what the other side's do, give or
+    take ``error_ns``, a standard deviation; ``other_error_ns`` is how far off the other side's
+    rounds may be. ``allowed_ns`` is what may be hidden.
+    """
+
+    calls_ns: float
+    blocks_ns: float
+    hidden_ns: float
+    error_ns: float
+    other_error_ns: float
+    allowed_ns: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the judge's clock says exactly enough what is left out of the claimed times."""
+        return self.error_ns <= EXACT * self.allowed_ns
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it also says that this is no more than may be."""
+        return self.is_exact and self.hidden_ns + self.error_ns <= self.allowed_ns
+
+    @property
+    def unaccounted(self) -> float:
+        """How much longer calls may take than is claimed, as a share of that."""
+        most_ns = self.hidden_ns if self.is_exact else self.hidden_ns + self.error_ns
+        return max(0.0, (self.blocks_ns + most_ns) / self.calls_ns - 1)
+
+
+def hidden_share(latency_ns: float) -> float:
+    """What share of its time a call of that latency may leave out."""
+    return HIDDEN if latency_ns >= LONG_NS else HIDDEN_OF_SHORT
+
+
+def account(
+    turns: Sequence[Turn],
+    other_turns: Sequence[Turn],
+    latency_ns: float,
+    claim_ns: float = inf,
+    other_claim_ns: float = inf,
+    *,
+    other_spread: float = 1.0,
+) -> Accounting:
+    """Hold a side's rounds against the judge's clock.
+
+    Asking for a round and getting its answer takes time that is in no block. It is the same for
+    both sides, since the same code does it, so the other side says how long an honest one takes.
+    How much may be hidden depends on the latency.
+    A claim is what a round's calls take by the side's latency: less than by their own times, where
+    some blocks do the work of others. Where noise makes rounds longer than a latency says, it does
+    so by the same share on both sides, give or take as much. That leaves out ``other_spread``, how
+    many times what they take by a latency the other side's calls take by the mean over placements.
+    """
+    calls_ns, blocks_ns = _claimed(turns, claim_ns)
+    noise = max(1.0, _low(other_turns) / _claimed(other_turns, other_claim_ns)[1])
+    rest, error = _rest(turns, min(_low(turns), blocks_ns * noise))
+    usual, other_error = _rest(other_turns, _low(other_turns))
+    noise_ns = max(0.0, noise / other_spread - 1) * blocks_ns
+    errors = hypot(error, other_error, noise_ns), hypot(SURE * other_error, noise_ns)
+    return Accounting(
+        calls_ns, blocks_ns, rest - usual, *errors, hidden_share(latency_ns) * blocks_ns
+    )
+
+
+def _claimed(turns: Sequence[Turn], claim_ns: float) -> tuple[float, float]:
+    """What a round's calls and its blocks take, by what the side says of both."""
+    calls_ns = min(claim_ns, float(np.median([turn.calls_ns for turn in turns])))
+    return calls_ns, calls_ns + float(np.median([turn.blocks_ns - turn.calls_ns for turn in turns]))
+
+
+def _low(turns: Sequence[Turn]) -> float:
+    """One of the lowest times that a round's blocks take by the side's account."""
+    return float(np.quantile([turn.blocks_ns for turn in turns], LOW))
+
+
+def _rest(turns: Sequence[Turn], low_ns: float) -> tuple[float, float]:
+    """What a round takes beyond its blocks, by the shortest third; how exactly that is known.
+
+    Whatever else the machine does only makes rounds longer. A side whose claims are false in some
+    rounds and true in others gains nothing: in each, it is held to one of its lowest claims.
+    """
+    rests = sorted(turn.wall_ns - min(turn.blocks_ns, low_ns) for turn in turns)
+    shortest = rests[: max(2, round(len(rests) * SHORTEST))]
+    return mean(shortest), (median(rests) - rests[0]) / sqrt(len(rests))
