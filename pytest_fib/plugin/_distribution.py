@@ -71,6 +71,11 @@ class DefinitionScheduling(LoadScopeScheduling):  # type: ignore[misc]
             self._reschedule(other)
         return crashed
 
+    def _reschedule(self, node: WorkerController) -> None:
+        # One that is new can be sent nothing yet; it gets its share once it has collected.
+        if node in self.registered_collections:
+            super()._reschedule(node)
+
 
 def units(nodeids: Sequence[str], workers: int) -> dict[str, str]:
     """The unit of work that each item belongs to, a name.

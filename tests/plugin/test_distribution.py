@@ -1,10 +1,12 @@
 """Which worker runs what: items that share sandboxes are run by one."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
-from pytest_fib.plugin._distribution import units
+from pytest_fib.plugin._distribution import DefinitionScheduling, units
+from tests.no_clock import WITHOUT_CLOCK
 
 
 def unit_sizes(nodeids, workers):
@@ -51,8 +53,9 @@ def test_tests_of_other_kinds_are_small_units_of_their_file(tests, size):
     }
 
 
-@pytest.mark.parametrize("workers", ["2", "3"])
+@pytest.mark.parametrize("workers", ["2", pytest.param("3", marks=pytest.mark.thorough)])
 def test_an_implementation_stays_on_a_worker(toys, workers):
+    toys.write("conftest.py", WITHOUT_CLOCK)
     result = toys.run_apart("-n", workers, "-v", "--fib-bench", "--fib-examples=2")
     ran = [line.split() for line in result.outlines if line.startswith("[gw") and "::" in line]
     where = {}
@@ -64,6 +67,7 @@ def test_an_implementation_stays_on_a_worker(toys, workers):
 
 
 def test_what_a_crashed_worker_had_left_runs_once_on_another(toys):
+    toys.write("conftest.py", WITHOUT_CLOCK)
     toys.implement("pair", "x\nimport os\nos._exit(7)", "split")
     result = toys.run_apart("-n", "2", "--fib-examples=2", "--fib-isolation=none", "--fib-bench")
     result.stdout.fnmatch_lines(["worker 'gw*' crashed while running *split[[]pair-correctness]*"])
@@ -71,3 +75,46 @@ def test_what_a_crashed_worker_had_left_runs_once_on_another(toys):
     records = Counter((t["solution"], str(t["workload"]["axes"])) for t in toys.traces())
     assert len(crashes) == 1 + 1, crashes  # its correctness item, and that which times it
     assert {solution for solution, _ in records} == {"good", "swapped", "tail"}
+
+
+class Worker:
+    """What a scheduler asks of a worker: takes items by number."""
+
+    shutting_down = False
+    gateway = SimpleNamespace(id="gw")
+
+    def __init__(self):
+        self.sent = []
+
+    def send_runtest_some(self, numbers):
+        self.sent += numbers
+
+    def shutdown(self):
+        self.shutting_down = True
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_new_workers_get_what_crashed_ones_had_left_once_they_have_collected(pytester, crashes):
+    scheduling = DefinitionScheduling(pytester.parseconfig("--tx", f"{crashes}*popen"))
+    nodeids = [f"{name}.yaml::{name}[k-correctness]" for name in "abcdefghij"]
+    crashing, new = [Worker() for _ in range(crashes)], [Worker() for _ in range(crashes)]
+    for worker in crashing:
+        scheduling.add_node(worker)
+    for worker in crashing:
+        scheduling.add_node_collection(worker, nodeids)
+    scheduling.schedule()
+    lost = []
+    for worker, replacement in zip(crashing, new, strict=True):
+        lost.append(scheduling.remove_node(worker))
+        scheduling.add_node(replacement)
+    for worker in new:
+        assert not worker.sent
+        assert not worker.shutting_down
+        scheduling.add_node_collection(worker, nodeids)
+        scheduling.schedule()
+        for number in worker.sent:  # more are sent as these are done
+            scheduling.mark_test_complete(worker, number)
+    ran = [nodeids[number] for worker in new for number in worker.sent]
+    assert len(lost) == crashes
+    assert sorted(ran + lost) == nodeids
+    assert [scheduling.remove_node(worker) for worker in new] == [None] * crashes
