@@ -14,6 +14,8 @@ shrunk to small axes, and to the plainest values and seed.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hypothesis import currently_in_test_context, note
@@ -25,9 +27,6 @@ from pytest_fib.discovery import find_definition
 from pytest_fib.workloads import make_inputs, why_not_generated
 
 if TYPE_CHECKING:
-    import os
-    from pathlib import Path
-
     from hypothesis.strategies import SearchStrategy
 
     from pytest_fib.data import Workload

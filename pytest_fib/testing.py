@@ -21,9 +21,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
@@ -58,9 +60,6 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import TracebackType
-
     from pytest_fib.data import LoadedDefinition
 
 __all__ = ["KernelCheck", "RunSettings", "assert_kernel_close"]

@@ -21,12 +21,9 @@ import os
 import platform
 import struct
 import sys
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+from pathlib import Path
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_DUMPABLE, _PR_GET_SECCOMP, _PR_SET_SECCOMP = 4, 21, 22

@@ -11,15 +11,14 @@ program's function with inputs, and launches compile for the target instead.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build._errors import BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pytest_fib.build._artifact import Built
     from pytest_fib.build._program import Program
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,8 +21,6 @@ from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._builders import versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pytest_fib.build._program import Program
 
 #: Changes when the commands that build, or the files here, become others.

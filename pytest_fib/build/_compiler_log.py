@@ -6,14 +6,13 @@ g++ can say its errors as JSON, nvcc and ptxas can't say any of this but in text
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pytest_fib.build._artifact import KernelResources
 from pytest_fib.build._errors import BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_fib.build._program import Program
 
 #: Characters of a log that are kept.

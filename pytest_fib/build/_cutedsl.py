@@ -12,6 +12,8 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -22,9 +24,6 @@ from pytest_fib.build._runtime import RUNTIME, RUNTIME_VARIABLE, runtime_library
 from pytest_fib.build._toolchain import cpp_compiler, cuobjdump, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pytest_fib.build._program import Parameter, Program
 
 LIBRARY = "program.so"

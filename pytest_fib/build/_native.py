@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -28,8 +29,6 @@ from pytest_fib.build._targets import nvcc_flags
 from pytest_fib.build._toolchain import cpp_compiler, nvcc, version_of, why_no_toolchain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pytest_fib.build._program import Compilation, Program
 
 LIBRARY = "program.so"

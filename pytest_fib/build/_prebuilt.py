@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,8 +23,6 @@ from pytest_fib.build._cache import FORMAT, Artifact, program_facts
 from pytest_fib.build._runtime import RUNTIME, RUNTIME_VARIABLE, runtime_library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pytest_fib.build._program import Program
 
 MANIFEST = "manifest.json"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_fib.build._targets import CPU, build_target
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_fib.build._targets import Hardware
     from pytest_fib.data import Definition, Solution, TensorSpec
 

@@ -18,11 +18,10 @@ from importlib.machinery import (
     SourceFileLoader,
 )
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pytest_fib.build._program import Program
 
 #: The collected sources of each loaded program, by folder and by path.

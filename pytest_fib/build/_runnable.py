@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,6 @@ from pytest_fib.build._targets import why_other_hardware
 from pytest_fib.build._toolchain import why_no_toolchain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from packaging.requirements import Requirement
 
     from pytest_fib.build._machine import Machine

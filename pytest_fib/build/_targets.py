@@ -6,14 +6,13 @@ All that knows names and architectures of devices is here.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_fib.build._errors import BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_fib.data import BuildSpec
     from pytest_fib.discovery import Implementation
 

@@ -6,6 +6,7 @@ So it is loaded without TileLang, and nvcc says what its kernels take.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import _native
@@ -19,8 +20,6 @@ from pytest_fib.build._traced import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_fib.build._artifact import Built
     from pytest_fib.build._program import Program
 

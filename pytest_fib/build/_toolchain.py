@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _CPP_COMPILERS = ("g++", "c++", "clang++")
 #: Where wheels put nvcc, in the package ``nvidia``.

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import _native, _python
@@ -16,9 +18,6 @@ from pytest_fib.build._artifact import Built
 from pytest_fib.build._errors import BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from pytest_fib.build._program import Program
 
 _PYTHON = "python"

@@ -6,10 +6,12 @@ import importlib.metadata
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
-from types import SimpleNamespace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -21,10 +23,6 @@ from pytest_fib.build._interpreter import repair
 from pytest_fib.build._targets import capability_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from types import ModuleType
-
     from pytest_fib.build._program import Program
 
 #: The file of all cubins, one behind the other.

@@ -9,13 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from pytest_fib import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: The subcommands' modules. None imports anything heavy before it runs.
 SUBCOMMANDS = ("doctor", "new", "check", "schema", "inputs", "build", "traces", "import_")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,9 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterable, Iterator, Sequence
-
     from pytest_fib.build import PrebuiltEntry
     from pytest_fib.data import Definition
     from pytest_fib.discovery import Implementation

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from argparse import Namespace
+from typing import Any
 
 
 def add_parser(subparsers: Any) -> None:

@@ -6,13 +6,11 @@ import importlib.metadata
 import platform
 import shutil
 import sys
+from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable
+from typing import Any
 
 
 @dataclass(frozen=True)

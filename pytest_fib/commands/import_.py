@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from pytest_fib.data import Definition, TraceSet
 
 

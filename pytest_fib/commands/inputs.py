@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from pytest_fib.data import Definition, Workload
 
 

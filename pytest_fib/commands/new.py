@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from argparse import Namespace
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 _TENSOR = re.compile(r"(\w+):(\w+)(?:\[([\w\s,]*)\])?")
 _SCALARS = {"float": "float32", "int": "int64", "bool": "bool"}

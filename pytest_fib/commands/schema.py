@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from argparse import Namespace
+from argparse import Namespace
+from typing import Any
 
 
 def add_parser(subparsers: Any) -> None:

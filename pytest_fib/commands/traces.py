@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections import Counter
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -9,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from pytest_fib.data import TraceSet
     from pytest_fib.discovery import Catalogue
 

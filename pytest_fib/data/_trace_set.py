@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,8 +26,6 @@ from ._trace_rows import Index, Row, mean_latency, row_of, same_hardware
 from ._trace_set_files import SCHEMA, Export, Reader, Stored, Writer
 
 if TYPE_CHECKING:
-    import os
-
     from ._solution import Solution
     from ._workload import Workload
 

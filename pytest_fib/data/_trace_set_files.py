@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,8 +28,6 @@ from ._trace_rows import row_of
 from ._workload import SafetensorsInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from ._trace_set import TraceSet
 
 #: The version of the form of one file; a reader refuses what a later one wrote.

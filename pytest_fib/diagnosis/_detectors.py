@@ -9,6 +9,7 @@ the wrong elements hold in place of their own needs no detector, but a line in `
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import isfinite, log, nan, sqrt
@@ -37,8 +38,6 @@ from pytest_fib.verdict import PRECISION
 from pytest_fib.workloads import bits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     OtherValues: TypeAlias = (
         tuple[str, str, torch.Tensor] | tuple[str, str, torch.Tensor, torch.Tensor]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, lgamma, log, log10
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,6 @@ from pytest_fib.diagnosis._wrong_output import (
 from pytest_fib.verdict import detail_lines, element_name, element_sentence, number_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_fib.diagnosis._detectors import Detector
     from pytest_fib.diagnosis._wrong_output import Sample
     from pytest_fib.verdict import OutputComparison

@@ -7,6 +7,7 @@ outputs are right as soon as an input is 0 or 1, it is what this input is used f
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,8 +18,6 @@ from pytest_fib.verdict import PRECISION, compare_outputs
 from pytest_fib.workloads import once, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from pytest_fib.diagnosis._wrong_output import CallContext, WrongOutput
 
 #: The furthest that inputs are moved, relatively.

@@ -7,6 +7,7 @@ Floating inputs may become anything; integers only what is valid for any referen
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -19,8 +20,6 @@ from pytest_fib.data import kinds
 from pytest_fib.workloads import TILE_SIZES, bits, once, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
     from pytest_fib.data import Definition, InputRule
     from pytest_fib.diagnosis._wrong_output import CallContext
 

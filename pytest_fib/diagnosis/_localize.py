@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, lgamma, log, log10, prod
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from pytest_fib.diagnosis._wrong_output import share
 from pytest_fib.workloads import TILE_SIZES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_fib.diagnosis._wrong_output import WrongOutput
 
 #: Sizes that kernels cut dimensions into, the largest first.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -13,9 +14,6 @@ from pytest_fib.data import is_unnamed
 from pytest_fib.verdict import PRECISION, marked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import TypeAlias
-
     from pytest_fib.data import Definition
     from pytest_fib.verdict import OutputComparison
 

@@ -7,17 +7,16 @@ import itertools
 import re
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_fib.discovery._scan import why_unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from pytest_fib.data import Definition, LoadedDefinition, TensorSpec
     from pytest_fib.discovery._implementation import Implementation
 

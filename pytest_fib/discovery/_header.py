@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
 
 from pytest_fib.discovery._implementation import Implementation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: The language of a file that has a header.
 LANGUAGES = {".cu": "cuda", ".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING
 from pytest_fib.discovery._catalogue import load_catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from pytest_fib.data import LoadedDefinition
     from pytest_fib.discovery._catalogue import Catalogue
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pytest_fib.data import Calling
 
 Function = TypeVar("Function", bound="Callable[..., object]")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from pytest_fib.discovery._header import LANGUAGES, in_header
 from pytest_fib.discovery._implementation import Implementation
 from pytest_fib.discovery._marker import ARGUMENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 #: Python has them in strings, UTF-8 does not.
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import update_wrapper
 from pathlib import Path
@@ -19,8 +20,6 @@ from pytest_fib.dispatch._kernels import Kernels, hardware_name, log
 from pytest_fib.dispatch._stats import DefinitionStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pytest_fib.data import Definition, TraceSet
     from pytest_fib.dispatch._choice import Policy, Shape
     from pytest_fib.dispatch._shadow import ShadowCall, ShadowChecker

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_fib.data import TensorSpec
     from pytest_fib.dispatch._dispatcher import Dispatcher
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import update_wrapper
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,8 +19,6 @@ from pytest_fib.dispatch._kernels import Busy, described, log
 from pytest_fib.dispatch._stats import DefinitionStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pytest_fib.data import Definition, TensorSpec
     from pytest_fib.dispatch._apply import AppliedTraceSet
     from pytest_fib.dispatch._tracing import Tracer

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_fib.build import Artifact, ArtifactCache, Hardware, Program
     from pytest_fib.data import Definition, Solution, TraceSet
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from queue import Full, Queue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -10,9 +12,6 @@ from pytest_fib.dispatch._dispatcher import in_order
 from pytest_fib.dispatch._kernels import log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from pytest_fib.dispatch._dispatcher import Dispatcher
 
 #: Calls that wait to be compared, at most: each holds its inputs and outputs.

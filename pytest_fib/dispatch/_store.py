@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from pytest_fib.data import Definition, Workload
 
 #: How long a file may be locked by others, in seconds: they may read all of it.

@@ -8,7 +8,9 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -16,9 +18,6 @@ from weakref import WeakSet
 from pytest_fib.dispatch._kernels import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from pytest_fib.data import Definition, TraceSet, Workload
     from pytest_fib.dispatch._dispatcher import Dispatcher
 

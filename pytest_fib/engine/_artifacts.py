@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +29,6 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pytest_fib.build import ArtifactCache, Built, Prebuilt, Program
     from pytest_fib.data import BuildRequest, Definition, Workload
     from pytest_fib.sandbox import Sandbox

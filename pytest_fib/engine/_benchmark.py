@@ -11,6 +11,7 @@ these leave is kept then, and checked later.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -62,8 +63,6 @@ from pytest_fib.timing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pytest_fib.engine._context import BufferPool, EvaluationContext, Side
     from pytest_fib.engine._counts_cache import CountsCache
     from pytest_fib.sandbox import Reply, TimingCore

@@ -9,16 +9,15 @@ against the way calls are run in a block by ``timing/_series.py``.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
+from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
 from pytest_fib.timing import hidden_share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from random import Random
-
     import torch
 
     from pytest_fib.data import Workload

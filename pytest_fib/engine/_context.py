@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import torch
@@ -38,9 +40,6 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from pytest_fib.build import Artifact, Program
     from pytest_fib.data import (
         Correctness,

@@ -7,6 +7,7 @@ end's to say: sandboxes here, this process in ``_in_process``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -45,8 +46,6 @@ from pytest_fib.verdict import (
 from pytest_fib.workloads import bits, once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pytest_fib.data import Definition, Workload
     from pytest_fib.engine._context import CallTensors, EvaluationContext
     from pytest_fib.verdict import OutputComparison, Outputs

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,9 +19,6 @@ from pytest_fib.data import write_json
 from pytest_fib.timing import OperationCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pytest_fib.data import Definition, EvaluationRequest
 
 #: Changes when operations are counted in another way.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +16,6 @@ from typing import TYPE_CHECKING
 from pytest_fib.timing import IdleDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pytest_fib.sandbox import ProcessSandbox, SpareProcess
 
 #: After this many seconds of waiting, whoever waits is told for whom; then again and again.

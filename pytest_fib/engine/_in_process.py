@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +35,6 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
     from pytest_fib.data import Definition, Evaluation, Workload
     from pytest_fib.verdict import Outputs
     from pytest_fib.workloads import TensorLayout

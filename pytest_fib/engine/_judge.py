@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -64,9 +66,6 @@ from pytest_fib.timing import DeviceCeilings, place_on_machine
 from pytest_fib.workloads import plain_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
     from pytest_fib.build import Program
     from pytest_fib.data import (
         BuildRequest,

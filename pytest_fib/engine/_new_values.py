@@ -8,6 +8,7 @@ are filled by their generators in as many buffers as there is time for; the othe
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import SystemRandom
 from time import monotonic
@@ -18,8 +19,6 @@ import torch
 from pytest_fib.workloads import coupled_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pytest_fib.engine._context import BufferPool, CallTensors, EvaluationContext
 
 #: The buffers that the others are mixtures of.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from pytest_fib.verdict import (
 from pytest_fib.workloads import in_domain, layouts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import torch
 
     from pytest_fib.data import Definition, Workload

@@ -5,6 +5,7 @@ A failure is explained by a larger workload: the smallest one that fails shows f
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,8 +15,6 @@ from pytest_fib.verdict import qualified
 from pytest_fib.workloads import enlarge, make_workload, smallest_axes, workload_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pytest_fib.data import Definition, Diagnosis, Outcome, SearchRequest, Workload
 
 #: Memory of a workload of which some rows are drawn many times: a thousand rows of as many tokens.

@@ -7,13 +7,11 @@ the judge.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 from pytest_fib.build import Prebuilt, default_builds_directory
 from pytest_fib.sandbox import ForkServer, environment_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Isolation: TypeAlias = Literal["process", "container", "none"]
 

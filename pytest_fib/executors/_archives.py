@@ -9,17 +9,15 @@ import sys
 import sysconfig
 import tempfile
 import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import distribution, requires
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 #: What tests run with, not kernels; and what must be there.
 _NOT_SENT = frozenset({"pytest", "pytest-xdist", "torch", "triton"})

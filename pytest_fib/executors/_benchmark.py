@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pytest_fib.executors._devices import on_all_devices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_fib.data import (
         Definition,
         EvaluationRequest,

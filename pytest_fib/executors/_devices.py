@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -22,8 +23,6 @@ from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._remote import RemoteExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from pytest_fib.data import (
         BuildResult,
         EvaluationRequest,

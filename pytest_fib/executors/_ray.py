@@ -9,6 +9,7 @@ import socket
 import tempfile
 import zipfile
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +29,6 @@ from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._remote import RemoteExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from pytest_fib.data import EvaluationRequest, Outcome
     from pytest_fib.executors._answers import Request
 

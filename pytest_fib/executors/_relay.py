@@ -20,11 +20,9 @@ import tempfile
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 #: Before the first frame: a login shell may have printed something.
 MAGIC = b"\0pytest-fib\n"

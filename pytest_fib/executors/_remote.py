@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pytest_fib.executors._answers import answer_from_json, not_evaluated
 from pytest_fib.executors._archives import RemoteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pytest_fib.data import (
         BuildRequest,
         BuildResult,

@@ -9,6 +9,7 @@ import select
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,8 +29,6 @@ from pytest_fib.executors._remote import RemoteExecutor
 from pytest_fib.executors.worker import PULSE, RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_fib.executors._answers import Request
 
 #: How long the far end may take over each step of a connection, in seconds.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.dispatch import apply, known_definition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pytest_fib.data import Definition
 
 log = logging.getLogger("pytest_fib.integrations")

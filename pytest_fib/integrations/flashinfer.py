@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from pytest_fib.dispatch import is_enabled
 from pytest_fib.integrations._routing import NotServed, Router, Unroutable, log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pytest_fib.data import Definition
 
 _router = Router()

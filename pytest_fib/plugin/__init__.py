@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,9 +11,6 @@ import pytest
 from pytest_fib.plugin import _options as options
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-    from pathlib import Path
-
     from pytest_fib.testing import KernelCheck
 
 

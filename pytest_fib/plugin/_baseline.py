@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +12,6 @@ from pytest_fib.plugin._options import BEST
 from pytest_fib.report import Baseline, TimeRecord, read_times
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-    from pathlib import Path
-
     from pytest_fib.plugin._options import Settings
 
 

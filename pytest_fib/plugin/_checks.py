@@ -6,7 +6,9 @@ import difflib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +17,6 @@ from pytest_fib.build import gpus, why_not_architecture
 from pytest_fib.discovery import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from pytest_fib.discovery import Catalogue
     from pytest_fib.plugin._options import Settings
 

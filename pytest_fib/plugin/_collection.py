@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,8 +25,6 @@ from pytest_fib.report import message_only
 from pytest_fib.workloads import RecordedWorkload, recorded_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
     from pytest_fib.data import LoadedDefinition
     from pytest_fib.discovery import Implementation
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from pytest_fib.build import gpus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Binding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from pytest_fib.discovery import shortened
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pytest_fib.plugin._session import Session
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,11 +62,6 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
-    from pathlib import Path
-    from types import TracebackType
-
     import _pytest._code
 
     from pytest_fib.data import BuildResult, LoadedDefinition, Origin, Outcome, Solution

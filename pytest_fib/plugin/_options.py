@@ -8,16 +8,14 @@ from __future__ import annotations
 import os
 import re
 from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 MARK = (
     "fib(definition, implementation, op_type, language, kind): set on every kernel test by "

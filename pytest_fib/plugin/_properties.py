@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_fib.report import axis_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_fib.data import Trace
     from pytest_fib.plugin._items import KernelItem
 

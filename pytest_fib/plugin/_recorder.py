@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +14,6 @@ from pytest_fib.plugin._trace_file import TraceFile
 from pytest_fib.report import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pytest_fib.plugin._options import Settings
 
 #: Outcomes of pytest's own. Any other is a plugin's that runs the item again: "rerun", "retried".

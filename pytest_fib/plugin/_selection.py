@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,6 @@ from pytest_fib.discovery import shortened
 from pytest_fib.report import write_selections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_fib.data import Selection
     from pytest_fib.plugin._options import Settings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import SystemRandom
@@ -46,8 +47,6 @@ from pytest_fib.report import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from pytest_fib.build import Hardware, Machine
     from pytest_fib.data import Compiled, TensorFiles
     from pytest_fib.executors import Executor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,6 @@ import pytest
 from pytest_fib.report import write_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_fib.plugin._recorder import Recorder
     from pytest_fib.report import Baseline, Row
 

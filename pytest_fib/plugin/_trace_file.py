@@ -6,12 +6,12 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
     from io import FileIO
 
 

@@ -6,14 +6,13 @@ import json
 import math
 import shlex
 import textwrap
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_fib.report._units import duration, times
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pytest
 
     from pytest_fib.data import (

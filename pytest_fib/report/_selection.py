@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from pytest_fib.report._layout import Line, Table, unmarked, write_table
 from pytest_fib.report._units import duration, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     import pytest
 
     from pytest_fib.data import Selection

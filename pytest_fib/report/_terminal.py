@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from pytest_fib.report._times import shown_change, shown_uncertainty, tally
 from pytest_fib.report._units import amount, duration, percent, shown_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     import pytest
 
     from pytest_fib.report._layout import Piece

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from math import exp, hypot, inf, log
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 from pytest_fib.report._failure import has_recorded_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
     from pytest_fib.data import Trace, Workload
 
 #: What two processes add to the difference of their times, as a standard part of its interval:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +29,6 @@ from pytest_fib.report._times import (
 from pytest_fib.report._units import amount, duration, percent, shown_share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from pytest_fib.data import Evaluation, Trace
 
 #: Rows of one table. GitHub refuses a summary of more than 1 MiB.

@@ -11,6 +11,7 @@ import mmap
 import os
 import secrets
 import weakref
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ from pytest_fib.sandbox._messages import TensorRef
 from pytest_fib.workloads import bits, extent, once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pytest_fib.workloads import TensorLayout
 
 #: Tensors start at multiples of this many bytes, as fresh allocations of CUDA's do.

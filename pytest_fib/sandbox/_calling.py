@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pytest_fib.sandbox._messages import FailedStatus
 
 Invoke: TypeAlias = "Callable[[], Any]"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Devices of GPUs, as far as there are any.
 _DEVICES = ("nvidia*", "dri", "kfd", "infiniband")

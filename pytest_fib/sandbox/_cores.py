@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pytest_fib.sandbox._sandbox import Sandbox
 
 #: Of so many cores, one is kept for timing, at most.

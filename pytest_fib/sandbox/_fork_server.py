@@ -16,16 +16,14 @@ import socket
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from getpass import getuser
 from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

@@ -15,20 +15,17 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
 
 from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel
 from pytest_fib.sandbox._container import container_command, container_environment
 from pytest_fib.sandbox._orphans import Adoption, end_group
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: Starting Python and importing torch, on a machine where eight workers do so at once.
 START_TIMEOUT = 120.0

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
 
 
 class LastCall:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch._decomp import decomposition_table
 from torch.utils._pytree import tree_map
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 #: Numbers that have errors. Narrower ones are results of decisions.
 WIDE = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))

@@ -12,6 +12,7 @@ none.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,6 @@ from pytest_fib.sandbox._operations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pytest_fib.sandbox._operations import Decider
 
 #: A decision's input may be this many times as far off as it was seen to be.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,8 +35,6 @@ from pytest_fib.timing import EmptyCaptureError, Graph, count_operations, flush_
 from pytest_fib.workloads import empty_tensor, layouts, make_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pytest_fib.sandbox._last_call import LastCall
     from pytest_fib.sandbox._messages import Argument, FailedStatus, Reply, Request
     from pytest_fib.timing import Series

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -31,8 +31,6 @@ from pytest_fib.sandbox._stopping import wait_until_stopped
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from pytest_fib.build import Program
     from pytest_fib.sandbox._arena import Arena, ArenaAllocator
     from pytest_fib.sandbox._fork_server_client import Child, ForkServer

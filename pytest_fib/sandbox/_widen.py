@@ -8,19 +8,17 @@ are viewed as another dtype.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_fib.sandbox._foreign_errors import one_line
 from pytest_fib.sandbox._rounding import Decision, Leaning, Moving, Naive, Recording, Sampling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 #: The dtypes that are widened, and to what.
 WIDENED = {

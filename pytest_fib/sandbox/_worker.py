@@ -11,7 +11,9 @@ import resource
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,9 +28,6 @@ from pytest_fib.sandbox._runner import Runner
 from pytest_fib.walls import raise_walls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from pytest_fib.build import Program
     from pytest_fib.sandbox._messages import Reply
 

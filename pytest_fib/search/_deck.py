@@ -8,6 +8,7 @@ each octave, one equal to another axis), and most of the others (a tile, a prime
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Collection
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
@@ -15,8 +16,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from pytest_fib.workloads import TILE_SIZES, TURNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     #: A number, or how to draw one; it is not dealt while it is not between the bounds.
     Card: TypeAlias = int | Callable[["Bounds", Random], int]
     #: What a number is: a size, one of a few choices of which 0 is the plainest, or just a number.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -15,8 +16,6 @@ from pytest_fib.search._strategy import workloads
 from pytest_fib.workloads import is_open, smallest_axes, workload_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from pytest_fib.data import Definition, Origin, Workload
 
 Outcome = TypeVar("Outcome")

@@ -7,6 +7,7 @@ contents, so whether it fails may take another seed. Here, smaller axes are trie
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING
@@ -22,8 +23,6 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pytest_fib.data import Definition, Workload
     from pytest_fib.workloads import Domain
 

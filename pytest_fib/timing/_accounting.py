@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot, inf, sqrt
 from statistics import mean, median
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: How much longer than it claims a round may take by the judge's clock, beyond what the reference's
 #: does, as a share; calls that are shorter than LONG_NS may hide more.

@@ -6,7 +6,8 @@ writes its results, as a kernel of its own does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -14,9 +15,6 @@ from torch.utils._pytree import tree_leaves
 
 from pytest_fib.timing._roofline import OperationCounts
 from pytest_fib.workloads import extent, once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _aten = torch.ops.aten
 #: Operations that launch nothing, besides views: they allocate and don't write.

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _synchronize = torch.cuda.synchronize
 _BUFFER = 8 << 20

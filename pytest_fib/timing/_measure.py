@@ -9,19 +9,17 @@ confidence interval has to cover both.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, inf, log, log2, sqrt
 from random import Random
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytest_fib.timing._accounting import Accounting, Turn, account
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 Samples: TypeAlias = NDArray[np.float64]
 Comparison: TypeAlias = Literal["FASTER", "SLOWER", "SAME", "UNCLEAR"]

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from math import inf
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -24,9 +25,6 @@ from pytest_fib.timing._series import flush, l2_bytes
 from pytest_fib.workloads import bytes_needed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
     from pytest_fib.data import Definition
 
 #: Up to this many times the size of the caches, a time with warm caches says nothing about memory.

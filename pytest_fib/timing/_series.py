@@ -8,6 +8,7 @@ each block the L2 cache is flushed: three times its size is read.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from functools import cache
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,8 +20,6 @@ from pytest_fib.timing._device import cuda_driver
 from pytest_fib.timing._measure import TimedBlocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     Calls = Sequence[Callable[[], Any]]
 
 # The base class, as attributes of a Python class could be replaced. Not in builds without CUDA.

@@ -66,6 +66,7 @@ The constants are calibrated by ``benchmarks/calibration.py``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -73,8 +74,6 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pytest_fib.data import Tolerance
 
 

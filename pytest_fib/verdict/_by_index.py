@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from pytest_fib.data import DefinitionError
 from pytest_fib.verdict._bounds import dtype_bound, overridden
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pytest_fib.data import Definition
     from pytest_fib.verdict._bounds import Bound
 

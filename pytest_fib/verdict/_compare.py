@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,8 +21,6 @@ from pytest_fib.verdict._bounds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pytest_fib.verdict._bounds import Bound
     from pytest_fib.verdict._verdict import OutputComparison
 

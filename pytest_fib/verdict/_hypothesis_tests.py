@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: The least count that a bin of a G-test may expect. At the usual 5, several hundred bins that
 #: expect no more reject twice as often as they say, 2.5 times at 1e-4; at 10, 1.2 times.

@@ -21,6 +21,7 @@ others that may be chosen are *certain*.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,6 @@ from pytest_fib.verdict._hypothesis_tests import (
 from pytest_fib.verdict._verdict import detail_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from pytest_fib.data import Definition
     from pytest_fib.verdict._verdict import Verdict
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,8 +25,6 @@ from pytest_fib.verdict._compare import measure
 from pytest_fib.workloads import outputs_of_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pytest_fib.data import Definition
     from pytest_fib.verdict._bounds import Bound
     from pytest_fib.verdict._by_index import PointedAt

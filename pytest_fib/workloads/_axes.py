@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pytest_fib.data import Definition
 
 #: The largest value of an axis that the definition leaves open. Memory is up before, mostly.

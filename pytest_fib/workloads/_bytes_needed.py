@@ -7,14 +7,13 @@ is needed in part where its leading axis is one of those; the other axes may be 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_fib.workloads._plan import plan
 from pytest_fib.workloads._tensors import InputTensors, once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import torch
 
     from pytest_fib.data import Definition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import combinations_with_replacement
 from math import exp, inf, log
 from statistics import fmean, pstdev
@@ -10,8 +11,6 @@ from typing import TYPE_CHECKING
 from pytest_fib.workloads._plan import plan, workload_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pytest_fib.data import Definition
 
 

@@ -7,6 +7,7 @@ decides; ``workloads.inputs`` in the definition always comes before any of them.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
@@ -17,8 +18,6 @@ from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._sizes import power_of_two
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pytest_fib.data import Definition, InputRule, TensorSpec
 
 #: Dimensions of a query-key product before absorption in multi-head latent attention.

@@ -10,14 +10,13 @@ A search narrows by the same constraints thousands of times, so each is compiled
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import ceil, floor, gcd, inf, isinf, isqrt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pytest_fib.workloads._axes import Domain
 
     #: The least and the largest value; both may be.

@@ -6,6 +6,7 @@ And which of them are timed, and always tested.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,6 @@ from pytest_fib.workloads._plan import plan
 from pytest_fib.workloads._tensors import scalar_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from pytest_fib.data import Definition, InputSpec
     from pytest_fib.workloads._plan import Choice, Plan
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: In a row: nothing, one end of it, all, one element, those up to one (``start``) or from one on
 #: (``end``), or a few that are one at least.

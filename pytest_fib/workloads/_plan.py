@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -25,8 +26,6 @@ from pytest_fib.workloads._sizes import element_bits
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
-
     from pytest_fib.data import Definition, InputRule, Workload
 
 #: How many plans are cached; making one takes about a millisecond.

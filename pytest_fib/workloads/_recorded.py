@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,6 @@ from pytest_fib.data import SafetensorsInput, kinds
 from pytest_fib.workloads._plan import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
 
     from pytest_fib.data import Definition, Workload

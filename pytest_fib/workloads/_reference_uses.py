@@ -8,13 +8,12 @@ by is not zero, unless the reference looks for that.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pytest_fib.data import Definition, TensorSpec
 
 #: Methods and functions that keep every element where it is, and those that keep some of them.

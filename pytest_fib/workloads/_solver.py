@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,8 +14,6 @@ from pytest_fib.workloads._constraints import ConstraintError
 from pytest_fib.workloads._intervals import ContradictionError, compile_narrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
     from pytest_fib.workloads._constraints import Constraint
     from pytest_fib.workloads._intervals import Domains, Narrow
 

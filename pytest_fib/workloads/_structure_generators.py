@@ -6,6 +6,7 @@ every device. Beside how a kind fills stands which elements of other inputs its 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from pytest_fib.workloads._sizes import TILE_SIZES
 from pytest_fib.workloads._value_generators import VALUE_FILLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from pytest_fib.data import Definition
     from pytest_fib.workloads._tensors import Fill, FillContext, InputTensors
 

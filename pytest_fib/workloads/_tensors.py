@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,8 +21,6 @@ from pytest_fib.workloads._recorded import read_tensor, stored_inputs
 from pytest_fib.workloads._sizes import TURNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     import torch
 
     from pytest_fib.data import Definition, DType, InputRule, TensorSpec, Workload

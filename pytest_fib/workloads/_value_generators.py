@@ -7,6 +7,7 @@ pattern breaks kernels of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf, log2, nan
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from pytest_fib.workloads._places import in_turn, places, row_count
 from pytest_fib.workloads._sizes import power_of_two
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pytest_fib.data import kinds
     from pytest_fib.workloads._tensors import Fill, FillContext
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from pytest_fib.workloads._plan import plan
 from pytest_fib.workloads._tensors import make_inputs, plain_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from pytest_fib.data import DataError, Definition, LoadedDefinition
 
 
