@@ -135,7 +135,6 @@ class ArtifactCache:
             has_lock_within(timeout - patience, file)
 
     def clear(self) -> None:
-        """Forget everything."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 

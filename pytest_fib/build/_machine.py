@@ -61,12 +61,10 @@ class Machine:
         )
 
     def to_json(self) -> str:
-        """This as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """What `to_json` gave."""
         facts = json.loads(text)
         gpu = facts.pop("gpu")
         capability = gpu["capability"] and tuple(gpu["capability"])

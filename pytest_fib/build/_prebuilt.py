@@ -77,7 +77,6 @@ class Prebuilt:
         return cls(Path(folder)) if folder else None
 
     def has(self, program: Program) -> bool:
-        """Whether this program was built for its target."""
         return program.compilation is not None and self.key(program) in self._entries
 
     def find(self, program: Program) -> Artifact | None:

@@ -73,7 +73,6 @@ class _CollectedLoader(SourceFileLoader):
         raise OSError(f"byte code of {path} isn't used")
 
     def get_data(self, path: str) -> bytes:
-        """The text of a source."""
         text = self._texts.get(path)
         return super().get_data(path) if text is None else text.encode()
 

@@ -31,7 +31,6 @@ _TARGET = re.compile(r"^\.target (\w+)", re.MULTILINE)
 
 
 def load(program: Program, artifact: Path | None = None) -> ModuleType:
-    """As ``_python.load``."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         repair()
     return _python.load(program)

@@ -194,7 +194,6 @@ _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 
 
 def outcome_to_json(outcome: Outcome) -> str:
-    """An outcome as JSON."""
     return outcome.model_dump_json(by_alias=True)
 
 

@@ -66,7 +66,6 @@ class CallContext:
         }
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Those of them that are tensors."""
         inputs = self.readable_inputs()
         return {name: x for name, x in inputs.items() if isinstance(x, torch.Tensor)}
 
@@ -106,7 +105,6 @@ class Sample:
         return self.got.isfinite() & self.expected.isfinite()
 
     def part(self, which: torch.Tensor) -> Sample:
-        """Some of the elements."""
         sides = self.at, self.got, self.expected, self.bound, self.error
         return Sample(*(side[which] for side in sides))
 
@@ -136,12 +134,10 @@ class WrongOutput:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of all dimensions."""
         return tuple(self.got.shape)
 
     @property
     def total(self) -> int:
-        """All elements."""
         return self.got.numel()
 
     @cached_property
@@ -151,7 +147,6 @@ class WrongOutput:
 
     @property
     def count(self) -> int:
-        """Elements that are wrong."""
         return self.marked or self.total
 
     @property
@@ -166,7 +161,6 @@ class WrongOutput:
 
     @property
     def height(self) -> int:
-        """Rows."""
         return self.total // max(self.width, 1)
 
     def axis(self, dim: int) -> str:
@@ -298,7 +292,6 @@ def share(which: torch.Tensor) -> float:
 
 
 def rms(values: torch.Tensor) -> float:
-    """The root mean square."""
     return float(values.square().mean().sqrt())
 
 

@@ -50,11 +50,9 @@ class Entry(NamedTuple):
 
     @property
     def hits(self) -> int:
-        """How often it was called."""
         return self.length - length_hint(self.countdown)
 
     def add_to(self, stats: DefinitionStats) -> None:
-        """Add its calls."""
         if self.reason:
             stats.count_fallbacks(self.reason, self.hits)
         else:
@@ -284,7 +282,6 @@ class Dispatcher:
         return self.fall_back(arguments)
 
     def drop(self, name: str, why: str) -> None:
-        """Call a solution no more."""
         if self.active is not None:
             self.active.kernels.quarantine(name, why)
         self.stats.errors[name] = why
@@ -324,7 +321,6 @@ class Dispatcher:
         return None
 
     def is_like(self, arguments: Sequence[Any]) -> bool:
-        """Whether arguments are what the definition says."""
         return self.definition is not None and _is_like(self.definition, arguments)
 
     def axes_of(self, arguments: Sequence[Any]) -> dict[str, int]:
@@ -459,7 +455,6 @@ def _applied({parameters}):
 
 
 def range_of(names: Sequence[object]) -> tuple[int, ...]:
-    """The places of all names."""
     return tuple(range(len(names)))
 
 

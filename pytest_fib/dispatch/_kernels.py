@@ -75,7 +75,6 @@ class Kernels:
         return load(program, artifact), program.calling
 
     def quarantine(self, name: str, why: str) -> None:
-        """Call this solution no more."""
         if name not in self.quarantined:
             self.quarantined[name] = why
             log.warning("%s is quarantined, the fallback serves its calls: %s", name, why)

@@ -31,7 +31,6 @@ class ShadowChecker:
         return None if self._queue.full() else ShadowCall(self._queue, dispatcher, arguments)
 
     def flush(self) -> None:
-        """Wait until all that was queued has been compared."""
         self._queue.join()
 
     def _work(self) -> None:
@@ -112,12 +111,10 @@ class ShadowCall:
             return
 
     def synchronize(self) -> None:
-        """Wait for the copies."""
         if self._event is not None:
             self._event.synchronize()
 
     def expected(self) -> Sequence[Any]:
-        """What the fallback makes of the inputs."""
         import torch
 
         definition = self.dispatcher.definition

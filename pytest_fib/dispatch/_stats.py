@@ -27,14 +27,12 @@ class DefinitionStats:
     mismatches: int = 0
 
     def count_hits(self, solution: str, number: int) -> None:
-        """Count calls that went to a solution."""
         if not number:
             return
         self.hits += number
         self.solutions[solution] = self.solutions.get(solution, 0) + number
 
     def count_fallbacks(self, reason: str, number: int) -> None:
-        """Count calls that went to the fallback."""
         if reason == "miss":
             self.misses += number
         elif number:

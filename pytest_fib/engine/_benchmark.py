@@ -113,7 +113,6 @@ class KeptRound:
 
     @property
     def bytes(self) -> int:
-        """The memory that this takes."""
         return self.mixture.bits.nbytes + sum(words.nbytes for words in self.buffers.values())
 
 
@@ -169,7 +168,6 @@ class TimedSide:
         self.flush_ns = done.flush_ns
 
     def run(self) -> TimedBlocks:
-        """Time a block of each group."""
         done = self._ask(Blocks())
         samples, longest_ns = done.samples_ns, self._timeout * 1e9
         self._context.refuse_if(check_samples_ns(samples, longest_ns, len(self.groups)))
@@ -415,7 +413,6 @@ class Benchmark:
         self._round_is_unchecked = True
 
     def _run_round(self, sides: Sequence[TimedSide]) -> list[Samples]:
-        """Time a round of each of these sides."""
         self._before_round(shortest=False)
         return [time_round(side)[0] for side in sides]
 
@@ -494,7 +491,6 @@ class Benchmark:
 
     @property
     def _output_bytes(self) -> int:
-        """What a call writes."""
         return self._candidate.buffers.size - self._candidate.buffers.inputs_size
 
     def _left_in_cache_ns(self) -> float:

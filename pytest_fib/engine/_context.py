@@ -113,7 +113,6 @@ class CallTensors:
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """The inputs in order."""
         return tuple(self.inputs.values())
 
     @property
@@ -131,7 +130,6 @@ class CallTensors:
         return replace(self.call(), earlier_outputs=tuple(self.second_outputs.values()))
 
     def call_widened(self, how: Widened) -> Call:
-        """Compute in float64."""
         outputs = tuple(self.widened_outputs.values())
         return Call(self.arguments, outputs, widened=how)
 
@@ -211,12 +209,10 @@ class EvaluationContext:
 
     @property
     def definition(self) -> Definition:
-        """What is evaluated."""
         return self.request.definition
 
     @property
     def device(self) -> str:
-        """``cpu`` or ``cuda``."""
         return self.candidate.allocator.device
 
     @cached_property
@@ -232,7 +228,6 @@ class EvaluationContext:
     # The candidate.
 
     def load_candidate(self) -> None:
-        """Have its program loaded."""
         if not self.candidate.sandbox.holds(self.candidate_program):
             # The outputs of another implementation may be the right answers of this one.
             self.candidate.allocator.wipe()
@@ -272,7 +267,6 @@ class EvaluationContext:
         return self.candidate_reply(reply)
 
     def restart_candidate(self) -> None:
-        """Have the same program in another process."""
         self.candidate.sandbox.close()
         self._open_candidate()
 
@@ -310,7 +304,6 @@ class EvaluationContext:
         raise EvaluationEnded(Failed("RUNTIME_ERROR", summary, self.printed))
 
     def refuse_if(self, wrong: str) -> None:
-        """End the evaluation, unless there is nothing wrong."""
         if wrong:
             self.refuse(wrong)
 

@@ -235,7 +235,6 @@ class Expected:
 
     @property
     def bytes(self) -> int:
-        """The memory they take."""
         return sum(tensor.nbytes for tensor in self.outputs.values())
 
 
@@ -251,7 +250,6 @@ class ExpectedCache:
         self._bytes = 0
 
     def get(self, workload: Workload, tensors: Mapping[str, str]) -> Expected | None:
-        """What is expected of a workload, where that is here."""
         return self._entries.get(_key(workload, tensors))
 
     def put(self, workload: Workload, tensors: Mapping[str, str], expected: Expected) -> None:
@@ -454,7 +452,6 @@ class SandboxCalls:
         return checker.check(context.candidate.read(self._candidate.outputs))
 
     def make_inputs(self, workload: Workload) -> Mapping[str, Any]:
-        """Make the inputs on both sides."""
         pristine = self._context.fill_both(self._candidate, self._reference, workload)
         return {**pristine, **self._context.scalars}
 
@@ -498,7 +495,6 @@ class SandboxCalls:
         return written
 
     def expected(self, workload: Workload) -> Expected:
-        """As it was computed before, or computed now."""
         expected = self.cached(workload)
         if expected is None:
             expected = self._computed()
@@ -507,7 +503,6 @@ class SandboxCalls:
         return expected
 
     def cached(self, workload: Workload) -> Expected | None:
-        """What was computed before."""
         cache = self._cache
         return None if cache is None else cache.get(workload, self._context.request.tensors)
 

@@ -96,12 +96,10 @@ class FunctionChecker:
         return conclude(verdict.status, verdict.diagnosis, verdict.correctness, device=self._device)
 
     def of_exception(self, error: Exception) -> Evaluation:
-        """The outcome of a function that raised."""
         sentence = f"{type(error).__name__}: {error}".splitlines()[0]
         return conclude("RUNTIME_ERROR", Diagnosis(sentence=sentence), device=self._device)
 
     def make_inputs(self, workload: Workload) -> Mapping[str, Any]:
-        """Make the inputs twice."""
         self._layouts = layouts(self.definition, workload)
         self._inputs = make_inputs(self.definition, workload, self._device, self._root)
         self._pristine = {
@@ -163,7 +161,6 @@ class FunctionChecker:
         return self._named(result, _same if how.get("own") else widened_dtype)
 
     def yardsticks(self, slow: bool, *, own: bool) -> list[Outputs]:
-        """The reference's outputs in its own dtypes, and varied: in float64, unless ``own``."""
         yardsticks: list[Outputs] = [] if slow else [self._call_reference()]
         for how in yardstick_runs(slow, own=own):
             # What a variation decides otherwise may have another shape: it is no yardstick then.

@@ -165,7 +165,6 @@ class Judge:
         return self._lock.waited
 
     def close(self) -> None:
-        """End the sandboxes."""
         self._close_sandboxes()
         for server in (self._started, self._build_server):
             if server is not None:
@@ -389,7 +388,6 @@ def _silent(_: str) -> None:
 
 
 def _hardware(device: str) -> Hardware:
-    """What this process runs on."""
     if device == "cpu":
         return CPU
     return Hardware(device, torch.cuda.get_device_capability(), torch.cuda.get_device_name())

@@ -83,7 +83,6 @@ class DeviceProcess(RemoteExecutor):
         return answer
 
     def close(self) -> None:
-        """End the process."""
         process, self._process = self._process, None
         if process is not None:
             process.communicate()  # it ends with its standard input
@@ -96,13 +95,11 @@ class DevicePool:
         self._devices = devices
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
-        """What comes of one implementation on one workload."""
         return self._devices[0].evaluate(request)
 
     def evaluate_all(
         self, requests: Iterable[EvaluationRequest]
     ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
-        """Requests and what came of them, as these come."""
         done: SimpleQueue[tuple[EvaluationRequest, Outcome] | None] = SimpleQueue()
         waiting, lock = iter(requests), Lock()
 
@@ -128,15 +125,12 @@ class DevicePool:
                 yield answer
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """What a search for a failing workload comes to."""
         return self._devices[0].search(request)
 
     def build(self, request: BuildRequest) -> BuildResult:
-        """What comes of compiling one implementation for one target."""
         return self._devices[0].build(request)
 
     def close(self) -> None:
-        """End what was started."""
         for device in self._devices:
             device.close()
 

@@ -63,21 +63,17 @@ class LocalExecutor:
         _ = self._judge
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
-        """What comes of one implementation on one workload."""
         return self._judge.evaluate(request)
 
     def evaluate_all(
         self, requests: Iterable[EvaluationRequest]
     ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
-        """One after another."""
         return ((request, self.evaluate(request)) for request in requests)
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """What a search for a failing workload comes to."""
         return self._judge.search(request)
 
     def build(self, request: BuildRequest) -> BuildResult:
-        """What comes of compiling one implementation for one target."""
         return self._judge.build(request)
 
     @property
@@ -86,7 +82,6 @@ class LocalExecutor:
         return self._judge.waited if "_judge" in vars(self) else 0.0
 
     def close(self) -> None:
-        """End the judge's sandboxes."""
         for each in ("_judge", "_fork_server"):
             if (started := vars(self).get(each)) is not None:
                 started.close()

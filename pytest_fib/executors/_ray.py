@@ -94,7 +94,6 @@ class _Evaluator:
         self._executor.start()
 
     def machine(self) -> str:
-        """What this is on."""
         return Machine.here().to_json()
 
     def answer(self, kind: str, text: bytes, addresses: Sequence[str], *contents: bytes) -> bytes:
@@ -157,7 +156,6 @@ class _Backlog:
         return bool(self._waiting)
 
     def drain(self) -> Iterator[_Job]:
-        """All that there is."""
         while job := self.take("", Counter()):
             yield job
 

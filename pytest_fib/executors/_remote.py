@@ -29,7 +29,6 @@ class RemoteExecutor(ABC):
         """The answer to a request of this kind, a method's name, as JSON. Raises RemoteError."""
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
-        """What comes of one implementation on one workload."""
         try:
             return answer_from_json(request, self._ask("evaluate", request))
         except RemoteError as error:
@@ -38,18 +37,15 @@ class RemoteExecutor(ABC):
     def evaluate_all(
         self, requests: Iterable[EvaluationRequest]
     ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
-        """One after another."""
         return ((request, self.evaluate(request)) for request in requests)
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """What a search for a failing workload comes to; all of it runs there."""
         try:
             return answer_from_json(request, self._ask("search", request))
         except RemoteError as error:
             return not_evaluated(request, str(error))
 
     def build(self, request: BuildRequest) -> BuildResult:
-        """What comes of compiling one implementation there."""
         try:
             return answer_from_json(request, self._ask("build", request))
         except RemoteError as error:

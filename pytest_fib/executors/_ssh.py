@@ -95,7 +95,6 @@ class SshTarget:
 
     @property
     def arguments(self) -> list[str]:
-        """Of ssh."""
         user = [] if self.user is None else ["-l", self.user]
         port = [] if self.port is None else ["-p", str(self.port)]
         return [*user, *port, "--", self.host]
@@ -231,7 +230,6 @@ class _Connection:
         return said or f"the connection ended with status {status}"
 
     def close(self) -> None:
-        """End ssh."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with suppress(OSError):

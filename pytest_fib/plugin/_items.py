@@ -97,7 +97,6 @@ class UnusableItem(pytest.Item):
         self.add_marker(pytest.mark.skip(reason=f"can't be tested: {reason}"))
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
-        """Where it is."""
         return self.path, 0, self.name
 
     def runtest(self) -> None:
@@ -181,7 +180,6 @@ class KernelItem(pytest.Item):
         return self.settings.readable(stored) if stored else why_not_generated(self.definition)
 
     def skip_if_unable(self) -> None:
-        """Mark the item as skipped where it can't run here."""
         if reason := self.skip_reason():
             self.add_marker(pytest.mark.skip(reason=reason))
 
@@ -191,7 +189,6 @@ class KernelItem(pytest.Item):
 
     @property
     def subject(self) -> tuple[str, str]:
-        """The names of definition and implementation."""
         return self.definition.name, self.implementation.name
 
     def runtest(self) -> None:
@@ -396,7 +393,6 @@ class KernelItem(pytest.Item):
         return f"{implementation.name}  {place}"
 
     def max_bytes(self) -> int:
-        """The memory budget of one workload."""
         if self.settings.max_bytes is not None:
             return self.settings.max_bytes
         device = self.run.device
@@ -612,7 +608,6 @@ class WorkloadItem(KernelItem):
         return super().skip_reason() or self.over_budget(self.case.workload.axes)
 
     def check(self) -> None:
-        """Evaluate."""
         workload = self.case.workload
         outcome = self.evaluate(workload, self.case.root, timing=self.timing)
         self.conclude(workload, outcome, "recorded" if self.kind == "workload" else None)

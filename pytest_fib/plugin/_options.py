@@ -328,17 +328,14 @@ class Settings:
 
     @cached_property
     def definition_dirs(self) -> tuple[Path, ...]:
-        """Where definitions are."""
         return self._directories(self.defs) or self.ini_dirs["fib_defs"]
 
     @cached_property
     def implementation_dirs(self) -> tuple[Path, ...]:
-        """Where implementations are."""
         return self._directories(self.impls) or self.ini_dirs["fib_impls"]
 
     @cached_property
     def datasets(self) -> tuple[Path, ...]:
-        """The folders of datasets."""
         return tuple(dict.fromkeys(self._directories(self.dataset)))
 
     @property
@@ -348,12 +345,10 @@ class Settings:
 
     @property
     def is_remote(self) -> bool:
-        """Whether kernels run elsewhere."""
         return bool(self.remotes) or self.ray is not None
 
     @property
     def traces(self) -> Path:
-        """Where trace records go."""
         return self.place(self.traces_file or "fib-traces.jsonl")
 
     @property
@@ -386,11 +381,9 @@ class Settings:
         return tuple(folder for dataset in self.datasets for folder in _both(dataset, kind))
 
     def is_implementation_file(self, path: Path) -> bool:
-        """Whether the file is under an implementation directory."""
         return _under(path, self.implementation_dirs)
 
     def wants_definition(self, name: str) -> bool:
-        """Whether the command line selects that definition."""
         return _matches(name, self.definitions)
 
     def may_want_definition(self, pattern: str) -> bool:
@@ -398,7 +391,6 @@ class Settings:
         return not self.definitions or any(_overlap(glob, pattern) for glob in self.definitions)
 
     def wants_implementation(self, name: str) -> bool:
-        """Whether the command line selects that implementation."""
         return _matches(name, self.implementations)
 
     def why_not_selected(self, definition: str, function: str) -> str | None:
@@ -448,7 +440,6 @@ _OPTIONS = [each for each in fields(Settings) if "flag" in each.metadata]
 
 
 def declare(parser: pytest.Parser) -> None:
-    """Add the options and ini values to pytest's."""
     group = parser.getgroup("fib", "kernel tests (pytest-fib)")
     for option in _OPTIONS:
         arguments = dict(option.metadata)
@@ -460,7 +451,6 @@ def declare(parser: pytest.Parser) -> None:
 
 
 def read(config: pytest.Config) -> Settings:
-    """The settings of a run."""
     values: dict[str, Any] = {}
     for each in _OPTIONS:
         value = config.getoption(each.metadata["flag"])

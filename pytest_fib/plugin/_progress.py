@@ -107,7 +107,6 @@ class Display:
         Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
-        """Show nothing any more."""
         with self._lock:
             self._erase()
             self._closed = True

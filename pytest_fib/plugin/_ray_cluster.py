@@ -53,13 +53,11 @@ class RayCluster(RemoteMachines):
 
     @classmethod
     def from_json(cls, settings: Settings, text: str) -> RayCluster:
-        """What `to_json` gave."""
         facts: dict[str, Any] = json.loads(text)
         shared = SharedActors(**facts["shared"])
         return cls(settings, shared, tuple(map(Machine.from_json, facts["machines"])))
 
     def machine(self, number: int) -> Machine:
-        """The one of that process."""
         return self.machines[number % len(self.machines)]
 
     def executor(self, number: int, files: TensorFiles, progress: Progress) -> RayExecutor:
@@ -71,11 +69,9 @@ class RayCluster(RemoteMachines):
         return RayExecutor(self.shared.address, files=files, shared=mine)
 
     def header(self) -> list[str]:
-        """A line for each actor."""
         lines = [described(m, m.device(self.settings.device)) for m in self.machines]
         return [f"fib: ray {self.shared.address}: {line}" for line in lines]
 
     def close(self) -> None:
-        """End the actors."""
         if self.owner is not None:
             self.owner.close()

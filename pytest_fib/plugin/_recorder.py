@@ -42,7 +42,6 @@ class Recorder:
         return self.rows_of(lambda nodeid: True)
 
     def rows_of(self, wanted: Callable[[str], bool]) -> list[Row]:
-        """Those of the items with such ids."""
         return [row for nodeid, rows in self._rows.items() if wanted(nodeid) for row in rows]
 
     def add(self, report: pytest.TestReport) -> None:

@@ -32,17 +32,14 @@ class SelectionRun:
         self._names = [name for name in names if settings.wants_definition(name)]
 
     def pytest_report_header(self) -> str:
-        """What is chosen from."""
         return f"fib: choosing by the calls and times in {self._settings.shown(self._path)}"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> bool:
-        """Collect nothing."""
         return True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> bool:
-        """Run nothing."""
         return True
 
     @pytest.hookimpl(tryfirst=True)

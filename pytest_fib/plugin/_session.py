@@ -88,7 +88,6 @@ class Session:
 
     @classmethod
     def of(cls, config: pytest.Config) -> Session:
-        """The session of a run."""
         if _SESSION not in config.stash:
             config.stash[_SESSION] = cls(config)
         return config.stash[_SESSION]
@@ -179,7 +178,6 @@ class Session:
             node.workerinput[_BASELINE] = self.baseline.to_json()  # type: ignore[attr-defined]
 
     def pytest_report_header(self) -> list[str]:
-        """Where kernels run and what is recorded."""
         return header(self)
 
     def pytest_report_collectionfinish(self) -> list[str]:
@@ -197,7 +195,6 @@ class Session:
         return Durations.read(self.settings)
 
     def keep_shard(self, items: list[pytest.Item]) -> None:
-        """Deselect what other shards run."""
         assert self.settings.shard is not None
         items[:], others = shard_of(items, self.settings.shard, self.durations)
         self.config.hook.pytest_deselected(items=others)
@@ -217,7 +214,6 @@ class Session:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """The definitions and implementations of this run."""
         settings = self.settings
         groups = [settings.definition_dirs, *([d] for d in settings.dataset_dirs("definitions"))]
         implementations = (*settings.implementation_dirs, *settings.dataset_dirs("solutions"))
@@ -242,12 +238,10 @@ class Session:
 
     @property
     def has_definition_files(self) -> bool:
-        """Whether there is any file to collect."""
         return any(self._definition_files(self.settings.definition_dirs))
 
     @property
     def definitions(self) -> DefinitionLookup:
-        """Finds the definitions of this run by name or file."""
         return DefinitionLookup(self.config.rootpath, lambda: self.catalogue)
 
     def stray_warnings(self) -> list[str]:
@@ -304,7 +298,6 @@ class Session:
 
     @cached_property
     def hardware(self) -> Hardware:
-        """What that is, as implementations name it."""
         if self.device == "cpu":
             return CPU
         return gpus.first() if self.machine is None else self.machine.gpu
@@ -391,7 +384,6 @@ class Session:
 
     @cached_property
     def tensor_files(self) -> TensorFiles:
-        """The recorded tensors that this run's workloads name."""
         from pytest_fib.data import TensorFiles
 
         return TensorFiles()
@@ -480,7 +472,6 @@ class Session:
             terminal.write_line(f"{written} {records} in {where}")
 
     def pytest_unconfigure(self) -> None:
-        """Close the file of trace records."""
         self._recorder.file.close()
 
 

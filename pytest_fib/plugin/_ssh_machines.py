@@ -58,13 +58,11 @@ class SshMachines(RemoteMachines):
                 raise RemoteError(f"{target.url}: {machine.no_gpu}{why}")
 
     def to_json(self) -> str:
-        """For a worker of xdist, which shares the connections."""
         machines = [machine.to_json() for machine in self.machines]
         return json.dumps({"folder": str(self.connections.folder), "machines": machines})
 
     @classmethod
     def from_json(cls, settings: Settings, text: str) -> SshMachines:
-        """What `to_json` gave."""
         facts: dict[str, Any] = json.loads(text)
         machines = tuple(map(Machine.from_json, facts["machines"]))
         return cls(settings, _targets(settings), machines, SshConnections(Path(facts["folder"])))
@@ -81,11 +79,9 @@ class SshMachines(RemoteMachines):
         return self.targets[i], self.machines[i], gpu
 
     def machine(self, number: int) -> Machine:
-        """The one of that process."""
         return self._slot(number)[1]
 
     def executor(self, number: int, files: TensorFiles, progress: Progress) -> SshExecutor:
-        """What evaluates there; it is getting ready. Raises RemoteError."""
         target, _, gpu = self._slot(number)
         options = RemoteOptions(
             device=self.device(number),
@@ -106,13 +102,11 @@ class SshMachines(RemoteMachines):
         return executor
 
     def header(self) -> list[str]:
-        """A line for each machine."""
         wanted = self.settings.device
         pairs = zip(self.targets, self.machines, strict=True)
         return [f"fib: remote {t.url}: {described(m, m.device(wanted))}" for t, m in pairs]
 
     def close(self) -> None:
-        """End the shared connections."""
         self.connections.close()
 
 

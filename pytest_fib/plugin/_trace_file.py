@@ -38,12 +38,10 @@ class TraceFile:
 
     @property
     def count(self) -> int:
-        """How many records there are."""
         return len(self._lines)
 
     @property
     def records(self) -> list[str]:
-        """All of them, as JSON."""
         return [line.decode() for line in self._lines]
 
     def problems(self, name: str) -> list[str]:
@@ -86,7 +84,6 @@ class TraceFile:
             self._save_elsewhere()
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 

@@ -26,7 +26,6 @@ class Line:
 
 
 def unmarked(*texts: str) -> list[Piece]:
-    """Pieces without markup."""
     return [(text, {}) for text in texts]
 
 
@@ -62,7 +61,6 @@ class Table:
         return [min(n, most[i]) if i < self.cut else n for i, n in enumerate(columns)]
 
     def _texts(self) -> list[tuple[str, ...]]:
-        """What is in each column."""
         cells = [[text for text, _ in line.cells] for line in self.lines]
         return list(zip_longest(*cells, fillvalue=""))
 

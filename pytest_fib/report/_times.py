@@ -160,12 +160,10 @@ class Baseline:
         return TimeComparison(now.latency_ms, reason=reason)
 
     def to_json(self) -> str:
-        """This as text that ``from_json`` takes."""
         return json.dumps([self.name, self.best, [astuple(record) for record in self.records]])
 
     @classmethod
     def from_json(cls, text: str) -> Baseline:
-        """The baseline that was written as ``text``."""
         name, best, records = json.loads(text)
         return cls(name, [TimeRecord(*record) for record in records], best=best)
 

@@ -108,7 +108,6 @@ class ArenaAllocator:
         self._used = 0
 
     def place(self, tensor: TensorLayout) -> TensorRef:
-        """Place a tensor of this layout."""
         start = self._next + tensor.offset * nbytes((), tensor.dtype)
         self._next += room_for(tensor)
         return TensorRef(start, tensor.shape, tensor.stride, tensor.dtype)

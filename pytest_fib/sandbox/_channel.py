@@ -39,7 +39,6 @@ class Channel:
         self._pidfd = pidfd
 
     def close(self) -> None:
-        """Close this end."""
         self._socket.close()
 
     def send(

@@ -206,7 +206,6 @@ def is_short(request: Request) -> bool:
 
 
 def encode_request(request: Request) -> bytes:
-    """The message of a request."""
     return _SHORT_NAMES[request] if is_short(request) else _requests().dump_json(request)
 
 
@@ -216,7 +215,6 @@ def decode_request(payload: bytes) -> Request:
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """The message of a reply."""
     if isinstance(reply, Done) and reply == Done(
         samples_ns=reply.samples_ns, blocks_ns=reply.blocks_ns
     ):

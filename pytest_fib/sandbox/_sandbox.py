@@ -78,7 +78,6 @@ class LocalSandbox:
         """It runs where this thread does."""
 
     def holds(self, program: Program) -> bool:
-        """Whether that program is loaded."""
         return self._runner.program == program
 
     def close(self) -> None:
@@ -188,11 +187,9 @@ class ProcessSandbox:
                 os.sched_setaffinity(self._child.pid, cores)
 
     def holds(self, program: Program) -> bool:
-        """Whether that program is loaded."""
         return self._child is not None and program == self._program
 
     def close(self) -> None:
-        """End the process."""
         child = self._child
         self._forget()
         if child is not None:
@@ -287,13 +284,11 @@ class ProcessSandbox:
         raise ChannelLate
 
     def pause(self) -> None:
-        """Stop the process."""
         if self._child is not None:
             with suppress(ProcessLookupError):
                 self._stop(self._child)
 
     def resume(self) -> None:
-        """Have it run on, after a pause."""
         if self._child is not None:
             with suppress(ProcessLookupError):
                 self._resume(self._child)

@@ -56,11 +56,9 @@ class SpareProcess:
         return child
 
     def pause(self) -> None:
-        """Stop it."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Have it run on."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -69,7 +67,6 @@ class SpareProcess:
                 os.killpg(self._child.pid, number)
 
     def close(self) -> None:
-        """End it."""
         if self._child is not None:
             self._fork_server.kill(self._child)
         self._child = None

@@ -90,7 +90,6 @@ class OnCpu:
         self._groups = groups
 
     def run(self) -> TimedBlocks:
-        """Time the groups."""
         return _timed([self._block(number) for number in range(len(self._groups))], self._groups)
 
     def _block(self, number: int) -> float:
@@ -161,7 +160,6 @@ class Graph:
             raise EmptyCaptureError(f"the captured graph lacks what plain calls run: {missing}")
 
     def run(self) -> TimedBlocks:
-        """Launch the graph."""
         self._launch(self._graph)
         return _timed([s.elapsed_time(e) * 1e6 for s, e in self._events], self._groups)
 
@@ -179,7 +177,6 @@ class Eager:
         self._groups = groups
 
     def run(self) -> TimedBlocks:
-        """Time the groups."""
         blocks = [self._block(number) for number in range(len(self._groups))]
         calls = _timed([calls_ns for calls_ns, _ in blocks], self._groups)
         return TimedBlocks(calls.samples_ns, sum(block_ns for _, block_ns in blocks))

@@ -65,7 +65,6 @@ class OutputComparison:
 
     @property
     def total(self) -> int:
-        """Elements of the output."""
         return self.got.numel()
 
     @property
@@ -80,7 +79,6 @@ class OutputComparison:
 
     @property
     def rmse(self) -> float:
-        """The root mean square error."""
         return math.sqrt(self.square_sum / self.total) if self.total else 0.0
 
     @property
@@ -103,7 +101,6 @@ class OutputComparison:
 
     @property
     def passed(self) -> bool:
-        """Whether this output is right."""
         return self.bound_used <= 1
 
     @property
@@ -214,7 +211,6 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the outputs are right."""
         return self.status is EvaluationStatus.PASSED
 
     def failed(self, diagnosis: Diagnosis) -> Verdict:

@@ -25,7 +25,6 @@ def in_turn(tensor: torch.Tensor, names: Sequence[str], turn: int) -> torch.Tens
 
 
 def numbered(names: Sequence[str], device: torch.device) -> torch.Tensor:
-    """The numbers of places."""
     return torch.tensor([PLACES.index(name) for name in names], device=device)
 
 

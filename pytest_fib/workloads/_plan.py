@@ -51,7 +51,6 @@ class Choice:
 
     @property
     def largest(self) -> int:
-        """The largest value that is affordable."""
         return self.domain[self.affordable - 1]
 
 

@@ -231,7 +231,6 @@ class InputTensors:
         return int(self.number(value))
 
     def axes(self, name: str) -> tuple[str, ...]:
-        """The axes of an input."""
         return tuple(self.definition.inputs[name].shape or ())
 
     def factors(self, value: float | str) -> tuple[str, ...]:
@@ -393,7 +392,6 @@ class TorchDefaults:
 
     @classmethod
     def now(cls) -> TorchDefaults:
-        """Those in force."""
         import torch
 
         return cls(torch.get_default_device(), torch.get_default_dtype())
