@@ -132,7 +132,7 @@ def _indptr(subject: Subject) -> InputRule | None:
     guesses = ("total_q", "total_tokens", "total_seq_len") if queries else (
         "num_kv_indices", "total_kv", "total_k", "total_seq_len"
     )  # fmt: skip
-    total = subject.totals.get(subject.name) or subject.axis(*guesses)
+    total = subject.totals.get(subject.name) or subject.axis(*guesses) or _rows(subject)
     if total is None:
         return None
     of_queries = subject.input("qo_indptr", "q_indptr", "cu_seqlens_q")
@@ -143,6 +143,19 @@ def _indptr(subject: Subject) -> InputRule | None:
     return kinds.Indptr(
         total=total, parts=_parts(subject), at_least=of_queries, page_size=pages or 1
     )
+
+
+def _rows(subject: Subject) -> str | None:
+    """The first axis of the outputs, or of other inputs, that offsets may be along."""
+    definition, own = subject.definition, set(subject.spec.shape or ())
+    words = [set(re.findall(r"\w+", text)) for text in definition.constraints]
+    taken = own.union(*(each for each in words if each & own))
+    specs = (*definition.outputs.values(), *definition.inputs.values())
+    firsts = dict.fromkeys(spec.shape[0] for spec in specs if spec.shape)
+    free = [axis for axis in firsts if axis in definition.var_axes and axis not in taken]
+    if free:
+        subject.doubts.append(f"along {free[0]}")
+    return next(iter(free), None)
 
 
 def _offsets(subject: Subject) -> InputRule | None:
@@ -276,14 +289,34 @@ def _int8(subject: Subject) -> InputRule | None:
     return kinds.Integers(min=-128, max=127) if is_number else None
 
 
+def _bits(subject: Subject) -> InputRule | None:
+    """Any number: the reference looks at a few bits at a time."""
+    return _any_number(subject) if subject.name in subject.uses.fields else None
+
+
+def _differences(subject: Subject) -> InputRule | None:
+    return _indptr(subject) if subject.name in subject.uses.offsets else None
+
+
+def _equated(subject: Subject) -> InputRule | None:
+    """A few numbers, so that some are equal."""
+    uses = subject.uses
+    is_label = subject.name in uses.equated - uses.computed - uses.numbers
+    return kinds.Integers(min=0, max=3) if is_label and not subject.spec.is_scalar else None
+
+
 def _moved(subject: Subject) -> InputRule | None:
     """Any numbers that the dtype has (half of them, of int64): what is only moved is no index."""
-    uses, bits = subject.uses, subject.spec.dtype.itemsize_bits
+    uses = subject.uses
     if subject.name not in uses.seen - uses.computed - uses.numbers or subject.spec.is_scalar:
         return None
+    return _any_number(subject)
+
+
+def _any_number(subject: Subject) -> InputRule:
     if subject.spec.dtype is DType.UINT8:
         return kinds.Integers(min=0, max=255)
-    most = 2 ** min(bits - 1, 62)
+    most = 2 ** min(subject.spec.dtype.itemsize_bits - 1, 62)
     return kinds.Integers(min=-most, max=most - 1)
 
 
@@ -443,7 +476,10 @@ RULES: tuple[Rule, ...] = (
     Rule("offsets, at which the reference cuts an axis", ".*", _cut, "integer"),
     Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
+    Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
     Rule("numbers that the reference calculates with", ".*", _int8, "integer"),
+    Rule("bits that the reference takes apart", ".*", _bits, "integer"),
+    Rule("labels, which the reference only compares", ".*", _equated, "integer"),
     Rule("numbers that the reference only moves", ".*", _moved, "integer"),
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", "cpu"}
 _SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as", "clamp"}
 _SOME |= {"item", "tolist", "masked_fill", "unbind", "clamp_min", "as_tensor", "reversed"}
+_SOME |= {"roll", "flip"}
 #: Where the dimension and the index are among the arguments of what picks elements; of a method.
 _PICKS = dict.fromkeys(("gather", "index_select", "index_add", "index_copy", "scatter"), (0, 1))
 _PICKS |= dict.fromkeys(("scatter_add", "scatter_reduce", "index_fill", "index_reduce"), (0, 1))
@@ -35,6 +36,8 @@ _MOVES = {"clone", "contiguous", "to", "long", "int", "type", "cpu", "view", "re
 _MOVES |= {"unsqueeze", "squeeze", "expand", "expand_as", "gather", "index_select", "index_copy"}
 _MOVES |= {"scatter", "take_along_dim", "repeat_interleave", "flip", "roll", "permute", "transpose"}
 _MOVES |= {"masked_select", "stack", "cat", "unbind", "T", "mT"}
+#: Functions whose operands are numbers, whatever their dtype.
+_PRODUCTS = {"matmul", "mm", "bmm", "einsum", "linear", "_int_mm"}
 _SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
 #: Methods that make floating numbers of integers.
 _FLOATING = {"float", "double", "half", "bfloat16"}
@@ -50,8 +53,10 @@ class ReferenceUses:
     Or of which they are lengths. ``shifted`` are taken apart bit by bit; ``positive``, under a root
     or in a logarithm; ``divisors`` are divided by; ``limited`` are compared with something, or
     clamped; ``added`` are terms of sums, or attention's masks; ``factors``, of products; ``pads``
-    are values below 0 that they are compared with; ``numbers``, integers that become floating ones;
-    ``computed``, all that is not only moved from place to place, and ``seen``, all that is used.
+    are values below 0 that they are compared with; ``numbers``, integers that become floating ones
+    or are multiplied as matrices; ``fields`` are taken apart into a few bits each; ``offsets``,
+    into differences of neighbours; ``equated`` are compared for equality with inputs;
+    ``computed``, all that is not only moved or equated, and ``seen``, all that is used.
     ``bits`` has outputs, and whether they are bits that integers hold, viewed as floating numbers.
     """
 
@@ -59,6 +64,9 @@ class ReferenceUses:
     cuts: dict[str, str] = field(default_factory=dict)
     lengths: dict[str, str] = field(default_factory=dict)
     shifted: set[str] = field(default_factory=set)
+    fields: set[str] = field(default_factory=set)
+    offsets: set[str] = field(default_factory=set)
+    equated: set[str] = field(default_factory=set)
     positive: set[str] = field(default_factory=set)
     divisors: set[str] = field(default_factory=set)
     limited: set[str] = field(default_factory=set)
@@ -142,6 +150,10 @@ class _Reader(ast.NodeVisitor):
                 return self._some(value, self._dropped(node))
             case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
                 return self._some(one) or self._some(other)
+            case ast.Attribute(value=value, attr="T" | "mT"):
+                return self._some(value)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr=attr), args=[one, *_]):
+                return self._some(one) if attr in _SOME else None
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _SOME:
                 return self._input(value) if attr in _SAME else self._some(value)
             case ast.Call(func=ast.Name(id="int" | "enumerate" | "list"), args=[value, *_]):
@@ -338,6 +350,12 @@ class _Reader(ast.NodeVisitor):
         )
         if (name in _FLOATING or to_float) and arguments and (index := self._index(arguments[0])):
             self._uses.numbers.add(index)
+        if name in _PRODUCTS:
+            self._multiplied(*arguments)
+
+    def _multiplied(self, *operands: ast.expr) -> None:
+        """Note integers that are elements of matrices."""
+        self._uses.numbers |= {index for each in operands if (index := self._index(each))}
 
     def _size(self, node: ast.expr) -> str | int | None:
         """A number, or the axis whose size an expression is."""
@@ -366,7 +384,28 @@ class _Reader(ast.NodeVisitor):
             self._uses.shifted.add(name)
         if isinstance(node.op, ast.Pow) and isinstance(_constant(node.right), float):
             self._not_negative(node.left)
+        if isinstance(node.op, ast.MatMult):
+            self._multiplied(node.left, node.right)
+        if isinstance(node.op, ast.Sub) and (name := self._neighbours(node.left, node.right)):
+            self._uses.offsets.add(name)
+        if isinstance(node.op, ast.BitAnd) and isinstance(_constant(node.right), int):
+            self._uses.fields |= self._shifted_in(node.left)
         self._combined(node.op, node.left, node.right)
+
+    def _neighbours(self, left: ast.expr, right: ast.expr) -> str | None:
+        """The integer input of which ``x[1:] - x[:-1]`` takes the differences."""
+        match left, right:
+            case ast.Subscript(value=one, slice=after), ast.Subscript(value=other, slice=before):
+                slices = (ast.unparse(after), ast.unparse(before))
+                name = self._index(one)
+                return name if slices == ("1:", ":-1") and name == self._index(other) else None
+        return None
+
+    def _shifted_in(self, node: ast.expr) -> set[str]:
+        """Integer inputs that are shifted by something: only some bits of each are left."""
+        shifts = [each for each in ast.walk(node) if isinstance(each, ast.BinOp)]
+        lefts = [each.left for each in shifts if isinstance(each.op, ast.RShift)]
+        return {name for left in lefts if (name := self._index(left))}
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.generic_visit(node)
@@ -391,6 +430,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         self._uses.limited |= self._floats(node.left)
         self._reaches(node.left, node.ops[0], node.comparators[0])
+        self._uses.equated |= self._equated(node)
         name, number = self._index(node.left), _constant(node.comparators[0])
         if name is None or not isinstance(number, int):
             return
@@ -398,6 +438,12 @@ class _Reader(ast.NodeVisitor):
             self._uses.pads[name] = number
         elif isinstance(node.ops[0], (ast.GtE, ast.Lt)) and number == 0:
             self._uses.pads[name] = -1
+
+    def _equated(self, node: ast.Compare) -> set[str]:
+        """Integer inputs that are asked whether they equal each other, or themselves elsewhere."""
+        sides = [self._index(each) for each in (node.left, *node.comparators)]
+        alike = all(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops)
+        return {name for name in sides if name} if alike and None not in sides else set()
 
     def _reaches(self, left: ast.expr, operation: ast.cmpop, right: ast.expr) -> None:
         """Note what places along an axis are compared with: how many count, or the last one."""
@@ -462,7 +508,10 @@ class _Reader(ast.NodeVisitor):
             case ast.Attribute(attr=attr):
                 return attr in _SHAPES or self._moves_by(parent)
             case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
-                return first is node and attr in _MOVES and self._moves(parent)
+                moved = node is not first if attr == "where" else first is node and attr in _MOVES
+                return moved and self._moves(parent)
+            case ast.Compare():
+                return bool(self._equated(parent))
             case ast.Subscript(value=value):
                 return value is node and self._moves(parent)
             case ast.Tuple() | ast.List():

@@ -327,7 +327,16 @@ REFERENCES = [
     ("(x, which)", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
     ("which.flip(0)[x.argsort(0)]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
     ("torch.repeat_interleave(which, 2)", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("(x, torch.where(x[:, 0] > 0, -100, torch.roll(which, -1)))",
+     {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("x * (which[:, None] == which[None]).any(1)[:, None]", {"kind": "integers", "max": 3}),
+    ("((which[:, None] >> torch.arange(8)) & 15) * x",
+     {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("torch.repeat_interleave(x, which[1:] - which[:-1])", {"kind": "indptr", "total": "rows"}),
     ("which.view(torch.float64) * x", None),
+    ("which >> 2", None),
+    ("x * (which == which.flip(0) + 1)[:, None]", None),
+    ("(x, which[1:] - which[1:])", None),
     ("torch.repeat_interleave(x, which)", None),
     ("(x, which, which > 3)", None),
     ("x.sum(-1) + which", None),
@@ -401,8 +410,12 @@ def test_an_output_is_of_bits_where_integers_are_only_viewed_as_numbers(result, 
     assert outputs_of_bits(_of_reference(result)) == ({"y"} if of_bits else set())
 
 
-def test_an_int8_that_becomes_a_floating_number_is_any():
-    made = plan(_of_reference("x * which.to(x.dtype)[:, None]", "int8"))
+@pytest.mark.parametrize(
+    "result",
+    ["x * which.to(x.dtype)[:, None]", "x.int() @ which.int().T", "torch.mm(x.int(), which.int())"],
+)
+def test_an_int8_that_is_calculated_with_is_any(result):
+    made = plan(_of_reference(result, "int8"))
     assert made.rules["which"] == rule_of({"kind": "integers", "min": -128, "max": 127})
 
 
@@ -511,6 +524,13 @@ def test_a_choice_among_several_axes_is_a_doubt():
     )
     constrained = ("gqa", "m total_kv num_kv_indices", "kv_indptr[m]:i32", LAST_KV)
     assert Inferred(*constrained).says == "offsets by a constraint (indptr, total total_kv)"
+
+
+def test_offsets_are_along_an_axis_of_the_outputs_that_no_constraint_ties_to_them():
+    inputs = "cu_seqlens[m]:i32 last[batch]:f32 x[n]:f32"
+    inferred = Inferred("op", "n m batch", inputs, "m == batch + 1")
+    assert inferred.says == "offsets of sequences (indptr, total n); a guess: along n"
+    assert Inferred("op", "batch m", "cu_seqlens[m]:i32", "m == batch + 1").rule is None
 
 
 def test_that_both_halves_of_cosines_are_alike_is_a_doubt():
