@@ -150,9 +150,14 @@ class _Reader(ast.NodeVisitor):
                 return self._some(value, self._dropped(node))
             case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
                 return self._some(one) or self._some(other)
+        return self._of_a_call(node)
+
+    def _of_a_call(self, node: ast.expr | None) -> _Found | None:
+        """The same of methods and functions that give elements on."""
+        match node:
             case ast.Attribute(value=value, attr="T" | "mT"):
                 return self._some(value)
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr=attr), args=[one, *_]):
+            case ast.Call(func=ast.Attribute(ast.Name(id="torch"), attr), args=[one, *_]):
                 return self._some(one) if attr in _SOME else None
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _SOME:
                 return self._input(value) if attr in _SAME else self._some(value)
