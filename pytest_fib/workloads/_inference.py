@@ -306,14 +306,21 @@ def _equated(subject: Subject) -> InputRule | None:
 
 
 def _moved(subject: Subject) -> InputRule | None:
-    """Any numbers that the dtype has (half of them, of int64): what is only moved is no index."""
+    """What is only moved is no index."""
     uses = subject.uses
-    if subject.name not in uses.seen - uses.computed - uses.numbers or subject.spec.is_scalar:
-        return None
-    return _any_number(subject)
+    is_moved = subject.name in uses.seen - uses.computed - uses.numbers
+    return _any_number(subject) if is_moved and not subject.spec.is_scalar else None
+
+
+def _calculated(subject: Subject) -> InputRule | None:
+    """What is only calculated with is no index; wider integers than bytes may yet be counts."""
+    uses = subject.uses
+    free = uses.calculated if subject.spec.dtype.itemsize_bits == 8 else uses.bitwise
+    return _any_number(subject) if subject.name in free & uses.calculated else None
 
 
 def _any_number(subject: Subject) -> InputRule:
+    """Half of them, of int64."""
     if subject.spec.dtype is DType.UINT8:
         return kinds.Integers(min=0, max=255)
     most = 2 ** min(subject.spec.dtype.itemsize_bits - 1, 62)
@@ -484,6 +491,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
+    Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),
     Rule("in (0, 1)", r"(.*_)?(decay|momentum)", lambda s: kinds.Uniform(), "floating"),

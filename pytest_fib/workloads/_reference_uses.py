@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pytest_fib.workloads._reference_numbers import calculated_with
+
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TensorSpec
 
@@ -57,7 +59,9 @@ class ReferenceUses:
     or are multiplied as matrices; ``fields`` are taken apart into a few bits each; ``offsets``,
     into differences of neighbours; ``equated`` are compared for equality with inputs;
     ``computed``, all that is not only moved or equated, and ``seen``, all that is used.
-    ``bits`` has outputs, and whether they are bits that integers hold, viewed as floating numbers.
+    ``calculated`` are only calculated with, so that no place or size depends on them, and
+    ``bitwise`` taken apart by bits. ``bits`` has outputs, and whether they are bits that integers
+    hold, viewed as floating numbers.
     """
 
     picks: dict[str, str | int] = field(default_factory=dict)
@@ -76,6 +80,8 @@ class ReferenceUses:
     numbers: set[str] = field(default_factory=set)
     computed: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
+    calculated: set[str] = field(default_factory=set)
+    bitwise: set[str] = field(default_factory=set)
     bits: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
@@ -107,6 +113,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         if isinstance(node, ast.FunctionDef) and node.name == "run":
             arguments = [each.arg for each in node.args.args]
             _Reader(dict(inputs), dict(outputs), uses, arguments).visit(node)
+            uses.calculated, uses.bitwise = calculated_with(node)
     return uses
 
 

@@ -80,6 +80,7 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
         _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn)
         if high - low > CLOSE_NUMBERS**2:
             _with_close_rows(tensor, context, high)
+            _put_landmarks(tensor, context.turn, low, high)
     if (step := context.number(rule.step)) != 1:
         tensor.mul_(step)
 
@@ -120,6 +121,21 @@ def _with_close_rows(tensor: torch.Tensor, context: FillContext, high: int) -> N
         some = tensor.view(-1, tensor.shape[-1])[(3 - context.turn) % 8 :: 8]
         more = torch.empty_like(some).random_(0, CLOSE_NUMBERS, generator=context.device_random)
         some.copy_((some[:, :1].clamp(max=high - CLOSE_NUMBERS) + more).clamp(max=high))
+
+
+def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
+    """Put the least and the most there may be, and 0 with what is beside it, into rows of eight.
+
+    Of so many numbers, few are drawn; what has no absolute value, no logarithm or no sign is.
+    """
+    if not tensor.dim() or not tensor.numel():
+        return
+    marks = torch.tensor([mark for mark in (low, 0, high, -1, 1) if low <= mark <= high])
+    rows, marks = tensor.view(-1, tensor.shape[-1]), marks.roll(turn // 8).to(tensor)
+    n = min(len(marks), rows.shape[1])
+    at = (torch.arange(n, device=tensor.device) + turn) % rows.shape[1]
+    for first in (5, 7):
+        rows[(first - turn) % 8 :: 8, at] = marks[:n]
 
 
 def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:

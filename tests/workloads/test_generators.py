@@ -313,6 +313,16 @@ def test_the_largest_and_the_least_of_a_row_are_now_and_then_at_an_end_alone(kin
     assert min(alone.values()) >= 10, alone
 
 
+def test_of_many_numbers_the_ends_of_their_range_and_zero_are_drawn():
+    rule = {"kind": "integers", "min": -(2**31), "max": 2**31 - 1}
+    given = {**define("integers", "int32").model_dump(), "workloads": {"inputs": {"x": rule}}}
+    definition = Definition.model_validate(given)
+    drawn = [filled(definition, make_workload(definition, {**SIZES, "n": 1}, s)) for s in range(8)]
+    marks = torch.tensor([-(2**31), 0, 2**31 - 1])
+    found = torch.stack([torch.isin(marks, each["x"]) for each in drawn]).sum(0)
+    assert found.tolist() == [2, 2, 2]
+
+
 def test_a_permutation_has_every_number_once_and_sometimes_in_order():
     found = [made("permutation", "int64", seed)["x"].tolist() for seed in range(20)]
     assert all(sorted(x) == list(range(40)) for x in found)

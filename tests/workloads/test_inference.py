@@ -4,6 +4,7 @@ import re
 from math import sqrt
 
 import pytest
+import torch
 import yaml
 from pydantic import TypeAdapter
 
@@ -292,7 +293,7 @@ def test_every_rule_decides_a_case(rule):
     cases = ((op_type, axes, inputs, *more) for op_type, axes, inputs, _, *more in CASES)
     referred = {_says(case[0]) for case in REFERENCES if case[1] is not None}
     referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
-    referred |= {_says("x * which.float()[:, None]", "int8")}
+    referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
 
 
@@ -417,6 +418,45 @@ def test_an_output_is_of_bits_where_integers_are_only_viewed_as_numbers(result, 
 def test_an_int8_that_is_calculated_with_is_any(result):
     made = plan(_of_reference(result, "int8"))
     assert made.rules["which"] == rule_of({"kind": "integers", "min": -128, "max": 127})
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("uint8", "return which.float() @ x"),
+        ("uint8", "h = which.long()\nfor i in range(3):\n    h = h * 31 + which[i]\nreturn h"),
+        ("int32", "different = which ^ which.flip(0)\nreturn (different >> 3 & 1 != 0).sum(0)"),
+        ("int16", "total = 0\nfor one in which:\n    total += one & 15\nreturn total"),
+    ],
+)
+def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
+    rule = plan(_with_body(lines, kind)).rules["which"]
+    limits = torch.iinfo(getattr(torch, kind))
+    assert rule == rule_of({"kind": "integers", "min": limits.min, "max": limits.max})
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("uint8", "return x[(which + 1).long()]"),
+        ("uint8", "return x // which"),
+        ("uint8", "return 1 << which"),
+        ("uint8", "return torch.where(which != 0, 1, 2)"),
+        ("uint8", "return which.view(torch.float8_e4m3fn).float() + 1"),
+        ("int32", "return which + 1"),
+        ("int32", "low = which & 3\nreturn torch.repeat_interleave(x, low)"),
+        ("int32", "for i in (which & 3).tolist():\n    x = x[i:]\nreturn x"),
+    ],
+)
+def test_integers_on_which_places_or_sizes_may_depend_are_not(kind, lines):
+    assert plan(_with_body(lines, kind)).unmade.keys() == {"which"}
+
+
+def _with_body(lines, kind):
+    definition = _of_reference("x", kind)
+    body = lines.replace("\n", "\n    ")
+    reference = definition.reference.replace("return x", body)
+    return Definition.model_validate({**definition.model_dump(), "reference": reference})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""Which integers a reference only calculates with, so that they may be any numbers.
+
+Those are followed from variable to variable. One that picks, cuts, counts, divides, shifts others
+or decides a branch, and one that goes where this can't follow, is not among them.
+"""
+
+from __future__ import annotations
+
+import ast
+
+#: Methods and functions that calculate with elements, or move them; nothing else depends on them.
+_CALCULATIONS = {"abs", "add", "all", "amax", "amin", "any", "argmax", "argmin", "argsort"}
+_CALCULATIONS |= {"bfloat16", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cat"}
+_CALCULATIONS |= {"clamp", "clip", "clone", "contiguous", "cumsum", "double", "einsum", "expand"}
+_CALCULATIONS |= {"expand_as", "flatten", "flip", "float", "half", "int", "long", "matmul", "max"}
+_CALCULATIONS |= {"maximum", "mean", "min", "minimum", "mul", "pad", "permute", "prod", "reshape"}
+_CALCULATIONS |= {"roll", "round", "sort", "squeeze", "stack", "sub", "sum", "to", "transpose"}
+_CALCULATIONS |= {"type", "unbind", "unfold", "unsqueeze", "values", "view", "where", "T", "mT"}
+_SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
+_EITHER = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.MatMult)
+_THROUGH = (ast.UnaryOp, ast.Tuple, ast.List, ast.GeneratorExp, ast.ListComp)
+_BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor)  # a shift alone may halve a count
+
+
+def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str]]:
+    """The arguments that the function only calculates with, and those it takes apart by bits."""
+    follower = _Follower(run)
+    for _ in range(2):  # what a loop ends with is what it goes on with
+        follower.visit(run)
+    return follower.seen - follower.steering, follower.bitwise
+
+
+class _Follower(ast.NodeVisitor):
+    """``_made`` has the arguments that each variable was calculated from."""
+
+    def __init__(self, run: ast.FunctionDef) -> None:
+        self._made = {each.arg: {each.arg} for each in run.args.args}
+        self._parents = {
+            child: node for node in ast.walk(run) for child in ast.iter_child_nodes(node)
+        }
+        self.seen: set[str] = set()
+        self.steering: set[str] = set()
+        self.bitwise: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        made = self._made.get(node.id, set())
+        if isinstance(node.ctx, ast.Load) and made:
+            self.seen |= made
+            self.steering |= set() if self._calculates(node) else made
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.generic_visit(node)
+        for target in node.targets:
+            self._note(target, node.value)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.generic_visit(node)
+        self._note(node.target, node.value)
+        self._take_apart(node.op, node.value)
+
+    def visit_For(self, node: ast.For) -> None:
+        self._note(node.target, node.iter)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self.generic_visit(node)
+        self._take_apart(node.op, node.left, node.right)
+
+    def _take_apart(self, operation: ast.operator, *operands: ast.expr) -> None:
+        if isinstance(operation, _BITWISE):
+            for operand in operands:
+                self.bitwise |= self._held(operand)
+
+    def _note(self, target: ast.expr, value: ast.expr) -> None:
+        """What any variable in a target is made of from now on, besides what it was."""
+        held = self._held(value)
+        for each in ast.walk(target):
+            if held and isinstance(each, ast.Name):
+                self._made[each.id] = self._made.get(each.id, set()) | held
+
+    def _held(self, node: ast.AST) -> set[str]:
+        """The arguments that an expression is calculated from; not those that it compares."""
+        is_shape = isinstance(node, ast.Attribute) and node.attr in _SHAPES
+        if isinstance(node, ast.Compare) or is_shape:
+            return set()
+        if isinstance(node, ast.Name):
+            return self._made.get(node.id, set())
+        if isinstance(node, ast.Subscript):
+            return self._held(node.value)
+        return set().union(*map(self._held, ast.iter_child_nodes(node)))
+
+    def _calculates(self, node: ast.AST) -> bool:
+        """Whether what an expression is used for depends on its numbers alone."""
+        parent = self._parents[node]
+        while self._goes_on(node, parent):
+            node, parent = parent, self._parents[parent]
+        return _ends(node, parent)
+
+    def _goes_on(self, node: ast.AST, parent: ast.AST) -> bool:
+        """Whether an expression is calculated of another, or moves it."""
+        match parent:
+            case ast.BinOp(left=left, op=operation):
+                return left is node or isinstance(operation, _EITHER)
+            case ast.Subscript(value=value):
+                return value is node
+            case ast.Attribute(attr="view"):
+                return "torch." not in ast.unparse(self._parents[parent])  # bits as another dtype
+            case (
+                ast.Attribute(attr=name)
+                | ast.Call(func=ast.Attribute(attr=name) | ast.Name(id="sum" as name))
+            ):
+                return name.removesuffix("_") in _CALCULATIONS
+        return isinstance(parent, _THROUGH)
+
+
+def _ends(node: ast.AST, parent: ast.AST) -> bool:
+    """Whether an expression ends where its numbers are kept, returned or compared.
+
+    What is compared as it came may be a flag, or one of a few kinds.
+    """
+    match parent:
+        case ast.Compare():
+            return not isinstance(node, ast.Name)
+        case ast.Attribute(attr=name):
+            return name in _SHAPES
+        case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.For(iter=value):
+            return value is node
+    return isinstance(parent, ast.Return)
