@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_fib.data import (
     NOT_EVALUATED,
@@ -16,7 +16,6 @@ from pytest_fib.data import (
     Outcome,
     SearchRequest,
     SearchResult,
-    outcome_from_json,
 )
 
 if TYPE_CHECKING:
@@ -55,38 +54,8 @@ def answer_to_json(answer: Answer) -> str:
     return answer.model_dump_json(by_alias=True, exclude={"timestamp"})
 
 
-@overload
-def answer_from_json(request: EvaluationRequest, text: bytes) -> Outcome: ...
-@overload
-def answer_from_json(request: SearchRequest, text: bytes) -> SearchResult: ...
-@overload
-def answer_from_json(request: BuildRequest, text: bytes) -> BuildResult: ...
-def answer_from_json(request: Request, text: bytes) -> Answer:
-    """What `answer_to_json` gave for this request."""
-    if isinstance(request, SearchRequest):
-        return SearchResult.from_json(text)
-    if isinstance(request, BuildRequest):
-        return BuildResult.from_json(text)
-    return outcome_from_json(text)
-
-
-@overload
-def not_evaluated(request: EvaluationRequest, why: str) -> Outcome: ...
-@overload
-def not_evaluated(request: SearchRequest, why: str) -> SearchResult: ...
-@overload
-def not_evaluated(request: BuildRequest, why: str) -> BuildResult: ...
-def not_evaluated(request: Request, why: str) -> Answer:
-    """The answer where nothing could be asked: it blames no implementation."""
+def not_evaluated(why: str) -> Evaluation:
+    """The outcome where nothing could be asked: it blames no implementation."""
     sentence = f"{NOT_EVALUATED}: {why}"
-    if isinstance(request, BuildRequest):
-        return BuildResult(status="SKIPPED", message=sentence)
     diagnosis = Diagnosis(sentence=sentence, pattern=NOT_EVALUATED)
-    outcome = Evaluation(status=EvaluationStatus.RUNTIME_ERROR, diagnosis=diagnosis, log=sentence)
-    if isinstance(request, EvaluationRequest):
-        return outcome
-    from pytest_fib.workloads import make_workload, smallest_axes
-
-    definition = request.definition
-    workload = make_workload(definition, smallest_axes(definition))
-    return SearchResult(tried=0, workload=workload, outcome=outcome)
+    return Evaluation(status=EvaluationStatus.RUNTIME_ERROR, diagnosis=diagnosis, log=sentence)

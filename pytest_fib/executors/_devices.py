@@ -20,6 +20,7 @@ from pytest_fib.data import BuildRequest, TensorFiles
 from pytest_fib.executors._answers import answer_here, answer_to_json
 from pytest_fib.executors._archives import RemoteError
 from pytest_fib.executors._local import LocalExecutor
+from pytest_fib.executors._protocol import Executor
 from pytest_fib.executors._remote import RemoteExecutor
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         SearchResult,
     )
     from pytest_fib.executors._answers import Request
-    from pytest_fib.executors._protocol import Executor
 
 
 class DeviceProcess(RemoteExecutor):
@@ -88,7 +88,7 @@ class DeviceProcess(RemoteExecutor):
             process.communicate()  # it ends with its standard input
 
 
-class DevicePool:
+class DevicePool(Executor):
     """An executor over several others, each of which takes the next request as it is free."""
 
     def __init__(self, devices: Sequence[Executor]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from threading import Thread
 from typing import TYPE_CHECKING, Any
+
+from pytest_fib.executors._protocol import Executor
 
 if TYPE_CHECKING:
     from pytest_fib.data import (
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox import ForkServer
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """Evaluates with a judge of its own, which is started on the first request.
 
     The arguments are those of ``pytest_fib.engine.Judge``, which is not imported before.
@@ -64,11 +65,6 @@ class LocalExecutor:
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         return self._judge.evaluate(request)
-
-    def evaluate_all(
-        self, requests: Iterable[EvaluationRequest]
-    ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
-        return ((request, self.evaluate(request)) for request in requests)
 
     def search(self, request: SearchRequest) -> SearchResult:
         return self._judge.search(request)

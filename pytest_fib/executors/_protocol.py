@@ -26,6 +26,7 @@ class Executor(Protocol):
         self, requests: Iterable[EvaluationRequest]
     ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
         """Requests and what came of them, as these come; the next are read as there is room."""
+        return ((request, self.evaluate(request)) for request in requests)
 
     def search(self, request: SearchRequest) -> SearchResult:
         """What a search for a failing workload comes to; all of it runs at the far end."""

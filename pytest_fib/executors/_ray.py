@@ -17,13 +17,8 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_fib.build import Machine
-from pytest_fib.data import BuildRequest, TensorFiles
-from pytest_fib.executors._answers import (
-    answer_from_json,
-    answer_here,
-    answer_to_json,
-    not_evaluated,
-)
+from pytest_fib.data import BuildRequest, TensorFiles, outcome_from_json
+from pytest_fib.executors._answers import answer_here, answer_to_json, not_evaluated
 from pytest_fib.executors._archives import RemoteError, archive_of
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._remote import RemoteExecutor
@@ -360,7 +355,7 @@ class _Run:
             self._give_work()
             if not ready:  # and so no actor is left
                 for job in self._backlog.drain():
-                    yield job.request, not_evaluated(job.request, self._executor.no_actor)
+                    yield job.request, not_evaluated(self._executor.no_actor)
 
     def _ready(self) -> list[Any]:
         """One that is ready, and what else is; none where no actor is back in time."""
@@ -390,17 +385,17 @@ class _Run:
         seat.jobs.remove(job)
         errors = self._ray.exceptions
         try:
-            return answer_from_json(job.request, self._ray.get(ref))
+            return outcome_from_json(self._ray.get(ref))
         except errors.RayActorError:
             if not seat.is_away:
                 self._running[seat.probe()] = seat, None
             job.deaths += was_begun
             if job.deaths == ATTEMPTS:
-                return not_evaluated(job.request, DIED)
+                return not_evaluated(DIED)
             self._backlog.put_back(job)
             return None
         except errors.RayError as error:
-            return not_evaluated(job.request, _line(error))
+            return not_evaluated(_line(error))
 
     def _welcome(self, seat: _Seat, ref: Any) -> None:
         """Take an actor in again, unless it is gone for good."""

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from pytest_fib.executors._answers import answer_from_json, not_evaluated
+from pytest_fib.data import NOT_EVALUATED, BuildResult, SearchResult, outcome_from_json
+from pytest_fib.executors._answers import not_evaluated
 from pytest_fib.executors._archives import RemoteError
+from pytest_fib.executors._protocol import Executor
 
 if TYPE_CHECKING:
-    from pytest_fib.data import (
-        BuildRequest,
-        BuildResult,
-        EvaluationRequest,
-        Outcome,
-        SearchRequest,
-        SearchResult,
-    )
+    from pytest_fib.data import BuildRequest, EvaluationRequest, Outcome, SearchRequest
     from pytest_fib.executors._answers import Request
 
 
-class RemoteExecutor(ABC):
+class RemoteExecutor(Executor):
     """Evaluates elsewhere; what can't be asked is answered as not evaluated."""
 
     @abstractmethod
@@ -30,23 +24,22 @@ class RemoteExecutor(ABC):
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         try:
-            return answer_from_json(request, self._ask("evaluate", request))
+            return outcome_from_json(self._ask("evaluate", request))
         except RemoteError as error:
-            return not_evaluated(request, str(error))
-
-    def evaluate_all(
-        self, requests: Iterable[EvaluationRequest]
-    ) -> Iterator[tuple[EvaluationRequest, Outcome]]:
-        return ((request, self.evaluate(request)) for request in requests)
+            return not_evaluated(str(error))
 
     def search(self, request: SearchRequest) -> SearchResult:
         try:
-            return answer_from_json(request, self._ask("search", request))
+            return SearchResult.from_json(self._ask("search", request))
         except RemoteError as error:
-            return not_evaluated(request, str(error))
+            outcome = not_evaluated(str(error))
+        from pytest_fib.workloads import make_workload, smallest_axes
+
+        workload = make_workload(request.definition, smallest_axes(request.definition))
+        return SearchResult(tried=0, workload=workload, outcome=outcome)
 
     def build(self, request: BuildRequest) -> BuildResult:
         try:
-            return answer_from_json(request, self._ask("build", request))
+            return BuildResult.from_json(self._ask("build", request))
         except RemoteError as error:
-            return not_evaluated(request, str(error))
+            return BuildResult(status="SKIPPED", message=f"{NOT_EVALUATED}: {error}")
