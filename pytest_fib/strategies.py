@@ -22,14 +22,12 @@ from hypothesis import currently_in_test_context, note
 from hypothesis import strategies as st
 
 from pytest_fib import search
-from pytest_fib.data import Definition
+from pytest_fib.data import Definition, Workload
 from pytest_fib.discovery import find_definition
 from pytest_fib.workloads import make_inputs, why_not_generated
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
-
-    from pytest_fib.data import Workload
 
     #: A record; or a name or a file, as ``find_definition`` takes it.
     DefinitionLike: TypeAlias = Definition | str | os.PathLike[str]

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -37,6 +37,7 @@ from pytest_fib.data import (
     Definition,
     Evaluation,
     EvaluationStatus,
+    LoadedDefinition,
     SearchResult,
     Tolerance,
     Trace,
@@ -58,9 +59,6 @@ from pytest_fib.workloads import (
     read_workload,
     why_not_generated,
 )
-
-if TYPE_CHECKING:
-    from pytest_fib.data import LoadedDefinition
 
 __all__ = ["KernelCheck", "RunSettings", "assert_kernel_close"]
 

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_fib.build._targets import CPU, build_target
+from pytest_fib.build._targets import CPU, Hardware, build_target
 
 if TYPE_CHECKING:
-    from pytest_fib.build._targets import Hardware
     from pytest_fib.data import Definition, Solution, TensorSpec
 
 

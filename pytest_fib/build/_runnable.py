@@ -8,14 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.build._targets import why_other_hardware
+from pytest_fib.build._targets import Hardware, why_other_hardware
 from pytest_fib.build._toolchain import why_no_toolchain
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
     from pytest_fib.build._machine import Machine
-    from pytest_fib.build._targets import Hardware
     from pytest_fib.discovery import Implementation
 
 #: What loads libraries that were built through TVM FFI.

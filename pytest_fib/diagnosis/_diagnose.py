@@ -19,16 +19,21 @@ from pytest_fib.diagnosis._wrong_output import (
     NEARLY_ALL,
     CallContext,
     Failure,
+    Sample,
     WrongOutput,
     share,
     take,
 )
-from pytest_fib.verdict import detail_lines, element_name, element_sentence, number_at
+from pytest_fib.verdict import (
+    OutputComparison,
+    detail_lines,
+    element_name,
+    element_sentence,
+    number_at,
+)
 
 if TYPE_CHECKING:
     from pytest_fib.diagnosis._detectors import Detector
-    from pytest_fib.diagnosis._wrong_output import Sample
-    from pytest_fib.verdict import OutputComparison
 
 #: Patterns that say little without an element beside them.
 VAGUE_PATTERNS = ("everywhere", "one element", "scattered")

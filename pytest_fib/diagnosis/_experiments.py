@@ -8,17 +8,14 @@ outputs are right as soon as an input is 0 or 1, it is what this input is used f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pytest_fib.data import kinds
-from pytest_fib.diagnosis._wrong_output import FEW
+from pytest_fib.diagnosis._wrong_output import FEW, CallContext, WrongOutput
 from pytest_fib.verdict import PRECISION, compare_outputs
 from pytest_fib.workloads import once, plan
-
-if TYPE_CHECKING:
-    from pytest_fib.diagnosis._wrong_output import CallContext, WrongOutput
 
 #: The furthest that inputs are moved, relatively.
 FURTHEST = 0.15

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_fib.data import kinds
+from pytest_fib.data import Definition, InputRule, kinds
 from pytest_fib.workloads import TILE_SIZES, bits, once, plan
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Definition, InputRule
     from pytest_fib.diagnosis._wrong_output import CallContext
 
 #: Kinds of integers that stay valid in another order, and when the first stands for all.

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, lgamma, log, log10, prod
-from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_fib.diagnosis._wrong_output import share
+from pytest_fib.diagnosis._wrong_output import WrongOutput, share
 from pytest_fib.workloads import TILE_SIZES
-
-if TYPE_CHECKING:
-    from pytest_fib.diagnosis._wrong_output import WrongOutput
 
 #: Sizes that kernels cut dimensions into, the largest first.
 TILES = TILE_SIZES[5:0:-1]

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from pytest_fib.data import is_unnamed
-from pytest_fib.verdict import PRECISION, marked
+from pytest_fib.data import Definition, is_unnamed
+from pytest_fib.verdict import PRECISION, OutputComparison, marked
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Definition
-    from pytest_fib.verdict import OutputComparison
-
     OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] | None]
 
 #: The share of wrong elements that a pattern must account for.

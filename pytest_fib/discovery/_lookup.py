@@ -11,11 +11,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_fib.discovery._catalogue import load_catalogue
+from pytest_fib.discovery._catalogue import Catalogue, load_catalogue
 
 if TYPE_CHECKING:
     from pytest_fib.data import LoadedDefinition
-    from pytest_fib.discovery._catalogue import Catalogue
 
 #: Where definitions are looked for outside of a pytest run.
 DEFAULT_DIRECTORY = "kernel_defs"

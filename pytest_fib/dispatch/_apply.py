@@ -14,14 +14,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from pytest_fib.dispatch._choice import policy_of
+from pytest_fib.dispatch._choice import Policy, Shape, policy_of
 from pytest_fib.dispatch._dispatcher import Dispatcher, generated_router
 from pytest_fib.dispatch._kernels import Kernels, hardware_name, log
 from pytest_fib.dispatch._stats import DefinitionStats
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TraceSet
-    from pytest_fib.dispatch._choice import Policy, Shape
     from pytest_fib.dispatch._shadow import ShadowCall, ShadowChecker
     from pytest_fib.dispatch._tracing import Tracer, TracingConfig
 

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING
 from pytest_fib.build import (
     CPU,
     Artifact,
+    ArtifactCache,
     BuildError,
+    Built,
     Compilation,
     Hardware,
+    Prebuilt,
+    Program,
     capability_of,
     program_of,
 )
-from pytest_fib.data import BuildResult, Compiled, visible_line
+from pytest_fib.data import BuildRequest, BuildResult, Compiled, Definition, Workload, visible_line
 from pytest_fib.sandbox import Build, Failed
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
@@ -29,8 +33,6 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.build import ArtifactCache, Built, Prebuilt, Program
-    from pytest_fib.data import BuildRequest, Definition, Workload
     from pytest_fib.sandbox import Sandbox
 
 

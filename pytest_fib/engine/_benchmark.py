@@ -37,7 +37,7 @@ from pytest_fib.engine._cheat_checks import (
     is_far_off,
     most_different,
 )
-from pytest_fib.engine._context import GAP, EvaluationEnded
+from pytest_fib.engine._context import GAP, BufferPool, EvaluationContext, EvaluationEnded, Side
 from pytest_fib.engine._correctness import SandboxCalls
 from pytest_fib.engine._new_values import MIXED, Mixture, NewValues
 from pytest_fib.sandbox import (
@@ -50,8 +50,13 @@ from pytest_fib.sandbox import (
 )
 from pytest_fib.timing import (
     GROUPS,
+    Ceilings,
     Clocks,
+    Estimate,
+    OperationCounts,
+    Samples,
     TimedBlocks,
+    Timings,
     calls_per_block,
     compute_dtype,
     copy_ns,
@@ -63,10 +68,8 @@ from pytest_fib.timing import (
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.engine._context import BufferPool, EvaluationContext, Side
     from pytest_fib.engine._counts_cache import CountsCache
     from pytest_fib.sandbox import Reply, TimingCore
-    from pytest_fib.timing import Ceilings, Estimate, OperationCounts, Samples, Timings
     from pytest_fib.verdict import Verdict
 
 #: What the buffers of one side may take in all, in bytes, and as a share of a device's memory; two

@@ -15,13 +15,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
-from pytest_fib.timing import hidden_share
+from pytest_fib.timing import Ceilings, Timings, hidden_share
 
 if TYPE_CHECKING:
     import torch
 
     from pytest_fib.data import Workload
-    from pytest_fib.timing import Ceilings, Timings
     from pytest_fib.verdict import Outputs
 
 #: Makes another seed of a seed.

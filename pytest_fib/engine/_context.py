@@ -12,8 +12,19 @@ from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
-from pytest_fib.data import DefinitionError, Environment, Evaluation, EvaluationStatus
-from pytest_fib.engine._artifacts import file_in_memory
+from pytest_fib.data import (
+    Correctness,
+    Definition,
+    DefinitionError,
+    Diagnosis,
+    Environment,
+    Evaluation,
+    EvaluationRequest,
+    EvaluationStatus,
+    Performance,
+    Workload,
+)
+from pytest_fib.engine._artifacts import Artifacts, file_in_memory
 from pytest_fib.sandbox import (
     ALIGNMENT,
     Call,
@@ -41,15 +52,6 @@ from pytest_fib.workloads import (
 
 if TYPE_CHECKING:
     from pytest_fib.build import Artifact, Program
-    from pytest_fib.data import (
-        Correctness,
-        Definition,
-        Diagnosis,
-        EvaluationRequest,
-        Performance,
-        Workload,
-    )
-    from pytest_fib.engine._artifacts import Artifacts
     from pytest_fib.engine._device_lock import DeviceLock
     from pytest_fib.engine._reference_costs import ReferenceCosts
     from pytest_fib.sandbox import ArenaAllocator, Argument, Reply, Request, Sandbox

@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from pytest_fib.data import Diagnosis
+from pytest_fib.data import Definition, Diagnosis, Workload
 from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext, diagnose, is_readable, take
 from pytest_fib.engine._cheat_checks import (
     check_earlier_outputs,
@@ -22,7 +22,7 @@ from pytest_fib.engine._cheat_checks import (
     poison_outputs,
     with_other_values,
 )
-from pytest_fib.engine._context import EvaluationEnded
+from pytest_fib.engine._context import CallTensors, EvaluationContext, EvaluationEnded
 from pytest_fib.sandbox import (
     POISONS,
     SLOW_YARDSTICKS,
@@ -33,6 +33,8 @@ from pytest_fib.sandbox import (
     copy_bits,
 )
 from pytest_fib.verdict import (
+    OutputComparison,
+    Outputs,
     SamplingTest,
     Verdict,
     check_support,
@@ -44,11 +46,6 @@ from pytest_fib.verdict import (
     verdict_of,
 )
 from pytest_fib.workloads import bits, once
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition, Workload
-    from pytest_fib.engine._context import CallTensors, EvaluationContext
-    from pytest_fib.verdict import OutputComparison, Outputs
 
 #: The statuses of calls whose outputs can't be compared.
 MISSHAPEN = ("INCORRECT_SHAPE", "INCORRECT_DTYPE")

@@ -11,15 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_fib.data import write_json
+from pytest_fib.data import Definition, EvaluationRequest, write_json
 from pytest_fib.timing import OperationCounts
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition, EvaluationRequest
 
 #: Changes when operations are counted in another way.
 FORMAT = 1

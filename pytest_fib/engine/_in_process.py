@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.build import load, reference_program
-from pytest_fib.data import DefinitionError, Diagnosis
+from pytest_fib.data import Definition, DefinitionError, Diagnosis, Evaluation, Workload
 from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs
 from pytest_fib.engine._context import EvaluationEnded, conclude
 from pytest_fib.engine._correctness import Expected, believed, check_same_inputs, yardstick_runs
@@ -27,6 +27,7 @@ from pytest_fib.sandbox import (
     widened_dtype,
 )
 from pytest_fib.workloads import (
+    TensorLayout,
     TorchDefaults,
     empty_tensor,
     layouts,
@@ -35,9 +36,7 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Definition, Evaluation, Workload
     from pytest_fib.verdict import Outputs
-    from pytest_fib.workloads import TensorLayout
 
 
 #: Seconds of an evaluation where nothing ends one: as a request's by default.

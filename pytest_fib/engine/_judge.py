@@ -18,16 +18,27 @@ from pytest_fib.build import (
     BuildError,
     Hardware,
     Prebuilt,
+    Program,
     default_builds_directory,
     program_of,
     reference_program,
 )
 from pytest_fib.data import (
     NOT_EVALUATED,
+    BuildRequest,
     BuildResult,
+    Definition,
     DefinitionError,
     Diagnosis,
+    Evaluation,
+    EvaluationRequest,
+    Outcome,
+    Performance,
+    SearchRequest,
+    SearchResult,
+    Solution,
     TensorFiles,
+    Workload,
     own_fault,
 )
 from pytest_fib.engine._artifacts import Artifacts, build_result, build_subject
@@ -51,7 +62,7 @@ from pytest_fib.engine._search import (
     shown_axes,
     unfinished_result,
 )
-from pytest_fib.engine._start import compiler_caches, start_fork_server
+from pytest_fib.engine._start import Isolation, compiler_caches, start_fork_server
 from pytest_fib.sandbox import (
     ArenaAllocator,
     ForkServer,
@@ -66,20 +77,6 @@ from pytest_fib.timing import DeviceCeilings, place_on_machine
 from pytest_fib.workloads import plain_defaults
 
 if TYPE_CHECKING:
-    from pytest_fib.build import Program
-    from pytest_fib.data import (
-        BuildRequest,
-        Definition,
-        Evaluation,
-        EvaluationRequest,
-        Outcome,
-        Performance,
-        SearchRequest,
-        SearchResult,
-        Solution,
-        Workload,
-    )
-    from pytest_fib.engine._start import Isolation
     from pytest_fib.sandbox import LastCall
     from pytest_fib.verdict import Verdict
 

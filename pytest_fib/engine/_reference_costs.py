@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pytest_fib.data import DefinitionFault, EvaluationStatus
+from pytest_fib.data import Definition, DefinitionFault, EvaluationStatus, Outcome, Workload
 from pytest_fib.workloads import Costs
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition, Outcome, Workload
 
 #: What a reference may take of the time of an evaluation on a workload that is drawn; and from
 #: which share on it is not to be wondered at that an implementation takes all.

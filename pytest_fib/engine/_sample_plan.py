@@ -11,20 +11,20 @@ from pytest_fib.engine._cheat_checks import poison_outputs
 from pytest_fib.sandbox import POISONS, nbytes, room_for
 from pytest_fib.verdict import (
     CALL_BYTES,
+    SamplingPlan,
     SamplingTest,
+    Verdict,
     is_seeded,
     judge_samples,
     plan_sampling,
 )
-from pytest_fib.workloads import in_domain, layouts
+from pytest_fib.workloads import TensorLayout, in_domain, layouts
 
 if TYPE_CHECKING:
     import torch
 
     from pytest_fib.data import Definition, Workload
     from pytest_fib.engine._context import CallTensors, EvaluationContext
-    from pytest_fib.verdict import SamplingPlan, Verdict
-    from pytest_fib.workloads import TensorLayout
 
 #: Seconds that drawing takes at most; fewer draws see less, and mean no less.
 SECONDS = {"cpu": 5.0, "cuda": 10.0}

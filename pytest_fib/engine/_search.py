@@ -7,15 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from pytest_fib.data import LAYOUTS, Evaluation, EvaluationStatus, SearchResult
+from pytest_fib.data import (
+    LAYOUTS,
+    Definition,
+    Diagnosis,
+    Evaluation,
+    EvaluationStatus,
+    Outcome,
+    SearchRequest,
+    SearchResult,
+    Workload,
+)
 from pytest_fib.diagnosis import VAGUE_PATTERNS
 from pytest_fib.verdict import qualified
 from pytest_fib.workloads import enlarge, make_workload, smallest_axes, workload_bytes
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition, Diagnosis, Outcome, SearchRequest, Workload
 
 #: Memory of a workload of which some rows are drawn many times: a thousand rows of as many tokens.
 DRAWN_BYTES = 32 << 20

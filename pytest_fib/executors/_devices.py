@@ -14,24 +14,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_fib.data import BuildRequest, TensorFiles
-from pytest_fib.executors._answers import answer_here, answer_to_json
+from pytest_fib.data import (
+    BuildRequest,
+    BuildResult,
+    EvaluationRequest,
+    Outcome,
+    SearchRequest,
+    SearchResult,
+    TensorFiles,
+)
+from pytest_fib.executors._answers import Request, answer_here, answer_to_json
 from pytest_fib.executors._archives import RemoteError
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._protocol import Executor
 from pytest_fib.executors._remote import RemoteExecutor
-
-if TYPE_CHECKING:
-    from pytest_fib.data import (
-        BuildResult,
-        EvaluationRequest,
-        Outcome,
-        SearchRequest,
-        SearchResult,
-    )
-    from pytest_fib.executors._answers import Request
 
 
 class DeviceProcess(RemoteExecutor):

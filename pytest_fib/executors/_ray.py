@@ -14,18 +14,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pytest_fib.build import Machine
-from pytest_fib.data import BuildRequest, TensorFiles, outcome_from_json
-from pytest_fib.executors._answers import answer_here, answer_to_json, not_evaluated
+from pytest_fib.data import BuildRequest, EvaluationRequest, Outcome, TensorFiles, outcome_from_json
+from pytest_fib.executors._answers import Request, answer_here, answer_to_json, not_evaluated
 from pytest_fib.executors._archives import RemoteError, archive_of
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._remote import RemoteExecutor
-
-if TYPE_CHECKING:
-    from pytest_fib.data import EvaluationRequest, Outcome
-    from pytest_fib.executors._answers import Request
 
 #: Requests that an actor has at a time: the next is there when one is answered.
 IN_FLIGHT = 2

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
-from pytest_fib.data import NOT_EVALUATED, BuildResult, SearchResult, outcome_from_json
-from pytest_fib.executors._answers import not_evaluated
+from pytest_fib.data import (
+    NOT_EVALUATED,
+    BuildRequest,
+    BuildResult,
+    EvaluationRequest,
+    Outcome,
+    SearchRequest,
+    SearchResult,
+    outcome_from_json,
+)
+from pytest_fib.executors._answers import Request, not_evaluated
 from pytest_fib.executors._archives import RemoteError
 from pytest_fib.executors._protocol import Executor
-
-if TYPE_CHECKING:
-    from pytest_fib.data import BuildRequest, EvaluationRequest, Outcome, SearchRequest
-    from pytest_fib.executors._answers import Request
 
 
 class RemoteExecutor(Executor):

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_fib.plugin._options import BEST
+from pytest_fib.plugin._options import BEST, Settings
 from pytest_fib.report import Baseline, TimeRecord, read_times
-
-if TYPE_CHECKING:
-    from pytest_fib.plugin._options import Settings
 
 
 def read_baseline(settings: Settings, source: str, names: Container[str]) -> Baseline:

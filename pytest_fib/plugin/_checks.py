@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_fib.build import gpus, why_not_architecture
-from pytest_fib.discovery import shortened
+from pytest_fib.discovery import Catalogue, shortened
 
 if TYPE_CHECKING:
-    from pytest_fib.discovery import Catalogue
     from pytest_fib.plugin._options import Settings
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_fib.build import build_targets
-from pytest_fib.data import DataError
-from pytest_fib.discovery import FibWarning
+from pytest_fib.data import DataError, LoadedDefinition
+from pytest_fib.discovery import FibWarning, Implementation
 from pytest_fib.plugin._items import (
     REFERENCE,
     BenchItem,
@@ -23,10 +23,6 @@ from pytest_fib.plugin._items import (
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import message_only
 from pytest_fib.workloads import RecordedWorkload, recorded_workloads
-
-if TYPE_CHECKING:
-    from pytest_fib.data import LoadedDefinition
-    from pytest_fib.discovery import Implementation
 
 
 class DefinitionFile(pytest.File):

@@ -22,10 +22,15 @@ from pytest_fib.build import (
     why_not_runnable,
 )
 from pytest_fib.data import (
+    BuildResult,
     Compiled,
     Diagnosis,
     Evaluation,
     EvaluationStatus,
+    LoadedDefinition,
+    Origin,
+    Outcome,
+    Solution,
     Trace,
     Workload,
     own_fault,
@@ -49,6 +54,7 @@ from pytest_fib.report import (
 )
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
+    RecordedWorkload,
     example_workloads,
     in_domain,
     missing,
@@ -63,9 +69,6 @@ from pytest_fib.workloads import (
 
 if TYPE_CHECKING:
     import _pytest._code
-
-    from pytest_fib.data import BuildResult, LoadedDefinition, Origin, Outcome, Solution
-    from pytest_fib.workloads import RecordedWorkload
 
 
 #: The name under which a definition's own reference is tested, and on how many workloads.

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_fib.data import TraceSet
+from pytest_fib.data import Selection, TraceSet
 from pytest_fib.discovery import shortened
 from pytest_fib.report import write_selections
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Selection
     from pytest_fib.plugin._options import Settings
 
 

@@ -16,6 +16,8 @@ from pytest_fib.build import (
     CPU,
     DEFAULT_TARGETS,
     ArtifactCache,
+    Hardware,
+    Machine,
     Prebuilt,
     default_builds_directory,
     gpus,
@@ -47,7 +49,6 @@ from pytest_fib.report import (
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.build import Hardware, Machine
     from pytest_fib.data import Compiled, TensorFiles
     from pytest_fib.executors import Executor
     from pytest_fib.plugin._remote import RemoteMachines

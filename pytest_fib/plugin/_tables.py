@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_fib.report import write_tables
+from pytest_fib.report import Baseline, Row, write_tables
 
 if TYPE_CHECKING:
     from pytest_fib.plugin._recorder import Recorder
-    from pytest_fib.report import Baseline, Row
 
 
 class Tables:

@@ -10,16 +10,20 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_fib.report._layout import Line, Table, unmarked, write_table
-from pytest_fib.report._times import shown_change, shown_uncertainty, tally
+from pytest_fib.report._layout import Line, Piece, Table, unmarked, write_table
+from pytest_fib.report._times import (
+    Baseline,
+    TimeComparison,
+    shown_change,
+    shown_uncertainty,
+    tally,
+)
 from pytest_fib.report._units import amount, duration, percent, shown_share
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_fib.report._layout import Piece
     from pytest_fib.report._rows import Row
-    from pytest_fib.report._times import Baseline, TimeComparison
 
 _GREEN, _YELLOW, _RED = {"green": True}, {"yellow": True}, {"red": True, "bold": True}
 #: Any other status is a failure.

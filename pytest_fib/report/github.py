@@ -13,9 +13,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_fib.data import DataError, read_traces, visible
+from pytest_fib.data import DataError, Evaluation, Trace, read_traces, visible
 from pytest_fib.report._failure import axis_sizes
 from pytest_fib.report._rows import Row
 from pytest_fib.report._times import (
@@ -27,9 +26,6 @@ from pytest_fib.report._times import (
     tally,
 )
 from pytest_fib.report._units import amount, duration, percent, shown_share
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Evaluation, Trace
 
 #: Rows of one table. GitHub refuses a summary of more than 1 MiB.
 ROW_LIMIT = 1000

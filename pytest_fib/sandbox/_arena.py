@@ -13,17 +13,13 @@ import secrets
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import torch
 
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._device_memory import MOST_UNUSED
 from pytest_fib.sandbox._messages import TensorRef
-from pytest_fib.workloads import bits, extent, once
-
-if TYPE_CHECKING:
-    from pytest_fib.workloads import TensorLayout
+from pytest_fib.workloads import TensorLayout, bits, extent, once
 
 #: Tensors start at multiples of this many bytes, as fresh allocations of CUDA's do.
 ALIGNMENT = 256

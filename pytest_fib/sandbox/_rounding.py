@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_fib.sandbox._operations import (
     UNDERFLOW,
+    Decider,
     Operation,
     added_in_turn,
     by_reciprocal,
@@ -30,9 +31,6 @@ from pytest_fib.sandbox._operations import (
     moved_result,
     simpler,
 )
-
-if TYPE_CHECKING:
-    from pytest_fib.sandbox._operations import Decider
 
 #: A decision's input may be this many times as far off as it was seen to be.
 BELIEVED = 2.0

@@ -19,6 +19,7 @@ from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, copies, sto
 from pytest_fib.sandbox._device_memory import give_back_unused
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory, own_traceback
 from pytest_fib.sandbox._messages import (
+    Argument,
     Blocks,
     Build,
     Call,
@@ -26,18 +27,19 @@ from pytest_fib.sandbox._messages import (
     CountOperations,
     Done,
     Failed,
+    FailedStatus,
     Load,
     Prepare,
+    Reply,
+    Request,
     TensorRef,
 )
 from pytest_fib.sandbox._widen import OracleUnavailable, run_widened
-from pytest_fib.timing import EmptyCaptureError, Graph, count_operations, flush_ns, series
+from pytest_fib.timing import EmptyCaptureError, Graph, Series, count_operations, flush_ns, series
 from pytest_fib.workloads import empty_tensor, layouts, make_inputs
 
 if TYPE_CHECKING:
     from pytest_fib.sandbox._last_call import LastCall
-    from pytest_fib.sandbox._messages import Argument, FailedStatus, Reply, Request
-    from pytest_fib.timing import Series
 
 # Bound before any program is loaded, which might replace it.
 _synchronize = torch.cuda.synchronize

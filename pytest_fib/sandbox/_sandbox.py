@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from pytest_fib.data import visible, visible_line
 from pytest_fib.sandbox._channel import ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT, own_stacks
-from pytest_fib.sandbox._fork_server_client import environment_for, how_it_ended
+from pytest_fib.sandbox._fork_server_client import Child, ForkServer, environment_for, how_it_ended
 from pytest_fib.sandbox._messages import (
     Blocks,
     Build,
     Collect,
     Done,
     Failed,
+    FailedStatus,
     Load,
     Map,
+    Reply,
+    Request,
     decode_reply,
     encode_request,
     is_short,
@@ -33,9 +36,7 @@ from pytest_fib.walls import wall_names
 if TYPE_CHECKING:
     from pytest_fib.build import Program
     from pytest_fib.sandbox._arena import Arena, ArenaAllocator
-    from pytest_fib.sandbox._fork_server_client import Child, ForkServer
     from pytest_fib.sandbox._last_call import LastCall
-    from pytest_fib.sandbox._messages import FailedStatus, Reply, Request
     from pytest_fib.sandbox._spare import SpareProcess
 
 #: Mapping an arena takes milliseconds; a new CUDA context before it, a fraction of a second.

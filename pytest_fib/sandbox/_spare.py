@@ -6,14 +6,10 @@ import os
 import signal
 from contextlib import suppress
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
 
 from pytest_fib.sandbox._channel import ChannelClosed, ChannelLate
-from pytest_fib.sandbox._fork_server_client import ForkServerError
+from pytest_fib.sandbox._fork_server_client import Child, ForkServer, ForkServerError
 from pytest_fib.sandbox._messages import Map, encode_request
-
-if TYPE_CHECKING:
-    from pytest_fib.sandbox._fork_server_client import Child, ForkServer
 
 #: Seconds until a process that was forked takes a request and leads its group; and between looks.
 START_TIMEOUT, LOOK = 10.0, 0.001

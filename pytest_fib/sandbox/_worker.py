@@ -14,22 +14,17 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_fib.build import compiler_cache_of
+from pytest_fib.build import Program, compiler_cache_of
 from pytest_fib.data import SupportedLanguages
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._arena import view
 from pytest_fib.sandbox._channel import Channel, ChannelClosed
-from pytest_fib.sandbox._messages import Build, Done, Load, Map, decode_request, encode_reply
+from pytest_fib.sandbox._messages import Build, Done, Load, Map, Reply, decode_request, encode_reply
 from pytest_fib.sandbox._runner import Runner
 from pytest_fib.walls import raise_walls
-
-if TYPE_CHECKING:
-    from pytest_fib.build import Program
-    from pytest_fib.sandbox._messages import Reply
 
 #: Memory of its own that a sandbox may take on the host, in bytes.
 HOST_MEMORY = 16 << 30

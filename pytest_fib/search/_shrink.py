@@ -10,21 +10,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import combinations, product
-from typing import TYPE_CHECKING
 
-from pytest_fib.data import INPUTS, ON_REQUEST
+from pytest_fib.data import INPUTS, ON_REQUEST, Definition, Workload
 from pytest_fib.search._deck import BOUNDARY_SIZES
 from pytest_fib.workloads import (
+    Domain,
     make_workload,
     plan,
     regime_choices,
     without_plainest,
     workload_bytes,
 )
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition, Workload
-    from pytest_fib.workloads import Domain
 
 #: How many seeds are tried of each size: of many sizes, few; more of few sizes; then, where seeds
 #: have turned out to matter, many; and of what is just below or beside the answer, most.

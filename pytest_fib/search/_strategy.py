@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from pytest_fib.data import ON_REQUEST, kinds
+from pytest_fib.data import ON_REQUEST, Definition, Workload, kinds
 from pytest_fib.search._deck import CHOICES, USUAL_SIZE, Bounds
 from pytest_fib.search._hypothesis import draw_number
 from pytest_fib.workloads import (
+    Choice,
+    Plan,
     in_domain,
     make_workload,
     plan,
@@ -21,8 +23,6 @@ from pytest_fib.workloads import (
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-    from pytest_fib.data import Definition, Workload
-    from pytest_fib.workloads import Choice, Plan
 
 SEEDS = 1 << 16
 #: How many cards of a deck are of some patterns: in one row there is but one case of them, and

@@ -15,17 +15,14 @@ from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 
-from pytest_fib.data import cache_directory, write_json
+from pytest_fib.data import Definition, cache_directory, write_json
 from pytest_fib.timing._device import last_cache_bytes, nvidia_driver, processor
 from pytest_fib.timing._series import flush, l2_bytes
 from pytest_fib.workloads import bytes_needed
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition
 
 #: Up to this many times the size of the caches, a time with warm caches says nothing about memory.
 CACHE_MARGIN = 3

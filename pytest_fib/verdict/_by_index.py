@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from pytest_fib.data import DefinitionError
-from pytest_fib.verdict._bounds import dtype_bound, overridden
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition
-    from pytest_fib.verdict._bounds import Bound
+from pytest_fib.data import Definition, DefinitionError
+from pytest_fib.verdict._bounds import Bound, dtype_bound, overridden
 
 
 @dataclass(frozen=True)

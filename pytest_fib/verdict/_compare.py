@@ -16,12 +16,12 @@ from pytest_fib.verdict._bounds import (
     BIAS_SIGMAS,
     BIAS_YARDSTICK,
     YARDSTICK,
+    Bound,
     dtype_bound,
     smallest,
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.verdict._bounds import Bound
     from pytest_fib.verdict._verdict import OutputComparison
 
 #: Elements compared at a time: on the CPU few enough for the intermediate values to stay in cache.

@@ -23,11 +23,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_fib.data import Diagnosis
+from pytest_fib.data import Definition, Diagnosis
 from pytest_fib.verdict._hypothesis_tests import (
     LEAST_EXPECTED,
     at_least,
@@ -37,11 +36,7 @@ from pytest_fib.verdict._hypothesis_tests import (
     g_test,
     holm,
 )
-from pytest_fib.verdict._verdict import detail_lines
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition
-    from pytest_fib.verdict._verdict import Verdict
+from pytest_fib.verdict._verdict import Verdict, detail_lines
 
 #: How far a float32 sum of a whole vocabulary may be from the true one. Added one by one, 2**17
 #: numbers are off by about sqrt(2**17) * 2**-25; twice that, and the rounding of ``top_p``.

@@ -6,30 +6,24 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from pytest_fib.data import Correctness, Diagnosis, EvaluationStatus
+from pytest_fib.data import Correctness, Definition, Diagnosis, EvaluationStatus
 from pytest_fib.verdict._bounds import (
     EXACT,
     PRECISION,
     ROUNDED,
+    Bound,
     dtype_bound,
     overridden,
     with_yardsticks,
 )
-from pytest_fib.verdict._by_index import pointed_at
-from pytest_fib.verdict._compare import measure
+from pytest_fib.verdict._by_index import PointedAt, pointed_at
+from pytest_fib.verdict._compare import Bias, measure
 from pytest_fib.workloads import outputs_of_bits
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition
-    from pytest_fib.verdict._bounds import Bound
-    from pytest_fib.verdict._by_index import PointedAt
-    from pytest_fib.verdict._compare import Bias
-
 
 #: Tensors by the names of outputs.
 Outputs: TypeAlias = "Mapping[str, torch.Tensor]"

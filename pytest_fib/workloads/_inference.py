@@ -11,14 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING
 
-from pytest_fib.data import DTYPE_CLASSES, DType, FixedValue, kinds
+from pytest_fib.data import (
+    DTYPE_CLASSES,
+    Definition,
+    DType,
+    FixedValue,
+    InputRule,
+    TensorSpec,
+    kinds,
+)
 from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._sizes import power_of_two
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition, InputRule, TensorSpec
 
 #: Dimensions of a query-key product before absorption in multi-head latent attention.
 MLA_HEAD_DIM = 128 + 64

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -19,17 +18,15 @@ from pytest_fib.data import (
     ON_REQUEST,
     REGIMES,
     VALUE_PATTERNS,
+    Definition,
+    InputSpec,
     RandomInput,
     ScalarInput,
     Workload,
     is_unnamed,
 )
-from pytest_fib.workloads._plan import plan
+from pytest_fib.workloads._plan import Choice, Plan, plan
 from pytest_fib.workloads._tensors import scalar_inputs
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition, InputSpec
-    from pytest_fib.workloads._plan import Choice, Plan
 
 #: Sizes of every var axis where a definition names no bench workloads.
 LADDER = (1, 8, 64, 512, 4096, 32768)

@@ -10,9 +10,9 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_fib.data import FixedValue, kinds
+from pytest_fib.data import Definition, FixedValue, InputRule, Workload, kinds
 from pytest_fib.workloads._axes import Domain, listed_domain
 from pytest_fib.workloads._constraints import (
     Constraint,
@@ -24,9 +24,6 @@ from pytest_fib.workloads._constraints import (
 from pytest_fib.workloads._inference import Inferred, Subject, infer
 from pytest_fib.workloads._sizes import element_bits
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
-
-if TYPE_CHECKING:
-    from pytest_fib.data import Definition, InputRule, Workload
 
 #: How many plans are cached; making one takes about a millisecond.
 CACHED_PLANS = 256

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_fib.data import SafetensorsInput, kinds
+from pytest_fib.data import Definition, SafetensorsInput, Workload, kinds
 from pytest_fib.workloads._plan import plan
 
 if TYPE_CHECKING:
     import torch
 
-    from pytest_fib.data import Definition, Workload
 
 _LFS_POINTER = b"version https://git-lfs"
 

@@ -10,11 +10,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_fib.workloads._axes import Domain
-from pytest_fib.workloads._constraints import ConstraintError
+from pytest_fib.workloads._constraints import Constraint, ConstraintError
 from pytest_fib.workloads._intervals import ContradictionError, compile_narrow
 
 if TYPE_CHECKING:
-    from pytest_fib.workloads._constraints import Constraint
     from pytest_fib.workloads._intervals import Domains, Narrow
 
     Holds = Callable[[Mapping[str, int]], bool]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_fib.data import SafetensorsInput, kinds
+from pytest_fib.data import Definition, SafetensorsInput, kinds
 from pytest_fib.workloads._constraints import parse_all
 from pytest_fib.workloads._places import in_turn, places
 from pytest_fib.workloads._recorded import read_tensor
@@ -21,7 +21,6 @@ from pytest_fib.workloads._sizes import TILE_SIZES
 from pytest_fib.workloads._value_generators import VALUE_FILLS
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Definition
     from pytest_fib.workloads._tensors import Fill, FillContext, InputTensors
 
 #: Tiles of attention kernels; lengths at their multiples are boundaries.

@@ -14,17 +14,26 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import LAYOUTS, FixedValue, GeneratorKind, SafetensorsInput, ScalarInput, kinds
+from pytest_fib.data import (
+    LAYOUTS,
+    Definition,
+    DType,
+    FixedValue,
+    GeneratorKind,
+    InputRule,
+    SafetensorsInput,
+    ScalarInput,
+    TensorSpec,
+    Workload,
+    kinds,
+)
 from pytest_fib.workloads._constraints import parse_expression
-from pytest_fib.workloads._plan import plan
+from pytest_fib.workloads._plan import Plan, plan
 from pytest_fib.workloads._recorded import read_tensor, stored_inputs
 from pytest_fib.workloads._sizes import TURNS
 
 if TYPE_CHECKING:
     import torch
-
-    from pytest_fib.data import Definition, DType, InputRule, TensorSpec, Workload
-    from pytest_fib.workloads._plan import Plan
 
     Scalar = int | float | bool
     #: Fills a contiguous tensor in place, by its rule.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_fib.data import (
+    DataError,
+    Definition,
     FixedValue,
+    LoadedDefinition,
     RandomInput,
     SafetensorsInput,
     Trace,
@@ -18,10 +20,6 @@ from pytest_fib.data import (
 )
 from pytest_fib.workloads._plan import plan
 from pytest_fib.workloads._tensors import make_inputs, plain_defaults
-
-if TYPE_CHECKING:
-    from pytest_fib.data import DataError, Definition, LoadedDefinition
-
 
 #: How long a file may be locked by others, in seconds.
 LOCK_TIMEOUT = 5.0
