@@ -6,48 +6,27 @@ from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.data import (
-        Definition,
-        Evaluation,
-        EvaluationRequest,
-        Solution,
-        Trace,
-        TraceSet,
-        Workload,
+        Definition as Definition,
+        Evaluation as Evaluation,
+        EvaluationRequest as EvaluationRequest,
+        Solution as Solution,
+        Trace as Trace,
+        TraceSet as TraceSet,
+        Workload as Workload,
     )
-    from pytest_fib.discovery import FibWarning, implements
+    from pytest_fib.discovery import FibWarning as FibWarning, implements as implements
     from pytest_fib.dispatch import (
-        TracingConfig,
-        apply,
-        disable_apply,
-        disable_tracing,
-        enable_apply,
-        enable_tracing,
+        TracingConfig as TracingConfig,
+        apply as apply,
+        disable_apply as disable_apply,
+        disable_tracing as disable_tracing,
+        enable_apply as enable_apply,
+        enable_tracing as enable_tracing,
     )
-    from pytest_fib.engine import evaluate
-    from pytest_fib.executors import Benchmark
+    from pytest_fib.engine import evaluate as evaluate
+    from pytest_fib.executors import Benchmark as Benchmark
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Benchmark",
-    "Definition",
-    "Evaluation",
-    "EvaluationRequest",
-    "FibWarning",
-    "Solution",
-    "Trace",
-    "TraceSet",
-    "TracingConfig",
-    "Workload",
-    "__version__",
-    "apply",
-    "disable_apply",
-    "disable_tracing",
-    "enable_apply",
-    "enable_tracing",
-    "evaluate",
-    "implements",
-]
 
 
 # Resolved on first use: importing the package must not import torch, pydantic or yaml.

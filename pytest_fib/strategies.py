@@ -18,8 +18,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hypothesis import currently_in_test_context, note
-from hypothesis import strategies as st
+from hypothesis import currently_in_test_context, note, strategies as st
 
 from pytest_fib import search
 from pytest_fib.data import Definition, Workload

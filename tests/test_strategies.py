@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import example, find, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, find, given, settings, strategies as st
 from hypothesis.errors import NoSuchExample
 
 from pytest_fib.data import Definition

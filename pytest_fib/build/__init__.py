@@ -1,70 +1,43 @@
 """From a Solution to an artifact to a callable: one builder for each language."""
 
-from pytest_fib.build import _gpus as gpus
-from pytest_fib.build._artifact import Built, KernelResources
-from pytest_fib.build._builders import build, load, versions
-from pytest_fib.build._cache import Artifact, ArtifactCache, default_builds_directory
-from pytest_fib.build._errors import BuildError
-from pytest_fib.build._machine import Machine
+from pytest_fib.build import _gpus
+from pytest_fib.build._artifact import Built as Built, KernelResources as KernelResources
+from pytest_fib.build._builders import build as build, load as load, versions as versions
+from pytest_fib.build._cache import (
+    Artifact as Artifact,
+    ArtifactCache as ArtifactCache,
+    default_builds_directory as default_builds_directory,
+)
+from pytest_fib.build._errors import BuildError as BuildError
+from pytest_fib.build._machine import Machine as Machine
 from pytest_fib.build._prebuilt import (
-    PREBUILT_VARIABLE,
-    Prebuilt,
-    PrebuiltEntry,
-    write_artifact,
-    write_manifest,
+    PREBUILT_VARIABLE as PREBUILT_VARIABLE,
+    Prebuilt as Prebuilt,
+    PrebuiltEntry as PrebuiltEntry,
+    write_artifact as write_artifact,
+    write_manifest as write_manifest,
 )
 from pytest_fib.build._program import (
-    Compilation,
-    Parameter,
-    Program,
-    compiler_cache_of,
-    program_of,
-    reference_program,
+    Compilation as Compilation,
+    Parameter as Parameter,
+    Program as Program,
+    compiler_cache_of as compiler_cache_of,
+    program_of as program_of,
+    reference_program as reference_program,
 )
-from pytest_fib.build._runnable import why_not_buildable, why_not_runnable
+from pytest_fib.build._runnable import (
+    why_not_buildable as why_not_buildable,
+    why_not_runnable as why_not_runnable,
+)
 from pytest_fib.build._targets import (
-    CPU,
-    DEFAULT_TARGETS,
-    Hardware,
-    build_targets,
-    capability_of,
-    why_not_architecture,
-    why_other_hardware,
+    CPU as CPU,
+    DEFAULT_TARGETS as DEFAULT_TARGETS,
+    Hardware as Hardware,
+    build_targets as build_targets,
+    capability_of as capability_of,
+    why_not_architecture as why_not_architecture,
+    why_other_hardware as why_other_hardware,
 )
-from pytest_fib.build._toolchain import cpp_compiler, nvcc
+from pytest_fib.build._toolchain import cpp_compiler as cpp_compiler, nvcc as nvcc
 
-__all__ = [
-    "CPU",
-    "DEFAULT_TARGETS",
-    "PREBUILT_VARIABLE",
-    "Artifact",
-    "ArtifactCache",
-    "BuildError",
-    "Built",
-    "Compilation",
-    "Hardware",
-    "KernelResources",
-    "Machine",
-    "Parameter",
-    "Prebuilt",
-    "PrebuiltEntry",
-    "Program",
-    "build",
-    "build_targets",
-    "capability_of",
-    "compiler_cache_of",
-    "cpp_compiler",
-    "default_builds_directory",
-    "gpus",
-    "load",
-    "nvcc",
-    "program_of",
-    "reference_program",
-    "versions",
-    "why_not_architecture",
-    "why_not_buildable",
-    "why_not_runnable",
-    "why_other_hardware",
-    "write_artifact",
-    "write_manifest",
-]
+gpus = _gpus

@@ -3,159 +3,96 @@
 Knows no torch.
 """
 
-from pytest_fib.data import _generator_kinds as kinds
-from pytest_fib.data._checks import is_unnamed
-from pytest_fib.data._dataset import file_name, write_counts
-from pytest_fib.data._definition import AxisConst, AxisVar, Definition, TensorSpec
-from pytest_fib.data._dtypes import DTYPE_CLASSES, DType
-from pytest_fib.data._errors import DataError, Problem
-from pytest_fib.data._file_lock import has_lock_within
+from pytest_fib.data import _generator_kinds
+from pytest_fib.data._checks import is_unnamed as is_unnamed
+from pytest_fib.data._dataset import file_name as file_name, write_counts as write_counts
+from pytest_fib.data._definition import (
+    AxisConst as AxisConst,
+    AxisVar as AxisVar,
+    Definition as Definition,
+    TensorSpec as TensorSpec,
+)
+from pytest_fib.data._dtypes import DTYPE_CLASSES as DTYPE_CLASSES, DType as DType
+from pytest_fib.data._errors import DataError as DataError, Problem as Problem
+from pytest_fib.data._file_lock import has_lock_within as has_lock_within
 from pytest_fib.data._files import (
-    LoadedDefinition,
-    load_definition_file,
-    load_solution_file,
-    read_definitions,
-    read_traces,
+    LoadedDefinition as LoadedDefinition,
+    load_definition_file as load_definition_file,
+    load_solution_file as load_solution_file,
+    read_definitions as read_definitions,
+    read_traces as read_traces,
 )
-from pytest_fib.data._generator_kinds import GENERATOR_KINDS, FixedValue, GeneratorKind, InputRule
+from pytest_fib.data._generator_kinds import (
+    GENERATOR_KINDS as GENERATOR_KINDS,
+    FixedValue as FixedValue,
+    GeneratorKind as GeneratorKind,
+    InputRule as InputRule,
+)
 from pytest_fib.data._request import (
-    BuildRequest,
-    BuildResult,
-    DefinitionError,
-    DefinitionFault,
-    EvaluationRequest,
-    Origin,
-    Outcome,
-    SearchRequest,
-    SearchResult,
-    TensorFiles,
-    outcome_from_json,
-    outcome_to_json,
-    own_fault,
+    BuildRequest as BuildRequest,
+    BuildResult as BuildResult,
+    DefinitionError as DefinitionError,
+    DefinitionFault as DefinitionFault,
+    EvaluationRequest as EvaluationRequest,
+    Origin as Origin,
+    Outcome as Outcome,
+    SearchRequest as SearchRequest,
+    SearchResult as SearchResult,
+    TensorFiles as TensorFiles,
+    outcome_from_json as outcome_from_json,
+    outcome_to_json as outcome_to_json,
+    own_fault as own_fault,
 )
-from pytest_fib.data._schema import definition_schema
-from pytest_fib.data._selection import Selection, Served
+from pytest_fib.data._schema import definition_schema as definition_schema
+from pytest_fib.data._selection import Selection as Selection, Served as Served
 from pytest_fib.data._solution import (
-    Binding,
-    BuildSpec,
-    Calling,
-    CompileOptions,
-    Solution,
-    SourceFile,
-    SupportedLanguages,
-    bad_requirement,
-    bad_target,
+    Binding as Binding,
+    BuildSpec as BuildSpec,
+    Calling as Calling,
+    CompileOptions as CompileOptions,
+    Solution as Solution,
+    SourceFile as SourceFile,
+    SupportedLanguages as SupportedLanguages,
+    bad_requirement as bad_requirement,
+    bad_target as bad_target,
 )
-from pytest_fib.data._text import visible, visible_line
+from pytest_fib.data._text import visible as visible, visible_line as visible_line
 from pytest_fib.data._trace import (
-    NOT_EVALUATED,
-    Compiled,
-    Correctness,
-    Diagnosis,
-    Environment,
-    Evaluation,
-    EvaluationStatus,
-    Performance,
-    Trace,
+    NOT_EVALUATED as NOT_EVALUATED,
+    Compiled as Compiled,
+    Correctness as Correctness,
+    Diagnosis as Diagnosis,
+    Environment as Environment,
+    Evaluation as Evaluation,
+    EvaluationStatus as EvaluationStatus,
+    Performance as Performance,
+    Trace as Trace,
 )
-from pytest_fib.data._trace_set import DefinitionSummary, TraceSet, TraceSetSummary
-from pytest_fib.data._trace_set_files import Export
-from pytest_fib.data._user_cache import cache_directory, write_json
+from pytest_fib.data._trace_set import (
+    DefinitionSummary as DefinitionSummary,
+    TraceSet as TraceSet,
+    TraceSetSummary as TraceSetSummary,
+)
+from pytest_fib.data._trace_set_files import Export as Export
+from pytest_fib.data._user_cache import cache_directory as cache_directory, write_json as write_json
 from pytest_fib.data._workload import (
-    INPUTS,
-    LAYOUTS,
-    LENGTHS,
-    ON_REQUEST,
-    REGIMES,
-    VALUE_PATTERNS,
-    InputSpec,
-    RandomInput,
-    SafetensorsInput,
-    ScalarInput,
-    Workload,
+    INPUTS as INPUTS,
+    LAYOUTS as LAYOUTS,
+    LENGTHS as LENGTHS,
+    ON_REQUEST as ON_REQUEST,
+    REGIMES as REGIMES,
+    VALUE_PATTERNS as VALUE_PATTERNS,
+    InputSpec as InputSpec,
+    RandomInput as RandomInput,
+    SafetensorsInput as SafetensorsInput,
+    ScalarInput as ScalarInput,
+    Workload as Workload,
 )
-from pytest_fib.data._workloads_section import AxisDomain, Tolerance, WorkloadsSection
-from pytest_fib.data._yaml import compose, compose_family
+from pytest_fib.data._workloads_section import (
+    AxisDomain as AxisDomain,
+    Tolerance as Tolerance,
+    WorkloadsSection as WorkloadsSection,
+)
+from pytest_fib.data._yaml import compose as compose, compose_family as compose_family
 
-__all__ = [
-    "DTYPE_CLASSES",
-    "GENERATOR_KINDS",
-    "INPUTS",
-    "LAYOUTS",
-    "LENGTHS",
-    "NOT_EVALUATED",
-    "ON_REQUEST",
-    "REGIMES",
-    "VALUE_PATTERNS",
-    "AxisConst",
-    "AxisDomain",
-    "AxisVar",
-    "Binding",
-    "BuildRequest",
-    "BuildResult",
-    "BuildSpec",
-    "Calling",
-    "CompileOptions",
-    "Compiled",
-    "Correctness",
-    "DType",
-    "DataError",
-    "Definition",
-    "DefinitionError",
-    "DefinitionFault",
-    "DefinitionSummary",
-    "Diagnosis",
-    "Environment",
-    "Evaluation",
-    "EvaluationRequest",
-    "EvaluationStatus",
-    "Export",
-    "FixedValue",
-    "GeneratorKind",
-    "InputRule",
-    "InputSpec",
-    "LoadedDefinition",
-    "Origin",
-    "Outcome",
-    "Performance",
-    "Problem",
-    "RandomInput",
-    "SafetensorsInput",
-    "ScalarInput",
-    "SearchRequest",
-    "SearchResult",
-    "Selection",
-    "Served",
-    "Solution",
-    "SourceFile",
-    "SupportedLanguages",
-    "TensorFiles",
-    "TensorSpec",
-    "Tolerance",
-    "Trace",
-    "TraceSet",
-    "TraceSetSummary",
-    "Workload",
-    "WorkloadsSection",
-    "bad_requirement",
-    "bad_target",
-    "cache_directory",
-    "compose",
-    "compose_family",
-    "definition_schema",
-    "file_name",
-    "has_lock_within",
-    "is_unnamed",
-    "kinds",
-    "load_definition_file",
-    "load_solution_file",
-    "outcome_from_json",
-    "outcome_to_json",
-    "own_fault",
-    "read_definitions",
-    "read_traces",
-    "visible",
-    "visible_line",
-    "write_counts",
-    "write_json",
-]
+kinds = _generator_kinds

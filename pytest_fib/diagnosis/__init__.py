@@ -1,23 +1,15 @@
 """What a wrong output looks like, and where."""
 
-from pytest_fib.diagnosis._diagnose import VAGUE_PATTERNS, diagnose, explain
-from pytest_fib.diagnosis._hypotheses import input_hypotheses
-from pytest_fib.diagnosis._wrong_output import (
-    CallContext,
-    Failure,
-    WrongOutput,
-    is_readable,
-    take,
+from pytest_fib.diagnosis._diagnose import (
+    VAGUE_PATTERNS as VAGUE_PATTERNS,
+    diagnose as diagnose,
+    explain as explain,
 )
-
-__all__ = [
-    "VAGUE_PATTERNS",
-    "CallContext",
-    "Failure",
-    "WrongOutput",
-    "diagnose",
-    "explain",
-    "input_hypotheses",
-    "is_readable",
-    "take",
-]
+from pytest_fib.diagnosis._hypotheses import input_hypotheses as input_hypotheses
+from pytest_fib.diagnosis._wrong_output import (
+    CallContext as CallContext,
+    Failure as Failure,
+    WrongOutput as WrongOutput,
+    is_readable as is_readable,
+    take as take,
+)

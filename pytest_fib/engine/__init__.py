@@ -11,28 +11,23 @@ from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.data import EvaluationRequest, Outcome
-    from pytest_fib.engine._correctness import OutputChecker, believed
-    from pytest_fib.engine._counts_cache import CountsCache
-    from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
-    from pytest_fib.engine._in_process import FunctionChecker
-    from pytest_fib.engine._judge import Judge
-    from pytest_fib.engine._search import diagnose_failure, search_and_diagnose
-    from pytest_fib.engine._start import Isolation, start_fork_server
+    from pytest_fib.engine._correctness import OutputChecker as OutputChecker, believed as believed
+    from pytest_fib.engine._counts_cache import CountsCache as CountsCache
+    from pytest_fib.engine._device_lock import (
+        DeviceHeldError as DeviceHeldError,
+        DeviceLock as DeviceLock,
+    )
+    from pytest_fib.engine._in_process import FunctionChecker as FunctionChecker
+    from pytest_fib.engine._judge import Judge as Judge
+    from pytest_fib.engine._search import (
+        diagnose_failure as diagnose_failure,
+        search_and_diagnose as search_and_diagnose,
+    )
+    from pytest_fib.engine._start import (
+        Isolation as Isolation,
+        start_fork_server as start_fork_server,
+    )
 
-__all__ = [
-    "CountsCache",
-    "DeviceHeldError",
-    "DeviceLock",
-    "FunctionChecker",
-    "Isolation",
-    "Judge",
-    "OutputChecker",
-    "believed",
-    "diagnose_failure",
-    "evaluate",
-    "search_and_diagnose",
-    "start_fork_server",
-]
 
 # Resolved on first use: nearly all of these import torch.
 __getattr__ = lazily(
@@ -56,7 +51,7 @@ def evaluate(request: EvaluationRequest) -> Outcome:
     """
     import torch
 
-    from pytest_fib.engine._judge import Judge
+    from pytest_fib.engine._judge import Judge as Judge
 
     with Judge("cuda" if torch.cuda.is_available() else "cpu") as judge:
         return judge.evaluate(request)

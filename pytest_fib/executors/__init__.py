@@ -8,38 +8,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_fib._lazy import lazily
-from pytest_fib.executors._benchmark import Benchmark
-from pytest_fib.executors._local import LocalExecutor
-from pytest_fib.executors._protocol import Executor
+from pytest_fib.executors._benchmark import Benchmark as Benchmark
+from pytest_fib.executors._local import LocalExecutor as LocalExecutor
+from pytest_fib.executors._protocol import Executor as Executor
 
 if TYPE_CHECKING:
-    from pytest_fib.executors._archives import RemoteError
-    from pytest_fib.executors._devices import DevicePool, DeviceProcess
-    from pytest_fib.executors._ray import RayExecutor, RayOptions, SharedActors
+    from pytest_fib.executors._archives import RemoteError as RemoteError
+    from pytest_fib.executors._devices import (
+        DevicePool as DevicePool,
+        DeviceProcess as DeviceProcess,
+    )
+    from pytest_fib.executors._ray import (
+        RayExecutor as RayExecutor,
+        RayOptions as RayOptions,
+        SharedActors as SharedActors,
+    )
     from pytest_fib.executors._ssh import (
-        RemoteOptions,
-        SshConnections,
-        SshExecutor,
-        SshTarget,
-        describe,
+        RemoteOptions as RemoteOptions,
+        SshConnections as SshConnections,
+        SshExecutor as SshExecutor,
+        SshTarget as SshTarget,
+        describe as describe,
     )
 
-__all__ = [
-    "Benchmark",
-    "DevicePool",
-    "DeviceProcess",
-    "Executor",
-    "LocalExecutor",
-    "RayExecutor",
-    "RayOptions",
-    "RemoteError",
-    "RemoteOptions",
-    "SharedActors",
-    "SshConnections",
-    "SshExecutor",
-    "SshTarget",
-    "describe",
-]
 
 # Resolved on first use: most runs are here.
 __getattr__ = lazily(

@@ -11,97 +11,67 @@ from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.sandbox._arena import (
-        ALIGNMENT,
-        POISONS,
-        ArenaAllocator,
-        changed,
-        copy_bits,
-        fill_with_poison,
-        nbytes,
-        room_for,
+        ALIGNMENT as ALIGNMENT,
+        POISONS as POISONS,
+        ArenaAllocator as ArenaAllocator,
+        changed as changed,
+        copy_bits as copy_bits,
+        fill_with_poison as fill_with_poison,
+        nbytes as nbytes,
+        room_for as room_for,
     )
-    from pytest_fib.sandbox._calling import InvalidOutput, bind, dtype_name, store
-    from pytest_fib.sandbox._channel import Channel, ChannelBroken, ChannelClosed, ChannelLate
-    from pytest_fib.sandbox._container import container_command
-    from pytest_fib.sandbox._cores import TimingCore
-    from pytest_fib.sandbox._device_memory import give_back_unused
-    from pytest_fib.sandbox._fork_server_client import ForkServer, ForkServerError, environment_for
-    from pytest_fib.sandbox._last_call import LastCall
+    from pytest_fib.sandbox._calling import (
+        InvalidOutput as InvalidOutput,
+        bind as bind,
+        dtype_name as dtype_name,
+        store as store,
+    )
+    from pytest_fib.sandbox._channel import (
+        Channel as Channel,
+        ChannelBroken as ChannelBroken,
+        ChannelClosed as ChannelClosed,
+        ChannelLate as ChannelLate,
+    )
+    from pytest_fib.sandbox._container import container_command as container_command
+    from pytest_fib.sandbox._cores import TimingCore as TimingCore
+    from pytest_fib.sandbox._device_memory import give_back_unused as give_back_unused
+    from pytest_fib.sandbox._fork_server_client import (
+        ForkServer as ForkServer,
+        ForkServerError as ForkServerError,
+        environment_for as environment_for,
+    )
+    from pytest_fib.sandbox._last_call import LastCall as LastCall
     from pytest_fib.sandbox._messages import (
-        Argument,
-        Blocks,
-        Build,
-        Call,
-        Collect,
-        CountOperations,
-        Done,
-        Failed,
-        Load,
-        Prepare,
-        Reply,
-        Request,
-        TensorRef,
-        Widened,
+        Argument as Argument,
+        Blocks as Blocks,
+        Build as Build,
+        Call as Call,
+        Collect as Collect,
+        CountOperations as CountOperations,
+        Done as Done,
+        Failed as Failed,
+        Load as Load,
+        Prepare as Prepare,
+        Reply as Reply,
+        Request as Request,
+        TensorRef as TensorRef,
+        Widened as Widened,
     )
-    from pytest_fib.sandbox._sandbox import LocalSandbox, ProcessSandbox, Sandbox, no_answer_within
-    from pytest_fib.sandbox._spare import SpareProcess
+    from pytest_fib.sandbox._sandbox import (
+        LocalSandbox as LocalSandbox,
+        ProcessSandbox as ProcessSandbox,
+        Sandbox as Sandbox,
+        no_answer_within as no_answer_within,
+    )
+    from pytest_fib.sandbox._spare import SpareProcess as SpareProcess
     from pytest_fib.sandbox._widen import (
-        SLOW_YARDSTICKS,
-        YARDSTICKS,
-        OracleUnavailable,
-        run_widened,
-        widened_dtype,
+        SLOW_YARDSTICKS as SLOW_YARDSTICKS,
+        YARDSTICKS as YARDSTICKS,
+        OracleUnavailable as OracleUnavailable,
+        run_widened as run_widened,
+        widened_dtype as widened_dtype,
     )
 
-__all__ = [
-    "ALIGNMENT",
-    "POISONS",
-    "SLOW_YARDSTICKS",
-    "YARDSTICKS",
-    "ArenaAllocator",
-    "Argument",
-    "Blocks",
-    "Build",
-    "Call",
-    "Channel",
-    "ChannelBroken",
-    "ChannelClosed",
-    "ChannelLate",
-    "Collect",
-    "CountOperations",
-    "Done",
-    "Failed",
-    "ForkServer",
-    "ForkServerError",
-    "InvalidOutput",
-    "LastCall",
-    "Load",
-    "LocalSandbox",
-    "OracleUnavailable",
-    "Prepare",
-    "ProcessSandbox",
-    "Reply",
-    "Request",
-    "Sandbox",
-    "SpareProcess",
-    "TensorRef",
-    "TimingCore",
-    "Widened",
-    "bind",
-    "changed",
-    "container_command",
-    "copy_bits",
-    "dtype_name",
-    "environment_for",
-    "fill_with_poison",
-    "give_back_unused",
-    "nbytes",
-    "no_answer_within",
-    "room_for",
-    "run_widened",
-    "store",
-    "widened_dtype",
-]
 
 # Resolved on first use: nearly all of these import torch.
 __getattr__ = lazily(

@@ -1,26 +1,13 @@
 """Which workloads to try: draws them with Hypothesis, and shrinks one that fails."""
 
 from pytest_fib.search._deck import (
-    BOUNDARY_SIZES,
-    DECK_TILES,
-    FEW_SIZES,
-    USUAL_SIZE,
-    Bounds,
-    Deck,
-    UnforeseenSizes,
+    BOUNDARY_SIZES as BOUNDARY_SIZES,
+    DECK_TILES as DECK_TILES,
+    FEW_SIZES as FEW_SIZES,
+    USUAL_SIZE as USUAL_SIZE,
+    Bounds as Bounds,
+    Deck as Deck,
+    UnforeseenSizes as UnforeseenSizes,
 )
-from pytest_fib.search._search import Search, search
-from pytest_fib.search._strategy import workloads
-
-__all__ = [
-    "BOUNDARY_SIZES",
-    "DECK_TILES",
-    "FEW_SIZES",
-    "USUAL_SIZE",
-    "Bounds",
-    "Deck",
-    "Search",
-    "UnforeseenSizes",
-    "search",
-    "workloads",
-]
+from pytest_fib.search._search import Search as Search, search as search
+from pytest_fib.search._strategy import workloads as workloads

@@ -1,72 +1,48 @@
 """How long a call takes, in GPU or CPU time of the call alone."""
 
-from pytest_fib.timing import _cupti as cupti
-from pytest_fib.timing._accounting import Accounting, Turn, account, hidden_share
-from pytest_fib.timing._count import count_operations
-from pytest_fib.timing._device import Clocks, IdleDevice, cuda_driver, place_on_machine, processor
+from pytest_fib.timing import _cupti
+from pytest_fib.timing._accounting import (
+    Accounting as Accounting,
+    Turn as Turn,
+    account as account,
+    hidden_share as hidden_share,
+)
+from pytest_fib.timing._count import count_operations as count_operations
+from pytest_fib.timing._device import (
+    Clocks as Clocks,
+    IdleDevice as IdleDevice,
+    cuda_driver as cuda_driver,
+    place_on_machine as place_on_machine,
+    processor as processor,
+)
 from pytest_fib.timing._measure import (
-    GROUPS,
-    PRECISIONS,
-    Estimate,
-    Samples,
-    TimedBlocks,
-    Timings,
-    calls_per_block,
-    placements,
-    time_both_sides,
-    time_round,
+    GROUPS as GROUPS,
+    PRECISIONS as PRECISIONS,
+    Estimate as Estimate,
+    Samples as Samples,
+    TimedBlocks as TimedBlocks,
+    Timings as Timings,
+    calls_per_block as calls_per_block,
+    placements as placements,
+    time_both_sides as time_both_sides,
+    time_round as time_round,
 )
 from pytest_fib.timing._roofline import (
-    Ceilings,
-    DeviceCeilings,
-    OperationCounts,
-    compute_dtype,
-    least_traffic,
-    roofline,
+    Ceilings as Ceilings,
+    DeviceCeilings as DeviceCeilings,
+    OperationCounts as OperationCounts,
+    compute_dtype as compute_dtype,
+    least_traffic as least_traffic,
+    roofline as roofline,
 )
 from pytest_fib.timing._series import (
-    EmptyCaptureError,
-    Graph,
-    Series,
-    copy_ns,
-    flush,
-    flush_ns,
-    series,
+    EmptyCaptureError as EmptyCaptureError,
+    Graph as Graph,
+    Series as Series,
+    copy_ns as copy_ns,
+    flush as flush,
+    flush_ns as flush_ns,
+    series as series,
 )
 
-__all__ = [
-    "GROUPS",
-    "PRECISIONS",
-    "Accounting",
-    "Ceilings",
-    "Clocks",
-    "DeviceCeilings",
-    "EmptyCaptureError",
-    "Estimate",
-    "Graph",
-    "IdleDevice",
-    "OperationCounts",
-    "Samples",
-    "Series",
-    "TimedBlocks",
-    "Timings",
-    "Turn",
-    "account",
-    "calls_per_block",
-    "compute_dtype",
-    "copy_ns",
-    "count_operations",
-    "cuda_driver",
-    "cupti",
-    "flush",
-    "flush_ns",
-    "hidden_share",
-    "least_traffic",
-    "place_on_machine",
-    "placements",
-    "processor",
-    "roofline",
-    "series",
-    "time_both_sides",
-    "time_round",
-]
+cupti = _cupti

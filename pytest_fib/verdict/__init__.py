@@ -1,54 +1,34 @@
 """Is an output right? Bounds, comparison, and the statistics of random outputs."""
 
-from pytest_fib.verdict import _hypothesis_tests as hypothesis_tests
-from pytest_fib.verdict._bounds import PRECISION, dtype_bound, is_rounded, overridden
-from pytest_fib.verdict._compare import marked
+from pytest_fib.verdict import _hypothesis_tests
+from pytest_fib.verdict._bounds import (
+    PRECISION as PRECISION,
+    dtype_bound as dtype_bound,
+    is_rounded as is_rounded,
+    overridden as overridden,
+)
+from pytest_fib.verdict._compare import marked as marked
 from pytest_fib.verdict._sampling import (
-    CALL_BYTES,
-    SamplingPlan,
-    SamplingTest,
-    check_support,
-    is_seeded,
-    judge_samples,
-    plan_sampling,
+    CALL_BYTES as CALL_BYTES,
+    SamplingPlan as SamplingPlan,
+    SamplingTest as SamplingTest,
+    check_support as check_support,
+    is_seeded as is_seeded,
+    judge_samples as judge_samples,
+    plan_sampling as plan_sampling,
 )
 from pytest_fib.verdict._verdict import (
-    OutputComparison,
-    Outputs,
-    Verdict,
-    compare_outputs,
-    compare_tensor,
-    detail_lines,
-    element_name,
-    element_sentence,
-    number_at,
-    qualified,
-    verdict_of,
+    OutputComparison as OutputComparison,
+    Outputs as Outputs,
+    Verdict as Verdict,
+    compare_outputs as compare_outputs,
+    compare_tensor as compare_tensor,
+    detail_lines as detail_lines,
+    element_name as element_name,
+    element_sentence as element_sentence,
+    number_at as number_at,
+    qualified as qualified,
+    verdict_of as verdict_of,
 )
 
-__all__ = [
-    "CALL_BYTES",
-    "PRECISION",
-    "OutputComparison",
-    "Outputs",
-    "SamplingPlan",
-    "SamplingTest",
-    "Verdict",
-    "check_support",
-    "compare_outputs",
-    "compare_tensor",
-    "detail_lines",
-    "dtype_bound",
-    "element_name",
-    "element_sentence",
-    "hypothesis_tests",
-    "is_rounded",
-    "is_seeded",
-    "judge_samples",
-    "marked",
-    "number_at",
-    "overridden",
-    "plan_sampling",
-    "qualified",
-    "verdict_of",
-]
+hypothesis_tests = _hypothesis_tests

@@ -3,99 +3,61 @@
 Nothing here imports torch before tensors are made: collecting tests does not need it.
 """
 
-from pytest_fib.workloads._axes import Domain, is_open
-from pytest_fib.workloads._bytes_needed import bytes_needed
-from pytest_fib.workloads._costs import Costs
-from pytest_fib.workloads._inference import RULES as INFERENCE_RULES
+from pytest_fib.workloads._axes import Domain as Domain, is_open as is_open
+from pytest_fib.workloads._bytes_needed import bytes_needed as bytes_needed
+from pytest_fib.workloads._costs import Costs as Costs
+from pytest_fib.workloads._inference import RULES
 from pytest_fib.workloads._make import (
-    bench_workloads,
-    enlarge,
-    example_workloads,
-    make_workload,
-    parse_workload,
-    read_workload,
-    regime_choices,
-    why_unfit,
-    without_plainest,
+    bench_workloads as bench_workloads,
+    enlarge as enlarge,
+    example_workloads as example_workloads,
+    make_workload as make_workload,
+    parse_workload as parse_workload,
+    read_workload as read_workload,
+    regime_choices as regime_choices,
+    why_unfit as why_unfit,
+    without_plainest as without_plainest,
 )
 from pytest_fib.workloads._plan import (
-    Choice,
-    Plan,
-    in_domain,
-    plan,
-    smallest_axes,
-    why_not_generated,
-    workload_bytes,
+    Choice as Choice,
+    Plan as Plan,
+    in_domain as in_domain,
+    plan as plan,
+    smallest_axes as smallest_axes,
+    why_not_generated as why_not_generated,
+    workload_bytes as workload_bytes,
 )
-from pytest_fib.workloads._recorded import RecordedError, missing, stored_inputs
-from pytest_fib.workloads._reference_uses import outputs_of_bits
-from pytest_fib.workloads._sizes import DEFAULT_BUDGETS, TILE_SIZES, TURNS
-from pytest_fib.workloads._solver import InfeasibleError
+from pytest_fib.workloads._recorded import (
+    RecordedError as RecordedError,
+    missing as missing,
+    stored_inputs as stored_inputs,
+)
+from pytest_fib.workloads._reference_uses import outputs_of_bits as outputs_of_bits
+from pytest_fib.workloads._sizes import (
+    DEFAULT_BUDGETS as DEFAULT_BUDGETS,
+    TILE_SIZES as TILE_SIZES,
+    TURNS as TURNS,
+)
+from pytest_fib.workloads._solver import InfeasibleError as InfeasibleError
 from pytest_fib.workloads._tensors import (
-    BrokenConstraintError,
-    TensorLayout,
-    TorchDefaults,
-    bits,
-    coupled_inputs,
-    empty_tensor,
-    extent,
-    fill_inputs,
-    layouts,
-    make_inputs,
-    once,
-    plain_defaults,
-    scalar_inputs,
+    BrokenConstraintError as BrokenConstraintError,
+    TensorLayout as TensorLayout,
+    TorchDefaults as TorchDefaults,
+    bits as bits,
+    coupled_inputs as coupled_inputs,
+    empty_tensor as empty_tensor,
+    extent as extent,
+    fill_inputs as fill_inputs,
+    layouts as layouts,
+    make_inputs as make_inputs,
+    once as once,
+    plain_defaults as plain_defaults,
+    scalar_inputs as scalar_inputs,
 )
 from pytest_fib.workloads._workload_files import (
-    RecordedWorkload,
-    record_workload,
-    recorded_workloads,
+    RecordedWorkload as RecordedWorkload,
+    record_workload as record_workload,
+    recorded_workloads as recorded_workloads,
 )
 
-__all__ = [
-    "DEFAULT_BUDGETS",
-    "INFERENCE_RULES",
-    "TILE_SIZES",
-    "TURNS",
-    "BrokenConstraintError",
-    "Choice",
-    "Costs",
-    "Domain",
-    "InfeasibleError",
-    "Plan",
-    "RecordedError",
-    "RecordedWorkload",
-    "TensorLayout",
-    "TorchDefaults",
-    "bench_workloads",
-    "bits",
-    "bytes_needed",
-    "coupled_inputs",
-    "empty_tensor",
-    "enlarge",
-    "example_workloads",
-    "extent",
-    "fill_inputs",
-    "in_domain",
-    "is_open",
-    "layouts",
-    "make_inputs",
-    "make_workload",
-    "missing",
-    "once",
-    "outputs_of_bits",
-    "parse_workload",
-    "plain_defaults",
-    "plan",
-    "read_workload",
-    "record_workload",
-    "recorded_workloads",
-    "regime_choices",
-    "scalar_inputs",
-    "smallest_axes",
-    "stored_inputs",
-    "why_not_generated",
-    "why_unfit",
-    "without_plainest",
-    "workload_bytes",
-]
+INFERENCE_RULES = RULES

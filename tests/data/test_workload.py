@@ -3,8 +3,7 @@ import math
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from pytest_fib.data import RandomInput, SafetensorsInput, ScalarInput, Workload

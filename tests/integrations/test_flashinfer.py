@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_fib import Solution, TraceSet, disable_apply, disable_tracing, enable_apply
-from pytest_fib import enable_tracing as tracing
+from pytest_fib import (
+    Solution,
+    TraceSet,
+    disable_apply,
+    disable_tracing,
+    enable_apply,
+    enable_tracing as tracing,
+)
 from pytest_fib.data import Definition, Evaluation, Trace, Workload, load_definition_file
 from pytest_fib.dispatch import stats
 

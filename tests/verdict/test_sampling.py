@@ -5,8 +5,13 @@ import math
 import pytest
 import torch
 
-from pytest_fib.verdict import SamplingTest, judge_samples, plan_sampling, verdict_of
-from pytest_fib.verdict import hypothesis_tests as stats
+from pytest_fib.verdict import (
+    SamplingTest,
+    hypothesis_tests as stats,
+    judge_samples,
+    plan_sampling,
+    verdict_of,
+)
 
 VOCABULARY = 128_256
 COPIES, CALLS = 50_000, 4
