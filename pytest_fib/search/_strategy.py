@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SEEDS = 1 << 16
 #: How many cards of a deck are of some patterns: in one row there is but one case of them, and
 #: inputs are negative all together and by turns.
-CARDS = {"nan": 4, "inf": 4, "negative": 2}
+CARDS = {"nan": 4, "inf": 4, "negative": 2, "boundaries": 2}
 #: The patterns that what is left of a deck is of, in this order: those that show what few others
 #: do, but at some sizes only (long sums), and plain ones.
 MORE = (

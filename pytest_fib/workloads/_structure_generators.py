@@ -356,23 +356,35 @@ def _ones(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.
 
 
 def _tiles(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Whole tiles of some size for each, and the rest for the last."""
+    """Whole tiles of some size; of what is left one for each that has any, the rest for the last.
+
+    One more than whole tiles is where most kernels begin another one.
+    """
     tile = ATTENTION_TILES[int(torch.randint(0, len(ATTENTION_TILES), (), generator=generator))]
-    lengths = _random(spare, least, generator) // tile * tile
+    lengths = _random(spare // tile, least, generator) * tile
+    served = lengths > 0
+    lengths += served & (served.cumsum(0) <= spare % tile)
     lengths[-1] += spare - int(lengths.sum())
     return lengths
 
 
 def _boundaries(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """At and beside multiples of tiles, each sequence's own, and the rest for a random one."""
-    fitting = torch.tensor([n for n in BOUNDARY_LENGTHS if n <= spare])
-    drawn = fitting[torch.randint(0, len(fitting), (len(least),), generator=generator)]
+    """At and beside multiples of tiles, and the rest for the last of them in a random order.
+
+    The first is one beyond the largest tile that fits, so one beyond multiples of the others too;
+    then none has what another has before all have been dealt.
+    """
+    n, fitting = len(least), torch.tensor([n for n in BOUNDARY_LENGTHS if n <= spare])
+    beyond = max((tile + 1 for tile in ATTENTION_TILES if tile < spare), default=spare)
+    rounds = range(-(-n // len(fitting)))
+    cards = [fitting[torch.randperm(len(fitting), generator=generator)] for _ in rounds]
+    drawn = torch.cat([torch.tensor([beyond]), *cards])[:n]
+    order = torch.randperm(n, generator=generator)
     # What is there already counts: the whole length is to lie at a boundary.
-    drawn = torch.where(drawn >= least, drawn - least, drawn)
-    lengths = torch.where(drawn.cumsum(0) <= spare, drawn, 0)
-    rest = int(torch.randint(0, len(least), (), generator=generator))
-    lengths[rest] += spare - int(lengths.sum())
-    return lengths
+    drawn = torch.where(drawn >= least[order], drawn - least[order], drawn)
+    drawn = torch.where(drawn.cumsum(0) <= spare, drawn, 0)
+    drawn[-1] += spare - int(drawn.sum())
+    return torch.empty_like(least).scatter_(0, order, drawn)
 
 
 #: By name, as ``pytest_fib.data.LENGTHS`` has them.

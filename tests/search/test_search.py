@@ -1,10 +1,12 @@
 """Drawing, shrinking, and doing both the same in every process."""
 
 import pytest
+import torch
 
 from pytest_fib.data import VALUE_PATTERNS
 from pytest_fib.search import search
 from pytest_fib.workloads import make_workload, workload_bytes
+from tests.definitions.harness import filled
 
 
 @pytest.fixture
@@ -72,6 +74,23 @@ def test_each_search_has_negative_inputs_and_such_beside_positive_ones(define, l
         _, tried = look(define({"n": "var"}, inputs), seed=seed)
         drawn = [w.regime for w in tried if w.regime.get("values") == "negative"]
         assert {regime.get("inputs", "all") for regime in drawn} == {"all", "some"}
+
+
+def test_each_search_has_sequences_of_one_beyond_whole_tiles(define, look):
+    definition = define(
+        {"n": "var", "length": "var"},
+        {
+            "x": {"shape": ["n"], "dtype": "float32"},
+            "offsets": {"shape": ["length"], "dtype": "int64"},
+        },
+        rules={"offsets": {"kind": "indptr", "total": "n"}},
+    )
+    for seed in range(8):
+        _, tried = look(definition, seed=seed)
+        plain = [w for w in tried if w.regime.get("values") not in ("zeros", "subnormal")]
+        lengths = torch.cat([filled(definition, w)["offsets"].diff() for w in plain])
+        for tile in (16, 32, 64, 128):
+            assert ((lengths > tile) & (lengths % tile == 1)).any(), (seed, tile)
 
 
 def test_the_smallest_is_tried_even_where_nothing_is_affordable(define, look):

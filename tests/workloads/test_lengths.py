@@ -89,10 +89,12 @@ def test_ones_leave_the_rest_to_the_last():
     assert split(9, 4, "ones").tolist() == [1, 1, 1, 6]
 
 
-def test_tiles_are_whole_but_for_the_last():
+def test_tiles_are_whole_or_have_one_more_but_for_the_last():
     for seed in range(20):
         lengths = split(3000, 4, "tiles", seed)
-        assert any((lengths[:-1] % tile == 0).all() for tile in TILES)
+        assert any((lengths[:-1] % tile <= 1).all() for tile in TILES)
+        # The last has what is left, unless that is one for each.
+        assert any((split(1024 + 2, 40, "tiles", seed) % tile <= 1).all() for tile in TILES)
 
 
 def test_boundaries_are_lengths_at_and_beside_tiles():
@@ -100,6 +102,11 @@ def test_boundaries_are_lengths_at_and_beside_tiles():
     at_boundaries = torch.isin(lengths, torch.tensor(BOUNDARIES))
     assert at_boundaries.float().mean() > 0.9
     assert {*BOUNDARIES} <= {*lengths.tolist()}
+    for seed in range(5):
+        assert {*BOUNDARIES} <= {*split(5000, 30, "boundaries", seed).tolist()}
+    # One is beyond the largest tile that fits.
+    for n, total, length in ((2, 800, 257), (9, 257, 257), (9, 256, 129), (40, 18, 17)):
+        assert all(length in split(total, n, "boundaries", seed) for seed in range(5))
     # What a sequence must have counts towards its length.
     for seed in range(5):
         bounds, longer = split_above(300, 5000, 30, "boundaries", seed)
