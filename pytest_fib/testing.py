@@ -281,13 +281,7 @@ class KernelCheck:
         __tracebackhide__ = True
         evaluation, workload = result.outcome, result.workload
         assert isinstance(evaluation, Evaluation)  # what a reference raises comes through
-        trace = Trace(
-            definition=definition.name,
-            solution=_name(function),
-            workload=workload,
-            evaluation=evaluation,
-        )
-        self._run.record(trace, loaded)
+        self._record(workload, evaluation, loaded, definition, function)
         if evaluation.status is EvaluationStatus.PASSED:
             return
         if loaded is not None and result.origin is not None:

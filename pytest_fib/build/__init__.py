@@ -38,6 +38,10 @@ from pytest_fib.build._targets import (
     why_not_architecture as why_not_architecture,
     why_other_hardware as why_other_hardware,
 )
-from pytest_fib.build._toolchain import cpp_compiler as cpp_compiler, nvcc as nvcc
+from pytest_fib.build._toolchain import (
+    cpp_compiler as cpp_compiler,
+    installed_version as installed_version,
+    nvcc as nvcc,
+)
 
 gpus = _gpus

@@ -88,16 +88,13 @@ class ArtifactCache:
         """Keep what was built. Where it can't be written, it is built again next time."""
         if self.folder is None:
             return
+        from pytest_fib.data import write_whole
+
         rest = json.dumps(asdict(artifact.built)).encode() + b"\n" + artifact.content
         digest = hashlib.sha256(rest).hexdigest().encode()
-        path = self._path(self.folder, key)
-        new = path.with_suffix(f".{os.getpid()}.new")
         with suppress(OSError):
-            new.write_bytes(digest + b"\n" + rest)
-            new.replace(path)
+            write_whole(self._path(self.folder, key), [digest, b"\n", rest])
             self._shrink(self.folder)
-        with suppress(OSError):
-            new.unlink()
 
     @contextmanager
     def lock(self, key: str, what: str, timeout: float) -> Iterator[None]:

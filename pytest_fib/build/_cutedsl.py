@@ -6,7 +6,6 @@ What is loaded needs one library of NVIDIA's besides, and neither Python code of
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import inspect
 import os
 import platform
@@ -21,7 +20,7 @@ from pytest_fib.build import _traced
 from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._runtime import RUNTIME, RUNTIME_VARIABLE, runtime_library
-from pytest_fib.build._toolchain import cpp_compiler, cuobjdump, version_of
+from pytest_fib.build._toolchain import cpp_compiler, cuobjdump, needed_version, version_of
 
 if TYPE_CHECKING:
     from pytest_fib.build._program import Parameter, Program
@@ -50,18 +49,9 @@ _USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 
 def versions(program: Program) -> dict[str, str]:
     """Of CuTe DSL, which has a compiler of its own, and of the linker."""
-    try:
-        dsl = importlib.metadata.version("nvidia-cutlass-dsl")
-        ffi = importlib.metadata.version("apache-tvm-ffi")
-    except importlib.metadata.PackageNotFoundError as error:
-        raise BuildError(f"needs {error.name}, which is not installed") from None
-    linker = version_of(_linker())
-    return {
-        "machine": platform.machine(),
-        "c++": linker,
-        "nvidia-cutlass-dsl": dsl,
-        "apache-tvm-ffi": ffi,
-    }
+    packages = ("nvidia-cutlass-dsl", "apache-tvm-ffi")
+    found = {package: needed_version(package) for package in packages}
+    return {"machine": platform.machine(), "c++": version_of(_linker()), **found}
 
 
 def build(program: Program, folder: Path, call: object = None) -> Built:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import faulthandler
 import hashlib
-import importlib.metadata
 import os
 import platform
 import re
@@ -26,7 +25,13 @@ from pytest_fib.build._artifact import Built
 from pytest_fib.build._compiler_log import failure, kernel_resources
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._targets import nvcc_flags
-from pytest_fib.build._toolchain import cpp_compiler, nvcc, version_of, why_no_toolchain
+from pytest_fib.build._toolchain import (
+    cpp_compiler,
+    needed_version,
+    nvcc,
+    version_of,
+    why_no_toolchain,
+)
 
 if TYPE_CHECKING:
     from pytest_fib.build._program import Compilation, Program
@@ -45,8 +50,8 @@ def versions(program: Program) -> dict[str, str]:
     if program.language == "cuda":
         found["nvcc"] = version_of(_needed(nvcc(), "cuda"))
     if compilation.binding == "torch":
-        return found | {"torch": _version("torch"), "python": sys.implementation.cache_tag}
-    return found | {"apache-tvm-ffi": _version("apache-tvm-ffi")}
+        return found | {"torch": needed_version("torch"), "python": sys.implementation.cache_tag}
+    return found | {"apache-tvm-ffi": needed_version("apache-tvm-ffi")}
 
 
 def build(program: Program, folder: Path, call: object = None) -> Built:
@@ -226,10 +231,3 @@ def _needed(compiler: str | None, language: str) -> str:
     if compiler is None:
         raise BuildError(why_no_toolchain(language) or f"there is no compiler of {language}")
     return compiler
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        raise BuildError(f"needs {distribution}, which is not installed") from None

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build._artifact import Built, KernelResources
@@ -105,25 +104,22 @@ class Prebuilt:
 
 def write_artifact(folder: Path, name: str, artifact: Artifact) -> str:
     """Add an artifact to the folder; its SHA-256."""
-    _replace(folder / name, artifact.content)
+    from pytest_fib.data import write_whole
+
+    write_whole(folder / name, [artifact.content])
     return hashlib.sha256(artifact.content).hexdigest()
 
 
 def write_manifest(folder: Path, entries: Iterable[PrebuiltEntry]) -> None:
     """Name everything that the folder has, and add the libraries that it needs."""
+    from pytest_fib.data import write_whole
+
     listed = [asdict(entry) for entry in entries]
     text = json.dumps({"format": FORMAT, "builds": listed}, indent=1)
-    _replace(folder / MANIFEST, text.encode())
+    write_whole(folder / MANIFEST, [text.encode()])
     library = runtime_library()
     if library is not None and any(each["language"] == "cutedsl" for each in listed):
         shutil.copyfile(library, folder / RUNTIME)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file as a whole: nothing half-written stays."""
-    new = path.with_suffix(f".{os.getpid()}-{get_ident()}.new")
-    new.write_bytes(content)
-    new.replace(path)
 
 
 def _entry(fields: dict[str, Any]) -> PrebuiltEntry:

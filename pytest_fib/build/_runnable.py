@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build._targets import Hardware, why_other_hardware
-from pytest_fib.build._toolchain import why_no_toolchain
+from pytest_fib.build._toolchain import installed_version, why_no_toolchain
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -72,7 +71,7 @@ def _why_unmet(requirement: Requirement, machine: Machine | None) -> str | None:
     if requirement.marker is not None and not requirement.marker.evaluate(markers):
         return None
     name = requirement.name
-    installed = _version(name) if machine is None else machine.version(name)
+    installed = installed_version(name) if machine is None else machine.version(name)
     if installed is None:
         if _is_module(name, machine):
             return None
@@ -80,13 +79,6 @@ def _why_unmet(requirement: Requirement, machine: Machine | None) -> str | None:
     if requirement.specifier.contains(installed, prereleases=True):
         return None
     return f"needs {name}{requirement.specifier}, {installed} is installed"
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _is_module(name: str, machine: Machine | None) -> bool:

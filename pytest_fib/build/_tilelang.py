@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import _native
 from pytest_fib.build._errors import BuildError
+from pytest_fib.build._toolchain import needed_version
 from pytest_fib.build._traced import (
     built_as_python,
     entry_of,
@@ -57,12 +58,7 @@ void check_size(const tvm::ffi::TensorView& given, const char* name, int dimensi
 
 def versions(program: Program) -> dict[str, str]:
     """Of TileLang, and all that compiles what it writes."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        found = version("tilelang")
-    except PackageNotFoundError:
-        raise BuildError("needs tilelang, which is not installed") from None
+    found = needed_version("tilelang")
     return {**_native.versions(replace(program, language="cuda")), "tilelang": found}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+
+from pytest_fib.build._errors import BuildError
 
 _CPP_COMPILERS = ("g++", "c++", "clang++")
 #: Where wheels put nvcc, in the package ``nvidia``.
@@ -62,6 +65,21 @@ def why_no_toolchain(language: str) -> str | None:
     if "c++" in compilers and cpp_compiler() is None:
         return f"needs a C++ compiler; there is no {os.environ.get('CXX') or 'g++'} on PATH"
     return None
+
+
+def installed_version(distribution: str) -> str | None:
+    """The version of a distribution, if it is installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def needed_version(distribution: str) -> str:
+    """The same. Raises BuildError where it is not installed."""
+    if (found := installed_version(distribution)) is None:
+        raise BuildError(f"needs {distribution}, which is not installed")
+    return found
 
 
 @cache

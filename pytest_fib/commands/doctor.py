@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import shutil
 import sys
@@ -60,10 +59,9 @@ def _shown(piece: _Piece, width: int) -> bool:
 
 def _version(package: str) -> Callable[[], str | None]:
     def find() -> str | None:
-        try:
-            return importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            return None
+        from pytest_fib.build import installed_version
+
+        return installed_version(package)
 
     return find
 

@@ -5,7 +5,11 @@ Knows no torch.
 
 from pytest_fib.data import _generator_kinds
 from pytest_fib.data._checks import is_unnamed as is_unnamed
-from pytest_fib.data._dataset import file_name as file_name, write_counts as write_counts
+from pytest_fib.data._dataset import (
+    file_name as file_name,
+    write_counts as write_counts,
+    write_whole as write_whole,
+)
 from pytest_fib.data._definition import (
     AxisConst as AxisConst,
     AxisVar as AxisVar,

@@ -6,9 +6,8 @@ don't look. So do the counts of calls, one file for each process that counted.
 
 import hashlib
 import json
-import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -49,18 +48,16 @@ def file_name(name: str) -> str:
     return re.sub(r"^\.+", "_", re.sub(r"[^\w.\-]", "_", name)) or "_"
 
 
-def write_whole(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file that is there in whole or not at all. Raises OSError."""
+def write_whole(path: Path, parts: Iterable[bytes]) -> None:
+    """Write a file that is there in whole or not at all, in folders made for it. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(lines)
-            os.fchmod(file.fileno(), 0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        with new.open("xb") as file:
+            file.writelines(parts)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def write_counts(root: Path, writer: str, counts: dict[str, dict[str, int]]) -> None:

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ._dataset import write_whole
+
 
 def cache_directory() -> Path:
     """``$XDG_CACHE_HOME/pytest-fib``: measurements of this machine, and what was compiled.
@@ -20,11 +22,5 @@ def cache_directory() -> Path:
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write a file at once, in folders made for it: readers find all of it or nothing.
-
-    Raises OSError.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_suffix(f".{os.getpid()}")
-    new.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    new.replace(file)
+    """Write a file at once, as `write_whole`. Raises OSError."""
+    write_whole(file, [json.dumps(content, indent=1).encode()])

@@ -56,20 +56,14 @@ def _with_tensors(
 ) -> Workload:
     from safetensors.torch import save
 
-    from pytest_fib.data import SafetensorsInput, file_name
+    from pytest_fib.data import SafetensorsInput, file_name, write_whole
 
     uuid = _content_id(workload.uuid, tensors)
     folder = root / "blob" / "workloads" / file_name(definition.op_type) / definition.name
     file = folder / f"{definition.name}_{uuid}.safetensors"
     if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        new = file.with_suffix(f".{os.getpid()}.new")
-        try:
-            # Written here, so that a full disk is an OSError of Python's.
-            new.write_bytes(save({name: tensor.contiguous() for name, tensor in tensors.items()}))
-            new.replace(file)
-        finally:
-            new.unlink(missing_ok=True)
+        content = save({name: tensor.contiguous() for name, tensor in tensors.items()})
+        write_whole(file, [content])  # here, so that a full disk is an OSError of Python's
     path = str(file.relative_to(root))
     stored = {name: SafetensorsInput(path=path, tensor_key=name) for name in tensors}
     inputs = {**workload.inputs, **stored}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
+from pytest_fib.build import Artifact, Program, installed_version
 from pytest_fib.data import (
     Correctness,
     Definition,
@@ -51,7 +52,6 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.build import Artifact, Program
     from pytest_fib.engine._device_lock import DeviceLock
     from pytest_fib.engine._reference_costs import ReferenceCosts
     from pytest_fib.sandbox import ArenaAllocator, Argument, Reply, Request, Sandbox
@@ -448,7 +448,7 @@ def conclude(
 def _environment(device: str) -> Environment:
     """The hardware's name and the versions that decide what was measured."""
     libs = {"torch": torch.__version__, "python": platform.python_version()}
-    if triton := _version("triton"):
+    if triton := installed_version("triton"):
         libs["triton"] = triton
         # Decides the bits of a kernel; what it is by default changes in Triton 3.10.
         if fusion := os.environ.get("TRITON_DEFAULT_FP_FUSION"):
@@ -457,12 +457,3 @@ def _environment(device: str) -> Environment:
         return Environment(hardware=processor(), libs=libs)
     libs["cuda"] = str(torch.version.cuda)
     return Environment(hardware=torch.cuda.get_device_name(), libs=libs)
-
-
-def _version(distribution: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None

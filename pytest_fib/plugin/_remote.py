@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pytest_fib.executors import Executor
     from pytest_fib.plugin._options import Settings
     from pytest_fib.plugin._progress import Progress
+    from pytest_fib.plugin._ray_cluster import RayCluster
+    from pytest_fib.plugin._ssh_machines import SshMachines
 
 
 class RemoteMachines(Protocol):
@@ -44,13 +46,7 @@ class RemoteMachines(Protocol):
 def find(settings: Settings, processes: int) -> RemoteMachines:
     """What the options name, for so many processes. Raises UsageError."""
     try:
-        if settings.ray is not None:
-            from pytest_fib.plugin._ray_cluster import RayCluster
-
-            return RayCluster.find(settings, processes)
-        from pytest_fib.plugin._ssh_machines import SshMachines
-
-        return SshMachines.find(settings)
+        return _kind(settings).find(settings, processes)
     except RemoteError as error:
         option = "--fib-remote" if settings.ray is None else "--fib-ray"
         raise pytest.UsageError(f"{option} {error}") from None
@@ -58,13 +54,17 @@ def find(settings: Settings, processes: int) -> RemoteMachines:
 
 def from_controller(settings: Settings, text: str) -> RemoteMachines:
     """What the controller found, in a worker of xdist."""
+    return _kind(settings).from_json(settings, text)
+
+
+def _kind(settings: Settings) -> type[RayCluster | SshMachines]:
     if settings.ray is not None:
         from pytest_fib.plugin._ray_cluster import RayCluster
 
-        return RayCluster.from_json(settings, text)
+        return RayCluster
     from pytest_fib.plugin._ssh_machines import SshMachines
 
-    return SshMachines.from_json(settings, text)
+    return SshMachines
 
 
 def described(machine: Machine, device: str) -> str:

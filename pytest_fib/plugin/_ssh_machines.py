@@ -34,8 +34,8 @@ class SshMachines(RemoteMachines):
     connections: SshConnections
 
     @classmethod
-    def find(cls, settings: Settings) -> SshMachines:
-        """Connect to each. Raises RemoteError."""
+    def find(cls, settings: Settings, processes: int) -> SshMachines:
+        """Connect to each, however many processes share them. Raises RemoteError."""
         targets = _targets(settings)
         connections = SshConnections()
         try:

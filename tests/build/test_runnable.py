@@ -50,7 +50,7 @@ def test_a_missing_binding_is_a_reason(reason, language, binding, monkeypatch):
     def absent(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("pytest_fib.build._runnable.version", absent)
+    monkeypatch.setattr("importlib.metadata.version", absent)
     monkeypatch.setattr("pytest_fib.build._runnable.find_spec", lambda name: None)
     why = "needs apache-tvm-ffi, which is not installed: pip install 'pytest-fib[cuda]'"
     assert reason("cuda", language=language, binding=binding) == why
