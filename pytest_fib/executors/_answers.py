@@ -31,10 +31,15 @@ REQUESTS: dict[str, type[EvaluationRequest | SearchRequest | BuildRequest]] = {
 }
 
 
-def answer_here(executor: Executor, kind: str, text: str | bytes) -> Answer:
-    """What an executor of this machine answers to a request that came as JSON."""
+def answer_here(executor: Executor, kind: str, text: str | bytes) -> bytes:
+    """What an executor of this machine answers to a request that came as JSON, as JSON.
+
+    Without the time, which is that of the machine where it is read: clocks differ.
+    """
     answer: Answer = getattr(executor, kind)(REQUESTS[kind].from_json(text))
-    return with_host(answer, socket.gethostname())
+    answer = with_host(answer, socket.gethostname())
+    without = {"outcome": {"timestamp"}} if isinstance(answer, SearchResult) else {"timestamp"}
+    return answer.model_dump_json(by_alias=True, exclude=without).encode()
 
 
 def with_host(answer: Answer, host: str) -> Answer:
@@ -45,13 +50,6 @@ def with_host(answer: Answer, host: str) -> Answer:
         return answer
     environment = answer.environment.model_copy(update={"host": host})
     return answer.model_copy(update={"environment": environment})
-
-
-def answer_to_json(answer: Answer) -> str:
-    """As JSON without the time, which is that of the machine where it is read: clocks differ."""
-    if isinstance(answer, SearchResult):
-        return answer.model_dump_json(by_alias=True, exclude={"outcome": {"timestamp"}})
-    return answer.model_dump_json(by_alias=True, exclude={"timestamp"})
 
 
 def not_evaluated(why: str) -> Evaluation:

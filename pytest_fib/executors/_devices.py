@@ -25,7 +25,7 @@ from pytest_fib.data import (
     SearchResult,
     TensorFiles,
 )
-from pytest_fib.executors._answers import Request, answer_here, answer_to_json
+from pytest_fib.executors._answers import Request, answer_here
 from pytest_fib.executors._archives import RemoteError
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._protocol import Executor
@@ -150,8 +150,7 @@ def _answer_requests(device: str) -> None:
         asked: dict[str, Any] = json.loads(line)
         for path in asked["files"]:
             files.add(Path(path))
-        answer = answer_here(executor, asked["kind"], json.dumps(asked["request"]))
-        out.write(answer_to_json(answer).encode() + b"\n")
+        out.write(answer_here(executor, asked["kind"], json.dumps(asked["request"])) + b"\n")
         out.flush()
     executor.close()
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pytest_fib.build import Machine
 from pytest_fib.data import BuildRequest, EvaluationRequest, Outcome, TensorFiles, outcome_from_json
-from pytest_fib.executors._answers import Request, answer_here, answer_to_json, not_evaluated
+from pytest_fib.executors._answers import Request, answer_here, not_evaluated
 from pytest_fib.executors._archives import RemoteError, archive_of
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._remote import RemoteExecutor
@@ -94,7 +94,7 @@ class _Evaluator:
                 path = self._folder / address
                 path.write_bytes(content)
                 self._files.add(path)
-        return answer_to_json(answer_here(self._executor, kind, text)).encode()
+        return answer_here(self._executor, kind, text)
 
 
 @dataclass

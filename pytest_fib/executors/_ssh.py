@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -275,18 +275,13 @@ class _Session:
             raise RemoteError(f"{folder}: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
-        options, gpu = self.options, self.options.gpu
+        options = asdict(self.options)
+        gpu = options.pop("gpu")
+        prebuilt = None if self.prebuilt is None else self.prebuilt.name
         return {
             "session": self.name,
             "environment": {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu},
-            "options": {
-                "device": options.device,
-                "isolation": options.isolation,
-                "lock_timeout": options.lock_timeout,
-                "grace": options.grace,
-                "root": self.target.folder,
-                "prebuilt": None if self.prebuilt is None else self.prebuilt.name,
-            },
+            "options": {**options, "root": self.target.folder, "prebuilt": prebuilt},
         }
 
 

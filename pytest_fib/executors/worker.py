@@ -20,7 +20,7 @@ from time import monotonic, sleep
 from typing import Any, NoReturn
 
 from pytest_fib.data import TensorFiles, cache_directory
-from pytest_fib.executors._answers import answer_here, answer_to_json
+from pytest_fib.executors._answers import answer_here
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._relay import UNUSED, read_frame, write_frame
 
@@ -68,15 +68,12 @@ class Worker:
         self._executor.start()
         while (asked := self._waiting.get()) is not None:
             number, kind, body = asked
-            answer = self._answered(kind, body)
+            answer = answer_here(self._executor, kind, json.dumps(body))
             with self._lock:
                 self._answer = answer
             self._send({"answer": number}, answer)
         self._executor.close()
         os._exit(0)
-
-    def _answered(self, kind: str, body: dict[str, Any]) -> bytes:
-        return answer_to_json(answer_here(self._executor, kind, json.dumps(body))).encode()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
