@@ -244,10 +244,11 @@ def _terms(call: Operation) -> int:
     tensors = [x for x in call.args if isinstance(x, torch.Tensor)]
     if call.name in _PRODUCTS:
         return int(tensors[-1].shape[0 if tensors[-1].dim() == 1 else -2])
-    first = tensors[0]
-    if call.argument("dim") in (None, []):
+    first, dims = tensors[0], call.argument("dim")
+    if dims in (None, []):
         return first.numel()
-    return int(first.shape[-1]) if first.dim() else 1
+    dims = [dims] if isinstance(dims, int) else dims
+    return math.prod(first.shape[dim] for dim in dims) if first.dim() else 1
 
 
 def _has_few_values(call: Operation) -> bool:
@@ -304,6 +305,10 @@ class Decider:
         """What to remember of a result."""
         chosen: torch.Tensor = result
         return chosen
+
+    def undetermined(self) -> torch.Tensor:
+        """Where not even exact numbers decide."""
+        return torch.zeros_like(self.operand()[0], dtype=torch.bool)
 
     def pinned(self, decided: torch.Tensor) -> Any:
         """The result if that is what is decided."""
@@ -384,8 +389,23 @@ class _Order(_Extreme):
     """Decides on an order: that of what may be equal is as it is, or the other way round.
 
     Where the other decisions lean down as well, each of these is the first of them, or the last:
-    any of them may be in each place, so that no order has them all.
+    any of them may be in each place, so that no order has them all. What is equal has no order of
+    its own, unless the operation is said to be stable.
     """
+
+    def undetermined(self) -> torch.Tensor:
+        call, dim = self.call, self.call.dim
+        value: torch.Tensor = call.args[0]
+        tied = torch.zeros_like(value, dtype=torch.bool)
+        if is_stable(call) or dim is None or value.dim() == 0 or value.shape[dim] == 0:
+            return tied
+        ordered, order = value.sort(dim=dim)
+        same = ordered.narrow(dim, 1, value.shape[dim] - 1) == ordered.narrow(
+            dim, 0, value.shape[dim] - 1
+        )
+        end = torch.zeros_like(tied.narrow(dim, 0, 1))
+        beside = torch.cat([end, same], dim) | torch.cat([same, end], dim)
+        return tied.scatter(dim, order, beside)
 
     def leaning(self, reach: torch.Tensor, way: int, others: int = 1) -> Any:
         call, dim = self.call, self.call.dim
@@ -395,9 +415,12 @@ class _Order(_Extreme):
         falling = bool(call.argument("largest" if call.name == "topk" else "descending"))
         ordered, order = value.sort(dim=dim, descending=falling, stable=True)
         reach, size = reach.expand(value.shape).gather(dim, order), value.shape[dim]
-        near = ordered.diff(dim=dim).abs() <= (
+        left, right = ordered.narrow(dim, 0, size - 1), ordered.narrow(dim, 1, size - 1)
+        near = (right - left).abs() <= (
             reach.narrow(dim, 0, size - 1) + reach.narrow(dim, 1, size - 1)
         )
+        if not is_stable(call):
+            near |= left == right  # infinities, whose difference is no number
         group = torch.cat([torch.zeros_like(order.narrow(dim, 0, 1)), (~near).cumsum(dim)], dim)
         if others < 0:
             ends = order.scatter_reduce(
@@ -415,7 +438,13 @@ def decider(call: Operation) -> Decider | None:
     kind = _kind(call)
     at = _DECIDED.get(call.name, 0)
     operands = call.args[:2] if kind is _Comparison else call.args[at : at + 1]
-    return kind(call) if kind is not None and any(map(is_wide, operands)) else None
+    open_to_all = kind is _Order and not is_stable(call)  # integers as well
+    return kind(call) if kind and (open_to_all or any(map(is_wide, operands))) else None
+
+
+def is_stable(call: Operation) -> bool:
+    """Whether an order is said to keep that of what is equal."""
+    return bool(call.argument("stable"))
 
 
 def _kind(call: Operation) -> type[Decider] | None:

@@ -43,7 +43,8 @@ class Decision:
     """One decision of a run: its input, how large that is, and what was decided.
 
     ``size`` is what an error of the input is relative to. ``error`` is how far it may be off, of
-    the elements that were ``off`` in any other run: what none changed is exact.
+    the elements that were ``off`` in any other run: what none changed is exact. Those that are off
+    from the start decide nothing however exact they are.
     """
 
     value: torch.Tensor
@@ -114,10 +115,10 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The result of one that does."""
         value, size = (each.double().clone() for each in decision.operand())
         result = decision.call.run()
-        nothing = torch.zeros_like(value)
         decided = decision.decided(result).clone()
         size.nan_to_num_(0.0, 0.0, 0.0)
-        self.decisions.append(Decision(value, size, decided, nothing, nothing > 0))
+        error, off = torch.zeros_like(value), decision.undetermined()
+        self.decisions.append(Decision(value, size, decided, error, off))
         return result
 
 

@@ -147,3 +147,38 @@ def test_what_float32_cannot_tell_apart_may_be_in_any_order(values):
     assert check(F32[0], outputs, reference, lambda x: ranked(x.log_softmax(-1).exp()), cases)
     if values == "mixed":  # of the others, all that is left are ties
         assert not check(F32[0], outputs, reference, lambda x: ranked(-x.softmax(-1)), cases)
+
+
+@pytest.mark.parametrize("values", ["zeros_and_ones", "inf", "one_hot"])
+def test_what_is_equal_may_be_in_any_order_unless_the_reference_has_a_stable_one(values):
+    cases, outputs = [({"m": 9, "n": 40}, values)], {"order": ("int64", ["m", "n"])}
+    any_order = "x.topk(x.shape[1]).indices"
+    stable = "x.sort(dim=-1, descending=True, stable=True).indices"
+
+    def last_first(x):
+        return x.shape[1] - 1 - ranked(x.flip(-1))
+
+    for function in (ranked, last_first):
+        assert check(F32[0], outputs, any_order, function, cases)
+    assert not check(F32[0], outputs, any_order, lambda x: ranked(-x), cases)
+    assert not check(F32[0], outputs, stable, last_first, cases)
+
+
+def test_outputs_in_float64_are_not_computed_in_float32():
+    outputs = {"y": ("float64", ["m"])}
+    cases = [({"m": 3, "n": 3000}, values) for values in ("normal", "cancelling", "mixed")]
+    for dtype in ("float64", "float32"):
+        inputs = {"x": (dtype, ["m", "n"])}
+        reference = "x.double().exp().clamp(max=9.0).sum(-1)"
+        assert check(inputs, outputs, reference, in_turn_64, cases)
+        assert not check(
+            inputs,
+            outputs,
+            reference,
+            lambda x: in_turn(SUMS["a sum"][1](x.float())).double(),
+            cases,
+        )
+
+
+def in_turn_64(x):
+    return torch.from_numpy(np.cumsum(SUMS["a sum"][1](x.double()).numpy(), axis=-1)[..., -1])

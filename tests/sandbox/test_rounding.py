@@ -1,5 +1,6 @@
 """What float32 arithmetic may change in a run in float64."""
 
+import math
 from functools import partial
 from itertools import product
 
@@ -38,7 +39,7 @@ def decides_nothing(run, *inputs):
         lambda x: (x * 16).round().to(torch.int8),
         lambda x: (x / 0.0625).to(FP8).float(),
         lambda x: x.float().relu().argmax(-1),
-        lambda x: x.topk(3).indices,
+        lambda x: x.sort(stable=True).indices,
         lambda x: (x * 4).round().sum(-1) > 3,
         lambda x: ((x > 0).float() @ (x > 1).float().T) > 5,
         lambda x: x * 0.1,
@@ -104,6 +105,19 @@ def test_each_of_what_is_nearly_equal_may_be_in_each_place():
         run = partial(run_widened, inputs=[x], lean=(way, -1))
         assert run(lambda x: (x / 3).sort(descending=True).indices).tolist() == [ends]
         assert run(lambda x: (x / 3).topk(2).indices).tolist() == [ends[:2]]
+
+
+@pytest.mark.parametrize("x", [[[2, 5, 2, 7]], [[2.0, 5.0, 2.0, math.inf]]])
+def test_what_is_equal_has_no_order_unless_that_is_stable(x):
+    x = torch.tensor(x)
+    for run in (
+        lambda x: x.sort(dim=-1).indices,
+        lambda x: x.topk(4, largest=False).indices,
+        lambda x: x.argsort(dim=-1),
+    ):
+        low, high = (run_widened(run, [x], lean=(way, 1)) for way in (-1, 1))
+        assert sorted([low.tolist(), high.tolist()]) == [[[0, 2, 1, 3]], [[2, 0, 1, 3]]]
+    assert decides_nothing(lambda x: x.sort(dim=-1, stable=True).indices, x)
 
 
 def test_what_underflows_in_float32_is_nearly_equal():
@@ -229,6 +243,18 @@ def test_what_cancels_in_one_element_has_an_error_whatever_integers_are_summed_b
         x = torch.tensor([[value]], dtype=torch.bfloat16)
         apart = [float(run_widened(run, [x], moved=seed).abs()) for seed in moves]
         assert max(apart) > 2.0**-24 * abs(value)
+
+
+@pytest.mark.parametrize("dims", [(1, 2), (-1, 1), (0, 1, 2)])
+def test_a_sum_over_several_axes_is_moved_by_the_terms_of_all(dims):
+    x = torch.rand(1, 4096, 1)
+
+    def spread(run, x):
+        exact = run(x.double())
+        return sum(float((run_widened(run, [x], moved=seed) - exact).abs()) for seed in range(1, 9))
+
+    several = spread(lambda x: (x / 3).sum(dims), x)
+    assert several > spread(lambda x: (x / 3).sum(0), x[0, :, 0]) / 3
 
 
 def test_where_two_terms_cancel_the_error_shows_in_one_element():
