@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import isfinite, log, nan, sqrt
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import torch
 
@@ -37,11 +37,8 @@ from pytest_fib.sandbox import fill_with_poison
 from pytest_fib.verdict import PRECISION
 from pytest_fib.workloads import bits
 
-if TYPE_CHECKING:
-    OtherValues: TypeAlias = (
-        tuple[str, str, torch.Tensor] | tuple[str, str, torch.Tensor, torch.Tensor]
-    )
-    Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]]
+OtherValues: TypeAlias = tuple[str, str, torch.Tensor] | tuple[str, str, torch.Tensor, torch.Tensor]
+Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]]
 
 #: The share of wrong elements that is most of them.
 MOST = 0.5

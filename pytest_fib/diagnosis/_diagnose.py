@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, lgamma, log, log10
-from typing import TYPE_CHECKING
 
 import torch
 
 from pytest_fib.data import Diagnosis
-from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC
+from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
 from pytest_fib.diagnosis._experiments import right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
 from pytest_fib.diagnosis._localize import EVERYWHERE, localize
@@ -31,9 +30,6 @@ from pytest_fib.verdict import (
     element_sentence,
     number_at,
 )
-
-if TYPE_CHECKING:
-    from pytest_fib.diagnosis._detectors import Detector
 
 #: Patterns that say little without an element beside them.
 VAGUE_PATTERNS = ("everywhere", "one element", "scattered")

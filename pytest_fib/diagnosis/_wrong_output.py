@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
 from pytest_fib.data import Definition, is_unnamed
 from pytest_fib.verdict import PRECISION, OutputComparison, marked
 
-if TYPE_CHECKING:
-    OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] | None]
+OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] | None]
 
 #: The share of wrong elements that a pattern must account for.
 NEARLY_ALL = 0.95

@@ -100,6 +100,17 @@ def hardware_name(device: Any) -> str:
     return processor() if device.type == "cpu" else torch.cuda.get_device_name(device)
 
 
+def event_on(device: Any) -> Any:
+    """What is reached once the current stream has done all it has to by now; None on the CPU."""
+    import torch
+
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
 def _artifact_file(program: Program) -> Path:
     """A file with what a compiled program was built to, ahead of time, before, or now."""
     artifact = _prebuilt(program) or _cached_or_built(program)

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any
 
 from pytest_fib.dispatch._dispatcher import Dispatcher, in_order
-from pytest_fib.dispatch._kernels import log
+from pytest_fib.dispatch._kernels import event_on, log
 
 #: Calls that wait to be compared, at most: each holds its inputs and outputs.
 WAITING = 4
@@ -101,7 +101,7 @@ class ShadowCall:
         results = self._destinations or (result if isinstance(result, tuple) else (result,))
         self.outputs = [_copy(value) for value in results]
         self.solution = solution
-        self._event = _event(self.outputs[0].device)
+        self._event = event_on(self.outputs[0].device)
         try:
             self._queue.put_nowait(self)
         except Full:
@@ -127,13 +127,3 @@ class ShadowCall:
 
 def _copy(value: Any) -> Any:
     return value.detach().clone() if hasattr(value, "detach") else value
-
-
-def _event(device: Any) -> Any:
-    import torch
-
-    if device.type != "cuda":
-        return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(device))
-    return event

@@ -15,7 +15,7 @@ from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from pytest_fib.dispatch._kernels import log
+from pytest_fib.dispatch._kernels import event_on, log
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TraceSet, Workload
@@ -202,13 +202,9 @@ class Tracer:
 
     def _copy(self, captured: _Captured) -> None:
         """Copy tensors where they are: the caller may write to its own as soon as it goes on."""
-        import torch
-
         captured.tensors = {n: tensor.detach().clone() for n, tensor in captured.tensors.items()}
-        device = next((tensor.device for tensor in captured.tensors.values()), None)
-        if device is not None and device.type == "cuda":
-            captured.event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            captured.event.record(torch.cuda.current_stream(device))
+        if (tensor := next(iter(captured.tensors.values()), None)) is not None:
+            captured.event = event_on(tensor.device)
 
     def _put(self, captured: _Captured) -> None:
         try:

@@ -421,20 +421,13 @@ def _heads(q: Any, planned: _Plan) -> str:
     return f"h{q.shape[1]}_kv{planned.given['num_kv_heads']}_d{q.shape[2]}"
 
 
-def _paged_decode(
-    wrapper: Any, planned: _Plan, given: Mapping[str, Any]
+def _paged(
+    kind: str, wrapper: Any, planned: _Plan, given: Mapping[str, Any]
 ) -> tuple[Sequence[str], Any]:
+    if kind != "decode":
+        _must_be_causal(wrapper, planned)
     size = planned.given["page_size"]
-    name = f"gqa_paged_decode_{_heads(given['q'], planned)}_ps{size}"
-    return [name], _paged_values(wrapper, planned, given)
-
-
-def _paged_prefill(
-    wrapper: Any, planned: _Plan, given: Mapping[str, Any]
-) -> tuple[Sequence[str], Any]:
-    _must_be_causal(wrapper, planned)
-    size = planned.given["page_size"]
-    name = f"gqa_paged_prefill_causal_{_heads(given['q'], planned)}_ps{size}"
+    name = f"gqa_paged_{kind}_{_heads(given['q'], planned)}_ps{size}"
     return [name], _paged_values(wrapper, planned, given)
 
 
@@ -519,8 +512,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "flashinfer.norm.fused_add_rmsnorm": _fused_add_rmsnorm,
 }
 _WRAPPERS: dict[str, Callable[..., tuple[Sequence[str], Any]]] = {
-    "flashinfer.decode.BatchDecodeWithPagedKVCacheWrapper": _paged_decode,
-    "flashinfer.prefill.BatchPrefillWithPagedKVCacheWrapper": _paged_prefill,
+    "flashinfer.decode.BatchDecodeWithPagedKVCacheWrapper": functools.partial(_paged, "decode"),
+    "flashinfer.prefill.BatchPrefillWithPagedKVCacheWrapper": functools.partial(
+        _paged, "prefill_causal"
+    ),
     "flashinfer.prefill.BatchPrefillWithRaggedKVCacheWrapper": _ragged_prefill,
     "flashinfer.mla.BatchMLAPagedAttentionWrapper": _mla,
 }

@@ -11,15 +11,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from pytest_fib.workloads import TILE_SIZES, TURNS
 
-if TYPE_CHECKING:
-    #: A number, or how to draw one; it is not dealt while it is not between the bounds.
-    Card: TypeAlias = int | Callable[["Bounds", Random], int]
-    #: What a number is: a size, one of a few choices of which 0 is the plainest, or just a number.
-    Sort: TypeAlias = Literal["size", "choice", "any"]
+#: A number, or how to draw one; it is not dealt while it is not between the bounds.
+Card: TypeAlias = int | Callable[["Bounds", Random], int]
+#: What a number is: a size, one of a few choices of which 0 is the plainest, or just a number.
+Sort: TypeAlias = Literal["size", "choice", "any"]
 
 #: Below this many sizes none is more of a boundary than another.
 FEW_SIZES = 16

@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -19,8 +19,7 @@ from pytest_fib.timing import _cupti
 from pytest_fib.timing._device import cuda_driver
 from pytest_fib.timing._measure import TimedBlocks
 
-if TYPE_CHECKING:
-    Calls = Sequence[Callable[[], Any]]
+Calls = Sequence[Callable[[], Any]]
 
 # The base class, as attributes of a Python class could be replaced. Not in builds without CUDA.
 _Event: Callable[..., Any] = getattr(torch._C, "_CudaEventBase", torch.cuda.Event)

@@ -14,17 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import ceil, floor, gcd, inf, isinf, isqrt
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pytest_fib.workloads._axes import Domain
+from pytest_fib.workloads._axes import Domain
 
-    #: The least and the largest value; both may be.
-    Interval = tuple[float, float]
-    Domains = dict[str, Domain]
-    #: Narrows the domains in place. Raises ContradictionError where nothing is left of one.
-    Narrow = Callable[[Domains], None]
-    Combine = Callable[[Interval, Interval], Interval]
+#: The least and the largest value; both may be.
+Interval = tuple[float, float]
+Domains = dict[str, Domain]
+#: Narrows the domains in place. Raises ContradictionError where nothing is left of one.
+Narrow = Callable[[Domains], None]
+Combine = Callable[[Interval, Interval], Interval]
 
 ANY: Interval = (-inf, inf)
 #: Of higher powers nothing is said.

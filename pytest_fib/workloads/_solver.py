@@ -7,16 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from pytest_fib.workloads._axes import Domain
 from pytest_fib.workloads._constraints import Constraint, ConstraintError
-from pytest_fib.workloads._intervals import ContradictionError, compile_narrow
+from pytest_fib.workloads._intervals import ContradictionError, Domains, Narrow, compile_narrow
 
-if TYPE_CHECKING:
-    from pytest_fib.workloads._intervals import Domains, Narrow
-
-    Holds = Callable[[Mapping[str, int]], bool]
+Holds = Callable[[Mapping[str, int]], bool]
 
 #: How often at most all constraints narrow the domains: what is left then is searched through.
 ROUNDS = 8

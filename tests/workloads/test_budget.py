@@ -38,8 +38,9 @@ def test_two_fp4_values_share_a_byte():
 
 def test_bytes_are_those_of_the_tensors():
     definition = Definition.model_validate(SIGNATURES["gqa_paged_prefill_ps64"])
-    outputs = 0
-    for workload in found(definition, 10, MIB):
+    workloads = found(definition, 10, MIB)
+    assert len(workloads) == 10
+    for workload in workloads:
         axes = definition.axis_values(workload.axes)
         tensors = [v for v in filled(definition, workload).values() if not isinstance(v, float)]
         given = sum(x.nbytes + 8 * x.numel() * x.is_floating_point() for x in tensors)
