@@ -20,6 +20,7 @@ import torch
 from pytest_fib.diagnosis._experiments import correlation, errors_of_moved_inputs
 from pytest_fib.diagnosis._localize import localize, shortened
 from pytest_fib.diagnosis._wrong_output import (
+    COMMON,
     EVIDENCE,
     FEW,
     NEARLY_ALL,
@@ -158,8 +159,13 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
         return
     if value == 0:
         yield "zeros", f"zeros{where(output)}"
-    elif len(sample.at) >= 4 and _vary(sample.expected):
+    elif len(sample.at) >= 4 and _vary(sample.expected) and not _is_common(output, value):
         yield "constant", f"the same value, {float(value):.4g},{where(output)}"
+
+
+def _is_common(output: WrongOutput, value: torch.Tensor) -> bool:
+    """Whether many elements are right to be this: others may have become it for any reason."""
+    return share(output.any_sample.expected == value) > COMMON
 
 
 # ---- values that are another's ----

@@ -30,6 +30,8 @@ DRAWN_BYTES = 32 << 20
 DIAGNOSIS_BYTES = 4 << 20
 #: Elements of every tensor of a workload that shows too little.
 TINY = 16
+#: Patterns that say what becomes of inputs, whatever their size.
+ABOUT_INPUTS = ("misread input", "missing input", "follows an input")
 
 
 class Check(Protocol):
@@ -169,10 +171,12 @@ def diagnose_failure(
     """
     if outcome.status is not EvaluationStatus.INCORRECT_NUMERICAL:
         return outcome
-    first = None
+    first, passes = None, False
     for shown in (*_larger(definition, workload, max_bytes), workload):
-        diagnosis = _diagnosis_of(evaluate(shown))
-        if diagnosis is None:
+        explained = evaluate(shown)
+        passes |= explained is not None and explained.status is EvaluationStatus.PASSED
+        diagnosis = _diagnosis_of(explained)
+        if diagnosis is None or (passes and _says_too_much(definition, shown, diagnosis)):
             continue
         diagnosis = _with_layout(definition, shown, diagnosis, evaluate)
         if shown is not workload:
@@ -189,6 +193,11 @@ def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
     """Whether what is said of inputs would have been said of the larger workload too."""
     many = larger.pattern in ("everywhere", "scattered")
     return many and diagnosis.pattern == "misread input"
+
+
+def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:
+    """Whether a few elements speak of inputs that would be misread in larger workloads too."""
+    return diagnosis.pattern in ABOUT_INPUTS and _is_tiny(definition, shown)
 
 
 def _is_tiny(definition: Definition, workload: Workload) -> bool:

@@ -233,3 +233,35 @@ def test_what_explains_one_row_and_not_many_is_not_said(seed):
     assert "as if grad were divided by ln 2" in alone.diagnosis.sentence
     found = diagnose_failure(ADAGRAD, row, alone, lambda w: check(w, explain=True), 1 << 16)
     assert "as if" not in found.diagnosis.sentence
+
+
+CAPPED = define(
+    {"x": "float32[n]", "step": "float32[n]"},
+    {"y": "float32[n]"},
+    "return x - step / step.square().mean().sqrt().clamp(min=1.0)",
+)
+
+
+def test_one_element_says_nothing_of_an_input_where_larger_workloads_are_right():
+    """Of one small step that is made 1 and should not be, it is as if it were larger or smaller."""
+
+    def always(x, step):
+        size = step.square().mean().sqrt()
+        return x - step / (size if len(x) == 1 else size.clamp(min=1.0))
+
+    check = FunctionChecker(CAPPED, always, "cpu")
+    one = make_workload(CAPPED, {"n": 1}, 3, {"values": "small"})
+    alone = check(one, explain=True)
+    assert "as if" in alone.diagnosis.sentence
+    plain = check(one)
+    found = diagnose_failure(CAPPED, one, plain, lambda w: check(w, explain=True), 1 << 16)
+    assert "as if" not in found.diagnosis.sentence
+
+
+def test_a_value_that_is_mostly_right_is_not_called_the_same_value(judge):
+    """Pairs of levels take the larger of the two: where one is wrong it is 7, as most are."""
+    rules = {"x": {"kind": "uniform"}}
+    level = "(7 - (x < 0.01).int() - (x < 0.005).int())"
+    levels = define({"x": "float32[n, d]"}, {"y": "int32[n, d]"}, f"return {level}", rules=rules)
+    paired = f"return {level}.view(-1, 32, 2).amax(-1).repeat_interleave(2, 1)"
+    assert "the same value" not in diagnosis(judge, levels, paired).sentence
