@@ -339,12 +339,13 @@ class Permutation(GeneratorKind, dtypes="integer", dims="1"):
 
 
 class SeqLens(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
-    """Lengths from 1 to `max`; `pages` of `page_size` tokens are enough for all of them."""
+    """Lengths from 1, or 0, to `max`; `pages` of `page_size` tokens are enough for all of them."""
 
     kind: Literal["seq_lens"] = "seq_lens"
     max: Number
     pages: OptionalNumber = None
     page_size: Number = 1
+    allow_empty: bool = False
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
         if self.pages is not None:

@@ -220,9 +220,16 @@ def _seq_lens(subject: Subject) -> InputRule | None:
     pages, size = _pages(subject, table) if table else (None, None)
     if table is not None and size is not None:
         longest_in_table = f"{subject.dim(table, 1)} * {size}"
-        return kinds.SeqLens(max=longest_in_table, pages=pages, page_size=size)
-    longest = subject.axis("max_seq_len", "max_kv_len", "seq_len")
-    return None if longest is None else kinds.SeqLens(max=longest)
+        empty = subject.uses.takes_nothing(subject.name)
+        return kinds.SeqLens(max=longest_in_table, pages=pages, page_size=size, allow_empty=empty)
+    return _lengths_along(subject, subject.axis("max_seq_len", "max_kv_len", "seq_len"))
+
+
+def _lengths_along(subject: Subject, axis: str | None) -> InputRule | None:
+    """Nothing may be as long as the axis, but no sequence is empty that the reference can't do."""
+    if axis is None:
+        return None
+    return kinds.SeqLens(max=axis, allow_empty=subject.uses.takes_nothing(subject.name))
 
 
 def _block_table(subject: Subject) -> InputRule | None:
@@ -338,8 +345,7 @@ def _cut(subject: Subject) -> InputRule | None:
 
 
 def _lengths(subject: Subject) -> InputRule | None:
-    axis = subject.uses.lengths.get(subject.name)
-    return None if axis is None else kinds.SeqLens(max=axis)
+    return _lengths_along(subject, subject.uses.lengths.get(subject.name))
 
 
 def _positive(subject: Subject) -> InputRule | None:

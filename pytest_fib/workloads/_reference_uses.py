@@ -45,6 +45,10 @@ _SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zero
 _FLOATING = {"float", "double", "half", "bfloat16"}
 _FLOATING_DTYPES = {f"torch.{each}" for each in ("float32", "float16", "bfloat16", "float64")}
 _BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+#: Functions of at least one element; what mends their results of none.
+_OF_SOME = {"softmax", "log_softmax", "logsumexp", "mean", "amax", "amin", "max", "min", "argmax"}
+_OF_SOME |= {"argmin", "std", "var", "median", "topk", "scaled_dot_product_attention", *_QUOTIENTS}
+_MENDS = {"nan_to_num"}
 _LIMITS = {"clamp", "clamp_min", "clip", "maximum", "masked_fill", "nan_to_num"}
 
 
@@ -58,6 +62,7 @@ class ReferenceUses:
     are values below 0 that they are compared with; ``numbers``, integers that become floating ones
     or are multiplied as matrices; ``fields`` are taken apart into a few bits each; ``offsets``,
     into differences of neighbours; ``equated`` are compared for equality with inputs;
+    ``counted`` are subtracted from; ``calls`` has methods and functions, and ``div`` for ``/``;
     ``computed``, all that is not only moved or equated, and ``seen``, all that is used.
     ``calculated`` are only calculated with, so that no place or size depends on them, and
     ``bitwise`` taken apart by bits. ``bits`` has outputs, and whether they are bits that integers
@@ -71,6 +76,8 @@ class ReferenceUses:
     fields: set[str] = field(default_factory=set)
     offsets: set[str] = field(default_factory=set)
     equated: set[str] = field(default_factory=set)
+    counted: set[str] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
     positive: set[str] = field(default_factory=set)
     divisors: set[str] = field(default_factory=set)
     limited: set[str] = field(default_factory=set)
@@ -89,6 +96,11 @@ class ReferenceUses:
         """As far as the source can be read."""
         inputs, outputs = tuple(definition.inputs.items()), tuple(definition.outputs.items())
         return _read(definition.reference, inputs, outputs)
+
+    def takes_nothing(self, lengths: str) -> bool:
+        """Whether the reference is defined where one of these lengths is 0, as far as is seen."""
+        needs_some = self.calls & _OF_SOME or lengths in self.counted
+        return lengths in self.seen and (bool(self.calls & _MENDS) or not needs_some)
 
 
 def outputs_of_bits(definition: Definition) -> set[str]:
@@ -323,6 +335,7 @@ class _Reader(ast.NodeVisitor):
         if not isinstance(node.func, ast.Attribute):
             return
         name, arguments = node.func.attr.removesuffix("_"), list(node.args)
+        self._uses.calls.add(name)
         is_function = isinstance(node.func.value, ast.Name) and (
             node.func.value.id not in self._names
         )
@@ -396,6 +409,10 @@ class _Reader(ast.NodeVisitor):
             self._uses.shifted.add(name)
         if isinstance(node.op, ast.Pow) and isinstance(_constant(node.right), float):
             self._not_negative(node.left)
+        if isinstance(node.op, ast.Sub) and (name := self._index(node.left)):
+            self._uses.counted.add(name)
+        if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
+            self._uses.calls |= set() if _called(node.right) in _LIMITS else {"div"}
         if isinstance(node.op, ast.MatMult):
             self._multiplied(node.left, node.right)
         if isinstance(node.op, ast.Sub) and (name := self._neighbours(node.left, node.right)):
@@ -548,6 +565,12 @@ class _Reader(ast.NodeVisitor):
                 held = value.elts if isinstance(value, ast.Tuple) else [value]
                 return all(self._input(each) is not None for each in held)
         return False
+
+
+def _called(node: ast.expr) -> str | None:
+    """The name of a method, or of a function of a module."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.attr if isinstance(function, ast.Attribute) else None
 
 
 def _note(noted: dict[str, str], name: str, axis: str | int | None) -> None:

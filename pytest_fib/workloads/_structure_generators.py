@@ -218,12 +218,12 @@ def _permutation(tensor: torch.Tensor, rule: kinds.Permutation, context: FillCon
 
 def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, context: FillContext) -> None:
     longest, size, n = context.whole(rule.max), context.whole(rule.page_size), tensor.numel()
-    most = -(-longest // size)
+    most, least = -(-longest // size), 0 if rule.allow_empty else 1
     pages = n * most if rule.pages is None else min(context.whole(rule.pages), n * most)
-    total = int(torch.randint(n, pages + 1, (), generator=context.host_random)) if n else 0
-    counts = _split(total, torch.ones(n, dtype=torch.long), context)
+    total = int(torch.randint(n * least, pages + 1, (), generator=context.host_random)) if n else 0
+    counts = _split(total, torch.full((n,), least), context)
     lengths = (counts.clamp_max(most) - 1) * size + _fullness(n, size, context)
-    tensor.copy_(lengths.clamp(1, longest))
+    tensor.copy_(torch.where(counts > 0, lengths, 0).clamp(least, longest))
 
 
 def _seq_lens_masks(name: str, rule: kinds.SeqLens, inputs: InputTensors) -> Iterator[Mask]:

@@ -337,6 +337,15 @@ def test_lengths_need_no_more_pages_than_there_are(lengths):
         assert (-(-x // 4)).sum() <= 49
 
 
+def test_lengths_are_0_where_they_may_be():
+    given = define("seq_lens", "int32").model_dump()
+    given["workloads"]["inputs"]["x"] |= {"allow_empty": True}
+    definition = Definition.model_validate(given)
+    x = filled(definition, make_workload(definition, SIZES, 0, {"lengths": "empties"}))["x"]
+    assert (x.min(), (x == 0).any(), (x > 1).any()) == (0, True, True)
+    assert (-(-x // 4)).sum() <= 49
+
+
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_sequences_share_no_page(lengths):
     inputs = made("block_table", "int32", lengths=lengths)
