@@ -300,11 +300,6 @@ def _int8(subject: Subject) -> InputRule | None:
     return kinds.Integers(min=-128, max=127) if is_number else None
 
 
-def _bits(subject: Subject) -> InputRule | None:
-    """Any number: the reference looks at a few bits at a time."""
-    return _any_number(subject) if subject.name in subject.uses.fields else None
-
-
 def _differences(subject: Subject) -> InputRule | None:
     return _indptr(subject) if subject.name in subject.uses.offsets else None
 
@@ -495,7 +490,6 @@ RULES: tuple[Rule, ...] = (
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
     Rule("numbers that the reference calculates with", ".*", _int8, "integer"),
-    Rule("bits that the reference takes apart", ".*", _bits, "integer"),
     Rule("labels, which the reference only compares", ".*", _equated, "integer"),
     Rule("numbers that the reference only moves", ".*", _moved, "integer"),
     Rule("a divisor of the reference", ".*", _divisor, "floating"),

@@ -38,8 +38,6 @@ _MOVES = {"clone", "contiguous", "to", "long", "int", "type", "cpu", "view", "re
 _MOVES |= {"unsqueeze", "squeeze", "expand", "expand_as", "gather", "index_select", "index_copy"}
 _MOVES |= {"scatter", "take_along_dim", "repeat_interleave", "flip", "roll", "permute", "transpose"}
 _MOVES |= {"masked_select", "stack", "cat", "unbind", "T", "mT"}
-#: Functions whose operands are numbers, whatever their dtype.
-_PRODUCTS = {"matmul", "mm", "bmm", "einsum", "linear", "_int_mm"}
 _SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
 #: Methods that make floating numbers of integers.
 _FLOATING = {"float", "double", "half", "bfloat16"}
@@ -59,9 +57,8 @@ class ReferenceUses:
     Or of which they are lengths. ``shifted`` are taken apart bit by bit; ``positive``, under a root
     or in a logarithm; ``divisors`` are divided by; ``limited`` are compared with something, or
     clamped; ``added`` are terms of sums, or attention's masks; ``factors``, of products; ``pads``
-    are values below 0 that they are compared with; ``numbers``, integers that become floating ones
-    or are multiplied as matrices; ``fields`` are taken apart into a few bits each; ``offsets``,
-    into differences of neighbours; ``equated`` are compared for equality with inputs;
+    are values below 0 that they are compared with; ``numbers``, integers that become floating ones;
+    of ``offsets`` the differences of neighbours are taken; ``equated`` are compared with inputs;
     ``counted`` are subtracted from; ``calls`` has methods and functions, and ``div`` for ``/``;
     ``computed``, all that is not only moved or equated, and ``seen``, all that is used.
     ``calculated`` are only calculated with, so that no place or size depends on them, and
@@ -73,7 +70,6 @@ class ReferenceUses:
     cuts: dict[str, str] = field(default_factory=dict)
     lengths: dict[str, str] = field(default_factory=dict)
     shifted: set[str] = field(default_factory=set)
-    fields: set[str] = field(default_factory=set)
     offsets: set[str] = field(default_factory=set)
     equated: set[str] = field(default_factory=set)
     counted: set[str] = field(default_factory=set)
@@ -375,12 +371,6 @@ class _Reader(ast.NodeVisitor):
         )
         if (name in _FLOATING or to_float) and arguments and (index := self._index(arguments[0])):
             self._uses.numbers.add(index)
-        if name in _PRODUCTS:
-            self._multiplied(*arguments)
-
-    def _multiplied(self, *operands: ast.expr) -> None:
-        """Note integers that are elements of matrices."""
-        self._uses.numbers |= {index for each in operands if (index := self._index(each))}
 
     def _size(self, node: ast.expr) -> str | int | None:
         """A number, or the axis whose size an expression is."""
@@ -413,12 +403,8 @@ class _Reader(ast.NodeVisitor):
             self._uses.counted.add(name)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
             self._uses.calls |= set() if _called(node.right) in _LIMITS else {"div"}
-        if isinstance(node.op, ast.MatMult):
-            self._multiplied(node.left, node.right)
         if isinstance(node.op, ast.Sub) and (name := self._neighbours(node.left, node.right)):
             self._uses.offsets.add(name)
-        if isinstance(node.op, ast.BitAnd) and isinstance(_constant(node.right), int):
-            self._uses.fields |= self._shifted_in(node.left)
         self._combined(node.op, node.left, node.right)
 
     def _neighbours(self, left: ast.expr, right: ast.expr) -> str | None:
@@ -429,12 +415,6 @@ class _Reader(ast.NodeVisitor):
                 name = self._index(one)
                 return name if slices == ("1:", ":-1") and name == self._index(other) else None
         return None
-
-    def _shifted_in(self, node: ast.expr) -> set[str]:
-        """Integer inputs that are shifted by something: only some bits of each are left."""
-        shifts = [each for each in ast.walk(node) if isinstance(each, ast.BinOp)]
-        lefts = [each.left for each in shifts if isinstance(each.op, ast.RShift)]
-        return {name for left in lefts if (name := self._index(left))}
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.generic_visit(node)
