@@ -215,7 +215,7 @@ def _wrapped(output: WrongOutput) -> Iterator[OtherValues]:
     if output.got.is_floating_point():
         return
     whole = output.expected.reshape(-1)[output.wrong_sample.at]
-    for narrow in (torch.int32, torch.int16, torch.int8):
+    for narrow in (torch.int32, torch.int16, torch.int8, torch.uint8):
         if narrow.itemsize < output.got.element_size():
             words = f"wrapped around to {narrow.itemsize * 8} bits"
             yield "wrapped", words, whole.to(narrow).double()

@@ -134,6 +134,8 @@ def test_integers_have_all_their_digits_and_are_not_rounded(judge):
     assert not re.search("float|round", found.sentence)
     found = diagnosis(judge, COUNTS, "return ((x > 0).sum(0) * 1_000_000_007).int().long()")
     assert found.sentence == "y: wrapped around to 32 bits everywhere"
+    found = diagnosis(judge, COUNTS, "return ((x > 0).sum(0) * 1_000_000_007).byte().long()")
+    assert found.sentence == "y: wrapped around to 8 bits everywhere"
 
 
 MASKED = define(
