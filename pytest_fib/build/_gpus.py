@@ -20,7 +20,6 @@ def count() -> int:
 
 
 def why_none() -> str:
-    """Why there is no device to use."""
     if _on_the_driver():
         return "torch is built without CUDA"
     return "there is no CUDA device on this machine"

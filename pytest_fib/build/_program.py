@@ -122,7 +122,6 @@ def _compilation(
 
 
 def _parameters(definition: Definition) -> tuple[Parameter, ...]:
-    """The inputs and then the outputs of a definition."""
     tensors = {**definition.inputs, **definition.outputs}
     return tuple(_parameter(definition, name, tensor) for name, tensor in tensors.items())
 

@@ -130,13 +130,11 @@ def native_architecture(capability: tuple[int, int]) -> str:
 
 
 def nvcc_flags(target: str) -> list[str]:
-    """The flags of nvcc for ``sm_90a``."""
     number = target.removeprefix("sm_")
     return [f"-gencode=arch=compute_{number},code=sm_{number}"]
 
 
 def _means(target: str, hardware: Hardware) -> bool:
-    """Whether a target that an implementation names means this hardware."""
     if hardware.device == "cpu":
         return target == "cpu"
     if target in _ANY_CUDA:

@@ -84,7 +84,6 @@ def needed_version(distribution: str) -> str:
 
 @cache
 def version_of(compiler: str) -> str:
-    """All that a compiler says of its version."""
     command = [compiler, "--version"]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False

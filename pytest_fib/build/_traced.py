@@ -53,7 +53,6 @@ def refuse_returning(program: Program) -> None:
 
 
 def built_as_python(folder: Path) -> Built:
-    """The artifact of a plain function."""
     (folder / _PYTHON).touch()
     return Built(_PYTHON)
 

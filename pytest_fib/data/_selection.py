@@ -49,12 +49,10 @@ class Selection:
 
     @property
     def solutions(self) -> tuple[str, ...]:
-        """The names of the solutions."""
         return tuple(self.served)
 
     @property
     def calls(self) -> int:
-        """How many calls they serve."""
         return sum(served.calls for served in self.served.values())
 
     @property

@@ -42,12 +42,10 @@ class Row(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether the implementation was right."""
         return self.status == _PASSED
 
     @property
     def timed(self) -> bool:
-        """Whether it was right and has a time."""
         return self.latency < math.inf
 
 

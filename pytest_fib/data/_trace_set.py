@@ -327,7 +327,6 @@ class TraceSet:
         return selection_of(definition, devices[0], calls, times, known)
 
     def _calls(self, definition: str, weights: Mapping[str, int]) -> dict[Shape, int]:
-        """How often each shape was called."""
         if not any(weights.values()):
             weights = dict.fromkeys(weights, 1)
         axes = {t.workload.uuid: t.workload.axes for t in self._recorded(definition)}

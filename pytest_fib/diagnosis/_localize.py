@@ -130,7 +130,6 @@ def _along(output: WrongOutput, dim: int) -> _Indices | None:
 
 
 def _role(output: WrongOutput, dim: int) -> str:
-    """What indices of a dimension are called."""
     if "head" in output.axis(dim) and "dim" not in output.axis(dim):
         return "some heads"
     if dim == len(output.shape) - 1:

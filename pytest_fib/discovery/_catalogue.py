@@ -73,7 +73,6 @@ class Catalogue:
 
     @property
     def names(self) -> list[str]:
-        """The names of all definitions, sorted."""
         return sorted({d.definition.name for loaded in self.definitions.values() for d in loaded})
 
     def implementations_of(self, definition: str) -> list[Implementation]:

@@ -291,7 +291,6 @@ class Dispatcher:
                 entry.add_to(self.stats)
 
     def fall_back(self, arguments: Sequence[Any]) -> Any:
-        """What the fallback makes of arguments in the definition's order."""
         return self._called(self.fallback, arguments)
 
     def call_in_order(self, arguments: Sequence[Any]) -> Any:

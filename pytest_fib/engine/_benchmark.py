@@ -142,7 +142,6 @@ class TimedSide:
 
     @property
     def is_captured(self) -> bool:
-        """Whether its calls are a graph."""
         return self.method.startswith("cuda graph")
 
     @property

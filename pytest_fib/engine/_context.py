@@ -96,7 +96,6 @@ class Side:
     allocator: ArenaAllocator
 
     def read(self, refs: Mapping[str, TensorRef]) -> dict[str, torch.Tensor]:
-        """The tensors at these places."""
         return self.allocator.tensors(refs)
 
 
@@ -158,7 +157,6 @@ class BufferPool:
     count: int
 
     def at(self, number: int) -> CallTensors:
-        """Where the tensors of one buffer lie."""
         return self.first.moved(number * self.stride)
 
     def inputs(self) -> torch.Tensor:

@@ -158,7 +158,6 @@ class Judge:
 
     @property
     def waited(self) -> float:
-        """Seconds that it has waited for others who use the device."""
         return self._lock.waited
 
     def close(self) -> None:

@@ -74,7 +74,6 @@ class LocalExecutor(Executor):
 
     @property
     def waited(self) -> float:
-        """Seconds that the judge has waited for others who use the device."""
         return self._judge.waited if "_judge" in vars(self) else 0.0
 
     def close(self) -> None:

@@ -121,7 +121,6 @@ class SshConnections:
         return self.folder / "config"
 
     def command(self, target: SshTarget, *options: str) -> list[str]:
-        """The beginning of a command line."""
         self._targets.add(target)
         ssh = ["ssh", "-F", str(self._configuration), "-o", "BatchMode=yes", "-T"]
         return [*ssh, *options, *target.arguments]

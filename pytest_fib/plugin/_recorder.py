@@ -38,7 +38,6 @@ class Recorder:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of all items, in the order in which these ended."""
         return self.rows_of(lambda nodeid: True)
 
     def rows_of(self, wanted: Callable[[str], bool]) -> list[Row]:

@@ -405,7 +405,6 @@ class Session:
 
     @property
     def waited(self) -> float:
-        """Seconds that this process has waited for others who use its device."""
         from pytest_fib.executors import LocalExecutor
 
         executor = vars(self).get("executor")

@@ -103,7 +103,6 @@ class TimeComparison:
 
     @property
     def change(self) -> Change:
-        """What the interval supports."""
         if self.low is None or self.high is None:
             return "unclear"
         if self.low > 1:

@@ -128,7 +128,6 @@ def fill_with_poison(tensor: torch.Tensor, pattern: int) -> torch.Tensor:
 
 
 def changed(tensors: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> list[str]:
-    """The names of tensors whose bits have changed."""
     return [name for name, tensor in tensors.items() if not bits(tensor).equal(bits(before[name]))]
 
 

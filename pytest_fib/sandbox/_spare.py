@@ -28,7 +28,6 @@ class SpareProcess:
 
     @property
     def pid(self) -> int | None:
-        """Its process id, while there is one."""
         return None if self._child is None else self._child.pid
 
     def begin(self) -> None:

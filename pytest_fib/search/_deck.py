@@ -192,7 +192,6 @@ class BoundarySizes:
     """Sizes at which kernels break. A pile has hardly more cards than a search has workloads."""
 
     def largest(self, size: int, random: Random) -> int:
-        """The largest itself."""
         return size
 
     def pile(self, random: Random) -> list[Card]:

@@ -259,12 +259,10 @@ class _Rounds:
         self._shortest_ns = inf
 
     def run_until(self, count: int) -> None:
-        """Time rounds until there are so many."""
         while self.count < count:
             self.run()
 
     def run(self) -> None:
-        """Time a round of each side."""
         self._before_round(self._last_was_shortest())
         spent = 0.0
         for index in self._random.sample((0, 1), 2):
