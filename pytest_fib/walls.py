@@ -4,7 +4,8 @@
   written, and which devices opened. No process outside can be traced, so not its memory and
   descriptors in /proc either.
 - *seccomp*: system calls fail that leave the process group, look into other processes or change
-  what they may use, wake a stopped process, or make what outlives its maker.
+  what they may use, wake a stopped process, make what outlives its maker, or namespaces: in one
+  of its own, code is root, and the kernel takes one down when others are timed.
 - *No capabilities* of root's, but to open what other users own.
 
 There are no pid namespaces: whatever can't leave its process group is stopped and killed with it,
@@ -22,6 +23,7 @@ import platform
 import struct
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -73,12 +75,20 @@ _REFUSED = {
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
+    # what has a process be root in namespaces of its own
+    "unshare": (272, 97),
+    "setns": (308, 268),
     # the priority of all of a user's processes
     "setpriority": (141, 140),
     "ioprio_set": (251, 30),
 }
 #: Calls that do nothing but succeed: ninja insists on a process group for each command.
 _PRETENDED = {"setpgid": (109, 154)}
+#: Calls that this kernel does not seem to have: what this one makes, a filter can't see.
+_MISSING = {"clone3": (435, 435)}
+_CLONE = (56, 220)
+#: All of its flags that make namespaces.
+_CLONE_NEW = 0x7E02_0000
 #: Calls whose first argument is a process; 0 is the caller.
 _OF_CALLER_ONLY = {
     "prlimit64": (302, 261),
@@ -92,6 +102,8 @@ _FCNTL = (72, 25)
 #: wait, for 45 s.
 _F_SETSIG, _F_SETLEASE = 10, 1024
 
+#: Where memory is short, the kernel ends this process before any other.
+_FIRST_TO_END = "1000"
 _CAPABILITIES_VERSION = 0x2008_0522
 _CAP_DAC_OVERRIDE = 1
 
@@ -121,6 +133,8 @@ def raise_walls(writable: Iterable[Path], *, names_threads: bool) -> None:
     # What hides a process has its own files in /proc belong to root: only where nothing else does.
     if names_threads or landlock_version():
         _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_END, encoding="ascii")
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _LIBC.unshare(_CLONE_NEWIPC)  # root may; others can't make what would be in it
     if landlock_version():
@@ -211,7 +225,7 @@ def _restrict_calls() -> None:
 
 
 # Instructions of a filter; their operand comes last.
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 # Where ``seccomp_data`` has the number of a call, the architecture, and the first argument.
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
 
@@ -227,12 +241,19 @@ def _filter(architecture: int, column: int) -> bytes:
         (_IF_AT_LEAST, 0, 1, _OTHER_NUMBERS),
         (_RETURN, 0, 0, _REFUSE),
     ]
-    for calls, verdict in ((_REFUSED, _REFUSE), (_PRETENDED, _ERROR)):
+    missing = _ERROR | errno.ENOSYS
+    for calls, verdict in ((_REFUSED, _REFUSE), (_PRETENDED, _ERROR), (_MISSING, missing)):
         for numbers in calls.values():
             lines += [(_IF_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, verdict)]
     for numbers in _OF_CALLER_ONLY.values():
         lines += _by_argument(numbers[column], 0, [0], _ALLOW, _REFUSE)
     lines += _by_argument(_FCNTL[column], 1, [_F_SETSIG, _F_SETLEASE], _REFUSE, _ALLOW)
+    lines += [
+        (_IF_EQUAL, 0, 3, _CLONE[column]),
+        (_LOAD, 0, 0, _AT_ARGUMENTS),
+        (_IF_ANY_BIT, 0, 1, _CLONE_NEW),
+        (_RETURN, 0, 0, _REFUSE),
+    ]
     lines.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import importlib.util
 import linecache
-import shutil
 import stat
 import sys
 import tempfile
@@ -20,6 +19,8 @@ from importlib.machinery import (
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from pytest_fib.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from pytest_fib.build._program import Program
@@ -114,9 +115,9 @@ def _holds(path: Path, content: str) -> bool:
 @cache
 def _private_folder(parent: Path) -> Path:
     """A folder that is removed when this process ends."""
-    folder = tempfile.mkdtemp(prefix="pytest-fib-", dir=parent)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    folder = TemporaryFolder.make(parent)
+    atexit.register(folder.remove)
+    return folder.path
 
 
 def _written_out(program: Program) -> Path:

@@ -112,6 +112,8 @@ def bad_requirement(text: str) -> str | None:
 
 def bad_target(name: str) -> str | None:
     """Why a name is misspelt; those of devices are many, those of architectures follow a rule."""
+    if not name.isprintable():
+        return f"{name!r} is not the name of a device"
     if not name.lower().startswith("sm_") or _ARCHITECTURE.fullmatch(name.lower()):
         return None
     return f"{name!r} is not an architecture, such as sm_90 or sm_90a"

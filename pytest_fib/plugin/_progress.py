@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from secrets import token_hex
 from threading import RLock, Thread
 from time import monotonic
 from typing import Any
 
 import pytest
+
+from pytest_fib.temporary import TemporaryFolder
 
 #: Seconds that an item runs before it is shown, and between two looks at what is done.
 PATIENCE, STEP = 2.0, 0.5
@@ -93,9 +93,9 @@ class Display:
         self._config = config
         # A socket's address has 107 bytes, of which the folder for temporary files may take all.
         short = None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
-        self._folder = tempfile.mkdtemp(prefix="pytest-fib-progress-", dir=short)
+        self._folder = TemporaryFolder.make(short)
         #: Where processes of this run tell what they do, and how it is known that it is they.
-        self.address = str(Path(self._folder, "socket")), token_hex()
+        self.address = str(self._folder.path / "socket"), token_hex()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(self.address[0])
         self._output = _duplicate(sys.stdout)
@@ -108,9 +108,11 @@ class Display:
 
     def close(self) -> None:
         with self._lock:
+            if self._closed:
+                return
             self._erase()
             self._closed = True
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
     def _listen(self) -> None:
         self._socket.settimeout(STEP)

@@ -16,7 +16,6 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from getpass import getuser
@@ -29,8 +28,6 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 #: How long a sandbox that closed its channel may take to be gone, in seconds.
 GRACE = 0.5
-#: For how long it is waited for what a sandbox wrote to be removed.
-REMOVING = 3.0
 _LIBC = ctypes.CDLL(None)
 
 
@@ -51,6 +48,10 @@ class Settings:
 
 def main(settings: Settings) -> None:
     """Serve until the control socket closes or SIGTERM comes; then end every sandbox."""
+    # What is installed first, and the working directory last: a triton.py there may be foreign.
+    here = Path.cwd()
+    others = (folder for folder in settings.path if folder not in sys.path)
+    sys.path += sorted(others, key=lambda folder: Path(folder).absolute().is_relative_to(here))
     server = _Server(settings)
     signal.signal(signal.SIGTERM, lambda *_: server.leave())
     die_with_parent(signal.SIGTERM)
@@ -64,10 +65,6 @@ def main(settings: Settings) -> None:
 
 
 def _preload(settings: Settings) -> None:
-    # What is installed first, and the working directory last: a triton.py there may be foreign.
-    here = Path.cwd()
-    others = (folder for folder in settings.path if folder not in sys.path)
-    sys.path += sorted(others, key=lambda folder: Path(folder).absolute().is_relative_to(here))
     for name in settings.modules:
         import_module(name)
     from pytest_fib.walls import hide_from_ptrace
@@ -83,6 +80,9 @@ class _Server:
         self._device = settings.device
         self._folder = settings.folder
         self._contained = settings.contained
+        from pytest_fib.temporary import remove_folder
+
+        self._remove_folder = remove_folder
         self._control = socket.socket(fileno=os.dup(0))
         with Path(os.devnull).open("rb") as empty:
             os.dup2(empty.fileno(), 0)
@@ -109,7 +109,7 @@ class _Server:
         for pid in self._folders:
             _kill(pid)
         _end_orphans(set())
-        remove_folder(self._folder)
+        self._remove_folder(self._folder)
         os._exit(0)  # with no exception, which another signal could cut short
 
     def _start(self, descriptors: list[int]) -> int:
@@ -153,7 +153,7 @@ class _Server:
             status = os.waitpid(pid, 0)[1]
         folder = self._folders.pop(pid)
         _end_orphans(set(self._folders))
-        remove_folder(str(folder))
+        self._remove_folder(folder)
         return status, had_to_be_killed
 
 
@@ -190,36 +190,6 @@ def _ended(pid: int, grace: float) -> int | None:
             return status
         sleep(0.001)
     return None
-
-
-def remove_folder(top: str, seconds: float = REMOVING) -> None:
-    """Remove a folder of foreign code's; what can't be, or takes longer, stays.
-
-    Folders may lie in each other deeper than a path, or recursion, can go. So those within one are
-    moved to the top before it is removed.
-    """
-    until = monotonic() + seconds
-    with suppress(OSError):
-        Path(top).chmod(0o700)
-        while folders := list(_without_files(top, until)):
-            for folder in folders:
-                for inner in list(_without_files(folder, until)):
-                    Path(inner).rename(Path(top, os.urandom(8).hex()))
-                Path(folder).rmdir()
-        Path(top).rmdir()
-
-
-def _without_files(folder: str, until: float) -> Iterator[str]:
-    """Remove the files in a folder, and give the folders. Raises TimeoutError."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if monotonic() > until:
-                raise TimeoutError
-            if entry.is_dir(follow_symlinks=False):
-                Path(entry.path).chmod(0o700)
-                yield entry.path
-            else:
-                Path(entry.path).unlink()
 
 
 def _kill(pid: int) -> None:

@@ -14,18 +14,17 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from threading import RLock
 
 from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel
 from pytest_fib.sandbox._container import container_command, container_environment
 from pytest_fib.sandbox._orphans import Adoption, end_group
+from pytest_fib.temporary import TemporaryFolder
 
 #: Starting Python and importing torch, on a machine where eight workers do so at once.
 START_TIMEOUT = 120.0
@@ -101,7 +100,7 @@ class ForkServer:
         #: How the last one ended, as subprocess has it, if it was started.
         self._exit_code: int | None = None
         self._lock = RLock()  # two sandboxes may be asked at the same time
-        self._folder = ""
+        self._folder: TemporaryFolder | None = None
         #: Looked up now: by the time it is replaced, foreign code has run.
         self._modules = [name for name in PRELOADED if find_spec(name) is not None]
 
@@ -129,16 +128,18 @@ class ForkServer:
         self._generation += 1
         self._ready = self._has_served = False
         self._exit_code = None
-        self._folder = tempfile.mkdtemp(prefix="pytest-fib-")
+        temporary = TemporaryFolder.make()
+        folder = temporary.path
         settings = _fork_server.Settings(
-            self._device, self._folder, self._modules, sys.path, self.contained
+            self._device, str(folder), self._modules, sys.path, self.contained
         )
         # Nothing is imported from the working directory or PYTHONPATH, where a triton.py may be.
         command = [sys.executable, "-P", _fork_server.__file__, json.dumps(asdict(settings))]
-        environment = {**os.environ, **self._environment}
-        environment.pop("PYTHONPATH", None)
+        # Nor do sandboxes get to know which tests run, or from which seeds.
+        hidden = "PYTHONPATH", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST"
+        environment = {name: os.environ[name] for name in os.environ if name not in hidden}
+        environment |= self._environment
         if self.contained:
-            folder = Path(self._folder)
             command = [*container_command(self._device, folder), *command]
             environment |= container_environment(folder)
         control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -153,9 +154,9 @@ class ForkServer:
                 )
         except OSError:
             control.close()
-            _fork_server.remove_folder(self._folder)
+            temporary.remove()
             raise
-        self._control, self._adoption = control, Adoption()
+        self._folder, self._control, self._adoption = temporary, control, Adoption()
 
     def start(self) -> Child:
         """A new sandbox. Raises ForkServerError.
@@ -277,6 +278,7 @@ class ForkServer:
         with self._lock:
             if self._control is None or self._process is None or self._adoption is None:
                 return
+            assert self._folder is not None, "it comes with the process"
             self._control.close()
             # One that imports torch has no sandboxes yet, and may not listen for seconds.
             (self._process.terminate if self._ready else self._process.kill)()
@@ -293,7 +295,7 @@ class ForkServer:
             self._control = self._process = self._adoption = None
             self._pids.clear()
             # Where it couldn't do so itself, or not in time.
-            _fork_server.remove_folder(self._folder, REMOVE_TIMEOUT)
+            self._folder.remove(REMOVE_TIMEOUT)
 
 
 def _pid_of_sender(end: socket.socket) -> int:

@@ -3,6 +3,7 @@
 from pytest_fib.timing import _cupti
 from pytest_fib.timing._accounting import (
     Accounting as Accounting,
+    Claims as Claims,
     Turn as Turn,
     account as account,
     hidden_share as hidden_share,

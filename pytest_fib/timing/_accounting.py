@@ -68,44 +68,50 @@ class Accounting:
         return max(0.0, (self.blocks_ns + most_ns) / self.calls_ns - 1)
 
 
+@dataclass(frozen=True)
+class Claims:
+    """What both sides' latencies say, in nanoseconds.
+
+    ``latency_ns`` is the candidate's; ``round_ns`` and ``other_round_ns``, what the calls of a
+    round take by it, and by the other side's. ``other_spread`` is how many times the latter the
+    other side's calls take by the mean over placements.
+    """
+
+    latency_ns: float
+    round_ns: float = inf
+    other_round_ns: float = inf
+    other_spread: float = 1.0
+
+
 def hidden_share(latency_ns: float) -> float:
     """What share of its time a call of that latency may leave out."""
     return HIDDEN if latency_ns >= LONG_NS else HIDDEN_OF_SHORT
 
 
-def account(
-    turns: Sequence[Turn],
-    other_turns: Sequence[Turn],
-    latency_ns: float,
-    claim_ns: float = inf,
-    other_claim_ns: float = inf,
-    *,
-    other_spread: float = 1.0,
-) -> Accounting:
+def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) -> Accounting:
     """Hold a side's rounds against the judge's clock.
 
     Asking for a round and getting its answer takes time that is in no block. It is the same for
     both sides, since the same code does it, so the other side says how long an honest one takes.
     How much may be hidden depends on the latency.
-    A claim is what a round's calls take by the side's latency: less than by their own times, where
-    some blocks do the work of others. Where noise makes rounds longer than a latency says, it does
-    so by the same share on both sides, give or take as much. That leaves out ``other_spread``, how
-    many times what they take by a latency the other side's calls take by the mean over placements.
+    By that, a round's calls take less than by their own times, where some blocks do the work of
+    others. Where noise makes rounds longer than a latency says, it does so by the same share on
+    both sides, give or take as much. That leaves out how placements differ.
     """
-    calls_ns, blocks_ns = _claimed(turns, claim_ns)
-    noise = max(1.0, _low(other_turns) / _claimed(other_turns, other_claim_ns)[1])
+    calls_ns, blocks_ns = _claimed(turns, claims.round_ns)
+    noise = max(1.0, _low(other_turns) / _claimed(other_turns, claims.other_round_ns)[1])
     rest, error = _rest(turns, min(_low(turns), blocks_ns * noise))
     usual, other_error = _rest(other_turns, _low(other_turns))
-    noise_ns = max(0.0, noise / other_spread - 1) * blocks_ns
+    noise_ns = max(0.0, noise / claims.other_spread - 1) * blocks_ns
     errors = hypot(error, other_error, noise_ns), hypot(SURE * other_error, noise_ns)
     return Accounting(
-        calls_ns, blocks_ns, rest - usual, *errors, hidden_share(latency_ns) * blocks_ns
+        calls_ns, blocks_ns, rest - usual, *errors, hidden_share(claims.latency_ns) * blocks_ns
     )
 
 
-def _claimed(turns: Sequence[Turn], claim_ns: float) -> tuple[float, float]:
+def _claimed(turns: Sequence[Turn], round_ns: float) -> tuple[float, float]:
     """What a round's calls and its blocks take, by what the side says of both."""
-    calls_ns = min(claim_ns, float(np.median([turn.calls_ns for turn in turns])))
+    calls_ns = min(round_ns, float(np.median([turn.calls_ns for turn in turns])))
     return calls_ns, calls_ns + float(np.median([turn.blocks_ns - turn.calls_ns for turn in turns]))
 
 

@@ -19,7 +19,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_fib.timing._accounting import Accounting, Turn, account
+from pytest_fib.timing._accounting import Accounting, Claims, Turn, account
 
 Samples: TypeAlias = NDArray[np.float64]
 Comparison: TypeAlias = Literal["FASTER", "SLOWER", "SAME", "UNCLEAR"]
@@ -136,20 +136,13 @@ class Timings:
     @cached_property
     def accounting(self) -> Accounting:
         """The candidate's times, as the latencies have them, by the judge's clock."""
-        claims = (
-            _round_ns(samples) * turns[0].calls_ns / float(samples[0].sum())
-            for samples, turns in (
-                (self.candidate, self.turns),
-                (self.reference, self.reference_turns),
-            )
-        )
-        return account(
-            self.turns,
-            self.reference_turns,
+        claims = Claims(
             self._claimed_latency.value,
-            *claims,
-            other_spread=_spread(self.reference),
+            _round_ns(self.candidate, self.turns),
+            _round_ns(self.reference, self.reference_turns),
+            _spread(self.reference),
         )
+        return account(self.turns, self.reference_turns, claims)
 
     @property
     def noisy(self) -> bool:
@@ -268,9 +261,10 @@ class _Rounds:
         for index in self._random.sample((0, 1), 2):
             side = self._sides[index]
             samples, turn = time_round(side)
-            claimed = turn.calls_ns + samples.size * side.flush_ns
-            # Else a side that claims to take no time would be timed for ever.
-            spent += max(claimed, turn.wall_ns / UNSPENT)
+            # Flushing takes both sides as long, so the candidate isn't asked. Claims matter little:
+            # else one of no time would be timed for ever, and one of much hardly.
+            claimed = turn.calls_ns + samples.size * self._sides[1].flush_ns
+            spent += min(turn.wall_ns, max(turn.wall_ns / UNSPENT, claimed))
             self._rounds[index].append(samples)
             self._turns[index].append(turn)
         self.spent_ns += spent
@@ -295,7 +289,7 @@ class _Rounds:
     def accounted(self) -> bool:
         """Whether the judge's clock says surely enough that no more is left out than may be."""
         latency_ns = float(np.median(self._rounds[0]))
-        return account(*self._turns, latency_ns).is_clear
+        return account(*self._turns, Claims(latency_ns)).is_clear
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
@@ -340,9 +334,10 @@ def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
     return _estimate(np.log(samples), resamples)
 
 
-def _round_ns(samples: Samples) -> float:
-    """What a round of one call in each group takes, if all take the latency."""
-    return int(samples.shape[1]) * exp(float(_middle(np.log(samples)).mean()))
+def _round_ns(samples: Samples, turns: Sequence[Turn]) -> float:
+    """What the calls of a round take, if all take the latency."""
+    calls = samples.shape[1] * turns[0].calls_ns / float(samples[0].sum())
+    return float(calls * np.exp(_middle(np.log(samples)).mean()))
 
 
 def _spread(samples: Samples) -> float:

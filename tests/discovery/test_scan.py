@@ -175,6 +175,10 @@ def test_a_function_that_a_later_one_hides_is_a_problem(scan, tmp_path):
             "target_hardware: 'sm_9' is not an architecture, such as sm_90 or sm_90a",
         ),
         (
+            "('a', target_hardware=['\\n::error::owned'])",
+            r"target_hardware: '\n::error::owned' is not the name of a device",
+        ),
+        (
             "('a', dependencies=['torch', 'numpy >== 2'])",
             "dependencies: 'numpy >== 2' is not a requirement such as 'torch>=2.6': "
             "Expected semicolon (after name with no version specifier) or end",

@@ -186,6 +186,12 @@ def test_tensors_of_many_pages(timed, definition):
     holds(timed(definition, {"n": 3_000_001}, GOOD))
 
 
+def test_threads_are_what_both_sides_were_given_whatever_a_candidate_says(timed, definition):
+    """A time would not be compared with earlier ones that were measured another way."""
+    text = "import torch\ntorch.set_num_threads(7)\n" + GOOD
+    holds(timed(definition, {"n": 1000}, text))
+
+
 def test_without_isolation(timed, definition, define):
     with Judge("cpu", "none") as judge:
         holds(timed(definition, {"n": 1000}, GOOD, judge=judge))

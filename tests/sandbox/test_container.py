@@ -98,7 +98,7 @@ def test_whatever_is_killed_in_it_is_replaced(
 def test_closing_leaves_nothing(descendants, lives, eventually):
     fork_server = ForkServer("cpu", {}, contained=True)
     child = fork_server.start()
-    family, folder = descendants(fork_server.pid), Path(fork_server._folder)
+    family, folder = descendants(fork_server.pid), fork_server._folder.path
     assert child.pid in family
     fork_server.close()
     assert eventually(lambda: not any(map(lives, family)))

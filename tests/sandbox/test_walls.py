@@ -78,6 +78,8 @@ def test_a_call_that_could_disturb_others_is_refused(run_lines, line):
         "perf_event_open": "298, ctypes.create_string_buffer(128), 0, -1, -1, 0",
         "semget": "64, 0, 1, 0o600",
         "mq_open": "240, b'fib', os.O_CREAT, 0o600, 0",
+        "clone": "56, 0x10000000 | 17, 0, 0, 0, 0",  # CLONE_NEWUSER
+        "setns": "308, os.open('/proc/self/ns/net', os.O_RDONLY), 0",
         "of 32-bit pointers": "0x40000000 + 39",
     }.values(),
 )
@@ -132,6 +134,17 @@ def test_root_has_no_capabilities_but_to_open_files(run_lines):
     evaluation = run_lines(line)
     held = {line.split()[0]: int(line.split()[1], 16) for line in evaluation.log.splitlines()[-5:]}
     assert held == {"CapInh:": 0, "CapPrm:": 2, "CapEff:": 2, "CapBnd:": 2, "CapAmb:": 0}
+
+
+def test_where_memory_is_short_it_is_ended_before_others(run_lines):
+    line = "print(Path('/proc/self/oom_score_adj').read_text())"
+    assert run_lines(line).log.splitlines()[-1].strip() == "1000"
+
+
+def test_it_does_not_know_which_test_runs(run_lines):
+    """Nor how tests are selected, and from which seeds workloads are drawn."""
+    evaluation = run_lines("assert 'PYTEST_CURRENT_TEST' not in os.environ")
+    assert evaluation.status == "PASSED", evaluation.log
 
 
 def test_limits_can_not_be_raised(run_lines):

@@ -3,24 +3,24 @@
 import numpy as np
 import pytest
 
-from pytest_fib.timing import Accounting, Turn, account
+from pytest_fib.timing import Accounting, Claims, Turn, account
 
 
 def test_what_both_sides_take_beside_their_blocks_is_not_hidden():
     turns = [Turn(1500 + extra, 1000, 1000) for extra in (0, 0, 0, 0, 0, 900)]
-    accounting = account(turns, [Turn(2500, 2000, 2000)] * 6, 1e3)
+    accounting = account(turns, [Turn(2500, 2000, 2000)] * 6, Claims(1e3))
     assert (accounting.hidden_ns, accounting.error_ns, accounting.unaccounted) == (0, 0, 0)
 
 
 def test_what_one_side_leaves_out_is_a_share_of_its_claim():
-    accounting = account([Turn(1500, 770, 770)] * 5, [Turn(2500, 2000, 2000)] * 5, 1e3)
+    accounting = account([Turn(1500, 770, 770)] * 5, [Turn(2500, 2000, 2000)] * 5, Claims(1e3))
     assert accounting.hidden_ns == 230
     assert accounting.unaccounted == pytest.approx(230 / 770)
 
 
 def test_time_in_blocks_that_is_no_calls_is_unaccounted_for():
     """As where only what the device was busy with is claimed."""
-    accounting = account([Turn(1500, 1000, 250)] * 5, [Turn(1500, 1000, 1000)] * 5, 1e3)
+    accounting = account([Turn(1500, 1000, 250)] * 5, [Turn(1500, 1000, 1000)] * 5, Claims(1e3))
     assert accounting.hidden_ns == 0
     assert accounting.unaccounted == 3
 
@@ -32,7 +32,7 @@ def test_how_far_the_judges_clock_is_off_is_known():
     for _ in range(300):
         rests = 500 + rng.exponential(40, (2, 25))
         sides = [[Turn(1000 + rest, 1000, 1000) for rest in side] for side in rests]
-        accounting = account(*sides, 1e3)
+        accounting = account(*sides, Claims(1e3))
         known.append(abs(accounting.hidden_ns) <= accounting.error_ns < 30)
     assert np.mean(known) > 0.85
 
@@ -40,24 +40,24 @@ def test_how_far_the_judges_clock_is_off_is_known():
 def test_what_noise_makes_of_rounds_is_known_as_well_as_it_is_small():
     """On a busy machine, most rounds of both sides have blocks that take longer than a latency."""
     turns, others = ([Turn(100 + ns, ns, ns) for _ in range(20)] for ns in (1500, 1400))
-    accounting = account(turns, others, 1e3, 1000, 1000)
+    accounting = account(turns, others, Claims(1e3, 1000, 1000))
     assert accounting.hidden_ns == pytest.approx(100)
     assert accounting.other_error_ns == pytest.approx(400)
     assert accounting.unaccounted >= 0.5
-    placed = account(turns, others, 1e3, 1000, 1000, other_spread=1.4)
+    placed = account(turns, others, Claims(1e3, 1000, 1000, other_spread=1.4))
     assert placed.other_error_ns == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 1.0])
 def test_claims_that_are_false_now_and_then_are_held_against_every_round(share):
     turns = [Turn(1500, 600 if i < 20 * share else 1000, 1000) for i in range(20)]
-    assert account(turns, [Turn(2500, 2000, 2000)] * 20, 1e3).hidden_ns == 400
+    assert account(turns, [Turn(2500, 2000, 2000)] * 20, Claims(1e3)).hidden_ns == 400
 
 
 @pytest.mark.parametrize(("latency_ns", "allowed_ns"), [(19_000, 100), (20_000, 50)])
 def test_short_calls_may_hide_more(latency_ns, allowed_ns):
     turns = [Turn(1500, 1000, 1000)] * 5
-    assert account(turns, turns, latency_ns).allowed_ns == pytest.approx(allowed_ns)
+    assert account(turns, turns, Claims(latency_ns)).allowed_ns == pytest.approx(allowed_ns)
 
 
 @pytest.mark.parametrize(

@@ -166,9 +166,20 @@ def test_another_seed_is_another_order(pair):
 def test_flushing_the_cache_counts_towards_the_budget(pair):
     sides = pair([1000.0], [1000.0], groups=2)
     sides[1].flush_ns = 5000.0
+    for side in sides:
+        side.wall = 7.0
     found = time_both_sides(*sides, device="cuda", seed=0)
     rounds = sides[0].asked.count("candidate")
-    assert found.spent_ns == pytest.approx(rounds * 2 * (1000 + 6000), rel=1e-3)
+    assert found.spent_ns == pytest.approx(rounds * 2 * 2 * 6000, rel=1e-3)
+
+
+def test_the_budget_is_not_used_up_by_claims(pair):
+    """A candidate that is timed for a few rounds only would be known less well."""
+    sides = pair([1000.0], [1000.0], groups=2)
+    sides[0].flush_ns = sides[1].flush_ns = 1e9
+    found = time_both_sides(*sides, device="cuda", seed=0)
+    rounds = sides[0].asked.count("candidate")
+    assert found.spent_ns == pytest.approx(rounds * 2 * 2 * 1000, rel=1e-3)
 
 
 def test_who_claims_that_no_time_passes_does_not_go_on_for_ever(pair):
