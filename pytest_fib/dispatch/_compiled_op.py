@@ -54,8 +54,8 @@ def define_op(dispatcher: Dispatcher) -> Any:
             return None
         axes = dispatcher.axes_of(arguments)
         like = next(value for value in arguments if isinstance(value, torch.Tensor))
-        made = [_empty(spec, axes, like) for spec in outputs]
-        return made[0] if len(made) == 1 else tuple(made)
+        empty = [_empty(spec, axes, like) for spec in outputs]
+        return empty[0] if len(empty) == 1 else tuple(empty)
 
     library = _library()
     library.define(schema)

@@ -63,10 +63,10 @@ class RayCluster(RemoteMachines):
     def executor(self, number: int, files: TensorFiles, progress: Progress) -> RayExecutor:
         """What asks the actor of that process, which others may ask as well. Raises RemoteError."""
         names = self.shared.names
-        mine = SharedActors(
+        one_actor = SharedActors(
             self.shared.address, self.shared.namespace, (names[number % len(names)],)
         )
-        return RayExecutor(self.shared.address, files=files, shared=mine)
+        return RayExecutor(self.shared.address, files=files, shared=one_actor)
 
     def header(self) -> list[str]:
         lines = [described(m, m.device(self.settings.device)) for m in self.machines]

@@ -68,9 +68,9 @@ def shard_of(
     groups = [_group(item) for item in items]
     number, count = shard
     homes = _dealt(durations.of(Counter(groups)), count)
-    mine = [item for item, group in zip(items, groups, strict=True) if homes[group] == number]
+    chosen = [item for item, group in zip(items, groups, strict=True) if homes[group] == number]
     others = [item for item, group in zip(items, groups, strict=True) if homes[group] != number]
-    return mine, others
+    return chosen, others
 
 
 def _group(item: pytest.Item) -> Group:

@@ -58,10 +58,10 @@ def copies(
 
 def _refuse_new(result: Any, names: Sequence[str], outputs: Sequence[torch.Tensor]) -> None:
     """Refuse a tensor that was returned where outputs are written, unless it is one of these."""
-    mine = [output.untyped_storage().data_ptr() for output in outputs]
+    own_memory = [output.untyped_storage().data_ptr() for output in outputs]
     values = result.values() if isinstance(result, dict) else result
     for value in values if isinstance(result, (dict, tuple, list)) else (result,):
-        if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() not in mine:
+        if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() not in own_memory:
             message = (
                 "returned a tensor, but with calling='destination' outputs are written into the "
                 f"last arguments ({', '.join(names)}): write there, as in {names[0]}.copy_(...), "
