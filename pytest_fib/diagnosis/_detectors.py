@@ -160,7 +160,7 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
     if value == 0:
         yield "zeros", f"zeros{where(output)}"
     elif len(sample.at) >= 4 and _vary(sample.expected) and not _is_common(output, value):
-        yield "constant", f"the same value, {float(value):.4g},{where(output)}"
+        yield "constant", f"the same value, {_number(output, value)},{where(output)}"
 
 
 def _is_common(output: WrongOutput, value: torch.Tensor) -> bool:
@@ -385,8 +385,14 @@ def _one_number(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, st
             known = _known(value, float(factor.error), failure)
             yield "one factor", f"{every}{_times(value)} x expected{place}{known}"
         elif best is offset and _is_whole(output, float(offset.value)):
-            yield "one offset", f"{every}off by {float(offset.value):+.4g}{place}"
+            yield "one offset", f"{every}off by {_number(output, offset.value, '+')}{place}"
     yield from _factor_of_few(output, failure)
+
+
+def _number(output: WrongOutput, value: torch.Tensor, sign: str = "") -> str:
+    """A number in few digits; an integer whole."""
+    digits = ".4g" if output.got.is_floating_point() else ".0f"
+    return f"{float(value):{sign}{digits}}"
 
 
 def _times(factor: float) -> str:

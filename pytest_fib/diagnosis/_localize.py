@@ -146,6 +146,10 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
         return _Indices(role, f"at {axis} {first}", part, log_size)
     if last - first + 1 == count:
         return _contiguous(first, count, size, axis, role)
+    head = next(at for at, member in enumerate(members) if at != member)  # as there is a gap
+    if head and members[head] == size - (count - head):
+        ends = f"at the first {head} and the last {count - head} of {size} along {axis}"
+        return _Indices("edges", ends, part, log10(count))
     step = members[1] - first
     regular = members == list(range(first, size, step)) and count >= LEAST_MEMBERS
     if regular and first < step:

@@ -247,7 +247,11 @@ def _with_layout(
 def _as_shown_by(larger: Workload, diagnosis: Diagnosis, outcome: Evaluation) -> Diagnosis:
     """The diagnosis of a larger workload, with the elements of the outcome's own."""
     details = outcome.diagnosis.details if outcome.diagnosis else ()
-    return diagnosis.model_copy(update={"details": details, "shown_by": dict(larger.axes)})
+    what, _, element = diagnosis.sentence.partition("; ")
+    own = next((line.strip() for line in details if " got " in line), element)
+    sentence = f"{what}; {own}" if " got " in element else diagnosis.sentence
+    shown = {"details": details, "shown_by": dict(larger.axes), "sentence": sentence}
+    return diagnosis.model_copy(update=shown)
 
 
 def _with_diagnosis(outcome: Evaluation, diagnosis: Diagnosis) -> Evaluation:

@@ -273,6 +273,9 @@ def _widened(
         used.nan_to_num_(0.0, 0.0, 0.0)
         elements = torch.maximum(elements, YARDSTICK * used.amax(dim=1))
         together = torch.maximum(together, YARDSTICK * _rows_used(used, bound))
+    # Elements that are alike are computed alike: what one is off by, all of them are.
+    alike = value.amax(dim=1) - value.amin(dim=1) <= allowed.amin(dim=1)
+    together = torch.where(alike, torch.maximum(together, elements), together)
     width = elements[:, None]
     return replace(rows, used=rows.used / width, rows_used=rows.rows_used / together, width=width)
 

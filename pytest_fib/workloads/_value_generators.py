@@ -442,7 +442,8 @@ def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
     """The fourth root of the largest number: a product of two squares still is one.
 
     Of float16, the first row and half of the others are of the square root: there a square is none,
-    as where sums of squares are kept in that.
+    as where sums of squares are kept in that. Half of the rows have one sign, and long sums
+    are none either, as where means are of sums in float16.
     """
     usual = limits.max**0.25
     tensor.normal_(generator=generator).mul_(usual)
@@ -450,6 +451,8 @@ def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
         larger = tensor.new_empty((*tensor.shape[:-1], 1)).bernoulli_(0.5, generator=generator)
         larger.view(-1)[:1] = 1
         tensor.mul_(larger.mul_(usual - 1).add_(1))
+        has_one_sign = torch.empty_like(larger).bernoulli_(0.5, generator=generator).bool()
+        tensor.copy_(torch.where(has_one_sign, tensor.abs(), tensor))
 
 
 def _subnormal(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:

@@ -404,6 +404,22 @@ def test_the_edges_of_an_image_are_a_place():
     assert found.sentence == f"out: wrong {where}"
 
 
+def test_integers_are_said_whole():
+    kind = (("a", "b"), (20, 30), torch.int64)
+    found = explained(kind, lambda x: x - 1000003, torch.arange(600).view(20, 30) * 7919)
+    assert found.sentence == "out: every element is off by -1000003"
+
+
+def test_both_ends_of_a_dimension_are_a_place():
+    def change(x):
+        x[[0, 1, -1]] += 3 * x[[7, 8, 9]]
+        return x
+
+    found = explained((("n",), (1000,), torch.float32), change)
+    assert found.place == "edges"
+    assert found.sentence.startswith("out: wrong at the first 2 and the last 1 of 1000 along n")
+
+
 def test_what_is_expected_is_said_once():
     expected = normal((48, 1024))
     expected[7:9] = 0

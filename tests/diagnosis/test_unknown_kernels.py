@@ -235,6 +235,7 @@ def test_what_explains_one_row_and_not_many_is_not_said(seed):
     assert "as if grad were divided by ln 2" in alone.diagnosis.sentence
     found = diagnose_failure(ADAGRAD, row, alone, lambda w: check(w, explain=True), 1 << 16)
     assert "as if" not in found.diagnosis.sentence
+    assert "; y[0, " in found.diagnosis.sentence  # of the one row, which the message is about
 
 
 CAPPED = define(

@@ -191,6 +191,17 @@ def test_a_yardstick_widens_the_rows_in_which_it_is_off():
     assert (found.passed, found.at, found.wrong) == (False, 133, 1)
 
 
+def test_elements_that_are_alike_may_all_be_off_by_what_a_yardstick_is_at_one():
+    """As where each is the same sum, which another order of terms moves in all of them."""
+    bound = dtype_bound(torch.float32)
+    for values, passes in ((torch.ones(256), True), (torch.linspace(1, 2, 256), False)):
+        right = values.view(2, 128).double()
+        own, got = right.float(), right.float() * (1 + 1e-5)
+        own[:, ::16] += 1e-5
+        assert compare_tensor("y", got, right, bound, [own]).passed is passes
+        assert not compare_tensor("y", right.float() + 1e-4, right, bound, [own]).passed
+
+
 def test_yardsticks_never_narrow():
     right = torch.randn(40, 128, dtype=torch.float64)
     got = right.bfloat16()

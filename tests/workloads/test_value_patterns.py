@@ -56,6 +56,11 @@ def test_the_square_of_a_large_value_is_none_in_float16(define):
     assert x.max() < limits.max / 4
 
 
+def test_a_long_sum_of_large_values_is_now_and_then_none_in_float16(define):
+    sums = made(define, "float16", values="large", shape=(64, 1024))["x"].sum(-1).abs()
+    assert 0.05 < (sums > float(torch.finfo(torch.float16).max)).double().mean() < 0.6
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_small_values_are_not_all_lost(define, dtype):
     x = made(define, dtype, values="small")["x"]
