@@ -224,6 +224,13 @@ def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, context: FillContext) -
     counts = _split(total, torch.full((n,), least), context)
     lengths = (counts.clamp_max(most) - 1) * size + _fullness(n, size, context)
     tensor.copy_(torch.where(counts > 0, lengths, 0).clamp(least, longest))
+    # A batch is padded to its longest sequence: in every other one, that fills its row.
+    if n and rule.pages is None and _coin(context):
+        tensor[int(torch.randint(n, (), generator=context.host_random))] = longest
+
+
+def _coin(context: FillContext) -> bool:
+    return bool(torch.randint(2, (), generator=context.host_random))
 
 
 def _seq_lens_masks(name: str, rule: kinds.SeqLens, inputs: InputTensors) -> Iterator[Mask]:

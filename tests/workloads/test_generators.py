@@ -337,6 +337,18 @@ def test_lengths_need_no_more_pages_than_there_are(lengths):
         assert (-(-x // 4)).sum() <= 49
 
 
+def test_a_padded_batch_often_has_a_sequence_that_fills_its_row():
+    given = define("seq_lens", "int32").model_dump()
+    given["workloads"]["inputs"]["x"] |= {"pages": None}
+    definition = Definition.model_validate(given)
+    for n in (1, 5):
+        made = [
+            make_workload(definition, {**SIZES, "n": n}, s, {"lengths": "ones"}) for s in range(20)
+        ]
+        full = sum(bool((filled(definition, each)["x"] == 12).any()) for each in made)
+        assert 3 < full < 17
+
+
 def test_lengths_are_0_where_they_may_be():
     given = define("seq_lens", "int32").model_dump()
     given["workloads"]["inputs"]["x"] |= {"allow_empty": True}
