@@ -144,7 +144,7 @@ import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from pytest_fib.data import *
-from pytest_fib.engine import *
+from pytest_fib.engine import Judge
 from pytest_fib.workloads import make_workload
 
 definition = load_definition_file(Path({root!r}, "kernel_defs/scale/scale.yaml"))[2].definition
