@@ -85,7 +85,7 @@ def _draw_axes(draw: DrawFn, planned: Plan, max_bytes: int) -> dict[str, int]:
 def _draw_size(draw: DrawFn, planned: Plan, lead: str | None, choice: Choice) -> int:
     """A size of an axis, which may equal one that is known; of the first, once the largest."""
     axis, domain = choice.axis, choice.domain
-    others = {*planned.definition.const_axes.values(), *choice.known.values()}
+    others = _sizes_beside(planned.definition, choice)
     largest = _largest(choice, alone=len(planned.independent) == 1) if axis == lead else None
     if domain.step == 1 and domain.values is None:
         bounds = Bounds(domain[0], choice.largest, others, largest)
@@ -93,6 +93,18 @@ def _draw_size(draw: DrawFn, planned: Plan, lead: str | None, choice: Choice) ->
     places = [domain.index_below(n) for n in others if n in domain]
     place = None if largest is None else domain.index_below(largest)
     return domain[draw_number(draw, axis, "size", Bounds(0, choice.affordable - 1, places, place))]
+
+
+def _sizes_beside(definition: Definition, choice: Choice) -> set[int]:
+    """Sizes of axes that are known: of those of the same tensors if these have others at all.
+
+    There one may be taken for the other.
+    """
+    known = {**definition.const_axes, **choice.known}
+    specs = (*definition.inputs.values(), *definition.outputs.values())
+    shapes = [spec.shape for spec in specs if spec.shape and choice.axis in spec.shape]
+    beside = {axis for shape in shapes for axis in shape} - {choice.axis} or {*known}
+    return {known[axis] for axis in beside if axis in known}
 
 
 def _largest(choice: Choice, *, alone: bool) -> int | None:

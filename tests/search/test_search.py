@@ -93,6 +93,20 @@ def test_each_search_has_sequences_of_one_beyond_whole_tiles(define, look):
             assert ((lengths > tile) & (lengths % tile == 1)).any(), (seed, tile)
 
 
+def test_each_search_has_axes_of_one_tensor_that_are_equal(define, look):
+    axes = {"m": "var", "n": "var", "a": 3, "b": 5, "c": 7, "d": 11, "e": 13}
+    inputs = {
+        "x": {"shape": ["m", "n"], "dtype": "float32"},
+        "weight": {"shape": ["a", "b", "c", "d", "e"], "dtype": "float32"},
+    }
+    definition = define(axes, inputs)
+    definition = definition.model_copy(update={"outputs": {"y": definition.inputs["x"]}})
+    for seed in range(8):
+        _, tried = look(definition, seed=seed)
+        equal = [w for w in tried if w.axes["m"] == w.axes["n"] > 1]
+        assert any(w.regime.get("values") != "zeros" for w in equal)
+
+
 def test_the_smallest_is_tried_even_where_nothing_is_affordable(define, look):
     found, tried = look(define(), affordable=lambda workload: False)
     assert [workload.axes for workload in tried] == [{"n": 1}]
