@@ -15,8 +15,10 @@ shrunk to small axes, and to the plainest values and seed.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from hypothesis import currently_in_test_context, note, strategies as st
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["inputs", "workloads"]
 
+_T = TypeVar("_T")
 #: Memory of one workload: a test draws a hundred of them.
 MAX_BYTES = 16 << 20
 
@@ -52,7 +55,7 @@ def workloads(
     def resolve() -> SearchStrategy[Workload]:
         return search.workloads(_resolved(definition)[0], max_bytes)
 
-    return st.deferred(resolve)
+    return _when_drawn(resolve)
 
 
 def inputs(
@@ -73,7 +76,24 @@ def inputs(
 
         return search.workloads(record, max_bytes).map(inputs_of)
 
-    return st.deferred(resolve)
+    return _when_drawn(resolve)
+
+
+def _when_drawn(resolve: Callable[[], SearchStrategy[_T]]) -> SearchStrategy[_T]:
+    """A strategy that is made when it is used; why it can't be is raised without our frames."""
+
+    def made() -> SearchStrategy[_T]:
+        try:
+            return resolve()
+        except (LookupError, OSError, ValueError) as error:
+            return st.just(error).map(_raised)
+
+    return st.deferred(made)
+
+
+def _raised(error: Exception) -> Any:
+    __tracebackhide__ = True
+    raise copy(error).with_traceback(None) from None  # Hypothesis adds notes to each
 
 
 def _resolved(definition: DefinitionLike) -> tuple[Definition, Path | None]:

@@ -130,7 +130,22 @@ def test_a_strategy_of_an_unknown_name_is_refused_once_it_is_drawn_from():
     assert message.startswith(
         "no definition 'rmsnorm_d409'; did you mean 'rmsnorm_d4096'? There are:"
     )
-    assert message.endswith("in all)")
+    assert message.endswith(" more")
+
+
+def test_in_a_test_an_unknown_name_is_one_line_without_frames_of_ours(pytester):
+    pytester.makepyfile(
+        """
+        from hypothesis import given
+        from pytest_fib.strategies import inputs
+
+        @given(inputs("unknown"))
+        def test_it(tensors): ...
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result.stdout.fnmatch_lines(["E*LookupError: no definition 'unknown'*", "*.py:5: LookupError"])
+    result.stdout.no_fnmatch_line("*strategies.py*")
 
 
 def test_a_file_of_several_definitions_asks_which():

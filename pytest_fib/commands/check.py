@@ -33,7 +33,7 @@ def _files(path: Path) -> list[Path]:
 def _is_sound(path: Path) -> bool:
     """Whether workloads can be made of each definition in the file; prints what it finds."""
     from pytest_fib.data import DataError, load_definition_file
-    from pytest_fib.workloads import why_not_generated
+    from pytest_fib.workloads import plan, why_not_generated
 
     try:
         loaded = load_definition_file(path)
@@ -45,5 +45,6 @@ def _is_sound(path: Path) -> bool:
         return False
     reasons = [why_not_generated(each.definition) for each in loaded]
     for each, reason in zip(loaded, reasons, strict=True):
-        print(f"{path}:{each.line}: {each.definition.name}: {reason or 'ok'}")
+        line = each.line_of(*plan(each.definition).problem_at)
+        print(f"{path}:{line}: {each.definition.name}: {reason or 'ok'}")
     return not any(reasons)

@@ -25,21 +25,16 @@ def add_parser(subparsers: Any) -> None:
 
 def _run(given: Namespace) -> int:
     """Write files; say which. Raises ValueError for a name that the dataset lacks."""
-    from pytest_fib.data import TraceSet
+    from pytest_fib.data import TraceSet, shortened
 
     trace_set = TraceSet.from_path(given.dataset)
     there = sorted(trace_set.definitions)
     for name in given.names or there:
         if name not in there:
-            raise ValueError(f"no definition {name!r} in {given.dataset}; it has {_some(there)}")
+            has = shortened(there)
+            raise ValueError(f"no definition {name!r} in {given.dataset}; it has {has}")
         _import(trace_set, trace_set.definitions[name])
     return 0
-
-
-def _some(names: list[str]) -> str:
-    from pytest_fib.discovery import shortened
-
-    return shortened(names)
 
 
 def _import(trace_set: TraceSet, definition: Definition) -> None:

@@ -184,6 +184,8 @@ def _write(trace_set: TraceSet, output: Path) -> int:
     print(f"{output}: {export.written} records")
     for line in export.apart:
         print(f"apart, under pytest_fib/: {line}")
+    for what in export.without:
+        print(f"left out, as FlashInfer Trace has no place for it: {what}")
     for name in export.missing:
         print(f"not there to be copied: {name}")
     return 0

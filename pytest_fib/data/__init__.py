@@ -60,7 +60,11 @@ from pytest_fib.data._solution import (
     bad_requirement as bad_requirement,
     bad_target as bad_target,
 )
-from pytest_fib.data._text import visible as visible, visible_line as visible_line
+from pytest_fib.data._text import (
+    shortened as shortened,
+    visible as visible,
+    visible_line as visible_line,
+)
 from pytest_fib.data._trace import (
     NOT_EVALUATED as NOT_EVALUATED,
     Compiled as Compiled,

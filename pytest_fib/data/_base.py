@@ -24,6 +24,21 @@ Loc: TypeAlias = tuple[int | str, ...]
 # Data that nothing has checked yet; it may have any shape.
 Raw: TypeAlias = Any
 
+#: What numpy, torch and C call what has another name here.
+_ELSEWHERE = {
+    **dict.fromkeys(["gaussian", "randn"], "normal"),
+    **dict.fromkeys(["rand", "random"], "uniform"),
+    "randint": "integers",
+    **dict.fromkeys(["half", "fp16", "f16"], "float16"),
+    "bf16": "bfloat16",
+    **dict.fromkeys(["float", "fp32", "f32"], "float32"),
+    **dict.fromkeys(["double", "fp64", "f64"], "float64"),
+    **dict.fromkeys(["fp8", "float8", "e4m3"], "float8_e4m3fn"),
+    "e5m2": "float8_e5m2",
+    **dict.fromkeys(["fp4", "e2m1"], "float4_e2m1"),
+    **dict.fromkeys(["int", "i32"], "int32"),
+    **dict.fromkeys(["long", "i64"], "int64"),
+}
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -196,8 +211,10 @@ def unknown(what: str, name: object, names: Iterable[object]) -> str:
 
 def did_you_mean(name: object, names: Iterable[object]) -> str:
     """``; did you mean 'x'?``, or nothing where none of the names is near."""
-    matches = difflib.get_close_matches(str(name), map(str, names), n=2)
-    near = [match for match in matches if match != name]
+    texts = list(map(str, names))
+    matches = difflib.get_close_matches(str(name), texts, n=2)
+    usual = _ELSEWHERE.get(str(name).lower())
+    near = [match for match in (usual, *matches) if match in texts and match != name]
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

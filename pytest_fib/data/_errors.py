@@ -40,6 +40,8 @@ class DataError(ValueError):
 FEW = 6
 # Keys that say which model of a union a record is.
 _TAG_KEYS = ("type", "kind")
+# Tags that no file has: a rule with a value has no kind.
+_UNWRITTEN = {"fixed value"}
 # Type of a pydantic error -> what the value should be.
 _WANTED = {
     **dict.fromkeys(["string_type", "string_sub_type"], "text"),
@@ -66,7 +68,8 @@ def _sentence(error: ErrorDetails) -> str:
     if kind in _WANTED:
         return f"should be {_WANTED[kind]}, not {shown(value)}"
     if kind in ("enum", "literal_error", "union_tag_invalid"):
-        choices = re.findall(r"'([^']*)'", context.get("expected") or context["expected_tags"])
+        expected = context.get("expected") or context["expected_tags"]
+        choices = [c for c in re.findall(r"'([^']*)'", expected) if c not in _UNWRITTEN]
         tag = context.get("tag", value)
         near = did_you_mean(tag, choices) if len(choices) > FEW else ""
         return f"{shown(tag)} is not one of {', '.join(choices)}{near}"

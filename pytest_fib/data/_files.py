@@ -33,7 +33,9 @@ class LoadedDefinition:
     lines_before_reference: int | None = None
 
     def line_of(self, *loc: str | int) -> int:
-        """The line of a place in the file; read again, since only errors need it."""
+        """The line of a place in the file, read again, as only errors need it; else the name's."""
+        if not loc:
+            return self.line
         try:
             return compose_family(str(self.path), _read(str(self.path)))[0].line(loc)
         except (DataError, OSError):  # JSON that is no YAML; a file that has gone

@@ -1,6 +1,7 @@
 """Text of others that is shown to people: on terminals, in logs of CI, as XML and Markdown."""
 
 import re
+from collections.abc import Sequence
 
 #: What is not shown as it is: control characters of C0 (but newline and tab) and C1, separators of
 #: lines, overrides of the direction of writing, lone surrogates; and how a line begins that is a
@@ -23,6 +24,12 @@ def visible(text: str) -> str:
 def visible_line(text: str) -> str:
     """The same, and no more than one line."""
     return visible(text).replace("\n", r"\n")
+
+
+def shortened(items: Sequence[object], most: int = 12) -> str:
+    """Items in a sentence: the first of them, and how many more there are."""
+    shown = ", ".join(map(str, items[:most])) or "none"
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 
 
 def _escape(match: re.Match[str]) -> str:

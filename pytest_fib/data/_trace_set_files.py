@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from ._base import Record
 from ._dataset import OWN, Places, files, write_counts, write_whole
-from ._definition import Definition
+from ._definition import OWN_KEYS, Definition
 from ._errors import DataError, Problem, problems_of
 from ._files import load_definition_file, load_solution_file
 from ._flashinfer import definition_for_flashinfer, solution_for_flashinfer, trace_for_flashinfer
@@ -56,12 +56,14 @@ class Stored(Generic[_R]):
 class Export:
     """What was written: how many records, those that FlashInfer's tools don't take, and why.
 
-    ``missing`` are files of recorded tensors that were not there to be copied.
+    ``missing`` are files of recorded tensors that were not there to be copied; ``without`` are the
+    definitions of which FlashInfer Trace has no place for all, and what was left out.
     """
 
     written: int = 0
     apart: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    without: list[str] = field(default_factory=list)
 
 
 class _BadJson(ValueError):
@@ -265,8 +267,7 @@ class Writer:
         """Write everything; what is read from the directory itself is read before."""
         of = self._set
         for definition in of.definitions.values():
-            exported = definition_for_flashinfer(definition)
-            self._put_file("definitions", (definition.op_type, definition.name), *exported)
+            self._put_definition(definition)
         for name in of._solutions:
             solution = of.solution(name)
             folders = (solution.author, of._op_type(solution.definition), solution.definition)
@@ -283,6 +284,12 @@ class Writer:
         if counts := {name: dict(counts) for name, counts in of._counts.items() if counts}:
             self._write_counts(counts)
         return self._export
+
+    def _put_definition(self, definition: Definition) -> None:
+        exported = definition_for_flashinfer(definition)
+        self._put_file("definitions", (definition.op_type, definition.name), *exported)
+        if own := [key for key in OWN_KEYS if getattr(definition, key)]:
+            self._export.without.append(f"{', '.join(own)} of {definition.name}")
 
     def _write_counts(self, counts: dict[str, dict[str, int]]) -> None:
         """Write what the files there don't count yet; processes that trace go on with theirs."""

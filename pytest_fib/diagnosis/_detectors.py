@@ -17,8 +17,9 @@ from typing import TypeAlias
 
 import torch
 
+from pytest_fib.data import shortened
 from pytest_fib.diagnosis._experiments import correlation, errors_of_moved_inputs
-from pytest_fib.diagnosis._localize import localize, shortened
+from pytest_fib.diagnosis._localize import localize
 from pytest_fib.diagnosis._wrong_output import (
     COMMON,
     EVIDENCE,

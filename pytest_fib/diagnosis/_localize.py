@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, lgamma, log, log10, prod
 
@@ -216,12 +215,6 @@ def _edges(output: WrongOutput) -> Location | None:
     if len(phrases) < 2 or inside < NEARLY_ALL or output.count * log10(part) > CHANCE:
         return None
     return Location("edges", f"at {', and at '.join(phrases)}")
-
-
-def shortened(items: Sequence[object], most: int = 5) -> str:
-    """The first of some items and how many more there are."""
-    shown = ", ".join(map(str, items[:most]))
-    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 
 
 def ordinal(number: int) -> str:

@@ -6,7 +6,6 @@ from pytest_fib.discovery._lookup import (
     DefinitionLookup as DefinitionLookup,
     activate as activate,
     find_definition as find_definition,
-    shortened as shortened,
 )
 from pytest_fib.discovery._marker import implements as implements
 from pytest_fib.discovery._scan import (

@@ -37,6 +37,27 @@ class Implementation:
     record: Path | None = None
     problem: str | None = None
 
+    @classmethod
+    def of_record(cls, solution: Solution, record: Path) -> Implementation:
+        """That of a Solution record, which is in this file."""
+        spec = solution.spec
+        return cls(
+            name=solution.name,
+            definition=solution.definition,
+            path=record,
+            line=1,
+            symbol=solution.entry_symbol,
+            language=spec.language.value,
+            target_hardware=tuple(spec.target_hardware),
+            dependencies=tuple(spec.dependencies),
+            calling=spec.calling or "value",
+            binding=spec.binding,
+            supported_major_versions=tuple(spec.supported_major_versions),
+            author=solution.author,
+            description=solution.description or "",
+            record=record,
+        )
+
     @property
     def directory(self) -> Path | None:
         """Where the sources lie on disk; None for a JSON record, which holds them itself."""

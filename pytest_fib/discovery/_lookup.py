@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -77,6 +77,8 @@ def _directory(root: Path) -> DefinitionLookup:
 
 
 def _named(name: str, loaded: Iterable[LoadedDefinition], path: str = "") -> LoadedDefinition:
+    from pytest_fib.data import shortened
+
     by_name = {entry.definition.name: entry for entry in loaded}
     if name in by_name:
         return by_name[name]
@@ -85,9 +87,3 @@ def _named(name: str, loaded: Iterable[LoadedDefinition], path: str = "") -> Loa
     what = f"no definition {name!r}" if name else f"{path} has several definitions"
     hint = f"{what}; did you mean {near[0]!r}?" if near else f"{what}."
     raise LookupError(f"{hint} There are: {shortened(names)}")
-
-
-def shortened(names: Sequence[str]) -> str:
-    """The names in a sentence: of many, only the first."""
-    more = f", … ({len(names)} in all)" if len(names) > 12 else ""
-    return (", ".join(names[:12]) or "none") + more

@@ -241,23 +241,7 @@ def _in_record(path: Path) -> list[Implementation]:
         solution = load_solution_file(path)
     except DataError as error:
         return [replace(_broken(path, _quoted_definition(text), str(error)), record=path)]
-    implementation = Implementation(
-        name=solution.name,
-        definition=solution.definition,
-        path=path,
-        line=1,
-        symbol=solution.entry_symbol,
-        language=solution.spec.language.value,
-        target_hardware=tuple(solution.spec.target_hardware),
-        dependencies=tuple(solution.spec.dependencies),
-        calling=solution.spec.calling or "value",
-        binding=solution.spec.binding,
-        supported_major_versions=tuple(solution.spec.supported_major_versions),
-        author=solution.author,
-        description=solution.description or "",
-        record=path,
-    )
-    return [implementation]
+    return [Implementation.of_record(solution, path)]
 
 
 def _quoted_definition(text: str) -> str:

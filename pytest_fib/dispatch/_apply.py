@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import update_wrapper
+from math import log1p
 from pathlib import Path
 from random import Random
 from threading import Lock
@@ -98,10 +99,10 @@ class AppliedTraceSet:
         return self._policy(shape, self._measured[key])
 
     def calls_until_shadow(self) -> int:
-        """How many calls an implementation serves until one is verified."""
-        if self._shadow <= 0:
-            return sys.maxsize
-        return min(sys.maxsize, 1 + int(self._random.expovariate(self._shadow)))
+        """How many calls an implementation serves before one that is verified."""
+        if self._shadow in (0, 1):
+            return 0 if self._shadow else sys.maxsize
+        return min(sys.maxsize, int(self._random.expovariate(-log1p(-self._shadow))))
 
     def shadow_call(self, dispatcher: Dispatcher, arguments: Sequence[Any]) -> ShadowCall | None:
         """A call that is verified; None where too many wait for that already."""
@@ -156,6 +157,8 @@ def enable_apply(
     from pytest_fib.data import TraceSet
 
     chosen = policy_of(policy, within)
+    if not 0 <= shadow <= 1:
+        raise ValueError(f"shadow should be a share from 0 to 1, not {shadow}")
     if trace_set is None:
         trace_set = _dataset_path()
     if not isinstance(trace_set, TraceSet):
@@ -194,7 +197,9 @@ def enable_tracing(
     from pytest_fib.dispatch._tracing import Tracer, flush_on_signal
 
     root = Path(_dataset_path() if dataset_dir is None else dataset_dir)
-    there = TraceSet.from_path(root) if trace_set is None or root.is_dir() else TraceSet()
+    if trace_set is None and not root.is_dir():
+        raise NotADirectoryError(f"{root} is no directory; it or trace_set= has the definitions")
+    there = TraceSet.from_path(root) if root.is_dir() else TraceSet()
     if trace_set is None:
         trace_set = there
     names = trace_set.definitions if tracing_configs is None else tracing_configs

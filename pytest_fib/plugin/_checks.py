@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_fib.build import gpus, why_not_architecture
-from pytest_fib.discovery import Catalogue, shortened
 
 if TYPE_CHECKING:
+    from pytest_fib.discovery import Catalogue
     from pytest_fib.plugin._options import Settings
 
 
@@ -50,6 +50,8 @@ def check_selection(settings: Settings, load_catalogue: Callable[[], Catalogue])
         if not fnmatchcase("reference", glob):  # each definition's own
             _check_glob("--fib-implementation", glob, names)
     if not names and settings.impls:
+        from pytest_fib.data import shortened
+
         folders = ", ".join(settings.shown(folder) for folder in settings.implementation_dirs)
         raise pytest.UsageError(f"nothing in {folders} implements {shortened(selected)}")
 
@@ -57,6 +59,8 @@ def check_selection(settings: Settings, load_catalogue: Callable[[], Catalogue])
 def _check_glob(option: str, glob: str, names: Sequence[str]) -> None:
     if any(fnmatchcase(name, glob) for name in names):
         return
+    from pytest_fib.data import shortened
+
     near = difflib.get_close_matches(glob, names, n=3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise pytest.UsageError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -24,6 +26,9 @@ from pytest_fib.plugin._session import Session
 from pytest_fib.report import message_only
 from pytest_fib.workloads import RecordedWorkload, recorded_workloads
 
+#: How a sentence begins that is about a line of a file.
+_PLACE = re.compile(r"(.+?):(\d+): ")
+
 
 class DefinitionFile(pytest.File):
     """A YAML file of one definition, or of a family of them."""
@@ -36,7 +41,7 @@ class DefinitionFile(pytest.File):
         """The items of every selected definition in the file. Raises CollectError."""
         catalogue, settings = self._run.catalogue, self._run.settings
         for sentence in self._run.stray_warnings():
-            self.warn(FibWarning(self._run.settings.readable(sentence)))
+            self._warn_of_stray(sentence)
         broken = catalogue.broken.get(self.path)
         if broken is not None and settings.may_want_definition(broken.names):
             if not self._in_dataset:
@@ -49,6 +54,14 @@ class DefinitionFile(pytest.File):
         for loaded in selected:
             yield from self._items(loaded)
 
+    def _warn_of_stray(self, sentence: str) -> None:
+        """Warn at the implementation that it begins with, else of this file."""
+        warning, place = FibWarning(self._run.settings.readable(sentence)), _PLACE.match(sentence)
+        if place is None:
+            self.warn(warning)
+        else:
+            warnings.warn_explicit(warning, None, place[1], int(place[2]))
+
     @property
     def _in_dataset(self) -> bool:
         """Whether the file is a dataset's: its user can't repair what is wrong there."""
@@ -59,7 +72,7 @@ class DefinitionFile(pytest.File):
         from pytest_fib.workloads import plan
 
         plans = [(d, plan(d.definition)) for d in definitions]
-        lines = [f"{d.path}:{_line(d, p.problem_at)}: {p.problem}" for d, p in plans if p.problem]
+        lines = [f"{d.path}:{d.line_of(*p.problem_at)}: {p.problem}" for d, p in plans if p.problem]
         if lines:
             raise self.CollectError(self._run.settings.readable("\n".join(dict.fromkeys(lines))))
 
@@ -150,13 +163,6 @@ class DefinitionFile(pytest.File):
             place = str(self.path), int(line) if line.isdecimal() else 1
             return message_only(excinfo, place, shown_before)
         return super().repr_failure(excinfo)
-
-
-def _line(loaded: LoadedDefinition, constraints: Collection[str]) -> int:
-    """The line of the first of these constraints in a definition's file."""
-    stated = enumerate(loaded.definition.constraints)
-    index = next((i for i, text in stated if text in constraints), None)
-    return loaded.line if index is None else loaded.line_of("constraints", index)
 
 
 class ImplementationFile(pytest.File):

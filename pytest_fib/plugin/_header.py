@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_fib.discovery import shortened
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
@@ -91,6 +90,8 @@ def _collects_others_only(session: Session) -> str:
 
 def unimplemented(names: Sequence[str]) -> str:
     """``fib: 2 definitions have no implementation: a, b``."""
+    from pytest_fib.data import shortened
+
     have = "definition has" if len(names) == 1 else "definitions have"
     return f"fib: {len(names)} {have} no implementation: {shortened(names)}"
 

@@ -37,6 +37,7 @@ class KernelCheckRecords:
 
 def attach_records(item: pytest.Item, report: pytest.TestReport) -> None:
     """Put on a report what the checks in its phase of a test came to."""
-    if traces := item.stash.get(_TRACES, []):
+    traces = item.stash.get(_TRACES, [])
+    if traces or report.failed:
         report.fib = json.dumps({"traces": traces})  # type: ignore[attr-defined]
         item.stash[_TRACES] = []

@@ -213,11 +213,12 @@ class Display:
 
 
 def _can_redraw(config: pytest.Config) -> bool:
-    """Whether this is a terminal that nobody but pytest writes to."""
+    """Whether this is a terminal that takes escape sequences, and nobody but pytest writes to."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     others_write = config.option.capture == "no" or config.option.usepdb or config.option.trace
     own = type(reporter).__module__ == "_pytest.terminal"
-    return own and sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not others_write
+    escapes = config.get_terminal_writer().hasmarkup  # not with NO_COLOR, nor on dumb terminals
+    return own and sys.stdout.isatty() and escapes and not others_write
 
 
 def _duplicate(stream: Any) -> int | None:

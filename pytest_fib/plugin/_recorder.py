@@ -27,6 +27,8 @@ class Recorder:
         self.file = TraceFile(settings.traces)
         self._config = config
         self._rows: dict[str, list[Row]] = {}
+        #: Tests that somebody wrote by hand, and that failed.
+        self._by_hand: dict[str, Row] = {}
         self._reruns: Counter[str] = Counter()
         #: Seconds that items waited for others who use the device.
         self._waits: dict[str, float] = {}
@@ -40,6 +42,11 @@ class Recorder:
     def rows(self) -> list[Row]:
         return self.rows_of(lambda nodeid: True)
 
+    @property
+    def failures_by_hand(self) -> list[Row]:
+        """The failures of tests with a ``kernel_check``, in the order in which these ended."""
+        return list(self._by_hand.values())
+
     def rows_of(self, wanted: Callable[[str], bool]) -> list[Row]:
         return [row for nodeid, rows in self._rows.items() if wanted(nodeid) for row in rows]
 
@@ -47,6 +54,7 @@ class Recorder:
         """Take in what an item left; its last run counts, where a plugin runs it several times."""
         if report.when == "setup":
             self._undecided.pop(report.nodeid, None)
+            self._by_hand.pop(report.nodeid, None)
             if self._rows.pop(report.nodeid, None) is not None:
                 self._reruns[report.nodeid] += 1
         payload = getattr(report, "fib", None)
@@ -60,6 +68,8 @@ class Recorder:
         else:
             self._undecided[report.nodeid] = traces
         if not item:  # a test that somebody wrote by hand has a name of its own in pytest's report
+            if category == "failed":
+                self._by_hand[report.nodeid] = _failure_by_hand(report)
             return
         self._waits[report.nodeid] = item.pop("waited")
         reason = _reason(report) or ("" if traces else _end_of(report))
@@ -103,6 +113,16 @@ def _reason(report: pytest.TestReport) -> str:
     elif report.failed and report.when != "call":
         reason = f"error in {report.when}"
     return str(reason)
+
+
+def _failure_by_hand(report: pytest.TestReport) -> Row:
+    """A failure where it was raised, which is in the kernel or the line that checks it."""
+    crash: Any = getattr(report.longrepr, "reprcrash", None)
+    place = (str(crash.path), crash.lineno) if crash is not None else ("", 0)
+    paragraph = str(getattr(crash, "message", "")).partition("\n\n")[0]
+    sentence = " ".join(paragraph.split()).removeprefix("AssertionError: ")
+    status, _, reason = sentence.partition(": ")
+    return Row.untabled(*place, item=report.nodeid, status=status, reason=reason)
 
 
 def _end_of(report: pytest.TestReport) -> str:

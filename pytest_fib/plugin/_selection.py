@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_fib.data import Selection, TraceSet
-from pytest_fib.discovery import shortened
+from pytest_fib.data import Selection, TraceSet, shortened
 from pytest_fib.report import write_selections
 
 if TYPE_CHECKING:

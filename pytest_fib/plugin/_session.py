@@ -423,7 +423,9 @@ class Session:
         path = Path(place.path)
         if self.settings.is_definition_file(path):
             shown = self.settings.shown(path)
-            self._uncollected[shown] = Row.uncollected(shown, place.lineno, place.message)
+            self._uncollected[shown] = Row.untabled(
+                shown, place.lineno, item=shown, reason=place.message
+            )
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Complete the trace records; a run that passed fails where they are not what it wrote."""
@@ -447,7 +449,8 @@ class Session:
         if anything and terminalreporter.verbosity >= 0:
             self._write_tables(terminalreporter)
         if os.environ.get("GITHUB_ACTIONS") == "true":
-            for line in github_annotations(self._failable, self.settings.rootdir):
+            failures = [*self._failable, *self._recorder.failures_by_hand]
+            for line in github_annotations(failures, self.settings.rootdir):
                 terminalreporter.write_line(line)
         if problems := self._trace_problems:
             terminalreporter.section("trace records", red=True, bold=True)

@@ -84,11 +84,13 @@ class Row:
         return replace(row._with(trace["evaluation"], category), worst_at=axis_sizes(axes))
 
     @classmethod
-    def uncollected(cls, file: str, line: int, reason: str) -> Row:
-        """Of a file that can't be read as definitions; ``line`` is that of the first problem."""
-        nothing = dict.fromkeys(("definition", "implementation", "language", "label"), "")
-        facts = {"file": file, "source": file, "line": line, "item": file, "reason": reason}
-        return cls(**nothing, kind="collection", status="ERROR", **facts)  # type: ignore[arg-type]
+    def untabled(
+        cls, file: str, line: int, *, item: str, reason: str, status: str = "ERROR"
+    ) -> Row:
+        """Of what fails and is no kernel item: a file of definitions, or a test by hand."""
+        nothing = dict.fromkeys(("definition", "implementation", "language", "kind", "label"), "")
+        facts = {"file": file, "source": file, "line": line, "item": item, "reason": reason}
+        return cls(**nothing, status=status, **facts)  # type: ignore[arg-type]
 
     def _with(self, evaluation: dict[str, Any], category: str) -> Row:
         correctness = evaluation.get("correctness") or {}

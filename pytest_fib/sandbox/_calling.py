@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from pytest_fib.workloads import extent
+
 if TYPE_CHECKING:
     from pytest_fib.sandbox._messages import FailedStatus
 
@@ -58,16 +60,21 @@ def copies(
 
 def _refuse_new(result: Any, names: Sequence[str], outputs: Sequence[torch.Tensor]) -> None:
     """Refuse a tensor that was returned where outputs are written, unless it is one of these."""
-    own_memory = [output.untyped_storage().data_ptr() for output in outputs]
     values = result.values() if isinstance(result, dict) else result
     for value in values if isinstance(result, (dict, tuple, list)) else (result,):
-        if isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() not in own_memory:
+        if isinstance(value, torch.Tensor) and not any(_lies_in(value, each) for each in outputs):
             message = (
                 "returned a tensor, but with calling='destination' outputs are written into the "
                 f"last arguments ({', '.join(names)}): write there, as in {names[0]}.copy_(...), "
                 "or leave calling='destination' out"
             )
             raise InvalidOutput("RUNTIME_ERROR", message)
+
+
+def _lies_in(value: torch.Tensor, output: torch.Tensor) -> bool:
+    """Whether a tensor is an output, or a view of it. Inputs lie in the same storage."""
+    offset = value.data_ptr() - output.data_ptr()
+    return offset == 0 or 0 < offset < extent(output.shape, output.stride()) * output.itemsize
 
 
 def _in_order(result: Any, names: Sequence[str]) -> Sequence[Any]:
@@ -88,7 +95,8 @@ def _checked(name: str, value: Any, output: torch.Tensor) -> torch.Tensor:
     # A subclass could compute when it is read, after the clock has stopped.
     if type(value) is not torch.Tensor:
         kind = "None" if value is None else f"a {type(value).__name__}"
-        raise InvalidOutput("RUNTIME_ERROR", f"{name} is {kind}, not a torch.Tensor")
+        remedy = "; is a return missing?" if value is None else ""
+        raise InvalidOutput("RUNTIME_ERROR", f"{name} is {kind}, not a torch.Tensor{remedy}")
     if value.shape != output.shape:
         difference = f"got {list(value.shape)}, expected {list(output.shape)}"
         raise InvalidOutput("INCORRECT_SHAPE", f"{name}: {difference}")

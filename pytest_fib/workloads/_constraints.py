@@ -65,10 +65,12 @@ _SUPPORTED = (
 class ConstraintError(ValueError):
     """A constraint that can't be understood, or that nothing meets; the message holds its text."""
 
-    def __init__(self, message: str, *constraints: str) -> None:
+    def __init__(self, message: str, *constraints: str, place: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
         #: The texts of the constraints that it is about.
         self.constraints = constraints
+        #: Where it is in the definition, if not there.
+        self.place = place
 
 
 def _misunderstood(text: str, why: object) -> ConstraintError:

@@ -60,8 +60,8 @@ class Plan:
     after those it refers to.
     ``stated`` are the definition's own constraints, ``implied`` those without which the generator
     of an input has no valid values. ``inferred`` has what was not stated of inputs; ``unmade``, of
-    which inputs no rule speaks; ``problem``, why none can be made, and ``problem_at``, by which
-    constraints.
+    which inputs no rule speaks; ``problem``, why none can be made, and ``problem_at``, where that
+    is in the definition.
     ``lengths`` are axes that count sequences, where the definition bounds none, and ``scores`` give
     from axes how many numbers a reference may hold besides: see ``_scores``.
     """
@@ -76,7 +76,7 @@ class Plan:
     inferred: Mapping[str, Inferred] = field(default_factory=dict)
     unmade: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
-    problem_at: tuple[str, ...] = ()
+    problem_at: tuple[str | int, ...] = ()
     lengths: tuple[str, ...] = ()
     scores: tuple[Callable[[Mapping[str, Any]], Any], ...] = ()
 
@@ -288,7 +288,9 @@ def _planned_or_refused(definition: Definition) -> Plan:
         planned = _planned(definition)
         _refuse_impossible(planned)
     except ConstraintError as error:
-        return Plan(definition, problem=str(error), problem_at=error.constraints)
+        stated = enumerate(definition.constraints)
+        places = (("constraints", i) for i, text in stated if text in error.constraints)
+        return Plan(definition, problem=str(error), problem_at=error.place or next(places, ()))
     return planned
 
 
@@ -301,12 +303,24 @@ def _refuse_impossible(planned: Plan) -> None:
     planned.smallest  # noqa: B018 - raises
     section = planned.definition.workloads
     for what in ("examples", "bench") if section else ():
-        for axes in getattr(section, what):
+        for i, axes in enumerate(getattr(section, what)):
             try:
+                _refuse_smaller(planned, axes)
                 planned.completed(axes)
             except InfeasibleError as error:
-                message = f"workloads.{what}: {error}"
-                raise InfeasibleError(message, *error.constraints) from None
+                message, place = f"workloads.{what}[{i}]: {error}", ("workloads", what, i)
+                raise InfeasibleError(message, *error.constraints, place=place) from None
+
+
+def _refuse_smaller(planned: Plan, axes: Mapping[str, int]) -> None:
+    """Raise InfeasibleError for sizes that kernels need not take.
+
+    Larger ones are listed for their times: what searches draw may be bounded for their sake.
+    """
+    for axis, n in axes.items():
+        domain = planned.solver.listed[axis]
+        if n < domain.low or n % domain.step:
+            raise InfeasibleError(f"{axis} = {n} is not in its domain, {domain}")
 
 
 def _planned(definition: Definition) -> Plan:

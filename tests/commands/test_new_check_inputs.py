@@ -100,10 +100,13 @@ def test_a_slip_is_told_and_leaves_no_definition(project, capsys, option, messag
 def test_check_lists_what_is_wrong_and_goes_on(project, capsys, scale_yaml):
     project.define(scale_yaml.replace("n: var", "n: vra"), "bad.yaml")
     project.define(scale_yaml, "good.yaml")
-    assert main(["check", "bad.yaml", "good.yaml"]) == 1
-    bad, good = capsys.readouterr().out.splitlines()
+    project.define(scale_yaml + "constraints: [n > 300]\n", "unmet.yaml")
+    assert main(["check", "bad.yaml", "good.yaml", "unmet.yaml"]) == 1
+    bad, good, unmet = capsys.readouterr().out.splitlines()
     assert bad == "bad.yaml:4: axes.n: should be var, a size, or a mapping with a type, not 'vra'"
     assert good == "good.yaml:1: scale: ok"
+    number = scale_yaml.count("\n") + 1
+    assert unmet == f"unmet.yaml:{number}: scale: axis 'n' (1 to 256): no value meets 'n > 300'"
 
 
 def test_check_reads_folders_and_goes_on_after_what_it_cannot_read(project, capsys, scale_yaml):

@@ -35,6 +35,12 @@ def test_implementations_of_a_project_come_along_under_names_of_their_own(measur
     assert len(TraceSet.from_path("dataset").solutions["scale"]) == 1
 
 
+def test_what_an_export_has_no_place_for_is_said(measured, capsys):
+    assert main(["traces", "export", "fib-traces.jsonl", "dataset"]) == 0
+    without = "left out, as FlashInfer Trace has no place for it: workloads of scale\n"
+    assert without in capsys.readouterr().out
+
+
 def test_what_has_changed_since_is_not_mixed_with_what_it_was(measured, capsys):
     main(["traces", "merge", "fib-traces.jsonl", "-o", "dataset"])
     measured.write("kernel_impls/every.py", EVERY.replace("x * factor", "factor * x"))

@@ -145,6 +145,21 @@ def test_each_mistake_is_a_sentence_with_its_place(write, scale_yaml, old, new, 
     assert complaints(path) == [f"x.yaml:{expected}"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "meant"),
+    [
+        ("dtype: float32", "dtype: fp32", "float32"),
+        ("dtype: float32", "dtype: BF16", "bfloat16"),
+        ("reference: |", "workloads: {inputs: {x: {kind: gaussian}}}\nreference: |", "normal"),
+        ("reference: |", "workloads: {inputs: {x: {kind: nomal}}}\nreference: |", "normal"),
+    ],
+)
+def test_names_of_other_libraries_are_known(write, scale_yaml, old, new, meant):
+    (line,) = complaints(write("x.yaml", scale_yaml.replace(old, new, 1)))
+    assert line.endswith(f"; did you mean {meant!r}?")
+    assert "fixed value" not in line  # which is no kind that a file may have
+
+
 def test_long_values_are_cut(write, scale_yaml):
     path = write("x.yaml", scale_yaml.replace("dtype: float32", "dtype: " + "f" * 100))
     (line,) = complaints(path)

@@ -255,7 +255,7 @@ def run(x, factor):
             "the process was killed by SIGSEGV",
         ),
         ("while True: pass", "TIMEOUT", "no answer within 2 s (--fib-timeout)"),
-        ("return None", "RUNTIME_ERROR", "out is None, not a torch.Tensor"),
+        ("return None", "RUNTIME_ERROR", "out is None, not a torch.Tensor; is a return missing?"),
         ("return x[1:]", "INCORRECT_SHAPE", "out: got [999], expected [1000]"),
         ("return x.double()", "INCORRECT_DTYPE", "out: got float64, expected float32"),
     ],

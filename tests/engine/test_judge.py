@@ -65,7 +65,10 @@ def test_without_a_judge_an_evaluation_brings_its_own(request_for, processes):
         ),
         ("def run(x, factor):\n    while True: pass\n", "no answer within 0.5 s (--fib-timeout)"),
         ("def run(x, factor):\n    return x[1:]\n", "out: got [6], expected [7]"),
-        ("def run(x, factor):\n    return None\n", "out is None, not a torch.Tensor"),
+        (
+            "def run(x, factor):\n    return None\n",
+            "out is None, not a torch.Tensor; is a return missing?",
+        ),
         ("def run(x, factor)\n", "SyntaxError: expected ':' (reference.py, line 1)"),
     ],
 )

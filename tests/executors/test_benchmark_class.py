@@ -151,14 +151,21 @@ def test_a_process_that_ends_costs_one_evaluation(trace_set):
     assert "the process of device 7 has ended" in process.evaluate(request).log
 
 
-def test_what_cannot_run_on_this_machine_is_skipped(trace_set):
+@pytest.mark.parametrize(
+    ("fact", "reason"),
+    [
+        ({"target_hardware": ["NVIDIA_H100"]}, "this run is on the CPU"),
+        ({"dependencies": ["no_such_thing"]}, "needs no_such_thing, which is not installed"),
+    ],
+)
+def test_what_cannot_run_on_this_machine_is_skipped(fact, reason):
     other = solution("right").model_dump()
-    other["spec"]["target_hardware"] = ["NVIDIA_H100"]
+    other["spec"] |= fact
     only = TraceSet([definition()], [Solution.model_validate({**other, "name": "far"})])
     benchmark = Benchmark(only, device="cpu")
     assert benchmark.run_all() == []
     assert "far on " in benchmark.skipped[0]
-    assert "this run is on the CPU" in benchmark.skipped[0]
+    assert reason in benchmark.skipped[0]
 
 
 def test_a_journal_outlives_its_driver(trace_set, tmp_path):

@@ -357,6 +357,24 @@ def test_an_implementation_of_an_unknown_definition_is_a_warning_with_the_neares
             "did you mean 'scale'?"
         ]
     )
+    assert "kernel_impls/toy/stray.py:4" in result.outlines  # where the warning points
+
+
+def test_sizes_to_time_that_the_kernel_need_not_take_are_an_error_on_their_line(scale, scale_yaml):
+    for old, new, why in (
+        ("{n: 64}", "{n: 0}", "n = 0 is not in its domain, 1 to 256"),
+        ("max: 256", "max: 256, multiple_of: 16", "n = 8 is not in its domain, 16 to 256 *"),
+    ):
+        scale.define(bent(scale_yaml, old, new))
+        result = scale.run()
+        result.assert_outcomes(errors=1)
+        where = f"kernel_defs/toy/scale.yaml:*: workloads.bench[[]*]: {why}"
+        result.stdout.fnmatch_lines([where])
+
+
+def test_sizes_to_time_may_be_larger_than_those_that_are_drawn(scale, scale_yaml):
+    scale.define(bent(scale_yaml, "max: 256", "max: 32"))
+    scale.run("--collect-only", "--fib-bench").assert_outcomes()
 
 
 def test_warnings_of_stray_implementations_can_be_made_errors(scale):

@@ -165,7 +165,10 @@ def test_a_listed_example_that_fails_is_shrunk(toys, scale_yaml):
         ("x, factor\nreturn (x * factor)[None]", "INCORRECT_SHAPE: y: got [1, 1], expected [1]"),
         ("x, factor\nreturn x / 0 * factor", "INCORRECT_NUMERICAL: y: infinit*"),
         ("x, factor\nraise ValueError('too hot')", "RUNTIME_ERROR: ValueError: too hot"),
-        ("x, factor\nreturn None", "RUNTIME_ERROR: y is None, not a torch.Tensor"),
+        (
+            "x, factor\nreturn None",
+            "RUNTIME_ERROR: y is None, not a torch.Tensor; is a return missing?",
+        ),
         ("x, factor\nreturn x, x", "RUNTIME_ERROR: returned 2 values for 1 output (y)"),
         ("x, factor\nreturn x.mul_(factor)", "RUNTIME_ERROR: wrote to its input 'x'"),
         (

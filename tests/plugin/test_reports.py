@@ -49,6 +49,35 @@ def test_in_a_github_job_failures_are_annotations_at_the_implementation(toys, mo
     ]
 
 
+def test_in_a_github_job_a_failure_by_hand_is_an_annotation_where_it_was_raised(scale, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    scale.write(
+        "test_hand.py",
+        """\
+        def raising(x, factor):
+            raise ValueError("no")
+
+        def test_raises(kernel_check):
+            kernel_check("scale", raising, axes={"n": 1})
+
+        def test_wrong(kernel_check):
+            kernel_check("scale", lambda x, factor: x, axes={"n": 1})
+
+        def test_unknown(kernel_check):
+            kernel_check("scal", raising)
+        """,
+    )
+    result = scale.run("test_hand.py")
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "::error file=test_hand.py,line=2,title=test_hand.py%3A%3Atest_raises::ValueError: no",
+            "::error file=test_hand.py,line=8,*test_wrong::INCORRECT_NUMERICAL: y: *",
+            "::error file=test_hand.py,line=11,*test_unknown::LookupError: no definition 'scal'*",
+        ]
+    )
+
+
 def test_in_a_github_job_what_is_wrong_with_a_definition_is_an_annotation_in_its_file(
     scale, monkeypatch, scale_yaml
 ):

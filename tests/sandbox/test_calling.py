@@ -65,6 +65,14 @@ def test_destination_passing_that_returns_a_new_tensor_is_told_where_to_write(re
         called(lambda x, y: result, "destination", ["y"], outputs((3,)))
 
 
+def test_destination_passing_that_returns_an_input_is_told_too():
+    """Inputs and outputs lie in one storage, as sandboxes have them."""
+    x, y = torch.zeros(6).split(3)
+    with pytest.raises(InvalidOutput, match="returned a tensor, but"):
+        store(x, "destination", ["y"], [y])
+    store(y[1:], "destination", ["y"], [y])
+
+
 def test_destination_passing_may_return_its_outputs():
     assert called(lambda x, y: y.copy_(x)[:2], "destination", ["y"], outputs((3,))) == [
         [1.0, 2.0, 3.0]
@@ -95,7 +103,7 @@ class Lazy(torch.Tensor):
 @pytest.mark.parametrize(
     ("result", "status", "message"),
     [
-        (None, "RUNTIME_ERROR", "y is None, not a torch.Tensor"),
+        (None, "RUNTIME_ERROR", "y is None, not a torch.Tensor; is a return missing?"),
         ([1.0, 2.0, 3.0], "RUNTIME_ERROR", "returned 3 values for 1 output (y)"),
         ((), "RUNTIME_ERROR", "returned 0 values for 1 output (y)"),
         ("text", "RUNTIME_ERROR", "y is a str, not a torch.Tensor"),
