@@ -123,8 +123,8 @@ def row(seed: int, hunts: list[Hunt]) -> tuple[str, ...]:
         len(found),
         sum(hunt.small for hunt in found),
         sum(hunt.plain for hunt in found),
-        median(hunt.found_after or 0 for hunt in found),
-        median(hunt.checked for hunt in found),
+        median([hunt.found_after or 0 for hunt in found] or [0]),
+        median(hunt.checked for hunt in hunts),
         max(hunt.seconds for hunt in hunts),
     )
     return (str(seed), *(f"{figure:.4g}" for figure in figures))
