@@ -345,7 +345,7 @@ class SeqLens(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
     max: Number
     pages: OptionalNumber = None
     page_size: Number = 1
-    allow_empty: bool = False
+    allow_empty: Flag = False
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
         if self.pages is not None:
