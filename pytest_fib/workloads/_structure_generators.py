@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Tiles of attention kernels; lengths at their multiples are boundaries.
 ATTENTION_TILES = TILE_SIZES[1:6]
+#: What stands for a tile where none fits: two pages of 64 tokens are one.
+PAIR = 2
 #: Lengths at which such kernels change what they do.
 BOUNDARY_LENGTHS = (0, 1, 2, *(tile + near for tile in ATTENTION_TILES for near in (-1, 0, 1)))
 #: Where rows of indices have sentinels.
@@ -97,7 +99,12 @@ def _last_page_len(tensor: torch.Tensor, rule: kinds.LastPageLen, context: FillC
 
 
 def _fullness(n: int, size: int, context: FillContext) -> torch.Tensor:
-    """Tokens in last pages, in turn: 1, all but one, all, twice beside a tile, or any number."""
+    """Tokens in last pages, in turn: 1, all but one, all, twice beside a tile, or any number.
+
+    All, where sequences are whole tiles.
+    """
+    if context.regime.get("lengths") == "tiles":
+        return torch.full((n,), size)
     host = context.host_random
     tiles = torch.tensor([tile for tile in BOUNDARY_LENGTHS if 1 <= tile <= size])
     ends = (torch.tensor([n]) for n in (1, max(1, size - 1), size))
@@ -367,7 +374,8 @@ def _tiles(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch
 
     One more than whole tiles is where most kernels begin another one.
     """
-    tile = ATTENTION_TILES[int(torch.randint(0, len(ATTENTION_TILES), (), generator=generator))]
+    fitting = [tile for tile in ATTENTION_TILES if tile <= spare] or [PAIR]
+    tile = fitting[int(torch.randint(0, len(fitting), (), generator=generator))]
     lengths = _random(spare // tile, least, generator) * tile
     served = lengths > 0
     lengths += served & (served.cumsum(0) <= spare % tile)
@@ -378,20 +386,30 @@ def _tiles(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch
 def _boundaries(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """At and beside multiples of tiles, and the rest for the last of them in a random order.
 
-    The first is one beyond the largest tile that fits, so one beyond multiples of the others too;
-    then none has what another has before all have been dealt.
+    The first is one beyond the largest tile that fits, so one beyond multiples of the others too.
+    Then one of few, as there are few pages, and one of a tile, by turns: none has what another has
+    before all have been dealt.
     """
     n, fitting = len(least), torch.tensor([n for n in BOUNDARY_LENGTHS if n <= spare])
-    beyond = max((tile + 1 for tile in ATTENTION_TILES if tile < spare), default=spare)
-    rounds = range(-(-n // len(fitting)))
-    cards = [fitting[torch.randperm(len(fitting), generator=generator)] for _ in rounds]
-    drawn = torch.cat([torch.tensor([beyond]), *cards])[:n]
+    beyond = [tile + 1 for tile in ATTENTION_TILES if tile < spare][-1:]
+    few, tiles = (
+        fitting[fitting < ATTENTION_TILES[0] - 1],
+        fitting[fitting >= ATTENTION_TILES[0] - 1],
+    )
+    dealt = [_dealt(cards, n, generator) for cards in (few, tiles if len(tiles) else few)]
+    drawn = torch.tensor([*beyond, *torch.stack(dealt, dim=1).flatten()])[:n]
     order = torch.randperm(n, generator=generator)
     # What is there already counts: the whole length is to lie at a boundary.
     drawn = torch.where(drawn >= least[order], drawn - least[order], drawn)
     drawn = torch.where(drawn.cumsum(0) <= spare, drawn, 0)
     drawn[-1] += spare - int(drawn.sum())
     return torch.empty_like(least).scatter_(0, order, drawn)
+
+
+def _dealt(cards: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
+    """So many of these, shuffled: none again before all have been."""
+    rounds = range(-(-n // len(cards)))
+    return torch.cat([cards[torch.randperm(len(cards), generator=generator)] for _ in rounds])[:n]
 
 
 #: By name, as ``pytest_fib.data.LENGTHS`` has them.
