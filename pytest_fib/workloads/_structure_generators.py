@@ -386,30 +386,20 @@ def _tiles(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch
 def _boundaries(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """At and beside multiples of tiles, and the rest for the last of them in a random order.
 
-    The first is one beyond the largest tile that fits, so one beyond multiples of the others too.
-    Then one of few, as there are few pages, and one of a tile, by turns: none has what another has
-    before all have been dealt.
+    The first is one beyond the largest tile that fits, so one beyond multiples of the others too;
+    then none has what another has before all have been dealt.
     """
     n, fitting = len(least), torch.tensor([n for n in BOUNDARY_LENGTHS if n <= spare])
     beyond = [tile + 1 for tile in ATTENTION_TILES if tile < spare][-1:]
-    few, tiles = (
-        fitting[fitting < ATTENTION_TILES[0] - 1],
-        fitting[fitting >= ATTENTION_TILES[0] - 1],
-    )
-    dealt = [_dealt(cards, n, generator) for cards in (few, tiles if len(tiles) else few)]
-    drawn = torch.tensor([*beyond, *torch.stack(dealt, dim=1).flatten()])[:n]
+    rounds = range(-(-n // len(fitting)))
+    cards = [fitting[torch.randperm(len(fitting), generator=generator)] for _ in rounds]
+    drawn = torch.tensor([*beyond, *torch.cat(cards)])[:n]
     order = torch.randperm(n, generator=generator)
     # What is there already counts: the whole length is to lie at a boundary.
     drawn = torch.where(drawn >= least[order], drawn - least[order], drawn)
     drawn = torch.where(drawn.cumsum(0) <= spare, drawn, 0)
     drawn[-1] += spare - int(drawn.sum())
     return torch.empty_like(least).scatter_(0, order, drawn)
-
-
-def _dealt(cards: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
-    """So many of these, shuffled: none again before all have been."""
-    rounds = range(-(-n // len(cards)))
-    return torch.cat([cards[torch.randperm(len(cards), generator=generator)] for _ in rounds])[:n]
 
 
 #: By name, as ``pytest_fib.data.LENGTHS`` has them.
