@@ -47,12 +47,13 @@ def test_quiet_runs_show_nothing(slow):
     assert "fib: scale[slow" not in result.stdout.str()
 
 
-@pytest.mark.thorough
-def test_on_a_terminal_one_line_is_drawn_again_and_gone_at_the_end(slow):
+def shown_on_a_terminal(project, **more):
+    """What a run writes where its output is a terminal."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **more}
+    environment.pop("PY_COLORS", None)  # pytester's
     run = subprocess.Popen(
-        [*COMMAND, "-k", "slow"], cwd=slow.path, stdout=theirs, stderr=theirs, env=environment
+        [*COMMAND, "-k", "slow"], cwd=project.path, stdout=theirs, stderr=theirs, env=environment
     )
     os.close(theirs)
     shown = b""
@@ -62,9 +63,21 @@ def test_on_a_terminal_one_line_is_drawn_again_and_gone_at_the_end(slow):
         except OSError:  # the other end is closed
             break
     assert run.wait() == 0
-    lines = re.findall(r"\x1b\[2K([^\x1b]*)\x1b8", shown.decode())
+    return shown.decode()
+
+
+@pytest.mark.thorough
+def test_on_a_terminal_one_line_is_drawn_again_and_gone_at_the_end(slow):
+    lines = re.findall(r"\x1b\[2K([^\x1b]*)\x1b8", shown_on_a_terminal(slow))
     assert any(re.match(r"scale\[slow-correctness\]: workload \d of 8: n=", line) for line in lines)
     assert lines[-1] == ""
+
+
+@pytest.mark.thorough
+def test_without_colours_lines_are_not_drawn_again(slow):
+    shown = shown_on_a_terminal(slow, NO_COLOR="1")
+    assert "\x1b" not in shown
+    assert "fib: scale[slow-correctness]: " in shown
 
 
 @pytest.mark.thorough
