@@ -393,7 +393,7 @@ def _boundaries(spare: int, least: torch.Tensor, generator: torch.Generator) -> 
     beyond = [tile + 1 for tile in ATTENTION_TILES if tile < spare][-1:]
     rounds = range(-(-n // len(fitting)))
     cards = [fitting[torch.randperm(len(fitting), generator=generator)] for _ in rounds]
-    drawn = torch.tensor([*beyond, *torch.cat(cards)])[:n]
+    drawn = torch.cat([torch.tensor(beyond, dtype=torch.int64), *cards])[:n]
     order = torch.randperm(n, generator=generator)
     # What is there already counts: the whole length is to lie at a boundary.
     drawn = torch.where(drawn >= least[order], drawn - least[order], drawn)
