@@ -412,9 +412,10 @@ def test_where_that_goes_on_it_is_refused(accounts, judge, request_for, said, wh
 
 def test_on_a_busy_machine_what_is_uncertain_is_in_the_intervals(accounts, timed, definition):
     busy = Accounting(1e6, 1e6, hidden_ns=2e6, error_ns=2e6, other_error_ns=2e6, allowed_ns=5e4)
-    pauses = accounts(*[busy] * 4)
+    # As often as blocks are prepared: again where the first rough times were slow.
+    pauses = accounts(*[busy] * 100)
     found = timed(definition, {"n": 64}, GOOD)
-    assert pauses == [0.1, 0.5, 2.0]  # it may not be as busy a little later
+    assert pauses[:3] == [0.1, 0.5, 2.0]  # it may not be as busy a little later
     assert found.model_extra["unaccounted"] == pytest.approx(4, rel=0.01)
     assert found.model_extra["speedup_ci"][0] < found.speedup_factor / 4
     assert found.model_extra["comparison"] != "FASTER"
