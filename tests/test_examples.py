@@ -25,6 +25,7 @@ def example(tmp_path):
     return example
 
 
+@pytest.mark.thorough
 def test_the_trace_schema(example, tmp_path):
     printed = example("trace_schema.py", "--batch-sizes=8")
     assert "definition rmsnorm_h512: batch_size (var), hidden_size (const)" in printed

@@ -21,6 +21,7 @@ from pytest_fib.engine import Judge
 from pytest_fib.sandbox import Blocks, Collect, Done, Prepare
 from pytest_fib.timing import Accounting, Timings
 from pytest_fib.workloads import make_workload
+from tests.sampling import one_in
 
 GOOD = "def run(x, factor):\n    return x * factor\n"
 
@@ -155,7 +156,7 @@ TWO = {
 }
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "row_strided", "offset"])
+@pytest.mark.parametrize("layout", one_in(1, ["contiguous", "row_strided", "offset"], slow=["contiguous", "offset"]))
 @pytest.mark.parametrize("calling", TWO)
 def test_several_outputs_in_every_layout(timed, define, calling, layout):
     holds(timed(define(PAIR), {"n": 9}, TWO[calling], calling, regime={"layout": layout}))
@@ -249,15 +250,31 @@ def run(x, factor):
     [
         ("raise ValueError('boom')", "RUNTIME_ERROR", "ValueError: boom"),
         ("import os; os._exit(3)", "RUNTIME_ERROR", "the process exited with code 3"),
-        (
+        pytest.param(
             "import ctypes; ctypes.string_at(0)",
             "RUNTIME_ERROR",
             "the process was killed by SIGSEGV",
+            marks=pytest.mark.thorough,
         ),
-        ("while True: pass", "TIMEOUT", "no answer within 2 s (--fib-timeout)"),
-        ("return None", "RUNTIME_ERROR", "out is None, not a torch.Tensor; is a return missing?"),
+        pytest.param(
+            "while True: pass",
+            "TIMEOUT",
+            "no answer within 2 s (--fib-timeout)",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            "return None",
+            "RUNTIME_ERROR",
+            "out is None, not a torch.Tensor; is a return missing?",
+            marks=pytest.mark.thorough,
+        ),
         ("return x[1:]", "INCORRECT_SHAPE", "out: got [999], expected [1000]"),
-        ("return x.double()", "INCORRECT_DTYPE", "out: got float64, expected float32"),
+        pytest.param(
+            "return x.double()",
+            "INCORRECT_DTYPE",
+            "out: got float64, expected float32",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_what_fails_when_it_is_timed_is_named_and_the_next_is_right(
@@ -275,7 +292,7 @@ def test_what_fails_when_it_is_timed_is_named_and_the_next_is_right(
 @pytest.mark.parametrize(
     ("then", "said"),
     [
-        ("raise ValueError('boom')", "ValueError: boom"),
+        pytest.param("raise ValueError('boom')", "ValueError: boom", marks=pytest.mark.thorough),
         ("import os; os._exit(3)", "the process exited with code 3"),
     ],
 )
@@ -390,15 +407,17 @@ def test_what_disagrees_once_is_timed_again_later(accounts, timed, definition):
             "its times are false: rounds of calls take 1 ms by their own account, "
             "5 ms by the judge's clock",
         ),
-        (
+        pytest.param(
             OFF_ON_A_BUSY_MACHINE,
             "its times are false: rounds of calls take 1 ms by their own account, "
             "5 ms by the judge's clock",
+            marks=pytest.mark.thorough,
         ),
-        (
+        pytest.param(
             NOISY,
             "its times are false: rounds of calls take 1 ms by their own account, "
             "1.5 ms by the judge's clock",
+            marks=pytest.mark.thorough,
         ),
     ],
 )

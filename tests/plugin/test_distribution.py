@@ -53,7 +53,8 @@ def test_tests_of_other_kinds_are_small_units_of_their_file(tests, size):
     }
 
 
-@pytest.mark.parametrize("workers", ["2", pytest.param("3", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("workers", ["2", "3"])
+@pytest.mark.thorough
 def test_an_implementation_stays_on_a_worker(toys, workers):
     toys.write("conftest.py", WITHOUT_CLOCK)
     result = toys.run_apart("-n", workers, "-v", "--fib-bench", "--fib-examples=2")

@@ -138,6 +138,7 @@ def test_the_header_names_the_walls_around_kernels(scale):
     scale.run("--collect-only").stdout.no_fnmatch_line("fib: sandbox: *")
 
 
+@pytest.mark.thorough
 def test_pdb_runs_kernels_in_this_process(scale):
     scale.implement(
         "pid", "x, factor\nimport os\nopen('pid', 'w').write(str(os.getpid()))\nreturn x * factor"

@@ -424,6 +424,7 @@ def test_a_disk_that_becomes_full_leaves_whole_records(toys):
     assert len([line for line in result.outlines if line.startswith("{")]) == 4
 
 
+@pytest.mark.thorough
 def test_once_there_is_room_again_records_are_written_after_all(toys):
     toys.write("conftest.py", f"FREED = True\n{LIMITED}")
     result = toys.run_apart("--fib-examples=20")
