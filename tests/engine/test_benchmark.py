@@ -156,7 +156,10 @@ TWO = {
 }
 
 
-@pytest.mark.parametrize("layout", one_in(1, ["contiguous", "row_strided", "offset"], slow=["contiguous", "offset"]))
+@pytest.mark.parametrize(
+    "layout",
+    one_in(1, ["contiguous", "row_strided", "offset"], slow=["contiguous", "offset"]),
+)
 @pytest.mark.parametrize("calling", TWO)
 def test_several_outputs_in_every_layout(timed, define, calling, layout):
     holds(timed(define(PAIR), {"n": 9}, TWO[calling], calling, regime={"layout": layout}))

@@ -37,9 +37,7 @@ def search(breakable_judge, definition, solution):
     return search
 
 
-@pytest.mark.parametrize(
-    "beyond", [pytest.param(HANGS, marks=pytest.mark.thorough), LACKS_MEMORY]
-)
+@pytest.mark.parametrize("beyond", [pytest.param(HANGS, marks=pytest.mark.thorough), LACKS_MEMORY])
 def test_a_drawn_workload_that_is_too_large_for_the_reference_is_passed_over(search, beyond):
     result = search(WITHIN.format(beyond=beyond))
     assert result.origin is None
