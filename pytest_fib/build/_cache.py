@@ -28,7 +28,7 @@ FORMAT = 2
 #: Bytes that all entries may take; the ones that were not used for longest go.
 SIZE_LIMIT = 4 << 30
 #: Seconds until whoever waits for another's build says so.
-PATIENCE = 3.0
+BUILD_PATIENCE = 3.0
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class ArtifactCache:
     def _wait(self, file: int, what: str, timeout: float) -> None:
         from pytest_fib.data import has_lock_within
 
-        patience = min(PATIENCE, timeout)
+        patience = min(BUILD_PATIENCE, timeout)
         if not has_lock_within(patience, file):
             if self._announce and timeout > patience:
                 self._announce(f"waiting for another process that builds {what}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_fib.build._program import Program
 
 #: Characters of a log that are kept.
-LOG_LIMIT = 12_000
+COMPILER_LOG_LIMIT = 12_000
 _FIRST_ERRORS = (
     # g++, clang:  kernel.cpp:12:5: error: message
     re.compile(
@@ -44,7 +44,7 @@ _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 
 def failure(program: Program, log: str) -> BuildError:
     """The compiler's first error, at a line of the user's own sources where it tells one."""
-    log = log[:LOG_LIMIT]  # what follows the first errors says little
+    log = log[:COMPILER_LOG_LIMIT]  # what follows the first errors says little
     matches = filter(None, (pattern.search(log) for pattern in _FIRST_ERRORS))
     first = min(matches, key=lambda match: match.start(), default=None)
     if first is None:

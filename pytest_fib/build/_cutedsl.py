@@ -19,13 +19,13 @@ from unittest import mock
 from pytest_fib.build import _traced
 from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._errors import BuildError
+from pytest_fib.build._native import LIBRARY
 from pytest_fib.build._runtime import RUNTIME, RUNTIME_VARIABLE, runtime_library
 from pytest_fib.build._toolchain import cpp_compiler, cuobjdump, needed_version, version_of
 
 if TYPE_CHECKING:
     from pytest_fib.build._program import Parameter, Program
 
-LIBRARY = "program.so"
 _OBJECT = "program.o"
 #: Bytes that pointers are multiples of, where nothing asks for odd ones.
 _ALIGNMENT = 16

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 from functools import lru_cache
 
+from pytest_fib._cuda_driver import cuda_driver
 from pytest_fib.build._targets import Hardware
 
 #: The driver's attributes of a device that hold its major and its minor version.
@@ -30,13 +31,9 @@ def _torch_without_cuda() -> bool:
 
 
 def _on_the_driver() -> int:
-    """How many devices libcuda has; it honours CUDA_VISIBLE_DEVICES and makes no context.
-
-    Not by ``timing.cuda_driver``: importing that imports torch, which the process that collects
-    does without.
-    """
+    """How many devices the driver has; it honours CUDA_VISIBLE_DEVICES and makes no context."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
+        driver = cuda_driver()
     except OSError:
         return 0
     number = ctypes.c_int(0)
@@ -48,7 +45,7 @@ def _on_the_driver() -> int:
 def first() -> Hardware:
     """The device that this process uses, of which it may see several."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
+        driver = cuda_driver()
     except OSError:
         return Hardware("cuda")  # whoever runs kernels will say what is wrong
     name = ctypes.create_string_buffer(256)

@@ -53,7 +53,7 @@ def test_{name}_of_the_smallest_sizes(kernel_check):
 
 
 @dataclass(frozen=True)
-class _Tensor:
+class _TensorSpec:
     """An input or output; `shape` None is a scalar, which may have a usual value."""
 
     name: str
@@ -62,7 +62,7 @@ class _Tensor:
     value: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> _Tensor:
+    def parse(cls, text: str) -> _TensorSpec:
         """From ``x:float16[n,8]``, or ``eps:float32`` for a scalar. Raises ValueError."""
         match = _TENSOR.fullmatch(text)
         if match is None:
@@ -103,7 +103,7 @@ def _run(given: Namespace) -> int:
         if not name.isidentifier():
             raise ValueError(f"{name!r} is no name of a Python module, which files here are given")
     inputs = _inputs(given)
-    outputs = [_Tensor.parse(text) for text in given.output] or [_output(inputs)]
+    outputs = [_TensorSpec.parse(text) for text in given.output] or [_output(inputs)]
     files = _files(given.name, given.op_type, inputs, outputs)
     read_definitions(str(files[0][0]), files[0][1])  # what can't be read raises DataError
     for path in (path for path, _ in files if path.exists()):
@@ -118,25 +118,25 @@ def _run(given: Namespace) -> int:
     return 0
 
 
-def _inputs(given: Namespace) -> list[_Tensor]:
+def _inputs(given: Namespace) -> list[_TensorSpec]:
     """Those of a function, as far as ``--input`` says nothing else; then all other ones."""
-    said = {tensor.name: tensor for tensor in map(_Tensor.parse, given.input)}
+    said = {tensor.name: tensor for tensor in map(_TensorSpec.parse, given.input)}
     signature = _signature(given.like) if given.like else []
     known = {tensor.name: said.get(tensor.name, tensor) for tensor in signature} | said
-    return list(known.values()) or [_Tensor("x", "float32", ("n",))]
+    return list(known.values()) or [_TensorSpec("x", "float32", ("n",))]
 
 
-def _output(inputs: Sequence[_Tensor]) -> _Tensor:
+def _output(inputs: Sequence[_TensorSpec]) -> _TensorSpec:
     """One, where the user named none."""
     names = {tensor.name for tensor in inputs}
-    return _Tensor(_free(("y", "out", "result"), names), "float32", (_free(_AXES, names),))
+    return _TensorSpec(_free(("y", "out", "result"), names), "float32", (_free(_AXES, names),))
 
 
 def _free(names: Sequence[str], taken: Collection[str]) -> str:
     return next((name for name in names if name not in taken), names[-1])
 
 
-def _signature(text: str) -> list[_Tensor]:
+def _signature(text: str) -> list[_TensorSpec]:
     """The arguments of a function, from its source: tensors along n, and annotated scalars."""
     path, _, name = text.partition("::")
     try:
@@ -153,7 +153,7 @@ def _signature(text: str) -> list[_Tensor]:
     return list(_arguments(found, f"{path}:{found.lineno}"))
 
 
-def _arguments(function: ast.FunctionDef, place: str) -> Iterator[_Tensor]:
+def _arguments(function: ast.FunctionDef, place: str) -> Iterator[_TensorSpec]:
     """A tensor or scalar for each. Raises ValueError for what is neither."""
     of = function.args
     positional = [*of.posonlyargs, *of.args]
@@ -165,16 +165,16 @@ def _arguments(function: ast.FunctionDef, place: str) -> Iterator[_Tensor]:
         value = getattr(default, "value", None)
         if kind in _SCALARS:
             number = value if isinstance(value, (bool, int, float)) else None
-            yield _Tensor(argument.arg, _SCALARS[kind], None, number)
+            yield _TensorSpec(argument.arg, _SCALARS[kind], None, number)
         elif kind.endswith("Tensor"):
-            yield _Tensor(argument.arg, "float32", (along,))
+            yield _TensorSpec(argument.arg, "float32", (along,))
         else:
             what = "inputs are tensors, float, int and bool"
             raise ValueError(f"{place}: {argument.arg}: {kind} is no input of a kernel; {what}")
 
 
 def _files(
-    name: str, op_type: str, inputs: Sequence[_Tensor], outputs: Sequence[_Tensor]
+    name: str, op_type: str, inputs: Sequence[_TensorSpec], outputs: Sequence[_TensorSpec]
 ) -> list[tuple[Path, str]]:
     """The definition, the implementation and the test."""
     shapes = [axis for tensor in (*inputs, *outputs) for axis in tensor.shape or ()]

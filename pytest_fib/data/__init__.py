@@ -48,7 +48,11 @@ from pytest_fib.data._request import (
     own_fault as own_fault,
 )
 from pytest_fib.data._schema import definition_schema as definition_schema
-from pytest_fib.data._selection import Selection as Selection, Served as Served
+from pytest_fib.data._selection import (
+    Selection as Selection,
+    Served as Served,
+    Shape as Shape,
+)
 from pytest_fib.data._solution import (
     Binding as Binding,
     BuildSpec as BuildSpec,

@@ -37,7 +37,7 @@ class DataError(ValueError):
 
 
 # As many choices can be read at a glance.
-FEW = 6
+FEW_CHOICES = 6
 # Keys that say which model of a union a record is.
 _TAG_KEYS = ("type", "kind")
 # Tags that no file has: a rule with a value has no kind.
@@ -71,7 +71,7 @@ def _sentence(error: ErrorDetails) -> str:
         expected = context.get("expected") or context["expected_tags"]
         choices = [c for c in re.findall(r"'([^']*)'", expected) if c not in _UNWRITTEN]
         tag = context.get("tag", value)
-        near = did_you_mean(tag, choices) if len(choices) > FEW else ""
+        near = did_you_mean(tag, choices) if len(choices) > FEW_CHOICES else ""
         return f"{shown(tag)} is not one of {', '.join(choices)}{near}"
     if kind in ("greater_than_equal", "less_than_equal"):
         limit = f"least {context['ge']:g}" if "ge" in context else f"most {context['le']}"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from _typeshed import HasFileno
 
 #: Seconds between two looks: the kernel's own wait has no deadline.
-INTERVAL = 0.02
+LOOK_INTERVAL = 0.02
 
 
 def has_lock_within(seconds: float, file: HasFileno | int) -> bool:
@@ -22,6 +22,6 @@ def has_lock_within(seconds: float, file: HasFileno | int) -> bool:
         except BlockingIOError:
             if monotonic() >= until:
                 return False
-            sleep(INTERVAL)
+            sleep(LOOK_INTERVAL)
         else:
             return True

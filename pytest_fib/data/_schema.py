@@ -9,7 +9,7 @@ from ._definition import Definition
 #: Counts changes by which a file that was right may be so no longer.
 VERSION = 1
 #: What a family's variable may stand in place of: any value that is no list and no mapping.
-_VARIABLE = {"type": "string", "pattern": r"\$\{\w+\}"}
+_VARIABLE_SCHEMA = {"type": "string", "pattern": r"\$\{\w+\}"}
 _PLAIN_TYPES = {"integer", "number", "boolean"}
 
 
@@ -28,7 +28,7 @@ def definition_schema() -> dict[str, Any]:
     fixed["required"].remove("kind")
     size = {"type": "integer", "minimum": 0}
     long_forms = [{"$ref": f"#/$defs/{model}"} for model in ("AxisVar", "AxisConst")]
-    axis = {"anyOf": [{"const": "var"}, size, _VARIABLE, *long_forms]}
+    axis = {"anyOf": [{"const": "var"}, size, _VARIABLE_SCHEMA, *long_forms]}
     schema["properties"]["axes"]["additionalProperties"] = axis
     models["TensorSpec"]["properties"]["shape"] = {
         "anyOf": [{"type": "array", "items": {"type": ["string", "integer"]}}, {"type": "null"}]
@@ -53,7 +53,7 @@ def _for_files(schema: Any) -> Any:
         return schema
     kept = {key: value for key, value in schema.items() if key not in ("title", "discriminator")}
     if kept.get("type") in _PLAIN_TYPES or "enum" in kept:
-        return {"anyOf": [kept, _VARIABLE]}
+        return {"anyOf": [kept, _VARIABLE_SCHEMA]}
     changed = {key: _for_each(key, value) for key, value in kept.items()}
     if "properties" in changed:
         changed.setdefault("additionalProperties", False)

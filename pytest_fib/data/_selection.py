@@ -96,7 +96,7 @@ def smallest_set(costs: Sequence[Times], within: float) -> tuple[str, ...]:
     rows = {name: [at_shape.get(name, missing) for at_shape in costs] for name in names}
     start = [missing] * len(costs)
     greedy = _greedy(rows, start, limit)
-    search = _Search(rows, STEPS // (len(names) * len(costs)) + 100)
+    search = _SubsetSearch(rows, STEPS // (len(names) * len(costs)) + 100)
     for size in range(1, len(greedy) + 1):
         if found := search.cheapest(size, start, limit):
             return found
@@ -117,7 +117,7 @@ def _gain(kept: Sequence[float], row: Sequence[float]) -> float:
     return fsum(before - now for before, now in zip(kept, row, strict=True) if now < before)
 
 
-class _Search:
+class _SubsetSearch:
     """Depth-first, the most gaining first, cut off where even the largest gains don't suffice."""
 
     def __init__(self, rows: Mapping[str, Sequence[float]], steps: int) -> None:

@@ -22,7 +22,7 @@ _STATUSES = frozenset(status.value for status in EvaluationStatus)
 _PASSED = EvaluationStatus.PASSED.value
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """One trace with a solution.
 
     ``latency`` is the upper end of its interval in milliseconds, infinite where the trace has no
@@ -49,7 +49,7 @@ class Row(NamedTuple):
         return self.latency < math.inf
 
 
-def row_of(text: bytes, data: Raw) -> Row:
+def row_of(text: bytes, data: Raw) -> TraceRow:
     """The row of a line of JSON and what that parses to.
 
     What looks odd is validated in full. Raises pydantic's ValidationError.
@@ -64,10 +64,10 @@ def row_of(text: bytes, data: Raw) -> Row:
     if trace.evaluation is not None:
         return _quick_row(text, trace.to_flashinfer())
     names, axes = (trace.definition, trace.solution), tuple(trace.workload.axes.items())
-    return Row(text, *names, "", "", trace.workload.uuid, axes, math.inf, 0.0)
+    return TraceRow(text, *names, "", "", trace.workload.uuid, axes, math.inf, 0.0)
 
 
-def _quick_row(text: bytes, data: Raw) -> Row:
+def _quick_row(text: bytes, data: Raw) -> TraceRow:
     workload, evaluation = data["workload"], data["evaluation"]
     status = evaluation["status"]
     if status not in _STATUSES:
@@ -77,7 +77,7 @@ def _quick_row(text: bytes, data: Raw) -> Row:
     latency, speedup = math.inf, 0.0
     if status == _PASSED:
         latency, speedup = _times(evaluation.get("performance") or evaluation)
-    return Row(
+    return TraceRow(
         text,
         intern(data["definition"]),
         intern(data["solution"]),
@@ -119,32 +119,32 @@ class Index:
     the implementations that passed there and nowhere failed at that shape: one of each, best first.
     """
 
-    def __init__(self, definition: Definition, rows: Sequence[Row]) -> None:
+    def __init__(self, definition: Definition, rows: Sequence[TraceRow]) -> None:
         self.definition = definition
         self._rows = rows
         self._var_axes = definition.var_axes
         self._names = frozenset(self._var_axes)
         grouped = self._grouped()
-        self.ranked: dict[str, dict[Shape, list[Row]]] = {}
+        self.ranked: dict[str, dict[Shape, list[TraceRow]]] = {}
         for hardware, by_shape in grouped.items():
             ranked = {shape: _ranked(at_shape) for shape, at_shape in by_shape.items()}
             self.ranked[hardware] = {shape: best for shape, best in ranked.items() if best}
         self._at_shape = self._best_anywhere_at()
         self._most_gained = _most_gained(self.ranked)
 
-    def _grouped(self) -> dict[str, dict[Shape, list[Row]]]:
-        grouped: dict[str, dict[Shape, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    def _grouped(self) -> dict[str, dict[Shape, list[TraceRow]]]:
+        grouped: dict[str, dict[Shape, list[TraceRow]]] = defaultdict(lambda: defaultdict(list))
         shapes = cache(self.shape)
         for row in self._rows:
             grouped[same_hardware(row.hardware)][shapes(row.axes)].append(row)
         return grouped
 
-    def measured(self, hardware: str) -> dict[Shape, dict[str, list[Row]]]:
+    def measured(self, hardware: str) -> dict[Shape, dict[str, list[TraceRow]]]:
         """By shape and solution, the rows that `ranked` has the first of."""
         by_shape = self._grouped().get(hardware, {})
         return {shape: _always_right(rows) for shape, rows in by_shape.items()}
 
-    def best(self, axes: Mapping[str, int] | None, hardware: str | None) -> Row | None:
+    def best(self, axes: Mapping[str, int] | None, hardware: str | None) -> TraceRow | None:
         """The best row: the fastest where all var axes are given, else that which gains most.
 
         Raises ValueError for an axis that the definition doesn't have.
@@ -161,8 +161,8 @@ class Index:
             self._refuse_unknown(axes)
         return self._at_shape.get((hardware, shape))
 
-    def _best_anywhere_at(self) -> dict[tuple[str | None, Shape], Row]:
-        best: dict[tuple[str | None, Shape], Row] = {}
+    def _best_anywhere_at(self) -> dict[tuple[str | None, Shape], TraceRow]:
+        best: dict[tuple[str | None, Shape], TraceRow] = {}
         for hardware, by_shape in self.ranked.items():
             for shape, (row, *_) in by_shape.items():
                 best[hardware, shape] = row
@@ -170,7 +170,7 @@ class Index:
                 best[None, shape] = min(row, other, key=_latency_then_name)
         return best
 
-    def _among(self, axes: Mapping[str, int], hardware: str | None) -> Row | None:
+    def _among(self, axes: Mapping[str, int], hardware: str | None) -> TraceRow | None:
         self._refuse_unknown(axes)
         wanted = [(self._var_axes.index(name), axes[name]) for name in axes if name in self._names]
         rows = (
@@ -193,15 +193,15 @@ class Index:
         return tuple(int(sizes.get(name, -1)) for name in self._var_axes)
 
 
-def _latency_then_name(row: Row) -> tuple[float, str]:
+def _latency_then_name(row: TraceRow) -> tuple[float, str]:
     return row.latency, row.solution
 
 
-def _gain_then_name(row: Row) -> tuple[float, str]:
+def _gain_then_name(row: TraceRow) -> tuple[float, str]:
     return -row.speedup, row.solution
 
 
-def _ranked(rows: Sequence[Row]) -> list[Row]:
+def _ranked(rows: Sequence[TraceRow]) -> list[TraceRow]:
     """The fastest row of each solution that was always right, in the order of their mean times."""
     timed = _always_right(rows)
     means = {name: mean_latency(of) for name, of in timed.items()}
@@ -209,28 +209,28 @@ def _ranked(rows: Sequence[Row]) -> list[Row]:
     return [min(timed[name], key=lambda row: row.latency) for name in order]
 
 
-def _always_right(rows: Iterable[Row]) -> dict[str, list[Row]]:
+def _always_right(rows: Iterable[TraceRow]) -> dict[str, list[TraceRow]]:
     """The rows with a time of each solution that failed in none of these.
 
     Of a solution that both failed and passed on one workload the last time counts: kernels are
     repaired, and machines are busy.
     """
     rows = list(rows)
-    of_failed: dict[tuple[str, str], list[Row]] = {
+    of_failed: dict[tuple[str, str], list[TraceRow]] = {
         (row.solution, row.workload): [] for row in rows if not row.passed
     }
     for row in rows if of_failed else ():
         if (at := (row.solution, row.workload)) in of_failed:
             of_failed[at].append(row)
     wrong = {solution for (solution, _), of in of_failed.items() if _failed_last(of)}
-    timed: dict[str, list[Row]] = defaultdict(list)
+    timed: dict[str, list[TraceRow]] = defaultdict(list)
     for row in rows:
         if row.timed and row.solution not in wrong:
             timed[row.solution].append(row)
     return timed
 
 
-def _failed_last(rows: Sequence[Row]) -> bool:
+def _failed_last(rows: Sequence[TraceRow]) -> bool:
     """Whether the last of these evaluations was a failure, or may have been."""
     if not any(row.passed for row in rows):
         return True
@@ -238,20 +238,20 @@ def _failed_last(rows: Sequence[Row]) -> bool:
     return failed
 
 
-def _timestamp(row: Row) -> str:
+def _timestamp(row: TraceRow) -> str:
     """When it was, which only few need to know."""
     return str((from_json(row.text).get("evaluation") or {}).get("timestamp") or "")
 
 
-def mean_latency(rows: Sequence[Row]) -> float:
+def mean_latency(rows: Sequence[TraceRow]) -> float:
     """By which solutions are ranked: the mean of the upper ends of these intervals."""
     return sum(row.latency for row in rows) / len(rows)
 
 
 def _most_gained(
-    ranked: Mapping[str, Mapping[Shape, Sequence[Row]]],
-) -> dict[str | None, Row]:
-    best: dict[str | None, Row] = {
+    ranked: Mapping[str, Mapping[Shape, Sequence[TraceRow]]],
+) -> dict[str | None, TraceRow]:
+    best: dict[str | None, TraceRow] = {
         hardware: min((rows[0] for rows in by_shape.values()), key=_gain_then_name)
         for hardware, by_shape in ranked.items()
         if by_shape

@@ -22,7 +22,7 @@ from ._definition import Definition
 from ._errors import DataError, problems_of
 from ._selection import Selection, Shape, selection_of
 from ._trace import EvaluationStatus, Trace
-from ._trace_rows import Index, Row, mean_latency, row_of, same_hardware
+from ._trace_rows import Index, TraceRow, mean_latency, row_of, same_hardware
 from ._trace_set_files import SCHEMA, Export, Reader, Stored, Writer
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class TraceSet:
         self._solutions: dict[str, Stored[Solution]] = {}
         self._workloads: dict[str, dict[str, bytes]] = defaultdict(dict)
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
-        self._rows: dict[str, list[Row]] = defaultdict(list)
+        self._rows: dict[str, list[TraceRow]] = defaultdict(list)
         self._indexes: dict[str, Index] = {}
         self._traces: dict[bytes, Trace] = {}
         if isinstance(definitions, Mapping):
@@ -191,7 +191,7 @@ class TraceSet:
         if kept != text and from_json(kept)["workload"] != from_json(text)["workload"]:
             raise ValueError(f"{definition}: two workloads have the uuid {uuid!r}")
 
-    def _keep_row(self, row: Row) -> None:
+    def _keep_row(self, row: TraceRow) -> None:
         self._known_definition(row.definition)
         stored = self._solutions.get(row.solution)
         if stored is None:
@@ -337,7 +337,7 @@ class TraceSet:
             calls[self._index(definition).shape(axes[uuid].items())] += number
         return calls
 
-    def _reference_time(self, rows: Iterable[Row]) -> float | None:
+    def _reference_time(self, rows: Iterable[TraceRow]) -> float | None:
         """The mean of the times that the reference took beside these, in milliseconds."""
         evaluations = filter(None, (self._read_trace(row).evaluation for row in rows))
         times = [each.reference_latency_ms for each in evaluations]
@@ -387,7 +387,7 @@ class TraceSet:
             wanted = solutions is None or stored.name in solutions
             return wanted and author in (None, stored.author)
 
-        def is_wanted(row: Row) -> bool:
+        def is_wanted(row: TraceRow) -> bool:
             of_device = device is None or same_hardware(row.hardware) == device
             return of_device and status in (None, row.status) and row.solution in part._solutions
 
@@ -508,7 +508,7 @@ class TraceSet:
             self._indexes[definition] = index
         return index
 
-    def _of(self, definition: str) -> list[Row]:
+    def _of(self, definition: str) -> list[TraceRow]:
         return self._rows.get(definition, [])
 
     def _names(self, definition: str) -> list[str]:
@@ -521,13 +521,13 @@ class TraceSet:
         for text in self._workloads.get(definition, {}).values():
             yield Trace.from_json(text)
 
-    def _trace(self, row: Row) -> Trace:
+    def _trace(self, row: TraceRow) -> Trace:
         trace = self._traces.get(row.text)
         if trace is None:
             trace = self._traces[row.text] = self._read_trace(row)
         return trace
 
-    def _read_trace(self, row: Row) -> Trace:
+    def _read_trace(self, row: TraceRow) -> Trace:
         try:
             return Trace.from_json(row.text)
         except ValidationError as error:

@@ -15,18 +15,18 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from pytest_fib.dispatch._choice import Policy, Shape, policy_of
+from pytest_fib.dispatch._choice import Policy, policy_of
 from pytest_fib.dispatch._dispatcher import Dispatcher, generated_router
 from pytest_fib.dispatch._kernels import Kernels, hardware_name, log
 from pytest_fib.dispatch._stats import DefinitionStats
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Definition, TraceSet
+    from pytest_fib.data import Definition, Shape, TraceSet
     from pytest_fib.dispatch._shadow import ShadowCall, ShadowChecker
     from pytest_fib.dispatch._tracing import Tracer, TracingConfig
 
 #: Fallbacks of the call form that are remembered; functions made for each call would pile up.
-MANY = 1024
+MOST_FALLBACKS = 1024
 _ON = ("1", "true", "yes", "on")
 _TOGETHER = frozenset({"args", "kwargs"})
 _dispatchers: WeakSet[Dispatcher] = WeakSet()
@@ -305,7 +305,7 @@ def apply(
         return lambda function: _routed(definition, function)
     function = _called.get((definition, fallback))
     if function is None:
-        if len(_called) >= MANY:
+        if len(_called) >= MOST_FALLBACKS:
             _called.clear()
         function = _called[definition, fallback] = _routed(definition, fallback)
     return function(*arguments, **keywords)

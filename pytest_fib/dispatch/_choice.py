@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-Shape: TypeAlias = tuple[int, ...]
+if TYPE_CHECKING:
+    from pytest_fib.data import Shape
+
 #: From the sizes of the var axes, and the solutions measured at each shape, best first, to the
 #: solutions to try, best first; none is the fallback.
-Policy: TypeAlias = Callable[[Shape, Mapping[Shape, Sequence[str]]], Sequence[str]]
+Policy: TypeAlias = "Callable[[Shape, Mapping[Shape, Sequence[str]]], Sequence[str]]"
 
 
 def exact(shape: Shape, measured: Mapping[Shape, Sequence[str]]) -> Sequence[str]:

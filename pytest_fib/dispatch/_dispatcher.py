@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_fib.dispatch._tracing import Tracer
 
 #: Shapes of a definition that are kept; a service whose shapes never come again starts anew.
-MANY = 65_536
+MOST_SHAPES = 65_536
 NUMBERS = frozenset({bool, int, float})
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -248,7 +248,7 @@ class Dispatcher:
         self._replace(key, entry)
 
     def _replace(self, key: Any, entry: Entry) -> None:
-        if len(self._table) >= MANY:
+        if len(self._table) >= MOST_SHAPES:
             self._count_hits()
             self._table.clear()
         if (old := self._table.get(key)) is not None:

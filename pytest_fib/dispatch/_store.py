@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
 
 #: How long a file may be locked by others, in seconds: they may read all of it.
-LOCK_TIMEOUT = 60.0
+STORE_LOCK_TIMEOUT = 60.0
 _ID = re.compile(rb'"uuid": ?"([^"]+)"')
 
 
@@ -93,7 +93,7 @@ def _append(path: Path, line: str, uuid: str) -> None:
     from pytest_fib.data import has_lock_within
 
     with path.open("a+b") as file:
-        if not has_lock_within(LOCK_TIMEOUT, file):
+        if not has_lock_within(STORE_LOCK_TIMEOUT, file):
             raise TimeoutError(f"{path} is locked by another process")
         state, ids = _known.get(path, ((0, 0), set()))
         if _state(file) != state:  # else nobody else has written

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DUMPS = ("dump_all", "dump_none", "dump_non_float")
 _DEDUPS = ("keep_all", "shape_only", "keep_first_k")
 #: Seconds between two writings of the counts.
-INTERVAL = 5.0
+COUNTS_INTERVAL = 5.0
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Tracer:
     def _work(self) -> None:
         while True:
             try:
-                captured = self._queue.get(timeout=INTERVAL)
+                captured = self._queue.get(timeout=COUNTS_INTERVAL)
             except Empty:
                 self._write_counts()
                 continue
@@ -325,7 +325,7 @@ def flush_on_signal(tracer: Tracer) -> None:
         # This thread may hold what the writing needs, so another one flushes, for a while.
         thread = threading.Thread(target=tracer.flush, daemon=True)
         thread.start()
-        thread.join(INTERVAL)
+        thread.join(COUNTS_INTERVAL)
         os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, flush)

@@ -73,8 +73,8 @@ if TYPE_CHECKING:
 
 #: What the buffers of one side may take in all, in bytes, and as a share of a device's memory; two
 #: are made however large they are.
-MOST_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
-MOST_SHARE = 1 / 8
+BUFFER_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
+BUFFER_SHARE = 1 / 8
 #: The share of rounds whose outputs are checked, beside the shortest and the last.
 CHECKED_SHARE = 0.05
 #: How many rounds are checked where reading outputs seems slow.
@@ -84,7 +84,7 @@ WHILE_TIMED = "while it was timed"
 #: Bytes of what is kept of rounds until it is checked: else that is done while the device is held.
 KEPT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 #: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
-PAUSES = (0.1, 0.5, 2.0)
+TIMING_PAUSES = (0.1, 0.5, 2.0)
 #: Calls in a block that says roughly how long one takes, and rounds of it: others' work, which runs
 #: at that time, is in some. One is enough where it is long, in nanoseconds.
 ROUGH, ROUGH_ROUNDS, ROUGH_NS = 2, 5, 10e6
@@ -185,7 +185,7 @@ class TimedSide:
         return self._done(self._side.sandbox.ask(request, self._timeout))
 
 
-class Benchmark:
+class BenchmarkPhase:
     """Times calls whose outputs were found right; used once."""
 
     def __init__(
@@ -258,9 +258,9 @@ class Benchmark:
     @cached_property
     def _most_buffers(self) -> int:
         """How many buffers a side may have."""
-        most = MOST_BYTES[self._device]
+        most = BUFFER_BYTES[self._device]
         if self._device != "cpu":
-            most = min(most, int(MOST_SHARE * torch.cuda.mem_get_info()[1]))
+            most = min(most, int(BUFFER_SHARE * torch.cuda.mem_get_info()[1]))
         return max(2, most // (self._candidate.buffers.size + GAP))
 
     def _sizes(self, ns: Sequence[float]) -> list[int]:
@@ -337,7 +337,7 @@ class Benchmark:
         Others that use the machine may keep one side from running between its blocks, so what seems
         wrong is timed again, later; what is wrong by far, but once.
         """
-        pauses = iter(PAUSES)
+        pauses = iter(TIMING_PAUSES)
         single_ns = None
         self._prepare(ns)
         while True:

@@ -62,9 +62,9 @@ GAP = 17 * ALIGNMENT
 #: How long a call may take that is made to explain a failure.
 EXPERIMENT_SECONDS = 10.0
 #: Seconds between attempts at an evaluation whose sandboxes find no memory left on the device.
-PAUSES = (0.2, 2.0)
+ATTEMPT_PAUSES = (0.2, 2.0)
 #: How often an evaluation is begun whose sandboxes are killed, or find no memory left.
-ATTEMPTS = 1 + len(PAUSES)
+EVALUATION_ATTEMPTS = 1 + len(ATTEMPT_PAUSES)
 
 
 class EvaluationEnded(Exception):
@@ -295,7 +295,7 @@ class EvaluationContext:
     def _end(self, failed: Failed) -> NoReturn:
         self.raise_if_lost(failed)
         if failed.killed:
-            note = f"so ended each of {ATTEMPTS} attempts"
+            note = f"so ended each of {EVALUATION_ATTEMPTS} attempts"
             failed = replace(failed, log=f"{note}\n{failed.log}".rstrip())
         raise EvaluationEnded(failed)
 
@@ -345,7 +345,7 @@ class EvaluationContext:
         if may_be_others and not self.last_attempt:
             raise LostAttemptError(failed)
         if failed.by_others:
-            raise ForkServerError(f"{failed.summary} in each of {ATTEMPTS} attempts")
+            raise ForkServerError(f"{failed.summary} in each of {EVALUATION_ATTEMPTS} attempts")
 
     # Tensors.
 

@@ -292,7 +292,7 @@ def _key(workload: Workload, tensors: Mapping[str, str]) -> Key:
     return repr(workload), tuple(tensors.values())
 
 
-class Calls(Protocol):
+class CallBackend(Protocol):
     """Calls of the candidate and the reference, on the same values in memory of their own."""
 
     def make_inputs(self, workload: Workload) -> Mapping[str, Any]:
@@ -324,7 +324,7 @@ class Calls(Protocol):
 
 
 def check_same_inputs(
-    calls: Calls,
+    calls: CallBackend,
     definition: Definition,
     workload: Workload,
     *,
@@ -342,7 +342,7 @@ def check_same_inputs(
 
 
 def _check_repeats(
-    calls: Calls, checker: OutputChecker, verdict: Verdict, first: Outputs, repeats: int
+    calls: CallBackend, checker: OutputChecker, verdict: Verdict, first: Outputs, repeats: int
 ) -> Verdict:
     """Call twice, again and again: against what is wrong once in many calls.
 
@@ -363,7 +363,7 @@ def _check_repeats(
 
 
 def check_third_call(
-    calls: Calls,
+    calls: CallBackend,
     definition: Definition,
     workload: Workload,
     previous: Outputs,
@@ -382,7 +382,7 @@ def check_third_call(
 
 
 def output_checker(
-    calls: Calls,
+    calls: CallBackend,
     definition: Definition,
     workload: Workload,
     inputs: Mapping[str, Any],
@@ -439,7 +439,7 @@ def _afresh(
 
 
 class SandboxCalls:
-    """Calls through both sandboxes. With ``cache``, expected outputs are put there."""
+    """CallBackend through both sandboxes. With ``cache``, expected outputs are put there."""
 
     def __init__(
         self,

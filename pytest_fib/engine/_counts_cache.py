@@ -18,9 +18,9 @@ from pytest_fib.data import Definition, EvaluationRequest, write_json
 from pytest_fib.timing import OperationCounts
 
 #: Changes when operations are counted in another way.
-FORMAT = 1
+COUNTS_FORMAT = 1
 #: Workloads of a definition that are kept: the first ones go.
-MOST = 1000
+MOST_WORKLOADS = 1000
 
 
 class CountsCache:
@@ -48,7 +48,7 @@ class CountsCache:
         return known[key]
 
     def _name(self, definition: Definition) -> str:
-        facts = [FORMAT, torch.__version__, self._device, definition.model_dump_json()]
+        facts = [COUNTS_FORMAT, torch.__version__, self._device, definition.model_dump_json()]
         return _digest(json.dumps(facts))
 
     def _path(self, name: str) -> Path | None:
@@ -69,7 +69,7 @@ class CountsCache:
         if path is None:
             return
         merged = self._known[name] = self._read(name) | self._known[name]
-        kept = list(merged.items())[-MOST:]
+        kept = list(merged.items())[-MOST_WORKLOADS:]
         with suppress(OSError):  # full, or read-only
             write_json(path, {key: None if each is None else asdict(each) for key, each in kept})
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox import ProcessSandbox, SpareProcess
 
 #: After this many seconds of waiting, whoever waits is told for whom; then again and again.
-PATIENCE, REMINDER = 3.0, 60.0
+LOCK_PATIENCE, REMINDER = 3.0, 60.0
 #: Seconds between attempts to have a device alone while others' kernels run there. Others go on
 #: meanwhile: a kernel that never ends does when its judge ends the process, after --fib-timeout.
 BUSY_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -200,7 +200,7 @@ class DeviceLock:
     def _wait(self, descriptor: int, mode: int, until: float) -> None:
         """Wait for a lock; its file is closed where that takes too long, or is interrupted."""
         waiter = _Waiter(descriptor, mode)
-        start, patience = monotonic(), PATIENCE
+        start, patience = monotonic(), LOCK_PATIENCE
         try:
             while not waiter.has_lock_within(min(patience, until - monotonic())):
                 if monotonic() >= until:

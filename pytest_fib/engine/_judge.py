@@ -42,9 +42,9 @@ from pytest_fib.data import (
     own_fault,
 )
 from pytest_fib.engine._artifacts import Artifacts, build_result, build_subject
-from pytest_fib.engine._benchmark import Benchmark
+from pytest_fib.engine._benchmark import BenchmarkPhase
 from pytest_fib.engine._context import (
-    PAUSES,
+    ATTEMPT_PAUSES,
     EvaluationContext,
     EvaluationEnded,
     LostAttemptError,
@@ -253,7 +253,7 @@ class Judge:
     def _outcome(self, request: EvaluationRequest) -> Outcome:
         """As ``evaluate``. Raises one of UNAVAILABLE where the machine keeps it from that."""
         try:
-            for pause in PAUSES:
+            for pause in ATTEMPT_PAUSES:
                 try:
                     return self._evaluate(request, last_attempt=False)
                 except (LostAttemptError, torch.OutOfMemoryError) as error:
@@ -306,7 +306,7 @@ class Judge:
         if not any(0 not in context.layouts[name].shape for name in context.definition.outputs):
             context.printed = f"{NOTHING_TO_TIME}\n{context.printed}"
             return verdict, None
-        benchmark = Benchmark(context, self._core, self._ceilings.known, self._counts)
+        benchmark = BenchmarkPhase(context, self._core, self._ceilings.known, self._counts)
         timed, performance = benchmark.outcome()
         # The record is of this workload's values; those of timed calls are drawn anew each time.
         return (verdict, performance) if timed.passed else (timed, None)

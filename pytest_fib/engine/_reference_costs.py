@@ -7,7 +7,7 @@ from pytest_fib.workloads import Costs
 
 #: What a reference may take of the time of an evaluation on a workload that is drawn; and from
 #: which share on it is not to be wondered at that an implementation takes all.
-DRAWN_SHARE, SLOW_SHARE = 0.1, 0.25
+DRAWN_SHARE, LATE_SHARE = 0.1, 0.25
 #: Memory of the reference's own, as a multiple of the budget of a workload.
 MEMORY_FACTOR = 8
 #: From which seconds and bytes beyond the least on something is learnt.
@@ -38,4 +38,4 @@ class ReferenceCosts:
         if isinstance(outcome, DefinitionFault):
             return outcome.exhausted
         is_late = outcome.status is EvaluationStatus.TIMEOUT
-        return is_late and self._seconds.expected(workload.axes) > SLOW_SHARE * timeout
+        return is_late and self._seconds.expected(workload.axes) > LATE_SHARE * timeout

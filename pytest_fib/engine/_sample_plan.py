@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 #: Seconds that drawing takes at most; fewer draws see less, and mean no less.
 SECONDS = {"cpu": 5.0, "cuda": 10.0}
 #: Rows that are tested: of some, limits leave a single token.
-ROWS = 4
+TESTED_ROWS = 4
 #: Bytes of a call's rows: on the CPU, few enough for several calls in that time.
-MOST_BYTES = {"cpu": 16 << 20, "cuda": CALL_BYTES}
+ROW_BYTES = {"cpu": 16 << 20, "cuda": CALL_BYTES}
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class SamplePlan:
         plan = plan_sampling(
             workload.axes[axis],
             nbytes(probs.shape[1:], probs.dtype),
-            rows=ROWS,
+            rows=TESTED_ROWS,
             max_batch=domain.max if domain else None,
-            max_bytes=MOST_BYTES[device],
+            max_bytes=ROW_BYTES[device],
         )
         axes = {**workload.axes, axis: plan.batch}
         batch = workload.model_copy(update={"axes": axes, "regime": {}})

@@ -21,7 +21,7 @@ from pytest_fib.data import (
 if TYPE_CHECKING:
     from pytest_fib.executors._protocol import Executor
 
-Request: TypeAlias = EvaluationRequest | SearchRequest | BuildRequest
+JudgeRequest: TypeAlias = EvaluationRequest | SearchRequest | BuildRequest
 Answer: TypeAlias = Outcome | SearchResult | BuildResult
 #: By the method of an executor that answers them.
 REQUESTS: dict[str, type[EvaluationRequest | SearchRequest | BuildRequest]] = {

@@ -25,7 +25,7 @@ from pytest_fib.data import (
     SearchResult,
     TensorFiles,
 )
-from pytest_fib.executors._answers import Request, answer_here
+from pytest_fib.executors._answers import JudgeRequest, answer_here
 from pytest_fib.executors._archives import RemoteError
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._protocol import Executor
@@ -59,7 +59,7 @@ class DeviceProcess(RemoteExecutor):
             )
         return self._process
 
-    def _ask(self, kind: str, request: Request) -> bytes:
+    def _ask(self, kind: str, request: JudgeRequest) -> bytes:
         tensors = {} if isinstance(request, BuildRequest) else request.tensors
         asked = {
             "kind": kind,

@@ -18,15 +18,13 @@ from typing import Any, Literal
 
 from pytest_fib.build import Machine
 from pytest_fib.data import BuildRequest, EvaluationRequest, Outcome, TensorFiles, outcome_from_json
-from pytest_fib.executors._answers import Request, answer_here, not_evaluated
+from pytest_fib.executors._answers import JudgeRequest, answer_here, not_evaluated
 from pytest_fib.executors._archives import RemoteError, archive_of
 from pytest_fib.executors._local import LocalExecutor
-from pytest_fib.executors._remote import RemoteExecutor
+from pytest_fib.executors._remote import ATTEMPTS, RemoteExecutor
 
 #: Requests that an actor has at a time: the next is there when one is answered.
 IN_FLIGHT = 2
-#: How often a request is asked of actors that die.
-ATTEMPTS = 3
 DIED = f"{ATTEMPTS} actors of Ray died of this"
 #: How long an address may take to answer, in seconds.
 REACHED = 10.0
@@ -114,7 +112,7 @@ class _Seat:
     jobs: deque[_Job] = field(default_factory=deque)
     is_away: bool = False
 
-    def submit(self, kind: str, request: Request, tensors: dict[str, Any]) -> Any:
+    def submit(self, kind: str, request: JudgeRequest, tensors: dict[str, Any]) -> Any:
         """A reference to the answer. If the actor dies, others may be asked: Ray tries no more."""
         ask = self.handle.answer.options(max_task_retries=0)
         text = request.model_dump_json(by_alias=True, exclude={"directory"}).encode()
@@ -275,7 +273,7 @@ class RayExecutor(RemoteExecutor):
 
     # Requests.
 
-    def _ask(self, kind: str, request: Request) -> bytes:
+    def _ask(self, kind: str, request: JudgeRequest) -> bytes:
         """The first actor's answer, however often it is restarted. Raises RemoteError."""
         seat, errors = self._seats[0], self._ray.exceptions
         for _ in range(ATTEMPTS):
@@ -307,7 +305,7 @@ class RayExecutor(RemoteExecutor):
         """Requests and what came of them, as these come, from all actors."""
         yield from _Run(self, requests)
 
-    def _tensors(self, request: Request) -> dict[str, Any]:
+    def _tensors(self, request: JudgeRequest) -> dict[str, Any]:
         """References to a request's recorded tensors, each file stored once."""
         tensors = {} if isinstance(request, BuildRequest) else request.tensors
         for address in tensors.values():

@@ -14,16 +14,19 @@ from pytest_fib.data import (
     SearchResult,
     outcome_from_json,
 )
-from pytest_fib.executors._answers import Request, not_evaluated
+from pytest_fib.executors._answers import JudgeRequest, not_evaluated
 from pytest_fib.executors._archives import RemoteError
 from pytest_fib.executors._protocol import Executor
+
+#: How often a request is asked of processes that die of it.
+ATTEMPTS = 3
 
 
 class RemoteExecutor(Executor):
     """Evaluates elsewhere; what can't be asked is answered as not evaluated."""
 
     @abstractmethod
-    def _ask(self, kind: str, request: Request) -> bytes:
+    def _ask(self, kind: str, request: JudgeRequest) -> bytes:
         """The answer to a request of this kind, a method's name, as JSON. Raises RemoteError."""
 
     def evaluate(self, request: EvaluationRequest) -> Outcome:

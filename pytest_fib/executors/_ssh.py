@@ -25,20 +25,18 @@ from pytest_fib.build import Machine
 from pytest_fib.data import TensorFiles
 from pytest_fib.executors._archives import Archive, RemoteError, RemotePython, archive_of
 from pytest_fib.executors._relay import MAGIC, read_frame, write_frame
-from pytest_fib.executors._remote import RemoteExecutor
+from pytest_fib.executors._remote import ATTEMPTS, RemoteExecutor
 from pytest_fib.executors.worker import PULSE, RECORDS
 
 if TYPE_CHECKING:
-    from pytest_fib.executors._answers import Request
+    from pytest_fib.executors._answers import JudgeRequest
 
 #: How long the far end may take over each step of a connection, in seconds.
-STEP = 60.0
-#: How often a request is asked of workers that die.
-ATTEMPTS = 3
+STEP_TIMEOUT = 60.0
 #: Between attempts to connect, in seconds, doubling from the first to the last.
 FIRST_WAIT, LAST_WAIT = 0.1, 5.0
 #: Of files, in bytes.
-CHUNK = 1 << 20
+FILE_CHUNK = 1 << 20
 #: What the remote Python runs: a script that comes first, after its length.
 _READ_SCRIPT = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
 #: What a shell says of a command that is not there, or is none.
@@ -193,7 +191,7 @@ class _Connection:
         until, seen = monotonic() + timeout, b""
         try:
             while not seen.endswith(mark):
-                if not (byte := self._read(1, until)) or len(seen) > CHUNK:
+                if not (byte := self._read(1, until)) or len(seen) > FILE_CHUNK:
                     raise _LostError
                 seen += byte
         except OSError:
@@ -323,11 +321,11 @@ def _introduced(
     """Send what lacks there. Raises _LostError and RemoteError."""
     script = package_files("pytest_fib.executors").joinpath("_relay.py").read_bytes()
     connection.send_script(script)
-    connection.skip_to(MAGIC, STEP)
+    connection.skip_to(MAGIC, STEP_TIMEOUT)
     archives = connections.archives.get(target)
     if archives is None:
         connection.send({"archives": None})
-        python = RemotePython(connection.receive(STEP)[0])
+        python = RemotePython(connection.receive(STEP_TIMEOUT)[0])
         python.check()
         archives = connections.archives[target] = {each.name: each for each in python.archives()}
     worker = None if session is None else session.to_json()
@@ -343,7 +341,7 @@ def _introduced(
 
 
 def _unless_error(connection: _Connection) -> tuple[dict[str, Any], bytes]:
-    record, payload = connection.receive(STEP)
+    record, payload = connection.receive(STEP_TIMEOUT)
     if "error" in record:
         raise RemoteError(record["error"])
     return record, payload
@@ -402,7 +400,7 @@ class SshExecutor(RemoteExecutor):
 
     # One request.
 
-    def _ask(self, kind: str, request: Request) -> bytes:
+    def _ask(self, kind: str, request: JudgeRequest) -> bytes:
         """The answer, from whichever connection it comes. Raises RemoteError."""
         self._number += 1
         body, records = _split(request)
@@ -421,7 +419,7 @@ class SshExecutor(RemoteExecutor):
         self,
         connection: _Connection,
         kind: str,
-        request: Request,
+        request: JudgeRequest,
         parts: tuple[bytes, dict[str, bytes]],
     ) -> bytes:
         body, records = parts
@@ -460,9 +458,9 @@ class SshExecutor(RemoteExecutor):
                 raise FileNotFoundError(f"no file of recorded tensors holds {address}")
             size = path.stat().st_size
             with path.open("rb") as file:
-                for start in range(0, max(size, 1), CHUNK):
-                    more = start + CHUNK < size
-                    connection.send({"file": address, "more": more}, file.read(CHUNK))
+                for start in range(0, max(size, 1), FILE_CHUNK):
+                    more = start + FILE_CHUNK < size
+                    connection.send({"file": address, "more": more}, file.read(FILE_CHUNK))
         except OSError as error:
             raise RemoteError(f"a recorded tensor can't be sent: {error}") from None
 
@@ -499,7 +497,7 @@ class SshExecutor(RemoteExecutor):
                     connection.send({"alive": True})
 
 
-def _split(request: Request) -> tuple[bytes, dict[str, bytes]]:
+def _split(request: JudgeRequest) -> tuple[bytes, dict[str, bytes]]:
     """A request that names its large parts by their content, and these parts."""
     body = json.loads(request.model_dump_json(by_alias=True, exclude={"directory"}))
     records = {}
@@ -510,7 +508,7 @@ def _split(request: Request) -> tuple[bytes, dict[str, bytes]]:
     return json.dumps(body).encode(), records
 
 
-def _with_local_paths(answer: bytes, request: Request) -> bytes:
+def _with_local_paths(answer: bytes, request: JudgeRequest) -> bytes:
     """Frames of a traceback in the files here, where these hold the sources that were sent."""
     if request.directory is None:
         return answer

@@ -27,7 +27,7 @@ from pytest_fib.executors._relay import UNUSED, read_frame, write_frame
 #: How often clients give a sign of life, and how long they may forget it, in seconds.
 PULSE, MISSED = 5.0, 15.0
 #: How long a judge that does nothing may take to clean up, in seconds.
-CLOSE = 5.0
+CLEANUP_TIMEOUT = 5.0
 #: Parts of a request that travel apart, once.
 RECORDS = ("definition", "solution")
 
@@ -160,7 +160,7 @@ class Worker:
             is_idle = self._number == 0 or self._answer is not None
         if is_idle:
             self._waiting.put(None)
-            sleep(CLOSE)
+            sleep(CLEANUP_TIMEOUT)
         os._exit(0)
 
 

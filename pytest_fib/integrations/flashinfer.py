@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _router = Router()
 #: What was patched: owner, name, what was there.
 _patched: list[tuple[Any, str, Any]] = []
-_plans: WeakKeyDictionary[Any, _Plan] = WeakKeyDictionary()
+_wrapper_plans: WeakKeyDictionary[Any, _Plan] = WeakKeyDictionary()
 
 #: Arguments that change how fast a call is, or where it puts what, and not what it computes.
 _HARMLESS = frozenset(
@@ -232,10 +232,10 @@ class _Plan:
 def _planning(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def plan(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        _plans.pop(self, None)
+        _wrapper_plans.pop(self, None)
         result = original(self, *arguments, **keywords)
         given = _bound(original, (self, *arguments), keywords)
-        _plans[self] = _Plan(given, _problem("plan", given, _PLANNED) or _mode(self))
+        _wrapper_plans[self] = _Plan(given, _problem("plan", given, _PLANNED) or _mode(self))
         return result
 
     return plan
@@ -248,7 +248,7 @@ def _running(
     def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
         def route() -> Any:
             given = _bound(original, (self, *arguments), keywords)
-            planned = _plans.get(self)
+            planned = _wrapper_plans.get(self)
             if planned is None:
                 raise Unroutable("there was no plan after install()")
             problem = planned.problem or _problem("run", given, _RUN) or _later(self)

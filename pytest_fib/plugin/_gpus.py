@@ -9,7 +9,7 @@ import pytest
 from pytest_fib.build import gpus
 
 
-class Binding:
+class GpuPerWorker:
     """Gives each xdist worker one GPU, in turn, before it starts.
 
     Set in the worker's environment by the controller: a worker that replaces a crashed one

@@ -25,7 +25,7 @@ MARK = (
 BEST = "best"
 #: Seconds: eleven days. Clocks have ends.
 LONGEST = 1e6
-_SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _INI_DIRECTORIES = {
     "fib_defs": ("kernel_defs", "definitions"),
     "fib_impls": ("kernel_impls", "implementations"),
@@ -37,7 +37,7 @@ def size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G")
-    return int(float(match.group(1)) * (1 << _SUFFIXES[match.group(2).upper()]))
+    return int(float(match.group(1)) * (1 << _UNITS[match.group(2).upper()]))
 
 
 def condition(text: str) -> float:

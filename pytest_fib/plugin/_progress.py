@@ -20,7 +20,7 @@ import pytest
 from pytest_fib.temporary import TemporaryFolder
 
 #: Seconds that an item runs before it is shown, and between two looks at what is done.
-PATIENCE, STEP = 2.0, 0.5
+SHOWN_AFTER, REDRAW_INTERVAL = 2.0, 0.5
 #: Seconds after which a line says so where nothing can be redrawn; then after twice as many.
 FIRST_LINE = 60.0
 #: Characters of a folder below which there is room for a socket.
@@ -115,14 +115,14 @@ class Display:
         self._folder.remove()
 
     def _listen(self) -> None:
-        self._socket.settimeout(STEP)
+        self._socket.settimeout(REDRAW_INTERVAL)
         drawn = 0.0
         while not self._closed:
             with suppress(TimeoutError):
                 key, message = self.address[1].encode(), self._socket.recv(65536)
                 if message.startswith(key):
                     self._take_in(*json.loads(message.removeprefix(key)))
-            if monotonic() - drawn >= STEP:
+            if monotonic() - drawn >= REDRAW_INTERVAL:
                 self._show()
                 drawn = monotonic()
         self._socket.close()
@@ -153,7 +153,7 @@ class Display:
             if self._closed:
                 return
             now = monotonic()
-            late = {p: each for p, each in self._running.items() if now - each.since >= PATIENCE}
+            late = {p: each for p, each in self._running.items() if now - each.since >= SHOWN_AFTER}
             if not self._redraws:
                 self._write_lines(late, now)
             elif late:

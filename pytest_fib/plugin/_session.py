@@ -131,7 +131,7 @@ class Session:
         """Have xdist spread workers over GPUs, and items over workers, as suits them."""
         plugins = self.config.pluginmanager
         if self.settings.device != "cpu":
-            plugins.register(_gpus.Binding(), "fib-devices")
+            plugins.register(_gpus.GpuPerWorker(), "fib-devices")
         if self.config.getoption("dist") == "load":  # xdist's default, where there are workers
             from pytest_fib.plugin._distribution import Distribution
 

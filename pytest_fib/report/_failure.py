@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_fib.report._times import TimeComparison
 
 #: Columns of a text where nobody knows how wide the terminal is.
-WIDTH = 80
+COLUMNS = 80
 #: The name of a field and what it says.
 Field: TypeAlias = tuple[str, str]
 #: Columns before the value of a field.
@@ -58,7 +58,7 @@ def describe_evaluation(
     origin: Origin | None = None,
     *,
     guessed: str = "",
-    width: int = WIDTH,
+    width: int = COLUMNS,
     blamed: str | None = None,
 ) -> str:
     """Why an implementation failed: what, where, how much, and how to see it again.
@@ -79,7 +79,10 @@ def describe_evaluation(
 
 
 def describe_comparison(
-    status: EvaluationStatus, diagnosis: Diagnosis, correctness: Correctness, width: int = WIDTH
+    status: EvaluationStatus,
+    diagnosis: Diagnosis,
+    correctness: Correctness,
+    width: int = COLUMNS,
 ) -> str:
     """What is wrong with a tensor that nobody knows the origin of."""
     first = headline(status, diagnosis.sentence, width)
@@ -87,7 +90,7 @@ def describe_comparison(
 
 
 def describe_compile_error(
-    result: BuildResult, place: str, replay: str, *, width: int = WIDTH
+    result: BuildResult, place: str, replay: str, *, width: int = COLUMNS
 ) -> str:
     """What keeps an implementation from being compiled, the compiler's first error first."""
     first = [f"{result.status}: {result.message}"]
@@ -106,7 +109,7 @@ def _diagnosis(evaluation: Evaluation) -> Diagnosis:
 
 
 def headline(
-    status: EvaluationStatus, sentence: str, width: int = WIDTH, blamed: str | None = None
+    status: EvaluationStatus, sentence: str, width: int = COLUMNS, blamed: str | None = None
 ) -> list[str]:
     """The status and what is wrong, in lines. What others wrote, as an error's message, is kept."""
     line = f"{blamed or status.value}: {sentence}"
@@ -123,7 +126,7 @@ def describe_definition_fault(
     origin: Origin | None = None,
     *,
     guessed: str = "",
-    width: int = WIDTH,
+    width: int = COLUMNS,
 ) -> str:
     """Why a definition can't be used; no implementation is blamed."""
     fields = [("definition", place), _workload(workload, origin), *_guesses(guessed)]
@@ -138,7 +141,7 @@ def describe_slower(
     replay: str,
     limit: float,
     *,
-    width: int = WIDTH,
+    width: int = COLUMNS,
 ) -> str:
     """That an implementation is slower than it may be; ``limit`` as 0.05 for 5 %."""
     assert comparison.before_ms is not None

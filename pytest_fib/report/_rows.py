@@ -72,7 +72,7 @@ class Row:
         outcomes of their own.
         """
         build = item.get("build") or {}
-        status = build.get("status") or _STATUSES.get(category, category.upper())
+        status = build.get("status") or _STATUS_OF_OUTCOME.get(category, category.upper())
         row = cls(**{**_row_fields({**item, **build}), "status": status})
         if row.time_comparison is not None:
             row = replace(row, time_comparison=TimeComparison(**item["time_comparison"]))
@@ -117,7 +117,7 @@ class Row:
 
 
 #: The statuses of outcomes; a failure that left no record is no verdict on the implementation.
-_STATUSES = {"failed": "ERROR", "xfailed": "XFAIL", "xpassed": "XPASS"}
+_STATUS_OF_OUTCOME = {"failed": "ERROR", "xfailed": "XFAIL", "xpassed": "XPASS"}
 
 
 def _row_fields(values: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _GREEN, _YELLOW, _RED = {"green": True}, {"yellow": True}, {"red": True, "bold": True}
 #: Any other status is a failure.
-_STATUSES = {
+_STATUS_COLOURS = {
     "PASSED": _GREEN,
     **dict.fromkeys(("SKIPPED", "XFAIL", "XPASS", "RERUN"), _YELLOW),
 }
@@ -246,12 +246,12 @@ def _order(row: Row) -> tuple[str, list[tuple[str, int]]]:
 
 def _deciding(rows: Sequence[Row]) -> Row:
     """The row that says most of an implementation: a failure, else the correctness search."""
-    ranks = dict.fromkeys(_STATUSES, 1) | {"SKIPPED": 2}
+    ranks = dict.fromkeys(_STATUS_COLOURS, 1) | {"SKIPPED": 2}
     return min(rows, key=lambda row: (ranks.get(row.status, 0), row.kind != "correctness"))
 
 
 def _status(row: Row) -> Piece:
-    return row.status, _STATUSES.get(row.status, _RED)
+    return row.status, _STATUS_COLOURS.get(row.status, _RED)
 
 
 def _workload(row: Row) -> str:

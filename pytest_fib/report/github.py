@@ -33,7 +33,7 @@ ROW_LIMIT = 1000
 TEXT_LIMIT = 200
 #: GitHub's emoji of a change.
 _EMOJI = {"slower": "🔺 ", "faster": "🟢 "}
-_TIMES = (
+_TIME_COLUMNS = (
     "workload", "latency", "reference", "speed-up", "GB/s", "TFLOP/s", "of the ceiling",
     "least traffic", "separate operations",
 )  # fmt: skip
@@ -62,7 +62,7 @@ def summary(
     parts += _table(":x: Failures", ("workload", "status", "what"), failed, _failure)
     parts += _table(":x: Not tested", ("what",), untested, _why_untested)
     parts += _comparisons(timed, baseline) if baseline is not None else []
-    parts += _table("Times", _TIMES, timed, _time)
+    parts += _table("Times", _TIME_COLUMNS, timed, _time)
     parts += _table(
         "Correctness", ("closest workload", "error of what is allowed"), untimed, _errors
     )

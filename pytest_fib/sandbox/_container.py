@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 #: Devices of GPUs, as far as there are any.
-_DEVICES = ("nvidia*", "dri", "kfd", "infiniband")
+_GPU_DEVICES = ("nvidia*", "dri", "kfd", "infiniband")
 #: Where compilers keep what they made: in a container, nowhere that anyone else reads.
 _CACHES = (
     "TRITON_CACHE_DIR",
@@ -30,7 +30,7 @@ def container_command(device: str, folder: Path) -> list[str]:
     else:
         command += ["--dev-bind", "/proc", "/proc"]
     command += ["--dev", "/dev", "--tmpfs", "/tmp"]
-    for path in (path for pattern in _DEVICES for path in sorted(Path("/dev").glob(pattern))):
+    for path in (path for pattern in _GPU_DEVICES for path in sorted(Path("/dev").glob(pattern))):
         command += ["--dev-bind", str(path), str(path)]
     for path in _needed_beneath_tmp():
         command += ["--ro-bind", str(path), str(path)]

@@ -11,7 +11,7 @@ from functools import cache
 
 import torch
 
-from pytest_fib.timing import cuda_driver
+from pytest_fib._cuda_driver import cuda_driver
 
 _HANDLE_SIZE = 64
 _OUT_OF_MEMORY = 2

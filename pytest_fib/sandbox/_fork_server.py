@@ -1,6 +1,6 @@
 """The process that starts sandboxes: it has torch imported, and forks one on request.
 
-A script, its control socket as standard input and the JSON of ``Settings`` as argument.
+A script, its control socket as standard input and the JSON of ``ServerSettings`` as argument.
 multiprocessing's forkserver does nearly this, but a process has only one, which it shares with all
 other code, and its children import the parent's ``__main__``.
 """
@@ -32,7 +32,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """``folder`` is for files of sandboxes; ``modules`` are imported once for all of them.
 
     ``path`` is ``sys.path`` for foreign code. A ``contained`` one may have other process ids than
@@ -46,7 +46,7 @@ class Settings:
     contained: bool
 
 
-def main(settings: Settings) -> None:
+def main(settings: ServerSettings) -> None:
     """Serve until the control socket closes or SIGTERM comes; then end every sandbox."""
     # What is installed first, and the working directory last: a triton.py there may be foreign.
     here = Path.cwd()
@@ -64,7 +64,7 @@ def main(settings: Settings) -> None:
         server.leave()
 
 
-def _preload(settings: Settings) -> None:
+def _preload(settings: ServerSettings) -> None:
     for name in settings.modules:
         import_module(name)
     from pytest_fib.walls import hide_from_ptrace
@@ -76,7 +76,7 @@ def _preload(settings: Settings) -> None:
 
 
 class _Server:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._device = settings.device
         self._folder = settings.folder
         self._contained = settings.contained
@@ -221,4 +221,4 @@ def _all_children() -> set[int]:
 
 
 if __name__ == "__main__":
-    main(Settings(**json.loads(sys.argv[1])))
+    main(ServerSettings(**json.loads(sys.argv[1])))

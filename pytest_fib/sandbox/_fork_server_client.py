@@ -130,7 +130,7 @@ class ForkServer:
         self._exit_code = None
         temporary = TemporaryFolder.make()
         folder = temporary.path
-        settings = _fork_server.Settings(
+        settings = _fork_server.ServerSettings(
             self._device, str(folder), self._modules, sys.path, self.contained
         )
         # Nothing is imported from the working directory or PYTHONPATH, where a triton.py may be.

@@ -197,7 +197,7 @@ Reply: TypeAlias = Done | Failed
 _SHORT: dict[bytes, Request] = {b"blocks": Blocks(), b"collect": Collect()}
 _SHORT_NAMES = {request: name for name, request in _SHORT.items()}
 #: What the short form of a reply starts with: no JSON does.
-_TIMES = b"times   "
+_TIMES_PREFIX = b"times   "
 
 
 def is_short(request: Request) -> bool:
@@ -218,19 +218,19 @@ def encode_reply(reply: Reply) -> bytes:
     if isinstance(reply, Done) and reply == Done(
         samples_ns=reply.samples_ns, blocks_ns=reply.blocks_ns
     ):
-        return _TIMES + array("d", (reply.blocks_ns, *reply.samples_ns)).tobytes()
+        return _TIMES_PREFIX + array("d", (reply.blocks_ns, *reply.samples_ns)).tobytes()
     return _replies().dump_json(reply)
 
 
 def decode_reply(payload: bytes) -> Reply:
     """The reply of a message. Raises ValueError where it is none."""
-    if not payload.startswith(_TIMES):
+    if not payload.startswith(_TIMES_PREFIX):
         reply = _replies().validate_json(payload)
         if isinstance(reply, Failed) and (reply.killed or reply.by_others):
             raise ValueError("a reply of a process that was killed")
         return reply
     times = array("d")
-    times.frombytes(payload[len(_TIMES) :])
+    times.frombytes(payload[len(_TIMES_PREFIX) :])
     if not times:
         raise ValueError("a reply without times")
     return Done(samples_ns=tuple(times[1:]), blocks_ns=times[0])

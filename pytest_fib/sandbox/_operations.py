@@ -20,7 +20,7 @@ ROUNDOFF, UNDERFLOW = 2.0**-24, 2.0**-126
 MOVED = 4.0
 #: The same for each of equal terms, up to half of which is in the last binade of the partial sums;
 #: and how many values make terms equal, of how many that are looked at.
-EQUAL_SHARE, FEW_VALUES, LOOKED_AT = 0.25, 4, 1024
+EQUAL_SHARE, FEW_TERMS, TERMS_LOOKED_AT = 0.25, 4, 1024
 
 
 def _names(text: str) -> frozenset[str]:
@@ -43,7 +43,7 @@ _SUMS = _names("""
 _ADDED, _DOTS = _names("sum mean cumsum"), _names("mv dot vdot")
 #: A quotient that float32 holds may have been a product with a reciprocal, which it does not hold;
 #: and a reciprocal is part of a scale, which has many forms.
-_QUOTIENTS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
+_QUOTIENT_OPERATIONS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
 _COMPARISONS = _names("gt ge lt le eq ne")
 _DIVISIONS = _names("floor_divide remainder fmod")
 #: Decisions on a number, by which argument it is.
@@ -229,7 +229,7 @@ def _held(call: Operation, output: torch.Tensor) -> torch.Tensor:
     else:
         args = tree_map(lambda x: x.double() if is_wide(x) else x, call.args)
         held = call.func(*args, **call.kwargs) == output.double()
-    if call.name in _QUOTIENTS:
+    if call.name in _QUOTIENT_OPERATIONS:
         held &= _is_power_of_two(call.args[1] if call.name == "div" else output)
     return held
 
@@ -253,8 +253,8 @@ def _terms(call: Operation) -> int:
 
 def _has_few_values(call: Operation) -> bool:
     """Whether most terms have an equal."""
-    some = next(filter(is_wide, call.args)).flatten()[:LOOKED_AT]
-    return len(torch.unique(some)) <= FEW_VALUES
+    some = next(filter(is_wide, call.args)).flatten()[:TERMS_LOOKED_AT]
+    return len(torch.unique(some)) <= FEW_TERMS
 
 
 def _is_exact(call: Operation) -> bool:

@@ -12,7 +12,7 @@ from pytest_fib.sandbox._fork_server_client import Child, ForkServer, ForkServer
 from pytest_fib.sandbox._messages import Map, encode_request
 
 #: Seconds until a process that was forked takes a request and leads its group; and between looks.
-START_TIMEOUT, LOOK = 10.0, 0.001
+SPARE_START_TIMEOUT, LOOK = 10.0, 0.001
 
 
 class SpareProcess:
@@ -37,7 +37,7 @@ class SpareProcess:
         with suppress(ForkServerError):
             self._child = self._fork_server.start()
             try:
-                self._child.channel.send(0, encode_request(Map(0)), (), START_TIMEOUT)
+                self._child.channel.send(0, encode_request(Map(0)), (), SPARE_START_TIMEOUT)
                 _wait_for_its_group(self._child.pid)
             except (ChannelClosed, ChannelLate, ProcessLookupError):
                 self.close()
@@ -69,7 +69,7 @@ class SpareProcess:
 
 def _wait_for_its_group(pid: int) -> None:
     """Until it can be stopped as a group, which it makes first. Raises ProcessLookupError."""
-    until = monotonic() + START_TIMEOUT
+    until = monotonic() + SPARE_START_TIMEOUT
     while os.getpgid(pid) != pid:
         if monotonic() > until:
             raise ChannelLate

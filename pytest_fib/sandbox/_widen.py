@@ -29,7 +29,7 @@ WIDENED = {
     torch.complex64: torch.complex128,
 }
 #: What matrix units compute, from operands of the inputs' dtype.
-_PRODUCTS = frozenset(
+_MATRIX_PRODUCTS = frozenset(
     {
         torch.matmul,
         torch.mm,
@@ -326,10 +326,10 @@ class _Widening(TorchFunctionMode):
         func = _CONVERSIONS.get(func, func)
         if func is _type:
             args = tuple(_TYPE_NAMES.get(_type_name(arg), arg) for arg in args)
-        if func in _PRODUCTS and self._rounded is not None:
+        if func in _MATRIX_PRODUCTS and self._rounded is not None:
             args = _rounded(args, self._rounded)
         result = func(*map(_wider, args), **{key: _wider(kwargs[key]) for key in kwargs})
-        if func in _PRODUCTS and self._narrow is not None:
+        if func in _MATRIX_PRODUCTS and self._narrow is not None:
             result = _displaced(func, args, kwargs, result, self._narrow)
         return _widen_result(result)
 

@@ -18,7 +18,7 @@ from pytest_fib.workloads import is_open, smallest_axes, workload_bytes
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, Origin, Workload
 
-Outcome = TypeVar("Outcome")
+CheckResult = TypeVar("CheckResult")
 #: A check that takes a larger share of the time for shrinking is slow.
 SLOW_SHARE = 0.005
 #: Sizes that nobody has asked for are left out where a check is expected to take more seconds:
@@ -29,7 +29,7 @@ DRAWS_TO_ONE_OF_THE_RUN = 5
 
 
 @dataclass(frozen=True)
-class Search(Generic[Outcome]):
+class Search(Generic[CheckResult]):
     """What a search saw: a failing case or, of those that passed, the closest call.
 
     ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
@@ -39,22 +39,22 @@ class Search(Generic[Outcome]):
 
     tried: int
     workload: Workload
-    outcome: Outcome
+    outcome: CheckResult
     origin: Origin | None
 
 
-class _Checked(Generic[Outcome]):
+class _Checked(Generic[CheckResult]):
     """Outcomes by workload, since shrinking asks for the same one again and again."""
 
     def __init__(
         self,
         definition: Definition,
-        check: Callable[[Workload], Outcome],
-        failed: Callable[[Outcome], bool],
-        alike: Callable[[Outcome, Outcome], bool],
+        check: Callable[[Workload], CheckResult],
+        failed: Callable[[CheckResult], bool],
+        alike: Callable[[CheckResult, CheckResult], bool],
         shrink_seconds: float,
     ) -> None:
-        self.seen: dict[str, tuple[Workload, Outcome]] = {}
+        self.seen: dict[str, tuple[Workload, CheckResult]] = {}
         self._slow: list[tuple[int, float]] = []  # bytes and seconds
         self.out_of_time = False
         self._definition = definition
@@ -76,7 +76,7 @@ class _Checked(Generic[Outcome]):
         return self._failed(self.seen[workload.uuid][1])
 
     def fails_and_tells(
-        self, undecided: Callable[[Workload, Outcome], bool], workload: Workload
+        self, undecided: Callable[[Workload, CheckResult], bool], workload: Workload
     ) -> bool:
         """Whether a workload fails, unless that tells nothing."""
         return self.fails(workload) and not undecided(*self.seen[workload.uuid])
@@ -114,13 +114,13 @@ class _Checked(Generic[Outcome]):
 
 def search(
     definition: Definition,
-    check: Callable[[Workload], Outcome],
+    check: Callable[[Workload], CheckResult],
     *,
-    failed: Callable[[Outcome], bool],
-    closeness: Callable[[Outcome], float],
-    alike: Callable[[Outcome, Outcome], bool] = lambda first, other: True,
+    failed: Callable[[CheckResult], bool],
+    closeness: Callable[[CheckResult], float],
+    alike: Callable[[CheckResult, CheckResult], bool] = lambda first, other: True,
     affordable: Callable[[Workload], bool] = lambda workload: True,
-    undecided: Callable[[Workload, Outcome], bool] = lambda workload, outcome: False,
+    undecided: Callable[[Workload, CheckResult], bool] = lambda workload, outcome: False,
     failed_before: Iterable[Workload] = (),
     listed: Iterable[Workload] = (),
     examples: int = 25,
@@ -128,7 +128,7 @@ def search(
     run_seed: int | None = None,
     max_bytes: int = 1 << 28,
     shrink_seconds: float = 20.0,
-) -> Search[Outcome]:
+) -> Search[CheckResult]:
     """Check workloads that ``failed_before``, those ``listed``, then ``examples`` drawn ones.
 
     One that fails again is the answer, since it was shrunk when it failed first. Any other failure

@@ -12,7 +12,6 @@ from pytest_fib.timing._count import count_operations as count_operations
 from pytest_fib.timing._device import (
     Clocks as Clocks,
     IdleDevice as IdleDevice,
-    cuda_driver as cuda_driver,
     place_on_machine as place_on_machine,
     processor as processor,
 )

@@ -13,7 +13,7 @@ import numpy as np
 #: does, as a share; calls that are shorter than LONG_NS may hide more.
 HIDDEN, HIDDEN_OF_SHORT, LONG_NS = 0.05, 0.10, 20_000.0
 #: How exactly it has to be known what is hidden, as a share of what may be.
-EXACT = 0.6
+KNOWN_SHARE = 0.6
 #: How many standard deviations the other side's rounds may be off: of rounds of equal sides under
 #: load, 0 to 5 % differed by more than that and what may be hidden.
 SURE = 3.0
@@ -54,7 +54,7 @@ class Accounting:
     @property
     def is_exact(self) -> bool:
         """Whether the judge's clock says exactly enough what is left out of the claimed times."""
-        return self.error_ns <= EXACT * self.allowed_ns
+        return self.error_ns <= KNOWN_SHARE * self.allowed_ns
 
     @property
     def is_clear(self) -> bool:

@@ -18,7 +18,7 @@ from pytest_fib.workloads import extent, once
 
 _aten = torch.ops.aten
 #: Operations that launch nothing, besides views: they allocate and don't write.
-_FREE = frozenset(
+_LAUNCHES_NOTHING = frozenset(
     {_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided}
     | {_aten._unsafe_view, _aten.lift_fresh}
 )
@@ -69,7 +69,7 @@ class _Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         if packet in self._flops_of:
             self.flops += int(self._flops_of[packet](*args, **kwargs, out_val=result))
-        if not (func.is_view or packet in _FREE):
+        if not (func.is_view or packet in _LAUNCHES_NOTHING):
             given = {key: value for key, value in kwargs.items() if key != "out"}
             self._note(packet, args, _tensors((args, given)), _tensors(result))
         return result

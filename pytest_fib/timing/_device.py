@@ -1,9 +1,8 @@
-"""The hardware that something is measured on: its names, caches and driver, and a GPU's clocks."""
+"""The hardware that something is measured on: its names and caches, and a GPU's clocks."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib.util
 import math
 import platform
@@ -53,12 +52,6 @@ def nvidia_driver() -> str:
     with contextlib.suppress(OSError):
         return Path("/sys/module/nvidia/version").read_text(encoding="ascii").strip()
     return "unknown"
-
-
-@cache
-def cuda_driver() -> ctypes.CDLL:
-    """The driver's functions; each acts on the calling thread's context, which torch makes."""
-    return ctypes.CDLL("libcuda.so.1")
 
 
 class Clocks:

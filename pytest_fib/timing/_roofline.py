@@ -36,7 +36,7 @@ CPU_MATRIX, CUDA_MATRIX = 1024, 8192
 #: Blocks of which the best counts, and calls in a block on CUDA.
 BLOCKS, CALLS = 5, 4
 _Call: TypeAlias = Callable[[], object]
-_Event: Callable[..., Any] = torch.cuda.Event
+_TimedEvent: Callable[..., Any] = torch.cuda.Event
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def _cuda_seconds(call: _Call) -> float:
 
 
 def _cuda_block_seconds(call: _Call, number: int) -> float:
-    start, end = _Event(enable_timing=True), _Event(enable_timing=True)
+    start, end = _TimedEvent(enable_timing=True), _TimedEvent(enable_timing=True)
     flush()
     start.record()
     for _ in range(number):

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import torch
 
+from pytest_fib._cuda_driver import cuda_driver
 from pytest_fib.timing import _cupti
-from pytest_fib.timing._device import cuda_driver
 from pytest_fib.timing._measure import TimedBlocks
 
 Calls = Sequence[Callable[[], Any]]

@@ -44,7 +44,7 @@ SUM_ERROR = 2.0**-15
 #: How far a float32 product is from the true one, and then some.
 PRODUCT_ERROR = 2.0**-22
 #: Values sorted at a time: with the float64 intermediates, some 0.5 GiB.
-CHUNK = 1 << 24
+SORTED_AT_ONCE = 1 << 24
 #: The probability that a perfect sampler fails, over all tests of all rows of all workloads.
 #: A G-test's chi-squared is a limit, and errs by less than 10 times this far out.
 ALPHA = 1e-7
@@ -57,7 +57,7 @@ DRAWS = 200_000
 #: What is wrong with a sampler, as the pattern of a diagnosis.
 OUTSIDE, WRONG, REPEATED = "outside the support", "wrong distribution", "repeated draws"
 #: Samples that are shown, or tests that failed.
-SHOWN = 5
+SHOWN_COUNTS = 5
 #: Bytes of copied rows in one call.
 CALL_BYTES = 1 << 30
 #: Inputs with one of these in their names make random choices repeatable.
@@ -156,7 +156,7 @@ class SamplingTest:
         self.probs = probs
         limits = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
         self._limits = {n: _per_row(v, probs) for n, v in limits.items() if v is not None}
-        step = max(1, CHUNK // max(probs.shape[1], 1))
+        step = max(1, SORTED_AT_ONCE // max(probs.shape[1], 1))
         parts = [
             _support(probs[at : at + step], {n: v[at : at + step] for n, v in self._limits.items()})
             for at in range(0, len(probs), step)
@@ -200,7 +200,7 @@ class SamplingTest:
         chance = self.probs.gather(1, torch.where(is_token, flat, 0)).double()
         wrong = ~is_token | (chance < self.support.lowest[:, None])
         lines = []
-        for i, j in wrong.nonzero()[:SHOWN].tolist():
+        for i, j in wrong.nonzero()[:SHOWN_COUNTS].tolist():
             chosen, row = int(flat[i, j]), i if rows is None else rows[i]
             why = f"whose probability is {float(chance[i, j]):.3g}: it should have been left out"
             what = f"token {chosen}, {why}" if is_token[i, j] else f"{chosen}, which is no token"
@@ -327,7 +327,7 @@ def judge_samples(
 
 def _failed(verdict: Verdict, name: str, pattern: str, lines: list[str], *more: str) -> Verdict:
     """The first line as the sentence, others below it."""
-    details = detail_lines(*more, *lines[1:SHOWN])
+    details = detail_lines(*more, *lines[1:SHOWN_COUNTS])
     return verdict.failed(
         Diagnosis(sentence=f"{name}: {lines[0]}", pattern=pattern, details=details)
     )

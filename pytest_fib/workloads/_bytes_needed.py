@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_fib.data import Definition
-    from pytest_fib.workloads._structure_generators import Mask
+    from pytest_fib.workloads._structure_generators import Needed
 
 
 def bytes_needed(
@@ -32,7 +32,7 @@ def bytes_needed(
 
     rules = plan(definition).rules
     inputs = InputTensors(definition, rules, definition.axis_values(dict(axes)), tensors)
-    masks: list[Mask] = []
+    masks: list[Needed] = []
     for name, rule in rules.items():
         if name in tensors and rule.kind in MASKS:
             masks += MASKS[rule.kind](name, rule, inputs)
@@ -43,7 +43,7 @@ def bytes_needed(
     }
 
 
-def _elements_needed(axes: Sequence[str], tensor: torch.Tensor, masks: Sequence[Mask]) -> int:
+def _elements_needed(axes: Sequence[str], tensor: torch.Tensor, masks: Sequence[Needed]) -> int:
     import torch
 
     stored = once(tensor)
@@ -60,7 +60,7 @@ def _elements_needed(axes: Sequence[str], tensor: torch.Tensor, masks: Sequence[
     return int(needed.sum()) * stored.numel() // max(needed.numel(), 1)
 
 
-def _along(mask: Mask, axes: Sequence[str], shape: Sequence[int]) -> torch.Tensor:
+def _along(mask: Needed, axes: Sequence[str], shape: Sequence[int]) -> torch.Tensor:
     """A mask with a dimension for each axis of a tensor, of size 1 for axes absent from the mask.
 
     Axes of the mask that the tensor lacks, or stores once, are unconstrained: an element is needed

@@ -52,7 +52,7 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.UAdd: operator.pos,
     ast.Not: operator.not_,
 }
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_BUILTINS: dict[str, Callable[..., Any]] = {
     "min": min, "max": max, "abs": abs, "len": len, "int": int, "sum": sum, "all": all, "any": any,
 }  # fmt: skip
 _METHODS = frozenset({"item", "max", "min", "sum", "numel", "size", "dim", "all", "any"})
@@ -143,7 +143,7 @@ def parse(text: str, definition: Definition) -> Constraint:
         raise _misunderstood(text, message) from None
     tree = _SizesAsAxes(text, definition).visit(tree)
     names = _names(tree)
-    known = {*definition.axes, *definition.inputs, *_FUNCTIONS}
+    known = {*definition.axes, *definition.inputs, *_BUILTINS}
     if unknown := sorted(names - known):
         raise _misunderstood(text, f"{unknown[0]!r} is neither an axis nor an input")
     if (unsupported := _unsupported(tree)) is not None:
@@ -188,7 +188,7 @@ def _boolean(node: ast.BoolOp) -> Compute:
 
 def _call(node: ast.Call) -> Compute:
     if isinstance(node.func, ast.Name):
-        return _applied(_FUNCTIONS[node.func.id], *node.args)
+        return _applied(_BUILTINS[node.func.id], *node.args)
     return _applied(operator.call, node.func, *node.args)
 
 
@@ -223,7 +223,7 @@ def _is_supported(node: ast.AST) -> bool:
         case ast.Call(ast.Attribute(_, name), _, []):
             return name in _METHODS
         case ast.Call(ast.Name(name), _, []):
-            return name in _FUNCTIONS
+            return name in _BUILTINS
         case ast.Attribute(_, name):
             return name in _METHODS or name == "shape"
         case ast.Constant(value):

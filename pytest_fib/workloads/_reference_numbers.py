@@ -20,7 +20,7 @@ _CALCULATIONS |= {"bmm", "dot", "linear", "mm", "_int_mm"}
 _SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
 _EITHER = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.MatMult)
 _THROUGH = (ast.UnaryOp, ast.Tuple, ast.List, ast.GeneratorExp, ast.ListComp)
-_BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor)  # a shift alone may halve a count
+_LOGICAL = (ast.BitAnd, ast.BitOr, ast.BitXor)  # a shift alone may halve a count
 
 
 def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str]]:
@@ -68,7 +68,7 @@ class _Follower(ast.NodeVisitor):
         self._take_apart(node.op, node.left, node.right)
 
     def _take_apart(self, operation: ast.operator, *operands: ast.expr) -> None:
-        if isinstance(operation, _BITWISE):
+        if isinstance(operation, _LOGICAL):
             for operand in operands:
                 self.bitwise |= self._held(operand)
 

@@ -15,7 +15,7 @@ from pytest_fib.workloads._intervals import ContradictionError, Domains, Narrow,
 Holds = Callable[[Mapping[str, int]], bool]
 
 #: How often at most all constraints narrow the domains: what is left then is searched through.
-ROUNDS = 8
+SOLVER_ROUNDS = 8
 #: How many values of an axis are tried with all those of the axes after it, one after the other.
 WIDTHS = (1, 4, 16, 64, 256)
 #: How many values of the last axis are tried: that takes no more than a look at the constraints.
@@ -84,7 +84,7 @@ class AxisSolver:
         None where nothing is left of an axis.
         """
         try:
-            for _ in range(ROUNDS):
+            for _ in range(SOLVER_ROUNDS):
                 concerned = [each for each in self._compiled if not each[1].isdisjoint(changed)]
                 changed = {axis for each in concerned for axis in self._apply(*each, domains)}
                 if not changed:

@@ -36,7 +36,7 @@ SENTINEL_ROWS = (
 
 
 @dataclass(frozen=True)
-class Mask:
+class Needed:
     """What a kernel needs along ``axes``: ``needed`` is a bool tensor, a dimension for each axis.
 
     It is on the host. Of several masks one is enough; but each that is a ``limit``, as lengths are,
@@ -68,14 +68,14 @@ def _split(total: int, least: torch.Tensor, context: FillContext) -> torch.Tenso
     return partition(total, least, context.regime.get("lengths", "random"), context.host_random)
 
 
-def _indptr_masks(name: str, rule: kinds.Indptr, inputs: InputTensors) -> Iterator[Mask]:
+def _indptr_masks(name: str, rule: kinds.Indptr, inputs: InputTensors) -> Iterator[Needed]:
     """What lies between the first offset and the last, and the sequences that are not empty."""
     offsets, total = inputs.on_host(name), inputs.factors(rule.total)
     if len(total) == 1:
         at = torch.arange(inputs.sizes[total[0]])
-        yield Mask(total, (at >= offsets[0]) & (at < offsets[-1]), limit=True)
+        yield Needed(total, (at >= offsets[0]) & (at < offsets[-1]), limit=True)
     for axis in _one_less(inputs.axes(name)[0], inputs.definition):
-        yield Mask((axis,), offsets.diff() > 0, limit=True)
+        yield Needed((axis,), offsets.diff() > 0, limit=True)
 
 
 def _one_less(length: str, definition: Definition) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _fullness(n: int, size: int, context: FillContext) -> torch.Tensor:
     return drawn
 
 
-def _last_page_masks(name: str, rule: kinds.LastPageLen, inputs: InputTensors) -> Iterator[Mask]:
+def _last_page_masks(name: str, rule: kinds.LastPageLen, inputs: InputTensors) -> Iterator[Needed]:
     """Of the last page of each sequence, as many tokens as it holds."""
     slot_axes = inputs.factors(rule.page_size)
     pages = None if rule.indptr is None else _pages_of(rule.indptr, inputs)
@@ -132,7 +132,7 @@ def _last_page_masks(name: str, rule: kinds.LastPageLen, inputs: InputTensors) -
     filled.scatter_reduce_(0, numbers[real], held[real], "amax", include_self=False)
     slots = torch.arange(size) < filled[:, None]
     axes = (*page_axes, *slot_axes)
-    yield Mask(axes, slots.view([inputs.sizes[axis] for axis in axes]), limit=True)
+    yield Needed(axes, slots.view([inputs.sizes[axis] for axis in axes]), limit=True)
 
 
 def _pages_of(indptr: str, inputs: InputTensors) -> tuple[torch.Tensor, tuple[str, ...]] | None:
@@ -210,13 +210,13 @@ def _distinct(n: int, below: int, host: torch.Generator) -> torch.Tensor:
     return torch.tensor(sorted(drawn), dtype=torch.long)[torch.randperm(n, generator=host)]
 
 
-def _referred(indices: torch.Tensor, below: float | str, inputs: InputTensors) -> Iterator[Mask]:
+def _referred(indices: torch.Tensor, below: float | str, inputs: InputTensors) -> Iterator[Needed]:
     """The elements that indices refer to; what is below 0 is padding."""
     if axes := inputs.factors(below):
         shape = [inputs.sizes[axis] for axis in axes]
         needed = torch.zeros(prod(shape), dtype=torch.bool)
         needed[indices[(indices >= 0) & (indices < needed.numel())]] = True
-        yield Mask(axes, needed.view(shape))
+        yield Needed(axes, needed.view(shape))
 
 
 def _permutation(tensor: torch.Tensor, rule: kinds.Permutation, context: FillContext) -> None:
@@ -240,12 +240,12 @@ def _coin(context: FillContext) -> bool:
     return bool(torch.randint(2, (), generator=context.host_random))
 
 
-def _seq_lens_masks(name: str, rule: kinds.SeqLens, inputs: InputTensors) -> Iterator[Mask]:
+def _seq_lens_masks(name: str, rule: kinds.SeqLens, inputs: InputTensors) -> Iterator[Needed]:
     """Of a padded batch, as much of each sequence as there is."""
     longest, batch = inputs.factors(rule.max), inputs.axes(name)
     if len(longest) == len(batch) == 1:
         at = torch.arange(inputs.sizes[longest[0]])
-        yield Mask((*batch, *longest), at < inputs.on_host(name)[:, None], limit=True)
+        yield Needed((*batch, *longest), at < inputs.on_host(name)[:, None], limit=True)
 
 
 def _block_table(tensor: torch.Tensor, rule: kinds.BlockTable, context: FillContext) -> None:
@@ -258,19 +258,19 @@ def _block_table(tensor: torch.Tensor, rule: kinds.BlockTable, context: FillCont
     tensor.copy_(table)
 
 
-def _block_table_masks(name: str, rule: kinds.BlockTable, inputs: InputTensors) -> Iterator[Mask]:
+def _block_table_masks(name: str, rule: kinds.BlockTable, inputs: InputTensors) -> Iterator[Needed]:
     """The tokens of each page, and the entries of the table itself, that lengths reach."""
     lengths, size = inputs.on_host(rule.lengths), inputs.whole(rule.page_size)
     table = inputs.on_host(name)
     held = (lengths[:, None] - torch.arange(table.shape[1]) * size).clamp(0, size)
-    yield Mask(inputs.axes(name), held > 0, limit=True)
+    yield Needed(inputs.axes(name), held > 0, limit=True)
     page_axes, slot_axes = inputs.factors(rule.pages), inputs.factors(rule.page_size)
     if len(page_axes) == 1:
         filled = torch.zeros(inputs.sizes[page_axes[0]], dtype=torch.long)
         filled.scatter_reduce_(0, table.flatten().clamp_min(0), held.flatten(), "amax")
         slots, axes = torch.arange(size) < filled[:, None], (*page_axes, *slot_axes)
         slots = slots if slot_axes else slots.any(dim=-1)
-        yield Mask(axes, slots.view([inputs.sizes[axis] for axis in axes]))
+        yield Needed(axes, slots.view([inputs.sizes[axis] for axis in axes]))
 
 
 def _positions(tensor: torch.Tensor, rule: kinds.Positions, context: FillContext) -> None:
@@ -307,7 +307,7 @@ def _experts(
     return scores.topk(shape[-1], dim=-1).indices
 
 
-def _routing_masks(name: str, rule: kinds.Routing, inputs: InputTensors) -> Iterator[Mask]:
+def _routing_masks(name: str, rule: kinds.Routing, inputs: InputTensors) -> Iterator[Needed]:
     yield from _referred(inputs.on_host(name) >> 16, rule.experts, inputs)
 
 
@@ -430,7 +430,7 @@ FILLS: dict[str, Fill] = {
     "safetensors": _safetensors,
 }
 #: By kind: the elements of all inputs that the values of one refer to.
-MASKS: dict[str, Callable[[str, Any, InputTensors], Iterable[Mask]]] = {
+MASKS: dict[str, Callable[[str, Any, InputTensors], Iterable[Needed]]] = {
     "indptr": _indptr_masks,
     "last_page_len": _last_page_masks,
     "indices": lambda name, rule, inputs: _referred(inputs.on_host(name), rule.below, inputs),

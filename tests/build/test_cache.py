@@ -96,7 +96,7 @@ def test_the_entries_that_were_not_used_for_longest_go(tmp_path):
 
 
 def test_one_builds_and_the_others_wait(cache, monkeypatch):
-    monkeypatch.setattr("pytest_fib.build._cache.PATIENCE", 0.0)
+    monkeypatch.setattr("pytest_fib.build._cache.BUILD_PATIENCE", 0.0)
     told = threading.Event()
     messages = []
     waiting = ArtifactCache(cache.folder, lambda message: (messages.append(message), told.set()))

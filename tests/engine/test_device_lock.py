@@ -133,7 +133,7 @@ def test_a_stream_of_sharers_does_not_starve_who_wants_to_be_alone():
 
 @pytest.mark.parametrize("how", ["shared", "exclusive"])
 def test_who_waits_long_is_told_for_whom(holder, monkeypatch, how):
-    monkeypatch.setattr("pytest_fib.engine._device_lock.PATIENCE", 0.05)
+    monkeypatch.setattr("pytest_fib.engine._device_lock.LOCK_PATIENCE", 0.05)
     process = holder("exclusive")
     said = []
 
@@ -147,7 +147,7 @@ def test_who_waits_long_is_told_for_whom(holder, monkeypatch, how):
 
 
 def test_who_waits_for_several_is_told_all_of_them(holder, monkeypatch):
-    monkeypatch.setattr("pytest_fib.engine._device_lock.PATIENCE", 0.05)
+    monkeypatch.setattr("pytest_fib.engine._device_lock.LOCK_PATIENCE", 0.05)
     processes = [holder("shared"), holder("shared")]
     said = []
 

@@ -16,8 +16,8 @@ AT_ONCE = """\
 import pytest_fib.engine._device_lock
 import pytest_fib.plugin._progress as progress
 
-progress.PATIENCE, progress.STEP, progress.FIRST_LINE = 0, 0.05, 0.1
-pytest_fib.engine._device_lock.PATIENCE = 0.1
+progress.SHOWN_AFTER, progress.REDRAW_INTERVAL, progress.FIRST_LINE = 0, 0.05, 0.1
+pytest_fib.engine._device_lock.LOCK_PATIENCE = 0.1
 """
 COMMAND = sys.executable, "-m", "pytest", "--fib-isolation=none", "-m", "fib"
 
