@@ -53,7 +53,7 @@ def own_fault(error: Exception) -> Evaluation:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "pytest_fib" in Path(frame.filename).parts]
     place = next((f"{Path(f.filename).name}:{f.lineno}" for f in reversed(own)), "unknown place")
-    what = traceback.format_exception_only(error)[-1].strip().replace("\n", " ")
+    what = next(iter(f"{type(error).__name__}: {error}".splitlines()))
     sentence = f"pytest-fib's own fault, no verdict: {what} ({place}); {REPORT_IT}"
     return Evaluation(
         status=EvaluationStatus.RUNTIME_ERROR,

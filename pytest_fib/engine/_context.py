@@ -34,6 +34,7 @@ from pytest_fib.sandbox import (
     ForkServerError,
     Load,
     TensorRef,
+    VariationError,
     Widened,
     copy_bits,
     dtype_name,
@@ -333,6 +334,7 @@ class EvaluationContext:
         """The reply of a call that worked. Raises DefinitionError where it did not."""
         if isinstance(reply, Failed):
             self.raise_if_lost(reply)
+            raise_if_ours(reply)
             axes = self.definition.axis_values(self.request.workload.axes)
             where = f"the reference of {self.definition.name} failed{when} at axes {axes}"
             exhausted = reply.exhausted or reply.killed or reply.status == "TIMEOUT"
@@ -404,6 +406,13 @@ class EvaluationContext:
         """Sandboxes are other CUDA contexts: what they read must have been written by then."""
         if self.device != "cpu":
             torch.cuda.synchronize()
+
+
+def raise_if_ours(reply: Failed) -> None:
+    """Raise VariationError where it was not the reference that failed."""
+    if reply.own_fault:
+        summary = reply.summary.removeprefix(f"{VariationError.__name__}: ")
+        raise VariationError(f"{summary}\n{reply.log}")
 
 
 def _room(tensors: Mapping[str, TensorLayout]) -> int:

@@ -20,6 +20,7 @@ from pytest_fib.sandbox import (
     Failed,
     InvalidOutput,
     OracleUnavailable,
+    VariationError,
     bind,
     changed,
     run_widened,
@@ -175,7 +176,7 @@ class FunctionChecker:
             inputs[name] = value.expand(inputs[name].shape) if is_tensor else value
         try:
             return self._widened(inputs)
-        except OracleUnavailable:
+        except (OracleUnavailable, VariationError):
             return None
 
     def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:

@@ -57,6 +57,10 @@ if TYPE_CHECKING:
         TensorRef as TensorRef,
         Widened as Widened,
     )
+    from pytest_fib.sandbox._rounding import (
+        OracleUnavailable as OracleUnavailable,
+        VariationError as VariationError,
+    )
     from pytest_fib.sandbox._sandbox import (
         LocalSandbox as LocalSandbox,
         ProcessSandbox as ProcessSandbox,
@@ -67,7 +71,6 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox._widen import (
         SLOW_YARDSTICKS as SLOW_YARDSTICKS,
         YARDSTICKS as YARDSTICKS,
-        OracleUnavailable as OracleUnavailable,
         run_widened as run_widened,
         widened_dtype as widened_dtype,
     )
@@ -110,10 +113,10 @@ __getattr__ = lazily(
             "TensorRef",
             "Widened",
         ),
+        "_rounding": ("OracleUnavailable", "VariationError"),
         "_sandbox": ("LocalSandbox", "ProcessSandbox", "Sandbox", "no_answer_within"),
         "_spare": ("SpareProcess",),
         "_widen": (
-            "OracleUnavailable",
             "SLOW_YARDSTICKS",
             "YARDSTICKS",
             "run_widened",

@@ -176,7 +176,8 @@ class Failed:
 
     ``broken``: the process can't be used any more, as after an illegal memory access. ``killed``:
     it or the fork server was killed, perhaps by someone else; ``by_others``: surely. ``no_oracle``:
-    the program can't be computed in float64. ``exhausted``: there was not enough time or memory.
+    the program can't be computed in float64. ``own_fault``: what varies such a run failed.
+    ``exhausted``: there was not enough time or memory.
     """
 
     status: FailedStatus
@@ -186,6 +187,7 @@ class Failed:
     killed: bool = False
     by_others: bool = False
     no_oracle: bool = False
+    own_fault: bool = False
     exhausted: bool = False
     kind: Literal["failed"] = "failed"
 

@@ -12,13 +12,15 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory
 from pytest_fib.sandbox._operations import (
     UNDERFLOW,
     Decider,
@@ -32,21 +34,48 @@ from pytest_fib.sandbox._operations import (
     simpler,
 )
 
+#: How much of the reason why there is no float64 reference, in characters.
+REASON_LIMIT = 200
+#: Why a run can't be compared with the first.
+ANOTHER_WAY = "it does not always make the same decisions"
 #: A decision's input may be this many times as far off as it was seen to be.
 BELIEVED = 2.0
 #: Rows shorter than that are taken with all others.
 SHORT_ROW = 64
 
 
+class OracleUnavailable(Exception):
+    """The reference can't be computed so; the message says why, in one line."""
+
+
+class VariationError(Exception):
+    """What varies a run of the reference failed, and not the reference: our own fault."""
+
+
+def raise_if_ours(error: Exception, what: Any, plainly: Callable[[], Any]) -> None:
+    """Raise VariationError where the operation ``what`` works ``plainly``, as nobody varies it.
+
+    An error of its own is the reference's doing, which may go other ways than it was written for.
+    """
+    if isinstance(error, OracleUnavailable | VariationError) or out_of_memory(error):
+        return
+    try:
+        plainly()
+    except Exception:  # noqa: BLE001  (torch and a reference's own types may raise anything)
+        return
+    raise VariationError(f"{what}: {one_line(error, REASON_LIMIT)}") from error
+
+
 @dataclass
 class Decision:
-    """One decision of a run: its input, how large that is, and what was decided.
+    """One decision of a run: of what operation, its input, how large that is, what was decided.
 
     ``size`` is what an error of the input is relative to. ``error`` is how far it may be off, of
     the elements that were ``off`` in any other run: what none changed is exact. Those that are off
     from the start decide nothing however exact they are.
     """
 
+    name: str
     value: torch.Tensor
     size: torch.Tensor
     result: torch.Tensor
@@ -62,6 +91,11 @@ class Decision:
     def reach(self) -> torch.Tensor:
         """How far off elements may be."""
         return torch.where(self.off, self.error, 0.0)
+
+    def expect(self, decision: Decider) -> None:
+        """Raise OracleUnavailable unless a decision of another run is this one."""
+        if (decision.call.name, decision.operand()[0].shape) != (self.name, self.value.shape):
+            raise OracleUnavailable(ANOTHER_WAY)
 
     def note(self, value: torch.Tensor) -> None:
         """See the input as another run has it.
@@ -104,8 +138,12 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # A function mode of the reference's run is about dtypes that it asks for.
         with torch._C.DisableTorchFunction():
             call = Operation(func, args, kwargs or {})
-            decision = decider(call)
-            return self.compute(call) if decision is None else self.decide(decision)
+            try:
+                decision = decider(call)
+                return self.compute(call) if decision is None else self.decide(decision)
+            except Exception as error:
+                raise_if_ours(error, func, partial(func, *args, **call.kwargs))
+                raise
 
     def compute(self, call: Operation) -> Any:
         """The result of an operation that decides nothing."""
@@ -118,25 +156,40 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         decided = decision.decided(result).clone()
         size.nan_to_num_(0.0, 0.0, 0.0)
         error, off = torch.zeros_like(value), decision.undetermined()
-        self.decisions.append(Decision(value, size, decided, error, off))
+        self.decisions.append(Decision(decision.call.name, value, size, decided, error, off))
         return result
 
 
-class Sampling(Recording):  # type: ignore[no-untyped-call]
+class Replaying(Recording):  # type: ignore[no-untyped-call]
+    """A run that knows the decisions of the first."""
+
+    def __init__(self, decisions: Sequence[Decision]) -> None:
+        super().__init__()
+        self._left = iter(decisions)
+
+    def first(self) -> Decision:
+        """What the first run decided here. Raises OracleUnavailable where it decided less often."""
+        first = next(self._left, None)
+        if first is None:
+            raise OracleUnavailable(ANOTHER_WAY)
+        return first
+
+
+class Sampling(Replaying):  # type: ignore[no-untyped-call]
     """Notes how far the inputs of decisions are off in this run, which decides as the first did.
 
     With a ``seed``, results are moved at random; without, the run is what it is.
     """
 
     def __init__(self, decisions: Sequence[Decision], seed: int | None) -> None:
-        super().__init__()
-        self._left = iter(decisions)
+        super().__init__(decisions)
         self._seed = seed
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def decide(self, decision: Decider) -> Any:
         """What the first run decided."""
-        first = next(self._left)
+        first = self.first()
+        first.expect(decision)
         first.note(decision.operand()[0])
         return decision.pinned(first.result)
 
@@ -187,7 +240,7 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
         return decision.call.run()
 
 
-class Leaning(Recording):  # type: ignore[no-untyped-call]
+class Leaning(Replaying):  # type: ignore[no-untyped-call]
     """Decides as if inputs were as low as their errors may make them (-1), or as high (1).
 
     ``ways`` are that of the first decision that may fall either way, as on a scale, and of all
@@ -195,14 +248,14 @@ class Leaning(Recording):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, decisions: Sequence[Decision], ways: tuple[int, int]) -> None:
-        super().__init__()
-        self._left = iter(decisions)
+        super().__init__(decisions)
         self._ways, self._next_ways = ways, ways[::-1]
 
     def decide(self, decision: Decider) -> Any:
         """The decision on the moved input."""
-        first = next(self._left)
+        first = self.first()
         if not first.is_open:
             return decision.call.run()
+        first.expect(decision)
         ways, self._ways = self._ways, self._next_ways
         return decision.leaning(first.reach, *ways)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,8 +34,10 @@ from pytest_fib.sandbox._messages import (
     Reply,
     Request,
     TensorRef,
+    Widened,
 )
-from pytest_fib.sandbox._widen import OracleUnavailable, run_widened
+from pytest_fib.sandbox._rounding import OracleUnavailable, VariationError
+from pytest_fib.sandbox._widen import run_widened
 from pytest_fib.timing import EmptyCaptureError, Graph, Series, count_operations, flush_ns, series
 from pytest_fib.workloads import empty_tensor, layouts, make_inputs
 
@@ -95,10 +98,12 @@ class Runner:
         except BaseException as error:  # noqa: BLE001
             if isinstance(request, Build):
                 status = "RUNTIME_ERROR"  # of host code, that launches what is compiled
+            own_fault = isinstance(error, VariationError)
             return Failed(
                 status,
                 one_line(error),
-                own_traceback(error),
+                traceback.format_exc() if own_fault else own_traceback(error),
+                own_fault=own_fault,
                 broken=self._is_broken(),
                 exhausted=out_of_memory(error),
             )
@@ -163,7 +168,7 @@ class Runner:
             if request.widened is None:
                 result = self._bound(inputs, outputs)()
             else:
-                result = run_widened(self._function, inputs, **vars(request.widened))
+                result = self._widened(inputs, request.widened)
             self._store(result, outputs)
             self._returned = None if request.widened else result
         if request.earlier_outputs:
@@ -174,6 +179,15 @@ class Runner:
         if request.widened is None or peak - before < peak // 8:  # hardly more than once before
             return done
         return replace(done, peak_bytes=peak - self._loaded_bytes)
+
+    def _widened(self, inputs: list[Any], how: Widened) -> Any:
+        """Raises OracleUnavailable for whatever the program raises."""
+        try:
+            return run_widened(self._function, inputs, **vars(how))
+        except (OracleUnavailable, VariationError):
+            raise
+        except Exception as error:
+            raise VariationError(one_line(error)) from error
 
     def _peak_bytes(self) -> int:
         """The most memory that this process has had so far."""

@@ -18,7 +18,18 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_fib.sandbox._foreign_errors import one_line
-from pytest_fib.sandbox._rounding import Decision, Leaning, Moving, Naive, Recording, Sampling
+from pytest_fib.sandbox._rounding import (
+    REASON_LIMIT,
+    Decision,
+    Leaning,
+    Moving,
+    Naive,
+    OracleUnavailable,
+    Recording,
+    Sampling,
+    VariationError,
+    raise_if_ours,
+)
 
 #: The dtypes that are widened, and to what.
 WIDENED = {
@@ -42,8 +53,6 @@ _MATRIX_PRODUCTS = frozenset(
         torch.Tensor.bmm,
     }
 )
-#: How much of the reason why there is no float64 reference, in characters.
-REASON_LIMIT = 200
 #: How far ``nudge`` moves an input, relatively: 64 unit roundoffs of float32. Sums of thousands of
 #: terms in float32, in any order, are off by about as much.
 NUDGE = 2.0**-18
@@ -80,6 +89,7 @@ _to = torch.Tensor.to
 _double = torch.Tensor.double
 _cdouble = torch.Tensor.cdouble  # type: ignore[attr-defined]
 _clone = torch.Tensor.clone
+_contiguous = torch.Tensor.contiguous
 _flatten = torch.Tensor.flatten
 _view = torch.Tensor.view
 _type = torch.Tensor.type
@@ -101,10 +111,6 @@ _TYPE_NAMES = {
     for device in ("", "cuda.")
     for kind in ("Float", "Half", "BFloat16")
 }
-
-
-class OracleUnavailable(Exception):
-    """The reference can't be computed in float64; the message says why, in one line."""
 
 
 def widened_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -144,8 +150,8 @@ def run_widened(
     With ``own``, the last three are made in the dtypes that the function asks for.
 
     Raises OracleUnavailable where the function raises, as it does when it insists on a dtype, where
-    it returns a narrower floating tensor, and where a variation has nothing to vary. The default
-    dtype is restored.
+    it returns a narrower floating tensor, and where a variation has nothing to vary. Raises
+    VariationError where it is not the function that fails. The default dtype is restored.
     """
     run = _call if own else _run
     if lean is not None:
@@ -194,7 +200,7 @@ def _call(
     try:
         with mode or nullcontext():
             return function(*values)
-    except OracleUnavailable:
+    except (OracleUnavailable, VariationError):
         raise
     # Foreign code may raise anything; what this means is the same.
     except Exception as error:
@@ -255,7 +261,7 @@ def _same(before: Any, now: Any) -> bool:
         return before is now or bool(before == now)
     if before.dtype is not now.dtype or before.shape != now.shape:
         return False
-    return _equal(*(_view(_flatten(x), torch.uint8) for x in (before, now)))
+    return _equal(*(_view(_flatten(_contiguous(x)), torch.uint8) for x in (before, now)))
 
 
 def _copies(inputs: Sequence[Any]) -> list[Any]:
@@ -319,11 +325,20 @@ class _Widening(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        func = _CONVERSIONS.get(func, func)
+        try:
+            return self._wide(func, args, kwargs)
+        except Exception as error:
+            wide = {key: _wider(kwargs[key]) for key in kwargs}
+            raise_if_ours(error, func.__name__, partial(func, *map(_wider, args), **wide))
+            raise
+
+    def _wide(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the call returns, with all dtypes widened."""
         if func is _view:
             return _viewed(*args, **kwargs)
         if func is _set_default_dtype:
             return None
-        func = _CONVERSIONS.get(func, func)
         if func is _type:
             args = tuple(_TYPE_NAMES.get(_type_name(arg), arg) for arg in args)
         if func in _MATRIX_PRODUCTS and self._rounded is not None:

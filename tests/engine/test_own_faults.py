@@ -3,6 +3,7 @@
 import pytest
 
 from pytest_fib.data import NOT_EVALUATED, SearchRequest
+from pytest_fib.engine import Judge
 
 WRONG_ON_NINE = "def run(x, factor):\n    return x * (factor if len(x) < 9 else 0)\n"
 
@@ -39,6 +40,16 @@ def test_a_failure_that_was_found_outlasts_a_fault_of_shrinking(judge, search_re
     monkeypatch.setattr("pytest_fib.search._search.shrunk", lambda *arguments: 1 // 0)
     result = judge.search(search_request)
     assert (result.outcome.status, result.origin) == ("INCORRECT_NUMERICAL", "unfinished")
+
+
+def test_what_varies_the_reference_and_fails_blames_nobody(request_for, monkeypatch):
+    monkeypatch.setattr("pytest_fib.sandbox._rounding.moved_result", lambda *arguments: 1 // 0)
+    with Judge("cpu", isolation="none") as judge:
+        outcome = judge.evaluate(request_for("def run(x, factor):\n    return x * factor + 1\n"))
+    said = outcome.diagnosis.sentence
+    assert said.startswith("pytest-fib's own fault, no verdict: VariationError: aten.mul.")
+    assert "ZeroDivisionError" in said
+    assert "_rounding.py" in outcome.log
 
 
 def test_a_fault_of_an_evaluation_is_no_failure_of_the_next(judge, request_for, monkeypatch):

@@ -7,6 +7,7 @@ from pytest_fib.sandbox import (
     SLOW_YARDSTICKS,
     YARDSTICKS,
     OracleUnavailable,
+    VariationError,
     run_widened,
     widened_dtype,
 )
@@ -156,6 +157,43 @@ def test_operands_that_need_no_rounding_are_not_moved():
 @pytest.mark.parametrize("how", YARDSTICKS + SLOW_YARDSTICKS)
 def test_every_yardstick_runs(how):
     assert run_widened(lambda x: (x @ x / 3).round().float(), [BF16], **how).dtype is torch.float64
+
+
+@pytest.mark.parametrize(
+    ("what_breaks", "how"),
+    [
+        ("_rounding.moved_result", {"moved": 1}),
+        ("_rounding.decider", {"lean": (1, 1)}),
+        ("_widen._displaced", {"narrow_operands": True}),
+    ],
+)
+def test_what_fails_where_the_reference_does_not_is_our_own_fault(monkeypatch, what_breaks, how):
+    monkeypatch.setattr(f"pytest_fib.sandbox.{what_breaks}", lambda *arguments: 1 // 0)
+    with pytest.raises(VariationError, match="ZeroDivisionError"):
+        run_widened(lambda x: x @ x, [BF16], **how)
+
+
+def test_what_the_reference_can_not_do_with_a_varied_number_is_its_own():
+    pick = lambda x: torch.ones(7)[9 - int((x / 3).floor())]  # noqa: E731
+    assert run_widened(pick, [torch.tensor([9.0])]) == 1
+    with pytest.raises(OracleUnavailable, match="IndexError"):
+        run_widened(pick, [torch.tensor([9.0])], lean=(-1, -1))
+
+
+def test_a_reference_that_decides_more_often_each_time_is_no_fault():
+    calls = []
+
+    def run(x):
+        calls.append(x)
+        return torch.stack([(x / 3).round() for _ in calls])
+
+    with pytest.raises(OracleUnavailable, match="same decisions"):
+        run_widened(run, [torch.tensor([7.5])], lean=(1, 1))
+
+
+@pytest.mark.parametrize("how", YARDSTICKS)
+def test_inputs_may_have_gaps(how):
+    run_widened(lambda x: (x * 3).bfloat16().round(), [BF16.repeat_interleave(2)[::2]], **how)
 
 
 def test_rounded_operands_are_rounded_and_what_the_dtype_holds_is_not():
