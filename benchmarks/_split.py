@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +28,15 @@ def pytest_configure() -> None:
     import torch  # noqa: F401
 
     _seconds["importing torch"] = perf_counter() - start
-    from pytest_fib.engine import _context, _correctness
-    from pytest_fib.sandbox import _sandbox
+    from pytest_fib.sandbox import LocalSandbox, ProcessSandbox
 
-    _context.fill_inputs = _counted(_context.fill_inputs, lambda *_, **__: "making inputs")
-    compared = _correctness.compare_outputs
-    _correctness.compare_outputs = _counted(compared, lambda *_, **__: "comparing outputs")
-    for sandbox in (_sandbox.LocalSandbox, _sandbox.ProcessSandbox):
+    for place, name, account in (
+        ("pytest_fib.engine._context", "fill_inputs", "making inputs"),
+        ("pytest_fib.engine._correctness", "compare_outputs", "comparing outputs"),
+    ):
+        module = resolve_name(place)
+        setattr(module, name, _counted(getattr(module, name), partial(_always, account)))
+    for sandbox in (LocalSandbox, ProcessSandbox):
         sandbox.open = _counted(sandbox.open, lambda *_, **__: "starting sandboxes")
         sandbox.ask = _counted(sandbox.ask, _what_is_asked)
 
@@ -52,6 +55,10 @@ def _counted(function: Callable[..., Any], account: Callable[..., str]) -> Calla
             _seconds[account(*args, **kwargs)] += perf_counter() - start
 
     return counted
+
+
+def _always(account: str, *_: object, **__: object) -> str:
+    return account
 
 
 def _what_is_asked(_: object, request: object, *__: object, **___: object) -> str:

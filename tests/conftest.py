@@ -10,13 +10,12 @@ from unittest import mock
 import pytest
 
 # pytester forgets the modules that a run inside this process imported. torch can't be imported a
-# second time, so all that such a run needs is here before it.
-import pytest_fib.engine._judge
-import pytest_fib.plugin._collection
-import pytest_fib.search
-import pytest_fib.workloads._value_generators  # noqa: F401
+# second time, and the rooms take a while, so what such a run needs is here before it.
+import pytest_fib.discovery
+import pytest_fib.report
+import pytest_fib.search  # noqa: F401
 from pytest_fib.build import gpus
-from pytest_fib.engine import start_fork_server
+from pytest_fib.engine import Judge, start_fork_server  # noqa: F401
 from pytest_fib.executors import LocalExecutor
 from pytest_fib.sandbox import ForkServer
 from tests.no_clock import timed_by_the_book

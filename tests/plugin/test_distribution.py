@@ -4,13 +4,55 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from xdist.remote import Producer
 
-from pytest_fib.plugin._distribution import DefinitionScheduling, units
 from tests.no_clock import WITHOUT_CLOCK
 
 
-def unit_sizes(nodeids, workers):
-    return Counter(units(nodeids, workers).values())
+class Worker:
+    """What a scheduler asks of a worker: takes items by number."""
+
+    shutting_down = False
+    gateway = SimpleNamespace(id="gw")
+
+    def __init__(self):
+        self.sent = []
+
+    def send_runtest_some(self, numbers):
+        self.sent += numbers
+
+    def shutdown(self):
+        self.shutting_down = True
+
+
+@pytest.fixture
+def scheduler_of(toys):
+    """The scheduler of a run with so many workers, as xdist asks for it."""
+
+    def make(workers):
+        config = toys.pytester.parseconfigure("--dist=load", "--tx", f"{workers}*popen")
+        return config.hook.pytest_xdist_make_scheduler(
+            config=config, log=Producer("", enabled=False)
+        )
+
+    return make
+
+
+@pytest.fixture
+def units(scheduler_of):
+    """What stays together of collected items, as lists of node ids."""
+
+    def of(nodeids, workers):
+        scheduler = scheduler_of(workers)
+        for worker in (those := [Worker() for _ in range(workers)]):
+            scheduler.add_node(worker)
+        for worker in those:
+            scheduler.add_node_collection(worker, nodeids)
+        scheduler.schedule()
+        parts = [scheduler.workqueue, *scheduler.assigned_work.values()]
+        return [list(unit) for part in parts for unit in part.values()]
+
+    return of
 
 
 def items(definition, implementations, times=3):
@@ -21,36 +63,30 @@ def items(definition, implementations, times=3):
     ]
 
 
-def test_a_definitions_items_are_one_unit_where_there_are_many_definitions():
-    collected = [nodeid for i in range(40) for nodeid in items(f"d{i}", "ab")]
-    assert unit_sizes(collected, workers=2) == {
-        f"kernel_defs/d{i}.yaml::d{i} 1": 10 for i in range(40)
-    }
+def test_a_definitions_items_are_one_unit_where_there_are_many_definitions(units):
+    definitions = [items(f"d{i}", "ab") for i in range(40)]
+    collected = [nodeid for each in definitions for nodeid in each]
+    assert sorted(units(collected, workers=2)) == sorted(definitions)
 
 
-def test_an_only_definition_is_shared_by_implementations():
+def test_an_only_definition_is_shared_by_implementations(units):
     collected = items("d", (f"k{i}" for i in range(200)))
-    of_items = units(collected, workers=8)
-    implementations = {}
-    for nodeid, unit in of_items.items():
-        implementations.setdefault(nodeid.split("[")[1].split("-")[0], set()).add(unit)
-    assert all(len(units_of_one) == 1 for units_of_one in implementations.values())
-    sizes = list(Counter(of_items.values()).values())
-    assert len(sizes) >= 32
-    assert max(sizes) <= 1000 / 32
-
-
-def test_items_are_in_the_order_of_collection():
-    collected = [*items("one", "ab"), *items("two", "a")]
-    assert list(units(collected, workers=1)) == collected
+    parts = units(collected, workers=8)
+    implementations = Counter(
+        name for unit in parts for name in {nodeid.split("[")[1].split("-")[0] for nodeid in unit}
+    )
+    assert len(implementations) == 200
+    assert set(implementations.values()) == {1}
+    assert len(parts) >= 32
+    assert max(map(len, parts)) <= 1000 / 32
 
 
 @pytest.mark.parametrize(("tests", "size"), [(16, 4), (800, 8)])
-def test_tests_of_other_kinds_are_small_units_of_their_file(tests, size):
-    collected = [f"test_{name}.py::test_it[{i}]" for name in "ab" for i in range(tests)]
-    assert unit_sizes(collected, workers=2) == {
-        f"test_{name}.py {i}": size for name in "ab" for i in range(1, tests // size + 1)
-    }
+def test_tests_of_other_kinds_are_small_units_of_their_file(units, tests, size):
+    files = {name: [f"test_{name}.py::test_it[{i}]" for i in range(tests)] for name in "ab"}
+    parts = units([*files["a"], *files["b"]], workers=2)
+    assert {len(unit) for unit in parts} == {size}
+    assert all(len({nodeid.partition("::")[0] for nodeid in unit}) == 1 for unit in parts)
 
 
 @pytest.mark.parametrize("workers", ["2", "3"])
@@ -78,25 +114,9 @@ def test_what_a_crashed_worker_had_left_runs_once_on_another(toys):
     assert {solution for solution, _ in records} == {"good", "swapped", "tail"}
 
 
-class Worker:
-    """What a scheduler asks of a worker: takes items by number."""
-
-    shutting_down = False
-    gateway = SimpleNamespace(id="gw")
-
-    def __init__(self):
-        self.sent = []
-
-    def send_runtest_some(self, numbers):
-        self.sent += numbers
-
-    def shutdown(self):
-        self.shutting_down = True
-
-
 @pytest.mark.parametrize("crashes", [1, 2])
-def test_new_workers_get_what_crashed_ones_had_left_once_they_have_collected(pytester, crashes):
-    scheduling = DefinitionScheduling(pytester.parseconfig("--tx", f"{crashes}*popen"))
+def test_new_workers_get_what_crashed_ones_had_left_once_they_have_collected(scheduler_of, crashes):
+    scheduling = scheduler_of(crashes)
     nodeids = [f"{name}.yaml::{name}[k-correctness]" for name in "abcdefghij"]
     crashing, new = [Worker() for _ in range(crashes)], [Worker() for _ in range(crashes)]
     for worker in crashing:
