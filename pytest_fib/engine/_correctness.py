@@ -7,7 +7,7 @@ end's to say: sandboxes here, this process in ``_in_process``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
@@ -25,7 +25,6 @@ from pytest_fib.engine._cheat_checks import (
 from pytest_fib.engine._context import CallTensors, EvaluationContext, EvaluationEnded
 from pytest_fib.sandbox import (
     POISONS,
-    SLOW_YARDSTICKS,
     YARDSTICKS,
     Failed,
     Widened,
@@ -71,18 +70,17 @@ class OutputChecker:
     """Checks the outputs of calls on one workload. Tensors are only read.
 
     ``inputs`` include scalars. ``yardsticks`` makes the outputs that honest rounding may lead to,
-    and is called after a failure only, first for quick ones, then for slow ones; None, there are
-    none. ``no_oracle`` is why ``expected`` is
-    not in float64. ``reference_outputs`` computes the float64 outputs for other values of some
-    inputs, ``candidate_outputs`` those of the implementation, or None where that can't be; they are
-    called to explain a failure.
+    some at a time: the next are asked for only after a failure that those before don't explain.
+    ``no_oracle`` is why ``expected`` is not in float64. ``reference_outputs`` computes the float64
+    outputs for other values of some inputs, ``candidate_outputs`` those of the implementation, or
+    None where that can't be; they are called to explain a failure.
     """
 
     definition: Definition
     workload: Workload
     inputs: Mapping[str, Any]
     expected: Outputs
-    yardsticks: Callable[[bool], Sequence[Outputs]] | None = None
+    yardsticks: Callable[[], Iterator[list[Outputs]]] = lambda: iter(())
     no_oracle: str | None = None
     reference_outputs: Callable[[Mapping[str, Any]], Outputs | None] | None = None
     candidate_outputs: Callable[[Mapping[str, Any]], Outputs | None] | None = None
@@ -139,14 +137,10 @@ class OutputChecker:
         ``previous`` is what earlier calls should have written.
         """
         compared = self.compare(outputs)
-        yardsticks: list[Outputs] = []
-        for slow in (False, True):
-            if self.yardsticks is None or all(each.passed for each in compared):
-                break
-            yardsticks += self.yardsticks(slow)
-            compared = self.compare(outputs, self._of_float64(yardsticks))
+        if not _all_passed(compared):
+            compared = self._compare_by_yardsticks(outputs, compared)
         verdict = self.conclude(compared, outputs)
-        if all(each.passed for each in compared):
+        if _all_passed(compared):
             return verdict
         context = CallContext(
             self.definition,
@@ -159,6 +153,19 @@ class OutputChecker:
             self.candidate_outputs,
         )
         return verdict.failed(diagnose(compared, context))
+
+    def _compare_by_yardsticks(
+        self, outputs: Outputs, compared: list[OutputComparison]
+    ) -> list[OutputComparison]:
+        """The same with as many yardsticks as it takes, or all there are."""
+        yardsticks: list[Outputs] = []
+        for made in self.yardsticks():
+            yardsticks += made
+            if made:
+                compared = self.compare(outputs, self._of_float64(yardsticks))
+            if _all_passed(compared):
+                break
+        return compared
 
     def _of_float64(self, yardsticks: Sequence[Outputs]) -> list[Outputs]:
         """The same with float64's roundoffs, of outputs that the reference computes in float64.
@@ -209,6 +216,10 @@ class OutputChecker:
             if not verdict.passed:
                 break
         return verdict
+
+
+def _all_passed(compared: Sequence[OutputComparison]) -> bool:
+    return all(each.passed for each in compared)
 
 
 def _pattern(verdict: Verdict) -> str:
@@ -310,10 +321,10 @@ class CallBackend(Protocol):
     def expected(self, workload: Workload) -> Expected:
         """What is right: the reference in float64 or, where that can't be, as it is."""
 
-    def yardsticks(self, slow: bool, *, own: bool) -> list[Outputs]:
-        """The reference's outputs as honest rounding may change them; with ``own``, as it is.
+    def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
+        """The reference's outputs as honest rounding may change them, the quickest to make first.
 
-        Those that take long are made only if ``slow``, and no others then.
+        The first of all are in its own dtypes; the others in float64, unless ``own``.
         """
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
@@ -546,24 +557,32 @@ class SandboxCalls:
         context.reference_reply(context.ask_reference(self._reference.call()))
         return context.reference.read(self._reference.outputs)
 
-    def yardsticks(self, slow: bool, *, own: bool) -> list[Outputs]:
-        """The reference's outputs in its own dtypes, and varied: in float64, unless ``own``."""
-        context, tensors = self._context, self._reference
+    def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
+        tensors = self._reference
         if own:
             tensors = replace(tensors, widened_outputs=tensors.outputs)
         # They are written where the expected outputs are, which are put back.
-        varied = context.reference.read(tensors.widened_outputs)
-        expected = _copies(varied)
-        yardsticks: list[Outputs] = [] if slow else [_copies(self._call_reference())]
-        for how in yardstick_runs(slow, own=own):
-            reply = context.ask_reference(tensors.call_widened(Widened(**how)))
-            # What a variation decides otherwise may have another shape: it is no yardstick then.
-            if isinstance(reply, Failed) and (reply.no_oracle or reply.status in MISSHAPEN):
-                continue
-            context.reference_reply(reply)
-            yardsticks.append(_copies(believed(how, varied)))
-        _put_back(varied, expected)
-        return yardsticks
+        written = self._context.reference.read(tensors.widened_outputs)
+        expected = _copies(written)
+        own_outputs = _copies(self._call_reference())
+        _put_back(written, expected)
+        yield [own_outputs]
+        for runs in yardstick_runs(own=own):
+            varied = [(how, self._varied(tensors, Widened(**how))) for how in runs]
+            _put_back(written, expected)
+            yield [believed(how, outputs) for how, outputs in varied if outputs is not None]
+
+    def _varied(self, tensors: CallTensors, how: Widened) -> dict[str, torch.Tensor] | None:
+        """Outputs of a variation of the reference; None where there is none.
+
+        What it decides otherwise may have another shape: it is no yardstick then.
+        """
+        context = self._context
+        reply = context.ask_reference(tensors.call_widened(how))
+        if isinstance(reply, Failed) and (reply.no_oracle or reply.status in MISSHAPEN):
+            return None
+        context.reference_reply(reply)
+        return _copies(context.reference.read(tensors.widened_outputs))
 
     def start_afresh(self) -> None:
         """Have the candidate in a process that has not been called before."""
@@ -608,12 +627,13 @@ class SandboxCalls:
         return outputs
 
 
-def yardstick_runs(slow: bool, *, own: bool) -> Sequence[Mapping[str, Any]]:
+def yardstick_runs(*, own: bool) -> Iterator[Sequence[Mapping[str, Any]]]:
     """The variations of ``run_widened`` to make; those that can be, of a reference as it is."""
-    runs = SLOW_YARDSTICKS if slow else YARDSTICKS
-    if not own:
-        return runs
-    return [{**how, "own": True} for how in runs if how.keys() & {"moved", "naive", "lean"}]
+    for runs in YARDSTICKS:
+        if not own:
+            yield runs
+        elif runs[0].keys() & {"moved", "naive", "lean"}:
+            yield [{**how, "own": True} for how in runs]
 
 
 def believed(how: Mapping[str, Any], outputs: Outputs) -> Outputs:

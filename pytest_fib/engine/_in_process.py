@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -160,13 +160,15 @@ class FunctionChecker:
         result = run_widened(self._reference, list(inputs.values()), **how)
         return self._named(result, _same if how.get("own") else widened_dtype)
 
-    def yardsticks(self, slow: bool, *, own: bool) -> list[Outputs]:
-        yardsticks: list[Outputs] = [] if slow else [self._call_reference()]
-        for how in yardstick_runs(slow, own=own):
-            # What a variation decides otherwise may have another shape: it is no yardstick then.
-            with suppress(OracleUnavailable, DefinitionError):
-                yardsticks.append(believed(how, self._widened(self._pristine, **how)))
-        return yardsticks
+    def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
+        yield [self._call_reference()]
+        for runs in yardstick_runs(own=own):
+            made = []
+            for how in runs:
+                # What a variation decides otherwise may have another shape: no yardstick then.
+                with suppress(OracleUnavailable, DefinitionError):
+                    made.append(believed(how, self._widened(self._pristine, **how)))
+            yield made
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """In float64, for other values of some inputs."""

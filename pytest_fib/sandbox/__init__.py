@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     )
     from pytest_fib.sandbox._spare import SpareProcess as SpareProcess
     from pytest_fib.sandbox._widen import (
-        SLOW_YARDSTICKS as SLOW_YARDSTICKS,
         YARDSTICKS as YARDSTICKS,
         run_widened as run_widened,
         widened_dtype as widened_dtype,
@@ -117,7 +116,6 @@ __getattr__ = lazily(
         "_sandbox": ("LocalSandbox", "ProcessSandbox", "Sandbox", "no_answer_within"),
         "_spare": ("SpareProcess",),
         "_widen": (
-            "SLOW_YARDSTICKS",
             "YARDSTICKS",
             "run_widened",
             "widened_dtype",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -211,12 +211,12 @@ def by_reciprocal(call: Operation) -> Any:
 
 def _step(value: torch.Tensor, roundoffs: float, noise: torch.Tensor) -> torch.Tensor:
     """So many roundoffs of float32, or a step of a narrower dtype, times the noise."""
-    if value.dtype.itemsize < 4:
-        step = value * torch.finfo(value.dtype).eps * noise
-    else:
-        tiny = (value.abs() < UNDERFLOW) & (value != 0)
-        lost = torch.where(tiny, value.sign() * UNDERFLOW, 0.0)
-        step = value * (ROUNDOFF * roundoffs) * noise + lost * noise.abs()
+    narrow = value.dtype.itemsize < 4
+    step = value * (torch.finfo(value.dtype).eps if narrow else ROUNDOFF * roundoffs)
+    step *= noise
+    tiny = (value.abs() < UNDERFLOW) & (value != 0)
+    if not narrow and bool(tiny.any()):
+        step += torch.where(tiny, value.sign() * UNDERFLOW, 0.0) * noise.abs()
     return step.nan_to_num_(0.0, 0.0, 0.0)
 
 
@@ -259,13 +259,19 @@ def _has_few_values(call: Operation) -> bool:
 
 def _is_exact(call: Operation) -> bool:
     """Whether all partial sums fit into float32 in any order: they are on one grid."""
+    if call.name not in _PRODUCTS | {"sum", "cumsum"}:
+        return False
     terms = [x for x in call.args if is_wide(x)]
+    some = [x.flatten()[:TERMS_LOOKED_AT] for x in terms]
+    return _fits(call, some) and _fits(call, terms)  # nearly always, some say that they don't
+
+
+def _fits(call: Operation, terms: Sequence[torch.Tensor]) -> bool:
+    """Whether partial sums of these elements, as many as the operation has, fit into float32."""
     grids = [_grid(x) for x in terms]
     most = [float(x.abs().max()) if x.numel() else 0.0 for x in terms]
-    if call.name in ("sum", "cumsum"):
-        return bool(most[0] * terms[0].numel() < grids[0] / ROUNDOFF)
     if call.name not in _PRODUCTS:
-        return False
+        return bool(most[0] * call.args[0].numel() < grids[0] / ROUNDOFF)
     largest, grid = most[-1] * most[-2] * _terms(call), grids[-1] * grids[-2]
     if len(terms) > 2:  # what is added to the product
         largest, grid = largest + most[0], min(grid, grids[0])
