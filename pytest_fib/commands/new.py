@@ -11,13 +11,19 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
+from pytest_fib.commands.schema import schema_text
+
 _TENSOR = re.compile(r"(\w+):(\w+)(?:\[([\w\s,]*)\])?")
 _SCALARS = {"float": "float32", "int": "int64", "bool": "bool"}
 #: What the axis may be called that nobody named.
 _AXES = ("n", "rows", "size")
 _INI_FILES = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 
+#: Beside the definitions' folders, so that editors find it from each of them.
+_SCHEMA = Path("kernel_defs", "fib.schema.json")
+
 _DEFINITION = """\
+# yaml-language-server: $schema=../fib.schema.json
 name: {name}
 op_type: {op_type}
 axes: {{{axes}}}
@@ -66,7 +72,7 @@ class _TensorSpec:
         """From ``x:float16[n,8]``, or ``eps:float32`` for a scalar. Raises ValueError."""
         match = _TENSOR.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is not an input such as x:float16[n,8] or eps:float32")
+            raise ValueError(f"{text!r} should be like x:float16[n,8] or, a scalar, eps:float32")
         name, dtype, shape = match.groups()
         if not name.isidentifier() or iskeyword(name):
             raise ValueError(f"{name!r} is no name of an argument in Python")
@@ -97,19 +103,19 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(given: Namespace) -> int:
-    from pytest_fib.data import read_definitions
-
     for name in (given.name, given.op_type):
-        if not name.isidentifier():
+        if not name.isidentifier() or iskeyword(name):
             raise ValueError(f"{name!r} is no name of a Python module, which files here are given")
     inputs = _inputs(given)
-    outputs = [_TensorSpec.parse(text) for text in given.output] or [_output(inputs)]
+    outputs = list(_given(given.output).values()) or [_output(inputs)]
     files = _files(given.name, given.op_type, inputs, outputs)
-    read_definitions(str(files[0][0]), files[0][1])  # what can't be read raises DataError
+    _check(files[0][1])
     for path in (path for path, _ in files if path.exists()):
         raise FileExistsError(f"{path} exists")
     for path, text in files:
         _write(path, text)
+    if not _SCHEMA.exists():
+        _write(_SCHEMA, schema_text())
     if (ini := next(filter(Path.exists, map(Path, _INI_FILES)), None)) is None:
         _write(Path("pytest.ini"), "[pytest]\npythonpath = .\n")
     elif "pythonpath" not in ini.read_text(encoding="utf-8"):
@@ -118,9 +124,28 @@ def _run(given: Namespace) -> int:
     return 0
 
 
+def _check(definition: str) -> None:
+    """Raise ValueError for what can't be read. It lies in no file yet, so nothing has a line."""
+    from pytest_fib.data import DataError, read_definitions
+
+    try:
+        read_definitions("new.yaml", definition)
+    except DataError as error:
+        raise ValueError("\n".join(problem.message for problem in error.problems)) from None
+
+
+def _given(texts: Sequence[str]) -> dict[str, _TensorSpec]:
+    """What options describe, by name. Raises ValueError for two of one name."""
+    tensors = [_TensorSpec.parse(text) for text in texts]
+    by_name = {tensor.name: tensor for tensor in tensors}
+    if len(by_name) < len(tensors):
+        raise ValueError(f"two of one name among {', '.join(texts)}")
+    return by_name
+
+
 def _inputs(given: Namespace) -> list[_TensorSpec]:
     """Those of a function, as far as ``--input`` says nothing else; then all other ones."""
-    said = {tensor.name: tensor for tensor in map(_TensorSpec.parse, given.input)}
+    said = _given(given.input)
     signature = _signature(given.like) if given.like else []
     known = {tensor.name: said.get(tensor.name, tensor) for tensor in signature} | said
     return list(known.values()) or [_TensorSpec("x", "float32", ("n",))]
@@ -138,7 +163,9 @@ def _free(names: Sequence[str], taken: Collection[str]) -> str:
 
 def _signature(text: str) -> list[_TensorSpec]:
     """The arguments of a function, from its source: tensors along n, and annotated scalars."""
-    path, _, name = text.partition("::")
+    path, _, name = text.rpartition("::")
+    if not path:
+        raise ValueError(f"--like={text} names no function: write {text}::FUNCTION")
     try:
         tree = ast.parse(Path(path).read_text(encoding="utf-8"), path)
     except SyntaxError as error:
@@ -161,8 +188,9 @@ def _arguments(function: ast.FunctionDef, place: str) -> Iterator[_TensorSpec]:
     arguments = [*positional, *of.kwonlyargs]
     along = _free(_AXES, [argument.arg for argument in arguments])
     for argument, default in zip(arguments, defaults, strict=True):
-        kind = ast.unparse(argument.annotation) if argument.annotation else "Tensor"
-        value = getattr(default, "value", None)
+        value = _value(default)
+        kind = "Tensor" if value is None else type(value).__name__
+        kind = ast.unparse(argument.annotation) if argument.annotation else kind
         if kind in _SCALARS:
             number = value if isinstance(value, (bool, int, float)) else None
             yield _TensorSpec(argument.arg, _SCALARS[kind], None, number)
@@ -171,6 +199,14 @@ def _arguments(function: ast.FunctionDef, place: str) -> Iterator[_TensorSpec]:
         else:
             what = "inputs are tensors, float, int and bool"
             raise ValueError(f"{place}: {argument.arg}: {kind} is no input of a kernel; {what}")
+
+
+def _value(default: ast.expr | None) -> object:
+    """The literal that an argument's default is; None where there is no other."""
+    try:
+        return None if default is None else ast.literal_eval(default)
+    except ValueError:
+        return None
 
 
 def _files(

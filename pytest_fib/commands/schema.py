@@ -13,8 +13,13 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=_run)
 
 
-def _run(given: Namespace) -> int:
+def schema_text() -> str:
+    """The schema as a file has it."""
     from pytest_fib.data import definition_schema
 
-    print(json.dumps(definition_schema(), indent=1))
+    return json.dumps(definition_schema(), indent=1) + "\n"
+
+
+def _run(given: Namespace) -> int:
+    print(schema_text(), end="")
     return 0

@@ -1,8 +1,11 @@
 """A kernel from its scaffold to green, its definition checked and its inputs shown."""
 
+import json
+
 import pytest
 
 from pytest_fib.commands import main
+from pytest_fib.data import definition_schema
 from pytest_fib.discovery import DefinitionLookup, load_catalogue
 
 OPTIONS = ("--input=x:float16[n,8]", "--input=factor:float32", "--output=y:float16[n,8]")
@@ -25,6 +28,15 @@ def test_a_scaffold_is_red_and_becomes_green(project):
     unwritten = 'raise NotImplementedError("write the kernel")'
     kernel.write_text(kernel.read_text().replace(unwritten, "return factor * x"))
     project.run_apart().assert_outcomes(passed=2)
+
+
+def test_editors_find_the_schema_that_a_scaffold_names(project):
+    assert [main(["new", "one"]), main(["new", "two", "--op-type=toy"])] == [0, 0]
+    for path in ("custom/one.yaml", "toy/two.yaml"):
+        definition = project.path / "kernel_defs" / path
+        modeline, _ = definition.read_text().split("\n", 1)
+        schema = definition.parent / modeline.removeprefix("# yaml-language-server: $schema=")
+        assert json.loads(schema.read_text()) == definition_schema()
 
 
 def test_nothing_is_overwritten(capsys):
@@ -58,7 +70,7 @@ def test_arguments_have_names_that_python_takes(name, capsys):
 
 
 def test_inputs_are_those_of_a_function(project):
-    code = "def scale(x: torch.Tensor, n: int, y, *, eps: float = 1e-6, on: bool = True): ..."
+    code = "def scale(x: torch.Tensor, n: int, y=None, *, eps: float = 1e-6, on=True, low=-2): ..."
     project.write("mine.py", code)
     assert main(["new", "scale", "--like=mine.py::scale", "--input=y:int8[b]"]) == 0
     text = (project.path / "kernel_defs/custom/scale.yaml").read_text()
@@ -70,27 +82,33 @@ def test_inputs_are_those_of_a_function(project):
         "  y: {shape: [b], dtype: int8}",
         "  eps: {shape: null, dtype: float32}",
         "  on: {shape: null, dtype: bool}",
+        "  low: {shape: null, dtype: int64}",
     ]
     assert "\n".join(inputs) in text
-    assert "  def run(x, n, y, eps, on):\n" in text
-    assert "  inputs: {eps: {value: 1e-06}, on: {value: true}}\n" in text
+    assert "  def run(x, n, y, eps, on, low):\n" in text
+    assert "  inputs: {eps: {value: 1e-06}, on: {value: true}, low: {value: -2}}\n" in text
 
 
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--input=x", "'x' is not an input such as x:float16[n,8] or eps:float32"),
-        ("--input=x:flot[n]", "inputs.x.dtype: 'flot' is not one of"),
-        ("--like=mine.py::f", "no function 'f' in mine.py; there are: g, many, named"),
+        ("--input=x", "'x' should be like x:float16[n,8] or, a scalar, eps:float32"),
+        ("--input=x:flot[n]", "error: inputs.x.dtype: 'flot' is not one of"),
+        ("--output=x:int8[n] --output=x:int8", "two of one name among x:int8[n], x:int8"),
+        ("--like=mine.py", "--like=mine.py names no function: write mine.py::FUNCTION"),
+        ("--like=mine.py::f", "no function 'f' in mine.py; there are: g, many, named, told"),
         ("--like=mine.py::many", "mine.py:2: a kernel has no *args: give each --input"),
         ("--like=mine.py::named", "mine.py:3: mode: str is no input of a kernel; inputs are"),
         ("--like=tox.ini::f", "tox.ini:2: not Python: "),
+        ("--like=mine.py::told", "mine.py:4: mode: str is no input of a kernel; inputs are"),
         ("--op-type=a-b", "'a-b' is no name of a Python module"),
+        ("--op-type=class", "'class' is no name of a Python module"),
     ],
 )
 def test_a_slip_is_told_and_leaves_no_definition(project, capsys, option, message):
-    project.write("mine.py", "def g(x): ...\ndef many(*xs): ...\ndef named(x, mode: str): ...\n")
-    assert main(["new", "broken", option]) == 2
+    functions = "def g(x): ...", "def many(*xs): ...", "def named(x, mode: str): ..."
+    project.write("mine.py", "\n".join([*functions, "def told(x, mode='fast'): ..."]))
+    assert main(["new", "broken", *option.split()]) == 2
     shown = capsys.readouterr()
     assert message in shown.err
     assert not shown.out
