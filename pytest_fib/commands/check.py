@@ -6,11 +6,20 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+_YAML = (".yaml", ".yml")
+
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser("check", help="say what is wrong with definition files")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="or a folder")
+    parser.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        default=[Path("kernel_defs")],
+        metavar="FILE",
+        help="or a folder (kernel_defs)",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -24,7 +33,7 @@ def _files(path: Path) -> list[Path]:
     """The file, or those in a folder and below it. Raises ValueError where it has none."""
     if not path.is_dir():
         return [path]
-    found = sorted(each for each in path.rglob("*") if each.suffix in (".yaml", ".yml"))
+    found = sorted(each for each in path.rglob("*") if each.suffix in _YAML)
     if not found:
         raise ValueError(f"no definition files in {path}")
     return [each for each in found if not each.is_dir()]
@@ -35,6 +44,9 @@ def _is_sound(path: Path) -> bool:
     from pytest_fib.data import DataError, load_definition_file
     from pytest_fib.workloads import plan, why_not_generated
 
+    if path.suffix not in (*_YAML, ".json"):
+        print(f"{path}: is no definition: their files are .yaml, .yml or a dataset's .json")
+        return False
     try:
         loaded = load_definition_file(path)
     except DataError as error:

@@ -24,10 +24,10 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(given: Namespace) -> int:
-    """Write files; say which. Raises ValueError for a name that the dataset lacks."""
+    """Write files; say which. Raises ValueError where the dataset lacks it, and OSError."""
     from pytest_fib.data import TraceSet, shortened
 
-    trace_set = TraceSet.from_path(given.dataset)
+    trace_set = TraceSet.load(given.dataset)
     there = sorted(trace_set.definitions)
     for name in given.names or there:
         if name not in there:

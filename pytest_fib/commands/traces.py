@@ -182,8 +182,9 @@ def _write(trace_set: TraceSet, output: Path) -> int:
         return 0
     export = trace_set.to_path(output)
     print(f"{output}: {export.written} records")
-    for line in export.apart:
-        print(f"apart, under pytest_fib/: {line}")
+    for line, number in Counter(export.apart).items():
+        times = f" ({number} of these)" if number > 1 else ""
+        print(f"apart, under pytest_fib/: {line}{times}")
     for what in export.without:
         print(f"left out, as FlashInfer Trace has no place for it: {what}")
     for name in export.missing:

@@ -128,7 +128,8 @@ class Index:
         self.ranked: dict[str, dict[Shape, list[TraceRow]]] = {}
         for hardware, by_shape in grouped.items():
             ranked = {shape: _ranked(at_shape) for shape, at_shape in by_shape.items()}
-            self.ranked[hardware] = {shape: best for shape, best in ranked.items() if best}
+            if best := {shape: rows for shape, rows in ranked.items() if rows}:
+                self.ranked[hardware] = best
         self._at_shape = self._best_anywhere_at()
         self._most_gained = _most_gained(self.ranked)
 

@@ -565,10 +565,14 @@ class TraceSet:
     def load(cls, path: str | os.PathLike[str]) -> TraceSet:
         """The records in a JSON file that `save` wrote; of a folder, those of `from_path`.
 
-        Raises DataError with every problem in the file, and OSError.
+        Raises DataError with every problem in the file, OSError, and ValueError for a folder
+        without definitions, where there is nothing to choose from.
         """
         if Path(path).is_dir():
-            return cls.from_path(path)
+            trace_set = cls.from_path(path)
+            if not trace_set.definitions:
+                raise ValueError(f"{path} is no dataset: there are no definitions in definitions/")
+            return trace_set
         trace_set = cls()
         reader = Reader(trace_set)
         reader.read_document(Path(path))

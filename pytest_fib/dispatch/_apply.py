@@ -91,12 +91,21 @@ class AppliedTraceSet:
         device = next(value.device for value in arguments if hasattr(value, "device"))
         key = (definition.name, str(device), visible)
         if key not in self._measured:
-            ranked = self.trace_set.ranked(definition.name, self._hardware or hardware_name(device))
+            hardware = self._hardware or hardware_name(device)
+            ranked = self.trace_set.ranked(definition.name, hardware)
+            if not ranked:
+                self._log_nothing_to_choose(definition.name, hardware)
             # The first of several shapes that differ in what the inputs don't tell.
             by_visible = {tuple(at[i] for i in visible): names for at, names in ranked.items()}
             self._measured[key] = by_visible
         shape = tuple(axes[definition.var_axes[i]] for i in visible)
         return self._policy(shape, self._measured[key])
+
+    def _log_nothing_to_choose(self, name: str, hardware: str) -> None:
+        others = ", ".join(self.trace_set.hardware(name))
+        elsewhere = f", only on {others}" if others else ""
+        what = f"nothing has passed and been timed on {hardware}{elsewhere}"
+        log.warning("%s: every call goes to its fallback: %s", name, what)
 
     def calls_until_shadow(self) -> int:
         """How many calls an implementation serves before one that is verified."""
@@ -199,9 +208,10 @@ def enable_tracing(
     root = Path(_dataset_path() if dataset_dir is None else dataset_dir)
     if trace_set is None and not root.is_dir():
         raise NotADirectoryError(f"{root} is no directory; it or trace_set= has the definitions")
-    there = TraceSet.from_path(root) if root.is_dir() else TraceSet()
     if trace_set is None:
-        trace_set = there
+        trace_set = there = TraceSet.load(root)
+    else:
+        there = TraceSet.from_path(root) if root.is_dir() else TraceSet()
     names = trace_set.definitions if tracing_configs is None else tracing_configs
     _add_definitions(root, trace_set, [n for n in names if n not in there.definitions])
     for name, config in (tracing_configs or {}).items():
@@ -349,19 +359,25 @@ def _activate(applied: AppliedTraceSet | None) -> None:
 def _enable_from_environment() -> None:
     """What the environment enables; a dataset that can't be read is logged, and nothing happens."""
     _State.environment_read = True
-    for enable, names in _SWITCHES.items():
+    for enable, (names, without) in _SWITCHES.items():
         if not any(os.environ.get(name, "").lower() in _ON for name in names):
             continue
         try:
             enable()
         except (OSError, ValueError) as error:
-            log.warning("%s: every call goes to its fallback: %s", names[0], error)
+            log.warning("%s: %s: %s", names[0], without, error)
 
 
-#: What each of these in the environment enables.
-_SWITCHES: dict[Callable[[], object], tuple[str, ...]] = {
-    enable_apply: ("FIB_ENABLE_APPLY", "FLASHINFER_BENCH_ENABLE_APPLY"),
-    enable_tracing: ("FIB_ENABLE_TRACING", "FLASHINFER_BENCH_ENABLE_TRACING"),
+#: What each of these in the environment enables, and what happens where that can't be.
+_SWITCHES: dict[Callable[[], object], tuple[tuple[str, str], str]] = {
+    enable_apply: (
+        ("FIB_ENABLE_APPLY", "FLASHINFER_BENCH_ENABLE_APPLY"),
+        "every call goes to its fallback",
+    ),
+    enable_tracing: (
+        ("FIB_ENABLE_TRACING", "FLASHINFER_BENCH_ENABLE_TRACING"),
+        "no call is recorded",
+    ),
 }
 
 

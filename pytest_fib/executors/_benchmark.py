@@ -160,7 +160,10 @@ class Benchmark:
         )
 
     def _skip(self, solution: Solution, workload: Workload, reason: str) -> None:
-        self.skipped.append(f"{solution.name} on {workload.uuid}: {reason}")
+        from pytest_fib.report import axis_sizes
+
+        sizes = axis_sizes(workload.axes)
+        self.skipped.append(f"{solution.name} on {sizes} ({workload.uuid[:8]}): {reason}")
 
     def _tensors(self, definition: Definition, workload: Workload) -> dict[str, str]:
         from pytest_fib.workloads import stored_inputs

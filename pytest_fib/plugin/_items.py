@@ -42,6 +42,7 @@ from pytest_fib.plugin._properties import properties_of
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import (
     TimeRecord,
+    axis_sizes,
     describe_compile_error,
     describe_definition_fault,
     describe_evaluation,
@@ -596,6 +597,9 @@ class WorkloadItem(KernelItem):
     def __init__(self, *, case: RecordedWorkload, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.case = case
+        size = self.label.partition("-")[2]
+        if case.workload.uuid.startswith(size):
+            self.facts["workload"] = f"{axis_sizes(case.workload.axes)} ({size})"
 
     def why_no_inputs(self) -> str | None:
         """What can't be read of the workload, or made where it does not say."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,8 +53,20 @@ class SelectionRun:
         width = terminalreporter.config.get_terminal_writer().fullwidth
         write_selections(terminalreporter, selections, candidates, width)
         chosen = {selection.definition for selection in selections}
-        if without := [name for name in self._names if name not in chosen]:
-            terminalreporter.write_line(_without_times(without))
+        without = [name for name in self._names if name not in chosen]
+        captured = [name for name in without if self._trace_set.counts(name)]
+        if uncaptured := [name for name in without if name not in captured]:
+            names = shortened(uncaptured)
+            terminalreporter.write_line(f"no calls of {names} were captured: enable_tracing does")
+        if captured:
+            self._write_how_to_time(terminalreporter, shortened(captured))
+
+    def _write_how_to_time(self, terminal: pytest.TerminalReporter, names: str) -> None:
+        settings = self._settings
+        path, traces = map(quote, map(settings.shown, (self._path, settings.traces)))
+        terminal.write_line(f"nothing was timed on captured workloads of {names}; to time them:")
+        terminal.write_line(f"  pytest --fib-dataset={path} --fib-bench")
+        terminal.write_line(f"  python -m pytest_fib traces merge {path} {traces} -o {path}")
 
     def _selections(self) -> Iterator[Selection]:
         for name in self._names:
@@ -62,7 +75,3 @@ class SelectionRun:
                 selection = self._trace_set.best(name, hardware=hardware, weights=weights)
                 if selection is not None:
                     yield selection
-
-
-def _without_times(names: list[str]) -> str:
-    return f"nothing was timed on captured workloads of {shortened(names)}: pytest --fib-bench does"

@@ -16,6 +16,7 @@ class Row:
     ``error_share`` is the largest error as a share of what is allowed, ``worst_at`` the sizes of
     the workload that it was on.
 
+    ``workload`` is how tables name one whose label says nothing of its sizes.
     ``file`` is where the definition is, ``source`` and ``line`` where the implementation is,
     ``item`` the name of the item; ``reruns``, how often the item ran before; ``no_oracle``
     why expected values were not computed in float64, where they were not; ``unimplemented``, that
@@ -28,6 +29,7 @@ class Row:
     kind: str
     label: str
     status: str
+    workload: str = ""
     file: str = ""
     source: str = ""
     line: int = 0

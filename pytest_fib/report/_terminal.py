@@ -240,7 +240,7 @@ def _earlier(comparison: TimeComparison) -> str:
 
 def _order(row: Row) -> tuple[str, list[tuple[str, int]]]:
     """Rows arrive as workers finish; ``batch=8`` comes before ``batch=32`` all the same."""
-    parts = re.findall(r"(\D*)(\d*)", row.label)
+    parts = re.findall(r"(\D*)(\d*)", _workload(row))
     return row.implementation, [(text, int(number or 0)) for text, number in parts]
 
 
@@ -255,7 +255,7 @@ def _status(row: Row) -> Piece:
 
 
 def _workload(row: Row) -> str:
-    return row.label.removeprefix("bench-")
+    return row.workload or row.label.removeprefix("bench-")
 
 
 def _reruns(row: Row) -> str:

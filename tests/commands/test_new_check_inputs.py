@@ -140,6 +140,18 @@ def test_check_reads_folders_and_goes_on_after_what_it_cannot_read(project, caps
     assert main(["check", "kernel_defs/folder.yaml"]) == 2
 
 
+def test_check_reads_all_definitions_unless_it_is_told_which(project, capsys, scale_yaml):
+    project.define(scale_yaml)
+    assert main(["check"]) == 0
+    assert capsys.readouterr().out == "kernel_defs/toy/scale.yaml:1: scale: ok\n"
+
+
+def test_check_is_told_when_a_file_is_no_definition(project, capsys):
+    project.write("kernel.py", "def run(x): ...\n")
+    assert main(["check", "kernel.py"]) == 1
+    assert capsys.readouterr().out.startswith("kernel.py: is no definition: ")
+
+
 def test_inputs_shows_what_each_is_made_from_and_workloads(project, capsys, scale_yaml):
     path = project.define(scale_yaml)
     assert main(["inputs", str(path), "--examples=3"]) == 0

@@ -41,6 +41,24 @@ def test_what_an_export_has_no_place_for_is_said(measured, capsys):
     assert without in capsys.readouterr().out
 
 
+def test_what_is_apart_for_one_reason_is_said_once(measured, capsys):
+    runs = measured.path / "fib-traces.jsonl"
+    runs.write_text(2 * runs.read_text())
+    assert main(["traces", "export", "fib-traces.jsonl", "dataset"]) == 0
+    apart = "apart, under pytest_fib/: a trace of scale by scale_every: no performance"
+    assert [line for line in capsys.readouterr().out.splitlines() if apart in line] == [
+        f"{apart} (2 of these)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "action", [["traces", "summary"], ["traces", "best"], ["traces", "validate"], ["import"]]
+)
+def test_a_folder_that_is_no_dataset_is_an_error(tmp_path, capsys, action):
+    assert main([*action, str(tmp_path)]) == 2
+    assert f"error: {tmp_path} is no dataset: there are no definitions" in capsys.readouterr().err
+
+
 def test_what_has_changed_since_is_not_mixed_with_what_it_was(measured, capsys):
     main(["traces", "merge", "fib-traces.jsonl", "-o", "dataset"])
     measured.write("kernel_impls/every.py", EVERY.replace("x * factor", "factor * x"))

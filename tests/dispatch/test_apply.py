@@ -384,6 +384,25 @@ def test_the_environment_enables_it(tmp_path, monkeypatch, caplog):
     assert "FIB_ENABLE_APPLY: every call goes to its fallback" in caplog.text
 
 
+def test_where_there_is_nothing_to_choose_from_that_is_said(routed, tmp_path, caplog):
+    """A folder that nothing was written to, and times of another device."""
+    with pytest.raises(ValueError, match="is no dataset: there are no definitions"):
+        enable_apply(tmp_path)
+    with enable_apply(trace_set(("small", 8, 1.0, "far away"))):
+        assert [server(routed, n) for n in (8, 9)] == ["fallback"] * 2
+    what = f"nothing has passed and been timed on {processor()}, only on far away"
+    assert caplog.messages.count(f"scale_add: every call goes to its fallback: {what}") == 1
+
+
+def test_tracing_that_the_environment_cannot_enable_is_said(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("pytest_fib.dispatch._apply._State.environment_read", False)
+    monkeypatch.setenv("FIB_ENABLE_TRACING", "1")
+    monkeypatch.setenv("FIB_DATASET_PATH", str(tmp_path))
+    assert server(apply("scale_add")(fallback), 8) == "fallback"
+    disable_apply()
+    assert f"FIB_ENABLE_TRACING: no call is recorded: {tmp_path} is no dataset" in caplog.text
+
+
 def test_what_the_fallback_raises_is_its_own_error_each_time():
     calls = []
 

@@ -283,6 +283,16 @@ def test_a_recorded_workload_is_a_test(dataset):
     dataset.run("-k", "workload").assert_outcomes(passed=2)
 
 
+def test_tables_show_the_sizes_of_recorded_workloads_smallest_first(dataset):
+    dataset.define(PICK)
+    dataset.store(order=torch.tensor([7, 0, 7]))
+    large = workload("aaaaaaaa-1", axes={"n": 10_000, "m": 3})
+    dataset.record(large, workload("bbbbbbbb-1", axes={"n": 8_000, "m": 3}))
+    result = dataset.run("-k", "bench", "--fib-bench", "--fib-max-bytes=9")
+    small, large = (f"one *n={n}, m=3 (*) *SKIPPED  needs *" for n in (8000, 10_000))
+    result.stdout.fnmatch_lines([small, large])
+
+
 def test_workloads_are_found_where_their_definition_lies(dataset):
     """Some datasets have definitions in another folder than that of their op_type."""
     dataset.define(PICK, folder="gather")

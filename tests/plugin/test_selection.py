@@ -34,7 +34,24 @@ def test_the_fewest_implementations_and_what_they_save_are_shown(project, datase
             "2 of 3 implementations; all of them would take 0 % less time",
             "saved of the references' time for all captured calls: 92 %",
             "scale: 5 calls at shapes where nothing was timed",
-            "nothing was timed on captured workloads of other: pytest --fib-bench does",
+            "nothing was timed on captured workloads of other; to time them:",
+            "  pytest --fib-dataset=dataset --fib-bench",
+            "  python -m pytest_fib traces merge dataset fib-traces.jsonl -o dataset",
+        ]
+    )
+
+
+def test_traces_without_a_time_and_calls_that_nobody_captured_choose_nothing(project):
+    made = TraceSet([definition(), definition("other")], [solution("narrow")])
+    made.add_workload("scale", workload(8), 10)
+    made.add_trace(trace("narrow", 8, status="RUNTIME_ERROR"))
+    made.to_path(project.path / "dataset")
+    result = project.run("--fib-select", "dataset")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        [
+            "no calls of other were captured: enable_tracing does",
+            "nothing was timed on captured workloads of scale; to time them:",
         ]
     )
 
@@ -51,6 +68,9 @@ def test_what_cannot_be_read_is_a_usage_error(project):
     result = project.run("--fib-select", "nowhere")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --fib-select=nowhere: *No such file*"])
+    (project.path / "empty").mkdir()
+    result = project.run("--fib-select", "empty")
+    result.stderr.fnmatch_lines(["ERROR: --fib-select=empty: *empty is no dataset: there are no*"])
 
 
 def test_what_takes_longer_than_the_reference_saves_less_than_nothing(project):
