@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, lgamma, log, log10
+from math import inf, log10
 
 import torch
 
@@ -108,8 +108,8 @@ def _worst_elements(output: WrongOutput) -> list[str]:
 
 
 def _element(output: WrongOutput, sample: Sample, i: int) -> str:
-    element = element_name(output.name, int(sample.at[i]), output.shape)
     at = int(sample.at[i])
+    element = element_name(output.name, at, output.shape)
     sides = number_at(output.got, at), number_at(output.expected, at)
     whole = element_sentence(element, *sides, float(sample.bound[i]))
     room = WIDTH - 2
@@ -141,18 +141,9 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
 def _support(output: WrongOutput, values: torch.Tensor) -> float:
     """log10 of how unlikely it is that an output holds what a hypothesis says; -inf if it doesn't.
 
-    Of bools the values are no evidence, but which ones are wrong is.
+    Of bools the values are no evidence.
     """
     sample = output.wrong_sample
-    if not output.agrees(sample, take(values, sample.at)):
-        return -inf
-    if output.is_number:
-        return output.evidence(sample, take(values, sample.at))
-    every = output.any_sample
-    wrong, predicted = every.got != every.expected, take(values, every.at) != every.expected
-    either, count = wrong | predicted, int(wrong.sum())
-    same_for_all = not 0 < share(every.got) < 1
-    if same_for_all or share((wrong & predicted)[either]) < NEARLY_ALL:
-        return -inf
-    n = len(every.at)
-    return (lgamma(n + 1) - lgamma(count + 1) - lgamma(n - count + 1)) / log(10)
+    held = take(values, sample.at)
+    agrees = output.is_number and output.agrees(sample, held)
+    return output.evidence(sample, held) if agrees else -inf

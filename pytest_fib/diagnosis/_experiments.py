@@ -86,24 +86,17 @@ def _is_clearly_wrong(output: WrongOutput) -> bool:
 def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
     """Inputs as 0 and as 1."""
     assert context.definition is not None
-    rules = plan(context.definition).rules
-    inputs = context.readable_inputs()
-    free = [name for name in inputs if isinstance(rules[name], _FREE)]
-    free.sort(key=lambda name: _elements(inputs[name]))
-    for name in free[:TRIED]:
-        value = inputs[name]
-        if isinstance(value, int) and not isinstance(value, bool):
-            continue
-        for number in (0, 1):
+    rules, inputs = plan(context.definition).rules, context.readable_inputs()
+    tensors = {
+        name: torch.as_tensor(inputs[name]) for name in inputs if isinstance(rules[name], _FREE)
+    }
+    for name in sorted(tensors, key=lambda name: tensors[name].numel())[:TRIED]:
+        value, tensor = inputs[name], tensors[name]
+        for number in (0, 1) if tensor.is_floating_point() or tensor.dtype is torch.bool else ():
             if isinstance(value, torch.Tensor):
-                if value.is_floating_point() or value.dtype is torch.bool:
-                    yield name, number, torch.full_like(once(value).float(), number).to(value.dtype)
+                yield name, number, torch.full_like(once(value).float(), number).to(value.dtype)
             elif value != number:
                 yield name, number, type(value)(number)
-
-
-def _elements(value: Any) -> int:
-    return value.numel() if isinstance(value, torch.Tensor) else 0
 
 
 def _both(

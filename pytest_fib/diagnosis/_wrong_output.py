@@ -29,7 +29,7 @@ LEFT = 0.25
 SAMPLE = 1 << 14
 #: Above this many wrong elements they are found by trying, since a list of all would be large.
 LISTED = 1 << 20
-#: Rows in a sample of rows, and elements of each; for columns the same.
+#: Rows in a sample of rows, and elements of each.
 ROWS, ROW_ELEMENTS = 64, 2048
 
 
@@ -62,8 +62,7 @@ class CallContext:
         }
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        inputs = self.readable_inputs()
-        return {name: x for name, x in inputs.items() if isinstance(x, torch.Tensor)}
+        return {n: x for n, x in self.readable_inputs().items() if isinstance(x, torch.Tensor)}
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class WrongOutput:
     got: torch.Tensor
     expected: torch.Tensor
     wrong: torch.Tensor
-    bound: torch.Tensor | float
+    bound: torch.Tensor
 
     @classmethod
     def of(cls, comparison: OutputComparison, definition: Definition | None) -> WrongOutput:
@@ -155,14 +154,14 @@ class WrongOutput:
         """Whether elements are more than true or false."""
         return self.got.dtype is not torch.bool
 
-    @property
-    def height(self) -> int:
-        return self.total // max(self.width, 1)
-
     def axis(self, dim: int) -> str:
         """The name of a dimension's axis; its number where it has none."""
         name = self.dims[dim] if len(self.dims) == len(self.shape) else ""
         return f"dim {dim}" if not name or is_unnamed(name) else name
+
+    def digits(self, value: torch.Tensor | float, sign: str = "") -> str:
+        """A value in few digits; an integer whole."""
+        return f"{float(value):{sign}{'.4g' if self.got.is_floating_point() else '.0f'}}"
 
     def sample_at(self, at: torch.Tensor) -> Sample:
         """The elements at these flat indices, of any shape."""
@@ -171,13 +170,8 @@ class WrongOutput:
         if self.got.dtype is torch.int64:  # more digits than a float64 has
             one, other = (x.reshape(-1)[at.to(x.device)] for x in (self.got, self.expected))
             error = torch.where(error.abs() < 2.0**62, (one - other).to(at.device).double(), error)
-        return Sample(at, got, expected, self._bound_at(at), error)
-
-    def _bound_at(self, at: torch.Tensor) -> torch.Tensor:
-        if not isinstance(self.bound, torch.Tensor):
-            return torch.full(at.shape, float(self.bound), dtype=torch.float64, device=at.device)
-        bound = self.bound.to(at.device).expand(self.shape)
-        return bound[unraveled(at, self.shape)].double().expand(at.shape)
+        bound = self.bound.to(at.device).expand(self.shape)[unraveled(at, self.shape)].double()
+        return Sample(at, got, expected, bound.expand(at.shape), error)
 
     @cached_property
     def wrong_sample(self) -> Sample:
@@ -200,17 +194,9 @@ class WrongOutput:
 
     def rows(self, sample: Sample) -> Sample:
         """[rows, elements] of some of the rows that a sample has elements of, evenly spread."""
-        starts = torch.unique(sample.at // max(self.width, 1)) * self.width
-        return self._lines(starts, self.width, 1)
-
-    def columns(self, sample: Sample) -> Sample:
-        """[columns, elements] of some of the columns, likewise."""
-        return self._lines(torch.unique(sample.at % max(self.width, 1)), self.height, self.width)
-
-    def _lines(self, starts: torch.Tensor, length: int, step: int) -> Sample:
-        elements = torch.arange(length, device=starts.device)
-        lines = evenly(starts, ROWS)[:, None] + evenly(elements, ROW_ELEMENTS) * step
-        return self.sample_at(lines)
+        width = max(self.width, 1)
+        rows = evenly(torch.unique(sample.at // width), ROWS)[:, None] * width
+        return self.sample_at(rows + evenly(torch.arange(width, device=rows.device), ROW_ELEMENTS))
 
     def holds(
         self, values: torch.Tensor, known: torch.Tensor | None = None, *, exact: bool = False
@@ -285,6 +271,10 @@ def take(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 def share(which: torch.Tensor) -> float:
     """The share of true elements; 0 of none."""
     return float(which.double().mean()) if which.numel() else 0.0
+
+
+def vary(values: torch.Tensor) -> bool:
+    return bool((values != values.flatten()[:1]).any())
 
 
 def rms(values: torch.Tensor) -> float:

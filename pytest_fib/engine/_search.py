@@ -31,7 +31,7 @@ DIAGNOSIS_BYTES = 4 << 20
 #: Elements of every tensor of a workload that shows too little.
 TINY = 16
 #: Patterns that say what becomes of inputs, whatever their size.
-ABOUT_INPUTS = ("misread input", "missing input", "follows an input")
+ABOUT_INPUTS = ("misread input", "follows an input")
 
 
 class Check(Protocol):

@@ -106,7 +106,6 @@ ALL = slice(None)
         (GEMM, lambda x: x.flip(0), "permuted", None),
         (NORM, lambda x: x.roll(512, 1), "permuted", "everywhere"),
         (NORM, lambda x: x * torch.linspace(1.1, 2, 48)[:, None], "factor per row", None),
-        (NORM, lambda x: x * torch.linspace(1.1, 2, 1024), "factor per column", None),
         (NORM, put(ALL, slice(960, None), value=torch.exp), "last tile", "last tile"),
         (ATTENTION, put(ALL, 11, value=torch.exp), "one head", "one head"),
         (NORM, put(11, value=torch.exp), "whole rows", "whole rows"),
@@ -163,13 +162,6 @@ def test_results_of_an_earlier_call_are_stale():
     assert (found.pattern, found.place) == ("stale", "everywhere")
 
 
-def test_overflow_says_where_it_begins():
-    expected = normal(GEMM[1]) * 3e4
-    found = explained(GEMM, lambda x: torch.where(x.abs() > 4e4, x * math.inf, x), expected)
-    assert found.pattern == "overflow"
-    assert "of 4e+04 or more" in found.sentence
-
-
 def test_a_number_in_place_of_an_infinity_is_named():
     expected = normal(LSE[1])
     expected[3] = -math.inf
@@ -189,8 +181,6 @@ def test_no_factor_or_offset_lies_between_integers_that_is_none_of_them():
     kind = (NORM[0], (20, 30), torch.int64)
     for change in (lambda x: (0.61 * x).round(), lambda x: x + (x % 3 > 0)):
         assert explained(kind, change, expected).pattern not in ("one factor", "one offset")
-    found = explained(kind, lambda x: 2 * x + (x == 0), expected)
-    assert "2 x expected" in found.sentence
 
 
 def test_what_is_small_beside_what_is_expected_is_not_zeros():
@@ -218,22 +208,6 @@ def test_an_input_handed_back_is_named():
     found = explained(NORM, lambda _: x.double(), inputs={"x": x})
     assert found.pattern == "copied input"
     assert "equal to the input x" in found.sentence
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda y, b: y - b, "bias was not added"),
-        (lambda y, b: y + b, "bias was added once more"),
-        (lambda y, b: y / b, "not multiplied by bias"),
-        (lambda y, b: y * b, "multiplied by bias once more"),
-    ],
-)
-def test_an_input_left_out_is_named(change, words):
-    bias = normal((160,), seed=5).half()
-    found = explained(GEMM, lambda y: change(y, bias.double()), inputs={"bias": bias})
-    assert found.pattern == "missing input"
-    assert words in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -320,9 +294,8 @@ def test_errors_that_are_larger_in_some_rows_are_no_place(share):
 
 def test_integers_are_explained_too():
     expected = torch.arange(600).square().remainder(997).view(20, 30).double()
-    for change, pattern in ((lambda x: x + 1, "one offset"), (lambda x: 2 * x, "one factor")):
-        kind = (("a", "b"), (20, 30), torch.int32)
-        assert explained(kind, change, expected).pattern == pattern
+    kind = (("a", "b"), (20, 30), torch.int32)
+    assert explained(kind, lambda x: x + 1, expected).pattern == "one offset"
 
 
 @pytest.mark.parametrize("kind", [NORM, ATTENTION, LSE, GEMM, VECTOR])
@@ -380,44 +353,10 @@ def test_a_large_output_is_sampled_and_still_named():
     assert explained(kind, put(5, 77, value=9.0)).pattern == "one element"
 
 
-def test_right_values_in_another_order_in_each_row_are_named():
-    found = explained((("tokens", "topk"), (60, 8), torch.float32), lambda x: x.sort(1).values)
-    assert found.pattern == "reordered"
-    assert "each row holds the right values in another order" in found.sentence
-
-
-def test_a_few_wrong_values_beside_right_ones_are_no_other_order():
-    found = explained(LSE, put(ALL, slice(14, None), value=lambda x: 40 + x))
-    assert found.pattern != "reordered"
-
-
-def test_the_edges_of_an_image_are_a_place():
-    def change(x):
-        for at in (0, -1):
-            x[at] += 3 * x[at].roll(7)
-            x[:, at] += 3 * x[:, at].roll(5)
-        return x
-
-    found = explained((("height", "width"), (90, 70), torch.float32), change)
-    assert found.place == "edges"
-    where = "at the first and last of height, and at the first and last of width"
-    assert found.sentence == f"out: wrong {where}"
-
-
 def test_integers_are_said_whole():
     kind = (("a", "b"), (20, 30), torch.int64)
     found = explained(kind, lambda x: x - 1000003, torch.arange(600).view(20, 30) * 7919)
     assert found.sentence == "out: every element is off by -1000003"
-
-
-def test_both_ends_of_a_dimension_are_a_place():
-    def change(x):
-        x[[0, 1, -1]] += 3 * x[[7, 8, 9]]
-        return x
-
-    found = explained((("n",), (1000,), torch.float32), change)
-    assert found.place == "edges"
-    assert found.sentence.startswith("out: wrong at the first 2 and the last 1 of 1000 along n")
 
 
 def test_what_is_expected_is_said_once():
@@ -433,7 +372,7 @@ def test_equal_values_are_not_called_moved(kind):
     _, shape, _ = kind
     expected = normal((shape[0], 1)).expand(shape).clone()
     found = explained(kind, put(slice(4, 8), value=lambda x: x * 1.02), expected)
-    assert found.pattern not in ("shifted", "transposed", "permuted", "reordered")
+    assert found.pattern not in ("shifted", "transposed", "permuted")
 
 
 def test_columns_that_are_nearly_alike_are_not_called_moved():

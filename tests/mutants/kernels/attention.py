@@ -174,7 +174,7 @@ def first_kv_head_for_all(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
 
 
 @implements("gqa_paged_decode_h32_kv8_d128_ps1")
-@caught("overflow", "nan")
+@caught("infinity", "nan")
 def exp_without_maximum(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
     how = replace(RIGHT, exp=torch.exp)
     return decode(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale, how)

@@ -33,13 +33,13 @@ def residual_not_normalised(input, residual, weight, eps):
 
 
 @implements("fused_add_rmsnorm_d4096")
-@caught("copied input", "missing input")
+@caught("copied input")
 def residual_handed_back(input, residual, weight, eps):
     return fused(input, residual, weight, eps)[0], residual.clone()
 
 
 @implements("fused_add_rmsnorm_d4096")
-@caught("missing input")
+@caught("follows an input")
 def residual_twice(input, residual, weight, eps):
     out, total = fused(input, residual, weight, eps)
     return out, total + residual
@@ -53,7 +53,7 @@ def same_output_twice(input, residual, weight, eps):
 
 
 @implements("fused_add_rmsnorm_d4096")
-@caught("factor per row", "zeros", "by value", "overflow")
+@caught("factor per row", "zeros", "by value", "infinity")
 def squares_overflow(input, residual, weight, eps):
     total = input.float() + residual.float()
     square = total.half().square().float().mean(-1, keepdim=True)
@@ -67,13 +67,13 @@ def residual_unwritten(input, residual, weight, eps, out, residual_out):
 
 
 @implements("layernorm_d768_bfloat16")
-@caught("missing input")
+@caught("misread input")
 def without_bias(x, weight, bias, eps):
     return layernorm(x, weight, torch.zeros_like(bias), eps)
 
 
 @implements("layernorm_d768_float16")
-@caught("missing input")
+@caught("follows an input")
 def bias_twice(x, weight, bias, eps):
     return layernorm(x, weight, bias + bias, eps)
 
@@ -113,7 +113,7 @@ def last_row_zero(x, weight, bias, eps):
 
 
 @implements("layernorm_d768_float16")
-@caught("missing input", "last tile")
+@caught("misread input", "last tile")
 def bias_missing_in_last_tile(x, weight, bias, eps):
     return layernorm(x, weight, put(bias, slice(-32, None), 0.0), eps)
 

@@ -1,0 +1,164 @@
+"""Is a wrong output a multiple of the right one, or off by one number: as a whole or by rows?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite, log, nan, sqrt
+
+import torch
+
+from pytest_fib.diagnosis._localize import localize, where
+from pytest_fib.diagnosis._wrong_output import (
+    FEW,
+    NEARLY_ALL,
+    Failure,
+    Sample,
+    WrongOutput,
+    share,
+    vary,
+)
+
+#: log10 of how unlikely it must be that a fit is good by chance.
+CHANCE = 4.0
+#: The share of the root mean square error that a fit may leave; of an output that is wrong only as
+#: a whole, whose elements keep the errors of their rounding.
+LEFT, LEFT_TOGETHER = 0.5, 0.9
+#: The share of rows that have a factor if that is what is wrong with them.
+MOST_ROWS = 0.9
+#: How far a fitted offset of integers may be from a whole one.
+WHOLE = 1e-3
+#: How likely it may be that some number is what a factor is known for.
+BY_CHANCE = 0.01
+#: Factors that may come from anywhere.
+SIMPLE = (-2.0, -1.0, -0.5, 0.25, 1 / 3, 0.5, 1.0, 2.0, 3.0, 4.0)
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """Least squares for each line of a sample: ``got = value * expected``, or ``expected + value``.
+
+    ``good`` says which lines it explains, ``left`` is their root mean square error over the bound,
+    ``error`` the standard error of the value.
+    """
+
+    value: torch.Tensor
+    good: torch.Tensor
+    left: torch.Tensor
+    error: torch.Tensor
+
+    @classmethod
+    def of(cls, sample: Sample, *, factor: bool, left: float = LEFT) -> LinearFit:
+        """Fit each line; a good fit leaves no more than ``left`` of the error, and not by chance.
+
+        An element's weight is one over its bound; what is exact is rounded by half, at most.
+        """
+        known = sample.finite
+        size = sample.expected.abs()
+        exact = 0.5 if bool((size == size.round())[known].all()) else 1e-6 * size.clamp(1.0)
+        bound = torch.where(sample.bound > 0, sample.bound, exact)
+        error = torch.where(known, sample.error / bound, 0.0)
+        column = torch.where(known, (sample.expected if factor else 1.0) / bound, 0.0)
+        length = column.square().sum(-1)
+        change = (column * error).sum(-1) / length.clamp(min=1e-300)
+        rest = error - column * change[..., None]
+        value = 1 + change if factor else change
+        # What is written at another scale is rounded at that scale.
+        reach = 2 * value.abs().clamp(min=1.0) if factor else torch.full_like(value, 2.0)
+        close = (rest.abs() <= reach[..., None]) | ~known
+        count = known.sum(-1)
+        before, after = (x.square().sum(-1).div(count).sqrt() for x in (error, rest))
+        gain = (before / after.clamp(min=1e-6 * before.clamp(min=1e-300))).log10()
+        enough = (after <= left * before) & ((count - 1) * gain >= CHANCE) & (length > 0)
+        enough &= ~_bent(rest, column, sample.expected.where(known, 0.0))
+        missed = (~close).sum(-1) <= (1 - NEARLY_ALL) * count
+        error = after.clamp(min=1e-6) / length.clamp(min=1e-300).sqrt()
+        return cls(value, enough & missed & (count >= 2) & (before > 0), after, error)
+
+
+def _bent(rest: torch.Tensor, column: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Whether what a fit leaves of each line follows the size of values: as of another function."""
+    curve = column * expected.abs()
+    along = (curve * column).sum(-1) / column.square().sum(-1).clamp(min=1e-300)
+    curve = curve - along[..., None] * column
+    shared = (curve * rest).sum(-1).square()
+    whole = curve.square().sum(-1) * rest.square().sum(-1)
+    return (shared > LEFT * whole) & (expected.shape[-1] >= FEW)
+
+
+def factor_or_offset(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    """One factor or offset of all elements, or else of the wrong ones; or one factor of each row.
+
+    Where wrong elements are in no pattern, rows come first: of whole ones some elements may pass.
+    """
+    if not output.is_number:
+        return
+    yield from _one_number(output, failure, output.any_sample, "every element is ", "")
+    if localize(output) is None:
+        yield from _factor_per_row(output)
+    if vary(output.wrong_sample.expected):  # in place of one number, another is some factor of it
+        yield from _one_number(output, failure, output.wrong_sample, "", where(output))
+    yield from _factor_per_row(output)
+
+
+def _one_number(
+    output: WrongOutput, failure: Failure, sample: Sample, which: str, place: str
+) -> Iterator[tuple[str, str]]:
+    left = LEFT if output.marked else LEFT_TOGETHER
+    factor, offset = (LinearFit.of(sample, factor=f, left=left) for f in (True, False))
+    good = [fit for fit in (factor, offset) if bool(fit.good)]
+    best = min(good, key=lambda fit: float(fit.left), default=None)
+    is_float, value = output.got.is_floating_point(), float(best.value) if best else 0.0
+    if best is factor and is_float and value:
+        known = _known(value, float(factor.error), failure)
+        yield "one factor", f"{which}{_times(value)} x expected{place}{known}"
+    elif best is offset and (is_float or abs(value - round(value)) < WHOLE):
+        yield "one offset", f"{which}off by {output.digits(value, '+')}{place}"
+
+
+def _times(factor: float) -> str:
+    """A factor in few digits, but not as 1 what is off by it."""
+    text = f"{factor:.5g}"
+    return f"{factor:.9g}" if text == "1" else text
+
+
+def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
+    rows = output.rows(output.wrong_sample)
+    if not output.got.is_floating_point() or len(rows.at) < 2 or rows.at.shape[1] < FEW:
+        return
+    fit = LinearFit.of(rows, factor=True)
+    if share(fit.good) < MOST_ROWS:
+        return
+    low, high = (float(end) for end in fit.value[fit.good].aminmax())
+    sums = [(side.sum(1) - 1).abs() < 1e-2 for side in (rows.got, rows.expected)]
+    to_one = "; each row sums to 1" if sums[0].all() and not sums[1].all() else ""
+    which = "each row" if localize(output) else "each row that is wrong"
+    words = f"{which} is scaled by a different factor, {low:.4g} to {high:.4g}"
+    yield "factor per row", f"{words},{where(output)}{to_one}"
+
+
+def _known(factor: float, error: float, failure: Failure) -> str:
+    """What a factor is known for, given its standard error; nothing that many numbers are."""
+    names = list(_known_factors(failure))
+    reach = max(4 * error / max(abs(factor), 1e-300), 2.0**-20)
+    if 2 * reach * len(names) > BY_CHANCE or any(abs(factor / n - 1) <= reach for n in SIMPLE):
+        return ""
+    for value, name in names:
+        if abs(factor / value - 1) <= reach < abs(value - 1) / 4:
+            return f" (which is {name})"
+    return ""
+
+
+def _known_factors(failure: Failure) -> Iterator[tuple[float, str]]:
+    for number, what in ((log(2), "ln 2"), (1 / log(2), "1 / ln 2")):
+        yield number, f"{what}: a logarithm to another base?"
+    for name, n in failure.context.axes.items():
+        if n > 2:
+            yield from ((n, name), (1 / n, f"1 / {name}"))
+            yield from ((sqrt(n), f"sqrt({name})"), (1 / sqrt(n), f"1 / sqrt({name})"))
+            yield n / (n - 1), f"{name} / ({name} - 1)"
+            yield (n - 1) / n, f"({name} - 1) / {name}"
+    for name, x in failure.context.readable_inputs().items():
+        number = x if isinstance(x, (int, float)) else float(x) if x.numel() == 1 else nan
+        if isfinite(number) and number != 0:
+            yield from ((number, name), (1 / number, f"1 / {name}"))
