@@ -103,7 +103,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Send the outcome of a kernel test along with its report."""
     if hasattr(item, "add_properties"):
@@ -111,11 +111,17 @@ def pytest_runtest_makereport(
     report = yield
     if hasattr(item, "attach_outcome"):
         item.attach_outcome(report)
-    elif "kernel_check" in getattr(item, "fixturenames", ()):
+    elif "kernel_check" in getattr(item, "fixturenames", ()) or _is_of_a_kernel(call):
         from pytest_fib.plugin._kernel_check import attach_records
 
         attach_records(item, report)
     return report
+
+
+def _is_of_a_kernel(call: pytest.CallInfo[None]) -> bool:
+    """Whether this is a failure of `assert_kernel_close`."""
+    frames = () if call.excinfo is None else call.excinfo.traceback
+    return any(each.frame.f_globals.get("__name__") == "pytest_fib.testing" for each in frames)
 
 
 @pytest.fixture

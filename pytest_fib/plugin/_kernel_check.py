@@ -1,4 +1,4 @@
-"""What the fixture ``kernel_check`` leaves: traces, and workloads that failed."""
+"""What checks in tests written by hand leave: traces, and workloads that failed."""
 
 from __future__ import annotations
 

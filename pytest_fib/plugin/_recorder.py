@@ -44,7 +44,7 @@ class Recorder:
 
     @property
     def failures_by_hand(self) -> list[Row]:
-        """The failures of tests with a ``kernel_check``, in the order in which these ended."""
+        """The failures of tests that check kernels, in the order in which these ended."""
         return list(self._by_hand.values())
 
     def rows_of(self, wanted: Callable[[str], bool]) -> list[Row]:

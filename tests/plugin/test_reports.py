@@ -54,6 +54,8 @@ def test_in_a_github_job_a_failure_by_hand_is_an_annotation_where_it_was_raised(
     scale.write(
         "test_hand.py",
         """\
+        from pytest_fib.testing import assert_kernel_close
+
         def raising(x, factor):
             raise ValueError("no")
 
@@ -65,15 +67,23 @@ def test_in_a_github_job_a_failure_by_hand_is_an_annotation_where_it_was_raised(
 
         def test_unknown(kernel_check):
             kernel_check("scal", raising)
+
+        def test_close():
+            assert_kernel_close([1.0, 2.0], [1.0, 3.0])
+
+        def test_of_something_else():
+            assert [1.0, 2.0] == [1.0, 3.0]
         """,
     )
     result = scale.run("test_hand.py")
-    result.assert_outcomes(failed=3)
+    result.assert_outcomes(failed=5)
+    result.stdout.no_fnmatch_line("::error*test_of_something_else*")
     result.stdout.fnmatch_lines(
         [
-            "::error file=test_hand.py,line=2,title=test_hand.py%3A%3Atest_raises::ValueError: no",
-            "::error file=test_hand.py,line=8,*test_wrong::INCORRECT_NUMERICAL: y: *",
-            "::error file=test_hand.py,line=11,*test_unknown::LookupError: no definition 'scal'*",
+            "::error file=test_hand.py,line=4,title=test_hand.py%3A%3Atest_raises::ValueError: no",
+            "::error file=test_hand.py,line=10,*test_wrong::INCORRECT_NUMERICAL: y: *",
+            "::error file=test_hand.py,line=13,*test_unknown::LookupError: no definition 'scal'*",
+            "::error file=test_hand.py,line=16,*test_close::INCORRECT_NUMERICAL: output: *",
         ]
     )
 
