@@ -41,8 +41,16 @@ def find_implementations(directories: Iterable[Path]) -> tuple[Implementation, .
     paths = sorted(_source_files(directories))
     # Names of files and of records may hold any character; that of an item is shown everywhere.
     return tuple(
-        replace(found, name=visible_line(found.name)) for path in paths for found in _in_file(path)
+        replace(found, name=visible_line(found.name), problem=found.problem or _bad_name(path))
+        for path in paths
+        for found in _in_file(path)
     )
+
+
+def _bad_name(path: Path) -> str | None:
+    if "::" in path.name:
+        return f"{path}:1: '::' ends the name of a file where a function is named: rename the file"
+    return None
 
 
 def why_unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:

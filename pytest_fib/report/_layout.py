@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from textwrap import wrap
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ def unmarked(*texts: str) -> list[Piece]:
 
 @dataclass(frozen=True)
 class Table:
-    """Lines of which the first ``left`` columns are flush left, and the others flush right.
+    """Titles and lines. The first ``left`` columns are flush left, and the others flush right.
 
-    The first ``cut`` columns are shortened where they would take too much of a terminal.
+    The first ``cut`` columns are shortened where they would take too much of a terminal; a note of
+    the titles goes on below where there is no room.
     """
 
     lines: Sequence[Line]
@@ -47,13 +49,17 @@ class Table:
         gap = 2 if _total(columns, 2) <= width else 1
         while _total(columns, gap) > width and (slack := _slack(columns, least)):
             columns[max(slack, key=lambda i: columns[i])] -= 1
-        for line in self.lines:
+        for number, line in enumerate(self.lines):
             pieces = list(self._cells(line, columns, " " * gap))
+            below: list[str] = []
             for text, markup in line.notes:
-                room = width - sum(len(shown) for shown, _ in pieces) - 2
-                if text and room > 0:
-                    pieces += [("  ", {}), (cut_short(text, room), markup)]
+                taken = sum(len(shown) for shown, _ in pieces) + 2
+                if text and (room := width - taken) > 0:
+                    is_wrapped = number == 0 and room >= _LEAST_WIDTH
+                    first, *below = wrap(text, room) if is_wrapped else [cut_short(text, room)]
+                    pieces += [("  ", {}), (first, markup)]
             yield pieces
+            yield from (unmarked(" " * taken + text) for text in below)
 
     def _columns(self, width: int, least: Sequence[int]) -> list[int]:
         columns = [max(map(len, column)) for column in self._texts()]

@@ -228,6 +228,13 @@ def test_a_file_that_is_not_utf_8_is_a_problem_of_what_its_folder_names(tmp_path
     assert found.definition == "scale"
 
 
+def test_a_file_whose_name_would_end_in_the_middle_is_a_problem(scan):
+    [found] = scan("@implements('scale')\ndef run(x): ...", "a::b.py")
+    assert found.problem.endswith(
+        "a::b.py:1: '::' ends the name of a file where a function is named: rename the file"
+    )
+
+
 def test_scanning_runs_no_code(scan):
     [found] = scan("import sys\nsys.was_here = True\n@implements('op')\ndef run(x): ...")
     assert found.problem is None

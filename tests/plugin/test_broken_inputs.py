@@ -48,6 +48,13 @@ def test_a_definition_that_no_program_should_read_is_an_error_of_collection(
     assert message in result.outlines
 
 
+def test_a_definition_whose_path_pytest_cannot_take_is_an_error_of_collection(project, scale_yaml):
+    project.define(scale_yaml, "kernel_defs/a::b.yaml")
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["kernel_defs/a::b.yaml: '::' ends the path * rename it*"])
+
+
 def test_a_reference_that_raises_is_placed_in_the_yaml(project):
     project.define(RAISES, "kernel_defs/toy/raises.yaml")
     project.implement("same", "x\nreturn x", "raises")
