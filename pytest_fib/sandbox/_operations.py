@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -191,9 +192,46 @@ def is_added(call: Operation) -> bool:
 
 def simpler(call: Operation) -> Callable[..., Any] | None:
     """An operation that adds terms, written in simpler ones; None where it isn't known how."""
+    if call.name in _SPREADS:
+        return _SPREADS[call.name]
     reduces = call.argument("reduction") in (1, 2)
     adds = call.name in _SUMS - _ADDED or call.name in _DOTS or reduces
-    return decomposition_table.get(call.func) if adds else None
+    steps: Callable[..., Any] | None = decomposition_table.get(call.func) if adds else None
+    if steps is None or any(is_wide(x) and x.itemsize < 4 for x in call.args):
+        return steps
+    # What wraps it converts narrower numbers, and imports torch's compiler, which takes seconds.
+    unwrapped: Callable[..., Any] = inspect.unwrap(steps)
+    return unwrapped
+
+
+def _variance_and_mean(
+    value: torch.Tensor,
+    dim: Sequence[int] | None = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As aten's ``var_mean``; torch's own decomposition has no sum of squares in it."""
+    dims = list(dim or range(value.dim()))
+    mean = value.mean(dims, keepdim=True)
+    squares = (value - mean).square().sum(dims, keepdim=keepdim)
+    less = int(unbiased) if correction is None else correction
+    freedom = value.numel() / max(mean.numel(), 1) - less
+    return squares / max(freedom, 0.0), mean if keepdim else mean.sum(dims)
+
+
+def _deviation_and_mean(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    variance, mean = _variance_and_mean(*args, **kwargs)
+    return variance.sqrt(), mean
+
+
+_SPREADS: Mapping[str, Callable[..., Any]] = {
+    "var_mean": _variance_and_mean,
+    "std_mean": _deviation_and_mean,
+    "var": lambda *args, **kwargs: _variance_and_mean(*args, **kwargs)[0],
+    "std": lambda *args, **kwargs: _deviation_and_mean(*args, **kwargs)[0],
+}
 
 
 def is_quotient(call: Operation) -> bool:

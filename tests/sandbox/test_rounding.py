@@ -1,6 +1,8 @@
 """What float32 arithmetic may change in a run in float64."""
 
 import math
+import subprocess
+import sys
 from functools import partial
 from itertools import chain, product
 
@@ -291,3 +293,29 @@ def test_a_sum_is_exact_only_if_all_of_its_terms_are_on_a_grid():
     x = torch.cat((torch.ones(4096), torch.full((4096,), 1 / 3)))
     assert run_widened(torch.sum, [torch.ones(8192)], moved=1) == 8192
     assert run_widened(torch.sum, [x], moved=1) != run_widened(torch.sum, [x])
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x.var(-1),
+        lambda x: x.std((0, 2), keepdim=True),
+        lambda x: torch.var_mean(x, 1, correction=0)[0],
+        lambda x: torch.std_mean(x)[1],
+        lambda x: torch.nn.functional.layer_norm(x, (7, 300)),
+        lambda x: torch.logsumexp(x, (0, 2)),
+    ],
+)
+def test_sums_within_an_operation_are_added_in_turn(run):
+    x = torch.randn(5, 7, 300, generator=torch.Generator().manual_seed(1)) + 3
+    right, naive = run_widened(run, [x]), run_widened(run, [x], naive=True)
+    assert naive.shape == right.shape
+    assert 2**-26 < float((naive - right).abs().max() / right.abs().max()) < 2**-14
+
+
+def test_adding_in_turn_does_not_import_a_compiler():
+    code = "import sys, torch; from pytest_fib.sandbox import run_widened; x = torch.ones(3, 4); "
+    code += "run_widened(lambda x: x.logsumexp(1) + x.std(1) + x.softmax(1)[:, 0], [x], naive=True)"
+    code += "; print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
