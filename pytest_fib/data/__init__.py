@@ -33,6 +33,7 @@ from pytest_fib.data._generator_kinds import (
     InputRule as InputRule,
 )
 from pytest_fib.data._request import (
+    EXPLAIN_SECONDS as EXPLAIN_SECONDS,
     BuildRequest as BuildRequest,
     BuildResult as BuildResult,
     DefinitionError as DefinitionError,

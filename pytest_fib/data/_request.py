@@ -19,6 +19,8 @@ from ._workload import Workload
 
 #: What to do about an error of pytest-fib's own.
 REPORT_IT = "please report it to pytest-fib's authors, with the log of this record"
+#: Seconds for explaining a failure, after which it is told with what is known by then.
+EXPLAIN_SECONDS = 20.0
 #: Where a failing workload comes from.
 Origin: TypeAlias = Literal["failed before", "listed", "shrunk", "unfinished", "recorded"]
 
@@ -103,7 +105,8 @@ class EvaluationRequest(_Request):
     With `timing` the calls are also timed, once the outputs were found right, to a `precision` that
     is one of `timing.PRECISIONS`. With `draws`, outputs that are chosen at random are also drawn
     many times, which takes seconds; not where calls are timed. With `explain`, a failure without a
-    pattern is compared with what the reference makes of other inputs, which takes many calls.
+    pattern is compared with what the reference makes of other inputs, which takes many calls: no
+    more are begun `explain_seconds` after the evaluation was.
     """
 
     workload: Workload
@@ -111,6 +114,7 @@ class EvaluationRequest(_Request):
     precision: str = "default"
     draws: bool = False
     explain: bool = False
+    explain_seconds: float = EXPLAIN_SECONDS
 
 
 class BuildRequest(_SeamRecord):
@@ -163,11 +167,22 @@ class SearchRequest(_Request):
     draws: bool = True
 
     def evaluation(
-        self, workload: Workload, *, draws: bool = False, explain: bool = False
+        self,
+        workload: Workload,
+        *,
+        draws: bool = False,
+        explain: bool = False,
+        explain_seconds: float = EXPLAIN_SECONDS,
     ) -> EvaluationRequest:
         """The request for one of its evaluations."""
         shared = {name: getattr(self, name) for name in _Request.model_fields}
-        return EvaluationRequest(**shared, workload=workload, draws=draws, explain=explain)
+        return EvaluationRequest(
+            **shared,
+            workload=workload,
+            draws=draws,
+            explain=explain,
+            explain_seconds=explain_seconds,
+        )
 
 
 class SearchResult(_SeamRecord):

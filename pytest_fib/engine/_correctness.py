@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from time import monotonic
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -63,6 +64,8 @@ FLOAT64_ROUNDOFF = 2.0**-29
 CACHE_BYTES, LARGEST_BYTES = 256 << 20, 16 << 20
 #: A workload as text, and the addresses of its recorded tensors.
 Key: TypeAlias = tuple[str, tuple[str, ...]]
+#: What a side computes from other values of some inputs; None where that can't be.
+OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], "Outputs | None"]
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,8 @@ class OutputChecker:
     expected: Outputs
     yardsticks: Callable[[], Iterator[list[Outputs]]] = lambda: iter(())
     no_oracle: str | None = None
-    reference_outputs: Callable[[Mapping[str, Any]], Outputs | None] | None = None
-    candidate_outputs: Callable[[Mapping[str, Any]], Outputs | None] | None = None
+    reference_outputs: OutputsOf | None = None
+    candidate_outputs: OutputsOf | None = None
 
     def check_twice(self, first: Outputs, second: Outputs) -> Verdict:
         """Check two calls on the same inputs, which must be right and have the same bits.
@@ -340,12 +343,16 @@ def check_same_inputs(
     workload: Workload,
     *,
     repeat: int = 1,
-    explain: bool = False,
+    explain_until: float | None = None,
 ) -> Verdict:
-    """Check two calls on the same inputs, with outputs at other places, ``repeat`` times."""
+    """Check two calls on the same inputs, with outputs at other places, ``repeat`` times.
+
+    A failure is explained by further calls, which are begun before ``explain_until``, if that is
+    given: a time of ``monotonic``.
+    """
     inputs = calls.make_inputs(workload)
     first, second = calls.call_candidate(POISONS)
-    checker = output_checker(calls, definition, workload, inputs, explain=explain)
+    checker = output_checker(calls, definition, workload, inputs, explain_until=explain_until)
     verdict = checker.check_twice(first, second)
     if not verdict.passed or repeat == 1:
         return verdict
@@ -379,7 +386,7 @@ def check_third_call(
     workload: Workload,
     previous: Outputs,
     *,
-    explain: bool = False,
+    explain_until: float | None = None,
 ) -> Verdict:
     """Check a call on other values, where the inputs and outputs of ``workload`` were.
 
@@ -388,7 +395,7 @@ def check_third_call(
     other = with_other_values(workload)
     inputs = calls.make_inputs(other)
     (outputs,) = calls.call_candidate(POISONS[1:])
-    checker = output_checker(calls, definition, other, inputs, explain=explain)
+    checker = output_checker(calls, definition, other, inputs, explain_until=explain_until)
     return checker.check(outputs, POISONS[1:], previous=previous)
 
 
@@ -398,7 +405,7 @@ def output_checker(
     workload: Workload,
     inputs: Mapping[str, Any],
     *,
-    explain: bool = False,
+    explain_until: float | None = None,
 ) -> OutputChecker:
     """What checks outputs of calls on these inputs."""
     expected = calls.expected(workload)
@@ -409,9 +416,16 @@ def output_checker(
         expected.outputs,
         partial(calls.yardsticks, own=expected.no_oracle is not None),
         no_oracle=expected.no_oracle,
-        reference_outputs=calls.reference_outputs if explain else None,
-        candidate_outputs=calls.candidate_outputs if explain else None,
+        reference_outputs=_until(explain_until, calls.reference_outputs),
+        candidate_outputs=_until(explain_until, calls.candidate_outputs),
     )
+
+
+def _until(end: float | None, outputs_of: OutputsOf) -> OutputsOf | None:
+    """The same as long as there is time, and None after that: whatever asks takes that as well."""
+    if end is None:
+        return None
+    return lambda values: outputs_of(values) if monotonic() < end else None
 
 
 def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int) -> Verdict:
@@ -421,21 +435,29 @@ def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int
     """
     request = context.request
     what, explain = (context.definition, request.workload), request.explain and not request.timing
-    verdict = check_same_inputs(calls, *what, repeat=request.repeat, explain=explain)
+    explain_until = monotonic() + request.explain_seconds if explain else None
+    verdict = check_same_inputs(calls, *what, repeat=request.repeat, explain_until=explain_until)
     if not verdict.passed and calls.scratch:  # where a second call finds what a first one left
         names = ", ".join(map(repr, calls.scratch))
         return verdict.qualified(f"the reference writes to its input {names}")
     if not verdict.passed or not (request.timing or size <= THIRD_CALL_BYTES):
         return verdict
     expected = calls.cached(request.workload)
-    third = check_third_call(calls, *what, expected.outputs if expected else {}, explain=explain)
+    previous = expected.outputs if expected else {}
+    third = check_third_call(calls, *what, previous, explain_until=explain_until)
     if third.passed:
         return verdict
-    return _afresh(calls, *what, third) if explain else third.qualified(OTHER_VALUES)
+    if explain_until is None:
+        return third.qualified(OTHER_VALUES)
+    return _afresh(calls, *what, third, explain_until)
 
 
 def _afresh(
-    calls: SandboxCalls, definition: Definition, workload: Workload, third: Verdict
+    calls: SandboxCalls,
+    definition: Definition,
+    workload: Workload,
+    third: Verdict,
+    explain_until: float,
 ) -> Verdict:
     """The verdict of a third call, or of a first one with its values where that is wrong too.
 
@@ -443,7 +465,7 @@ def _afresh(
     """
     other = with_other_values(workload)
     calls.start_afresh()
-    first = check_same_inputs(calls, definition, other, explain=True)
+    first = check_same_inputs(calls, definition, other, explain_until=explain_until)
     if first.passed:
         return third.qualified(THIRD_CALL_ONLY)
     return first.qualified(f"with seed {other.seed}")

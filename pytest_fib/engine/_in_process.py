@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.build import load, reference_program
-from pytest_fib.data import Definition, DefinitionError, Diagnosis, Evaluation, Workload
+from pytest_fib.data import (
+    EXPLAIN_SECONDS,
+    Definition,
+    DefinitionError,
+    Diagnosis,
+    Evaluation,
+    Workload,
+)
 from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs
 from pytest_fib.engine._context import EvaluationEnded, conclude
 from pytest_fib.engine._correctness import Expected, believed, check_same_inputs, yardstick_runs
@@ -79,16 +86,25 @@ class FunctionChecker:
 
     @plain_defaults()
     def __call__(
-        self, workload: Workload, *, draws: bool = False, explain: bool = False
+        self,
+        workload: Workload,
+        *,
+        draws: bool = False,
+        explain: bool = False,
+        explain_seconds: float = EXPLAIN_SECONDS,
     ) -> Evaluation:
-        """The outcome on a workload; ``explain`` is as in an EvaluationRequest.
+        """The outcome on a workload; options are as in an EvaluationRequest.
 
         Outputs that are chosen at random are not drawn many times.
         """
         self.workload = workload
         try:
             verdict = check_same_inputs(
-                self, self.definition, workload, repeat=self._repeat, explain=explain
+                self,
+                self.definition,
+                workload,
+                repeat=self._repeat,
+                explain_until=monotonic() + explain_seconds if explain else None,
             )
         except EvaluationEnded as ended:
             diagnosis = Diagnosis(sentence=ended.failed.summary)

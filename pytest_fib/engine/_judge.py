@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
@@ -173,10 +173,10 @@ class Judge:
         checked: list[tuple[Workload, Outcome]] = []
         costs = self._known_of(request.definition).costs
 
-        def check(workload: Workload, *, draws: bool = False, explain: bool = False) -> Outcome:
+        def check(workload: Workload, *, explain: bool = False, **how: Any) -> Outcome:
             what = "explaining a failure" if explain else search_step(request, checked)
             self._progress(f"{what}: {shown_axes(workload)}")
-            outcome = self._outcome(request.evaluation(workload, draws=draws, explain=explain))
+            outcome = self._outcome(request.evaluation(workload, explain=explain, **how))
             if not explain:
                 checked.append((workload, outcome))
             return outcome

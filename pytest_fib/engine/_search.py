@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
+from time import monotonic
 from typing import Any, Protocol
 
 from pytest_fib.data import (
+    EXPLAIN_SECONDS,
     LAYOUTS,
     Definition,
     Diagnosis,
@@ -38,7 +40,12 @@ class Check(Protocol):
     """Evaluates a workload; the options are those of an EvaluationRequest."""
 
     def __call__(
-        self, workload: Workload, *, draws: bool = False, explain: bool = False
+        self,
+        workload: Workload,
+        *,
+        draws: bool = False,
+        explain: bool = False,
+        explain_seconds: float = EXPLAIN_SECONDS,
     ) -> Outcome: ...
 
 
@@ -59,9 +66,9 @@ def search_and_diagnose(
 
     ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable`` and ``undecided``.
 
-    A failure is explained by a larger workload. Where nothing fails, with ``draws``, outputs that
-    are chosen at random are drawn many times, from one workload: that takes seconds, so it comes at
-    the end.
+    A failure is explained by a larger workload, and by no more than is known ``EXPLAIN_SECONDS``
+    later. Where nothing fails, with ``draws``, outputs that are chosen at random are drawn many
+    times, from one workload: that takes seconds, so it comes at the end.
     """
     from pytest_fib.search import search
 
@@ -69,7 +76,10 @@ def search_and_diagnose(
         return workload_bytes(definition, workload.axes) <= max_bytes
 
     def explain(workload: Workload) -> Evaluation | None:
-        outcome = check(workload, explain=True)
+        seconds_left = until - monotonic()
+        if seconds_left <= 0.0:
+            return None
+        outcome = check(workload, explain=True, explain_seconds=seconds_left)
         return outcome if isinstance(outcome, Evaluation) else None
 
     result = search(
@@ -94,6 +104,7 @@ def search_and_diagnose(
         workload = enlarge(definition, seeded, {}, min(max_bytes, DRAWN_BYTES))
         outcome = check(workload, draws=True)
     elif isinstance(outcome, Evaluation):
+        until = monotonic() + EXPLAIN_SECONDS
         outcome = diagnose_failure(definition, workload, outcome, explain, max_bytes)
     return SearchResult(
         tried=result.tried, workload=workload, outcome=outcome, origin=result.origin

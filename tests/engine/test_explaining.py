@@ -1,0 +1,58 @@
+"""Explaining a failure ends with its time, however long a call of the reference takes."""
+
+import pytest
+
+from pytest_fib.data import EXPLAIN_SECONDS, Definition
+from pytest_fib.engine import FunctionChecker, search_and_diagnose
+from pytest_fib.sandbox import run_widened
+
+DRAWN = {"examples": 3, "seed": 0, "run_seed": None, "max_bytes": 1 << 16}
+DEFINITION = Definition.model_validate(
+    {
+        "name": "blended",
+        "op_type": "other",
+        "axes": {"n": "var", "d": 16},
+        "inputs": {
+            **{name: {"shape": ["n", "d"], "dtype": "float32"} for name in "abc"},
+            **{name: {"shape": None, "dtype": "float32"} for name in ("share", "bias")},
+        },
+        "outputs": {"y": {"shape": ["n", "d"], "dtype": "float32"}},
+        "reference": "def run(a, b, c, share, bias):\n    return a * share + b * c + bias\n",
+    }
+)
+
+
+@pytest.fixture
+def explain(monkeypatch):
+    """The seconds that explaining a failure takes where a call of the reference takes a few."""
+    now = [0.0]
+    for module in ("_search", "_correctness", "_in_process"):
+        monkeypatch.setattr(f"pytest_fib.engine.{module}.monotonic", lambda: now[0])
+
+    def explain(of_a_call):
+        began = []
+
+        def slow(*arguments, **how):
+            now[0] += of_a_call
+            return run_widened(*arguments, **how)
+
+        monkeypatch.setattr("pytest_fib.engine._in_process.run_widened", slow)
+        checker = FunctionChecker(DEFINITION, lambda a, b, c, share, bias: a.sin(), "cpu")
+
+        def check(workload, *, explain=False, **how):
+            if explain and not began:
+                began.append(now[0])
+            return checker(workload, explain=explain, **how)
+
+        found = search_and_diagnose(DEFINITION, check, **DRAWN)
+        assert found.outcome.diagnosis.sentence.startswith("y: ")
+        return now[0] - began[0]
+
+    return explain
+
+
+def test_explaining_ends_with_its_time(explain):
+    """The check that comes before it, of 13 calls, is not interrupted."""
+    assert explain(1e-6) > 200e-6
+    assert explain(0.5) <= EXPLAIN_SECONDS + 0.5
+    assert explain(EXPLAIN_SECONDS) <= 15 * EXPLAIN_SECONDS
