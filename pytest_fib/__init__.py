@@ -33,25 +33,10 @@ __version__ = "0.1.0"
 __getattr__ = lazily(
     __name__,
     {
-        "data": (
-            "Definition",
-            "Evaluation",
-            "EvaluationRequest",
-            "Solution",
-            "Trace",
-            "TraceSet",
-            "Workload",
-        ),
-        "discovery": ("FibWarning", "implements"),
-        "dispatch": (
-            "TracingConfig",
-            "apply",
-            "disable_apply",
-            "disable_tracing",
-            "enable_apply",
-            "enable_tracing",
-        ),
-        "engine": ("evaluate",),
-        "executors": ("Benchmark",),
+        "data": "Definition Evaluation EvaluationRequest Solution Trace TraceSet Workload",
+        "discovery": "FibWarning implements",
+        "dispatch": "TracingConfig apply disable_apply disable_tracing enable_apply enable_tracing",
+        "engine": "evaluate",
+        "executors": "Benchmark",
     },
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazily(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[str], object]:
-    """The ``__getattr__`` of a package, whose names are listed by the module that has them."""
-    modules = {name: f"{package}.{module}" for module, of in names.items() for name in of}
+def lazily(package: str, names: Mapping[str, str]) -> Callable[[str], object]:
+    """The ``__getattr__`` of a package; ``names`` has, by module, its names with blanks between."""
+    modules = {name: f"{package}.{module}" for module, of in names.items() for name in of.split()}
 
     def import_name(name: str) -> object:
         if name not in modules:

@@ -51,6 +51,7 @@ from pytest_fib.report import (
     has_recorded_tensors,
     workload_json,
 )
+from pytest_fib.sandbox import dtype_name
 from pytest_fib.verdict import compare_tensor, dtype_bound, overridden, verdict_of
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
@@ -142,7 +143,7 @@ def _refuse_unlike(name: str, actual: torch.Tensor, expected: torch.Tensor) -> N
         raise AssertionError(f"INCORRECT_SHAPE: {name}: {sides}")
     oracle = actual.is_floating_point() and expected.dtype is torch.float64
     if actual.dtype != expected.dtype and not oracle:
-        sides = f"got {_short(actual.dtype)}, expected {_short(expected.dtype)}"
+        sides = f"got {dtype_name(actual.dtype)}, expected {dtype_name(expected.dtype)}"
         both = actual.is_floating_point() and expected.is_floating_point()
         own = f"or, where it is to be of the kernel's own, expected.to({actual.dtype})"
         remedy = f"; compute it in float64, as with expected.double(), {own}" if both else ""
@@ -150,10 +151,6 @@ def _refuse_unlike(name: str, actual: torch.Tensor, expected: torch.Tensor) -> N
     if actual.device != expected.device:
         sides = f"got {actual.device}, expected {expected.device}"
         raise AssertionError(f"RUNTIME_ERROR: {name} is on the wrong device: {sides}")
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 @dataclass(frozen=True, kw_only=True)

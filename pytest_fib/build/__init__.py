@@ -28,6 +28,7 @@ from pytest_fib.build._program import (
 from pytest_fib.build._runnable import (
     why_not_buildable as why_not_buildable,
     why_not_runnable as why_not_runnable,
+    why_not_timeable as why_not_timeable,
 )
 from pytest_fib.build._targets import (
     CPU as CPU,

@@ -45,8 +45,8 @@ def load(program: Program, artifact: Path | None = None) -> Callable[..., Any]:
 
 def versions(program: Program) -> dict[str, str]:
     """What decides the binary of a compiled program besides its sources and flags."""
-    found: dict[str, str] = _builder(program.language).versions(program)
-    return found
+    by_tool: dict[str, str] = _builder(program.language).versions(program)
+    return by_tool
 
 
 def _builder(language: str) -> Any:

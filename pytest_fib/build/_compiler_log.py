@@ -103,10 +103,10 @@ def _after(log: str, first: re.Match[str]) -> list[str]:
 
 def kernel_resources(log: str) -> list[KernelResources]:
     """What ``-Xptxas -v`` says of each kernel, the first of each name."""
-    found: dict[str, KernelResources] = {}
+    resources_by_kernel: dict[str, KernelResources] = {}
     for name, text in _entries(log):
         spills, used, shared = _SPILLS.search(text), _USED.search(text), _SHARED.search(text)
-        found.setdefault(
+        resources_by_kernel.setdefault(
             name,
             KernelResources(
                 name,
@@ -115,7 +115,7 @@ def kernel_resources(log: str) -> list[KernelResources]:
                 spills=int(spills[1]) + int(spills[2]) if spills else 0,
             ),
         )
-    return list(found.values())
+    return list(resources_by_kernel.values())
 
 
 def _entries(log: str) -> Iterator[tuple[str, str]]:

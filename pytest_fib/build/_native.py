@@ -46,12 +46,12 @@ _COMMON = ["-O3", "-std=c++20"]
 def versions(program: Program) -> dict[str, str]:
     """Of the compilers, the binding's library and the machine's architecture."""
     compilation = _compilation_of(program)
-    found = {"machine": platform.machine(), "c++": version_of(_needed(cpp_compiler(), "cpp"))}
+    by_tool = {"machine": platform.machine(), "c++": version_of(_needed(cpp_compiler(), "cpp"))}
     if program.language == "cuda":
-        found["nvcc"] = version_of(_needed(nvcc(), "cuda"))
+        by_tool["nvcc"] = version_of(_needed(nvcc(), "cuda"))
     if compilation.binding == "torch":
-        return found | {"torch": needed_version("torch"), "python": sys.implementation.cache_tag}
-    return found | {"apache-tvm-ffi": needed_version("apache-tvm-ffi")}
+        return by_tool | {"torch": needed_version("torch"), "python": sys.implementation.cache_tag}
+    return by_tool | {"apache-tvm-ffi": needed_version("apache-tvm-ffi")}
 
 
 def build(program: Program, folder: Path, call: object = None) -> Built:
@@ -181,10 +181,10 @@ def _system_headers(program: Program) -> list[str]:
 def _package(compilation: Compilation) -> Path:
     """Where the binding's library is installed, found without importing it."""
     name = "torch" if compilation.binding == "torch" else "tvm_ffi"
-    found = find_spec(name)
-    if found is None or found.origin is None:
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
         raise BuildError(f"needs {name}, which is not installed")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def _run(program: Program, command: list[str], folder: Path) -> str:

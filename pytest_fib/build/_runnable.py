@@ -87,6 +87,13 @@ def _is_module(name: str, machine: Machine | None) -> bool:
     return find_spec(module) is not None if machine is None else module in machine.modules
 
 
+def why_not_timeable(language: str, hardware: Hardware) -> str | None:
+    """Why times of programs in this language would mean nothing there, or None."""
+    if not hardware.interprets(language):
+        return None
+    return f"{language.capitalize()}'s interpreter on the CPU can't be timed meaningfully"
+
+
 def _to_install(requirement: Requirement) -> str:
     from pytest_fib.data import SupportedLanguages
 
@@ -97,8 +104,8 @@ def _to_install(requirement: Requirement) -> str:
 
 
 def _wrong_hardware(implementation: Implementation, hardware: Hardware) -> str | None:
-    if hardware.device == "cpu" and implementation.language == "triton":
-        return None  # by its interpreter
+    if hardware.interprets(implementation.language):
+        return None
     return why_other_hardware(
         implementation.target_hardware, implementation.supported_major_versions, hardware
     )

@@ -53,6 +53,13 @@ class Hardware:
             return "CUDA"
         return f"{self.name or 'CUDA'} (sm_{self.capability[0]}{self.capability[1]})"
 
+    def interprets(self, language: str) -> bool:
+        """Whether programs in this language run in an interpreter here."""
+        from pytest_fib.data import SupportedLanguages
+
+        interpreted = (each for each in SupportedLanguages if each.facts.interpreted)
+        return self.device == "cpu" and language in interpreted
+
 
 CPU = Hardware("cpu")
 

@@ -58,8 +58,8 @@ void check_size(const tvm::ffi::TensorView& given, const char* name, int dimensi
 
 def versions(program: Program) -> dict[str, str]:
     """Of TileLang, and all that compiles what it writes."""
-    found = needed_version("tilelang")
-    return {**_native.versions(replace(program, language="cuda")), "tilelang": found}
+    own = {"tilelang": needed_version("tilelang")}
+    return _native.versions(replace(program, language="cuda")) | own
 
 
 def build(program: Program, folder: Path, call: object = None) -> Built:

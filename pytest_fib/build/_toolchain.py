@@ -34,8 +34,8 @@ def _nvcc_places() -> Iterator[Path]:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             yield Path(home, "bin", "nvcc")
-    if found := shutil.which("nvcc"):
-        yield Path(found)
+    if on_path := shutil.which("nvcc"):
+        yield Path(on_path)
     yield Path("/usr/local/cuda/bin/nvcc")
     package = find_spec("nvidia")
     for folder in package.submodule_search_locations or () if package else ():
@@ -77,9 +77,9 @@ def installed_version(distribution: str) -> str | None:
 
 def needed_version(distribution: str) -> str:
     """The same. Raises BuildError where it is not installed."""
-    if (found := installed_version(distribution)) is None:
+    if (version := installed_version(distribution)) is None:
         raise BuildError(f"needs {distribution}, which is not installed")
-    return found
+    return version
 
 
 @cache

@@ -147,8 +147,8 @@ def _target_driver(architecture: int) -> Any:
 
 def _resources(kernel: Any, architecture: int, folder: Path) -> list[KernelResources]:
     """What Triton's ptxas says of a kernel; it allocates shared memory when it launches."""
-    found = kernel_resources(_assembler_log(kernel.asm["ptx"], architecture, folder))
-    return [replace(each, shared_bytes=kernel.metadata.shared) for each in found]
+    kernels = kernel_resources(_assembler_log(kernel.asm["ptx"], architecture, folder))
+    return [replace(each, shared_bytes=kernel.metadata.shared) for each in kernels]
 
 
 def _assembler_log(ptx: str, architecture: int, folder: Path) -> str:

@@ -33,10 +33,10 @@ def _files(path: Path) -> list[Path]:
     """The file, or those in a folder and below it. Raises ValueError where it has none."""
     if not path.is_dir():
         return [path]
-    found = sorted(each for each in path.rglob("*") if each.suffix in _YAML)
-    if not found:
+    paths = sorted(each for each in path.rglob("*") if each.suffix in _YAML)
+    if not paths:
         raise ValueError(f"no definition files in {path}")
-    return [each for each in found if not each.is_dir()]
+    return [each for each in paths if not each.is_dir()]
 
 
 def _is_sound(path: Path) -> bool:

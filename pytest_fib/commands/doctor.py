@@ -45,9 +45,9 @@ def _run(given: Namespace) -> int:
 
 def _shown(piece: _Piece, width: int) -> bool:
     """Print what there is of a piece; whether there is any."""
-    found = piece.find()
-    if found:
-        print(f"{piece.name:<14} {found}")
+    version = piece.find()
+    if version:
+        print(f"{piece.name:<14} {version}")
         return True
     print(f"{piece.name:<14} missing")
     for line in (f"without it: {piece.cost}", f"to add it: {piece.remedy}"):

@@ -171,13 +171,13 @@ def _signature(text: str) -> list[_TensorSpec]:
     except SyntaxError as error:
         raise ValueError(f"{path}:{error.lineno}: not Python: {error.msg}") from None
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    found = next((function for function in functions if function.name == name), None)
-    if found is None:
+    function = next((function for function in functions if function.name == name), None)
+    if function is None:
         there_are = ", ".join(function.name for function in functions) or "none"
         raise ValueError(f"no function {name!r} in {path}; there are: {there_are}")
-    if found.args.vararg or found.args.kwarg:
-        raise ValueError(f"{path}:{found.lineno}: a kernel has no *args: give each --input")
-    return list(_arguments(found, f"{path}:{found.lineno}"))
+    if function.args.vararg or function.args.kwarg:
+        raise ValueError(f"{path}:{function.lineno}: a kernel has no *args: give each --input")
+    return list(_arguments(function, f"{path}:{function.lineno}"))
 
 
 def _arguments(function: ast.FunctionDef, place: str) -> Iterator[_TensorSpec]:

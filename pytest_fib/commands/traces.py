@@ -24,10 +24,10 @@ def add_parser(subparsers: Any) -> None:
     best = _add(actions, "best", _best, "the best implementation of each definition and shape")
     best.add_argument("--definition", help="only this one")
     best.add_argument("--hardware", help="only on this device, such as 'NVIDIA H200'")
-    merge = _add(actions, "merge", _merge, "several into one")
+    merge = _add(actions, "merge", _write, "several into one")
     merge.add_argument("others", nargs="*", type=Path, help="the same")
     merge.add_argument("-o", "--output", required=True, type=Path, help="directory or .json file")
-    export = _add(actions, "export", _export, "write it as FlashInfer's tools read it")
+    export = _add(actions, "export", _write, "write it as FlashInfer's tools read it")
     export.add_argument("output", type=Path, help="directory, or .json file for pytest-fib alone")
     _add(actions, "validate", _validate, "read every record; exit status 1 where one is wrong")
 
@@ -88,10 +88,6 @@ def _best(given: Namespace) -> int:
             rows.append((name, shape, evaluation.hardware, row.solution, latency))
     _print_table(rows)
     return 0
-
-
-def _merge(given: Namespace) -> int:
-    return _write(_open(given), given.output)
 
 
 class _Project:
@@ -171,11 +167,9 @@ class _Project:
                 trace_set.add_definition(each.definition)
 
 
-def _export(given: Namespace) -> int:
-    return _write(_open(given), given.output)
-
-
-def _write(trace_set: TraceSet, output: Path) -> int:
+def _write(given: Namespace) -> int:
+    """What is at the paths given, all in one."""
+    trace_set, output = _open(given), given.output
     if output.suffix == ".json":
         trace_set.save(output)
         print(f"{output}: {trace_set!r}")

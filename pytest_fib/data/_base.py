@@ -131,10 +131,10 @@ def size_in_any_form(value: Raw) -> Raw:
 
 def in_each(data: Raw, key: str, change: Callable[[Raw], Raw]) -> Raw:
     """A copy of raw data in which each value of one of its mappings was changed."""
-    found = part(data, key)
-    if not isinstance(found, Mapping):
+    named = part(data, key)
+    if not isinstance(named, Mapping):
         return data
-    return {**data, key: {name: change(value) for name, value in found.items()}}
+    return {**data, key: {name: change(value) for name, value in named.items()}}
 
 
 class Violation(NamedTuple):

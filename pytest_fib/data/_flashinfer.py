@@ -10,10 +10,7 @@ from typing import Any
 from ._definition import Definition
 from ._dtypes import DType
 from ._solution import Solution, SupportedLanguages
-from ._trace import EvaluationStatus, Trace
-
-_ERRORS = ("max_relative_error", "max_absolute_error")
-_TIMES = ("latency_ms", "reference_latency_ms", "speedup_factor")
+from ._trace import FLAT_KEYS, EvaluationStatus, Trace
 
 
 def definition_for_flashinfer(definition: Definition) -> tuple[dict[str, Any], list[str]]:
@@ -69,21 +66,19 @@ def _evaluation_refusals(trace: Trace, data: dict[str, Any]) -> Iterator[str]:
     if not evaluation.timestamp:
         yield "no timestamp"
     if evaluation.status is EvaluationStatus.PASSED:
-        yield from _figure_refusals("performance", data["performance"], _TIMES)
+        yield from _figure_refusals("performance", data["performance"])
     if evaluation.status in (EvaluationStatus.PASSED, EvaluationStatus.INCORRECT_NUMERICAL):
-        for name in _ERRORS if data["correctness"] else ():
+        for name in FLAT_KEYS["correctness"] if data["correctness"] else ():
             if data["correctness"].get(name) is None:
                 data["correctness"][name] = "NaN"  # left out it would read as 0
-        yield from _figure_refusals("correctness", data["correctness"], _ERRORS)
+        yield from _figure_refusals("correctness", data["correctness"])
 
 
-def _figure_refusals(
-    section: str, data: Mapping[str, Any] | None, names: tuple[str, ...]
-) -> Iterator[str]:
+def _figure_refusals(section: str, data: Mapping[str, Any] | None) -> Iterator[str]:
     if not data:
         yield f"no {section}"
         return
-    for name in names:
+    for name in FLAT_KEYS[section]:
         value = float("nan" if data.get(name) is None else data[name])
         if value < 0 or (section == "performance" and not math.isfinite(value)):
             yield f"{section}.{name} is {data.get(name)}"

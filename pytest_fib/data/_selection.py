@@ -98,8 +98,8 @@ def smallest_set(costs: Sequence[Times], within: float) -> tuple[str, ...]:
     greedy = _greedy(rows, start, limit)
     search = _SubsetSearch(rows, STEPS // (len(names) * len(costs)) + 100)
     for size in range(1, len(greedy) + 1):
-        if found := search.cheapest(size, start, limit):
-            return found
+        if names_chosen := search.cheapest(size, start, limit):
+            return names_chosen
     return tuple(sorted(greedy))
 
 
@@ -149,9 +149,9 @@ class _SubsetSearch:
             self._extend((*chosen, name), size - 1, now, rest)
 
     def _offer(self, total: float, names: tuple[str, ...]) -> None:
-        found = (total, tuple(sorted(names)))
-        if total <= self._limit and (self._best is None or found < self._best):
-            self._best, self._limit = found, total
+        offer = (total, tuple(sorted(names)))
+        if total <= self._limit and (self._best is None or offer < self._best):
+            self._best, self._limit = offer, total
 
 
 def selection_of(

@@ -39,7 +39,8 @@ class LanguageFacts:
     the distributions in it that must be there, ``compilers`` what no distribution brings.
     ``compiled`` is what a program is compiled from before it is loaded, if it is: its sources, one
     function, or one function for arguments of certain shapes and dtypes. ``cache`` is the variable
-    with the folder for what is compiled at calls; ``for_cuda``, that it is for nothing else.
+    with the folder for what is compiled at calls; ``for_cuda``, that it is for nothing else;
+    ``interpreted``, that on the CPU it runs in an interpreter.
     """
 
     builder: str = "_python"
@@ -49,6 +50,7 @@ class LanguageFacts:
     compiled: Literal["", "sources", "function", "function for arguments"] = ""
     cache: str = ""
     for_cuda: bool = False
+    interpreted: bool = False
 
 
 _OF_PYTHON = LanguageFacts()
@@ -58,7 +60,7 @@ class SupportedLanguages(StrEnum):
     """What an implementation can be written in."""
 
     PYTHON = "python"
-    TRITON = "triton", LanguageFacts("_triton", cache="TRITON_CACHE_DIR")
+    TRITON = "triton", LanguageFacts("_triton", cache="TRITON_CACHE_DIR", interpreted=True)
     CPP = (
         "cpp",
         LanguageFacts("_native", "cuda", ("apache-tvm-ffi",), ("c++",), compiled="sources"),

@@ -111,7 +111,8 @@ class Compiled(Record):
     binary_bytes: Size | None = None
 
 
-_FLAT = {
+#: What older records have on the evaluation itself, by the section that it is in now.
+FLAT_KEYS = {
     "correctness": ("max_relative_error", "max_absolute_error"),
     "performance": ("latency_ms", "reference_latency_ms", "speedup_factor"),
     "environment": ("hardware", "libs"),
@@ -144,7 +145,7 @@ class Evaluation(Record):
         if not isinstance(data, Mapping):
             return data
         nested = dict(data)
-        for section, keys in _FLAT.items():
+        for section, keys in FLAT_KEYS.items():
             facts = {key: data[key] for key in keys if data.get(key) is not None}
             if facts and data.get(section) is None:
                 nested[section] = facts

@@ -194,8 +194,8 @@ def _difference(one: Definition, other: Definition) -> str:
         "inputs": tensors(one.inputs) != tensors(other.inputs),
         "outputs": tensors(one.outputs) != tensors(other.outputs),
     }
-    found = [what for what in differ if differ[what]]
-    return f"other {' and '.join(found)}" if found else ""
+    differences = [what for what in differ if differ[what]]
+    return f"other {' and '.join(differences)}" if differences else ""
 
 
 def _by_distinct_names(implementations: list[Implementation]) -> list[Implementation]:

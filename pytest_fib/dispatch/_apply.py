@@ -329,10 +329,10 @@ def _routed(
     by_name: dict[str, Callable[..., Any]] = {}
 
     def named(name: str) -> Callable[..., Any]:
-        found = by_name.get(name)
-        if found is None:
-            found = by_name[name] = _dispatched(name, fallback)
-        return found
+        function = by_name.get(name)
+        if function is None:
+            function = by_name[name] = _dispatched(name, fallback)
+        return function
 
     router = generated_router(definition, fallback, named, is_enabled)
     return update_wrapper(router, fallback)

@@ -167,12 +167,12 @@ class Dispatcher:
 
     def _key(self, definition: Definition) -> str:
         """The expression of the sizes of all var axes, from the first tensor that has each."""
-        found: dict[str, str] = {}
+        size_of: dict[str, str] = {}
         for i, spec in zip(self._order, definition.inputs.values(), strict=False):
             for dimension, axis in enumerate(spec.shape or ()):
-                if axis in definition.var_axes and axis not in found:
-                    found[axis] = f"{{{i}}}.shape[{dimension}]"
-        sizes = [found[axis] for axis in definition.var_axes if axis in found]
+                if axis in definition.var_axes and axis not in size_of:
+                    size_of[axis] = f"{{{i}}}.shape[{dimension}]"
+        sizes = [size_of[axis] for axis in definition.var_axes if axis in size_of]
         return sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
 
     # Off the hot path

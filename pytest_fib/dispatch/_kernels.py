@@ -41,9 +41,9 @@ class Kernels:
     def get(self, name: str, definition: Definition, device: Any) -> tuple[Callable[..., Any], str]:
         """The function of a solution on a device, and how it is called. Raises Busy."""
         key = (name, str(device))
-        found = self._loaded.get(key)
-        if found is not None:
-            return found
+        loaded = self._loaded.get(key)
+        if loaded is not None:
+            return loaded
         lock = self._locks.setdefault(key, Lock())
         if not lock.acquire(blocking=False):
             raise Busy

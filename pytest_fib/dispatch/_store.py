@@ -34,14 +34,9 @@ def store_workload(
     ``tensors`` are those to keep, on the CPU; inputs that are neither there nor ``scalars`` are
     random. Raises OSError.
     """
-    from pytest_fib.data import RandomInput, ScalarInput, Trace, Workload, file_name
+    from pytest_fib.data import Trace, file_name
 
-    inputs: dict[str, Any] = {
-        name: ScalarInput(value=scalars[name]) if name in scalars else RandomInput()
-        for name in definition.inputs
-    }
-    sizes = {name: axes[name] for name in definition.var_axes if name in axes}
-    workload = Workload(axes=sizes, inputs=inputs)
+    workload = workload_of(definition, axes, scalars)
     if tensors:
         workload = _with_tensors(root, definition, workload, tensors)
     path = root / "workloads" / file_name(definition.op_type) / f"{definition.name}.jsonl"
@@ -49,6 +44,20 @@ def store_workload(
     line = Trace(definition=definition.name, workload=workload).to_json_line()
     _append(path, line, workload.uuid)
     return workload
+
+
+def workload_of(
+    definition: Definition, axes: Mapping[str, int], scalars: Mapping[str, Any]
+) -> Workload:
+    """A call without its tensors."""
+    from pytest_fib.data import RandomInput, ScalarInput, Workload
+
+    inputs: dict[str, Any] = {
+        name: ScalarInput(value=scalars[name]) if name in scalars else RandomInput()
+        for name in definition.inputs
+    }
+    sizes = {name: axes[name] for name in definition.var_axes if name in axes}
+    return Workload(axes=sizes, inputs=inputs)
 
 
 def _with_tensors(

@@ -283,16 +283,9 @@ os.register_at_fork(after_in_child=_restart_all)
 
 
 def _bare(captured: _Captured) -> Workload:
-    from pytest_fib.data import RandomInput, ScalarInput, Workload
+    from pytest_fib.dispatch._store import workload_of
 
-    inputs: dict[str, Any] = {
-        name: ScalarInput(value=captured.scalars[name])
-        if name in captured.scalars
-        else RandomInput()
-        for name in captured.definition.inputs
-    }
-    axes = {name: captured.axes[name] for name in captured.definition.var_axes}
-    return Workload(axes=axes, inputs=inputs)
+    return workload_of(captured.definition, captured.axes, captured.scalars)
 
 
 def _on_host(captured: _Captured) -> dict[str, Any]:

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 __getattr__ = lazily(
     __name__,
     {
-        "_correctness": ("OutputChecker", "believed"),
-        "_counts_cache": ("CountsCache",),
-        "_device_lock": ("DeviceHeldError", "DeviceLock"),
-        "_in_process": ("FunctionChecker",),
-        "_judge": ("Judge",),
-        "_search": ("diagnose_failure", "search_and_diagnose"),
-        "_start": ("Isolation", "start_fork_server"),
+        "_correctness": "OutputChecker believed",
+        "_counts_cache": "CountsCache",
+        "_device_lock": "DeviceHeldError DeviceLock",
+        "_in_process": "FunctionChecker",
+        "_judge": "Judge",
+        "_search": "diagnose_failure search_and_diagnose",
+        "_start": "Isolation start_fork_server",
     },
 )
 

@@ -72,10 +72,10 @@ class Artifacts:
 
         With a ``subject``, it is compiled for calls on such inputs.
         """
-        found = self._get(program, timeout, subject)
-        if isinstance(found, Artifact):
-            self.compiled[program.key] = _compiled(program, found)
-        return found
+        artifact = self._get(program, timeout, subject)
+        if isinstance(artifact, Artifact):
+            self.compiled[program.key] = _compiled(program, artifact)
+        return artifact
 
     def _get(
         self, program: Program, timeout: float, subject: tuple[Definition, Workload] | None
@@ -91,8 +91,8 @@ class Artifacts:
             return Failed("COMPILE_ERROR", str(error), error.log)
         if key in self._failed:
             return self._failed[key]
-        if found := self._cache.find(key):
-            return found
+        if artifact := self._cache.find(key):
+            return artifact
         what = f"{program.name} for {program.compilation.target}"
         with self._cache.lock(key, what, timeout):
             # Another process may have been faster.
@@ -142,25 +142,25 @@ def _typical(definition: Definition) -> Workload:
     return next(fitting, None) or make_workload(definition, smallest_axes(definition))
 
 
-def _compiled(program: Program, found: Artifact) -> Compiled:
+def _compiled(program: Program, artifact: Artifact) -> Compiled:
     assert program.compilation is not None
-    result = build_result(found)
+    result = build_result(artifact)
     facts = {name: getattr(result, name) for name in Compiled.model_fields if name != "target"}
     return Compiled(target=program.compilation.target, **facts)
 
 
-def build_result(found: Artifact | Failed) -> BuildResult:
+def build_result(build: Artifact | Failed) -> BuildResult:
     """The record of a build."""
-    if isinstance(found, Failed):
-        if _UNKNOWN_TARGET in found.summary:
+    if isinstance(build, Failed):
+        if _UNKNOWN_TARGET in build.summary:
             return BuildResult(
-                status="SKIPPED", message="nvcc here does not know it", log=found.log
+                status="SKIPPED", message="nvcc here does not know it", log=build.log
             )
-        if found.status == "COMPILE_ERROR":
-            return BuildResult(status="COMPILE_ERROR", message=found.summary, log=found.log)
-        why = f"without a device its host code can't launch kernels: {found.summary}"
-        return BuildResult(status="SKIPPED", message=why, log=found.log)
-    kernels = found.built.kernels
+        if build.status == "COMPILE_ERROR":
+            return BuildResult(status="COMPILE_ERROR", message=build.summary, log=build.log)
+        why = f"without a device its host code can't launch kernels: {build.summary}"
+        return BuildResult(status="SKIPPED", message=why, log=build.log)
+    kernels = build.built.kernels
     worst = max(kernels, key=lambda kernel: kernel.spills, default=None)
     return BuildResult(
         status="PASSED",
@@ -168,7 +168,7 @@ def build_result(found: Artifact | Failed) -> BuildResult:
         registers=max((kernel.registers for kernel in kernels), default=0),
         shared_bytes=max((kernel.shared_bytes for kernel in kernels), default=0),
         spills=0 if worst is None else worst.spills,
-        binary_bytes=len(found.content),
+        binary_bytes=len(build.content),
     )
 
 

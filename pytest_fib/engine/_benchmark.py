@@ -521,8 +521,8 @@ class BenchmarkPhase:
         ]
         unseen = called.difference(both if compared else ())
         compared.append((called, one.inputs().view(torch.int16), other.inputs().view(torch.int16)))
-        found = (most_different(a, b, sorted(among), self._random) for among, a, b in compared)
-        numbers = {number for number in found if number is not None}
+        furthest = (most_different(a, b, sorted(among), self._random) for among, a, b in compared)
+        numbers = {number for number in furthest if number is not None}
         return numbers | {self._random.choice(sorted(unseen or called))}
 
     # The record.

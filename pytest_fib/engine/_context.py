@@ -252,10 +252,10 @@ class EvaluationContext:
         """What a program was built to, if it has to be."""
         if program.compilation is None:
             return None
-        found = self.artifacts.get(program, self.request.build_timeout)
-        if isinstance(found, Failed):
-            self._end(found)
-        return found
+        artifact = self.artifacts.get(program, self.request.build_timeout)
+        if isinstance(artifact, Failed):
+            self._end(artifact)
+        return artifact
 
     def ask_candidate(self, request: Request, file: int | None = None) -> Done:
         """The candidate's reply, within what is left of its time. Raises EvaluationEnded."""

@@ -59,8 +59,8 @@ class CountsCache:
         path = self._path(name)
         with suppress(OSError, LookupError, ValueError, TypeError, AttributeError):
             if path is not None:
-                found = json.loads(path.read_text(encoding="utf-8"))
-                return {key: _counts(value) for key, value in found.items()}
+                by_workload = json.loads(path.read_text(encoding="utf-8"))
+                return {key: _counts(value) for key, value in by_workload.items()}
         return {}
 
     def _write(self, name: str) -> None:

@@ -231,13 +231,13 @@ class Judge:
             if program.language == "triton" and self._fork_server is None:
                 why = "Triton compiles in a sandbox only"
                 return BuildResult(status="SKIPPED", message=why), None
-            found = self._artifacts.get(program, request.build_timeout, subject)
+            built = self._artifacts.get(program, request.build_timeout, subject)
         except BuildError as error:
             return BuildResult(status="SKIPPED", message=str(error)), None
         except ForkServerError as error:
             return BuildResult(status="SKIPPED", message=f"{NOT_EVALUATED}: {error}"), None
-        loadable = (program, found) if isinstance(found, Artifact) and subject is None else None
-        return build_result(found), loadable
+        loadable = (program, built) if isinstance(built, Artifact) and subject is None else None
+        return build_result(built), loadable
 
     def _own_fault(self, error: Exception) -> Evaluation:
         """What becomes of an error that is no implementation's: the next request begins anew."""
@@ -350,8 +350,8 @@ class Judge:
         if self._fork_server is None:
             return LocalSandbox(self.device, self._candidate.allocator)
         server = self._fork_server
-        if language == "triton" and self.device == "cpu":
-            # Where sandboxes come from, Triton was imported as its interpreter.
+        if self._hardware.interprets(language):
+            # Where sandboxes come from, it was imported as its interpreter.
             if self._build_server is None:
                 environment = {**compiler_caches(self._builds), "TRITON_INTERPRET": "0"}
                 self._build_server = ForkServer("cpu", environment, contained=server.contained)

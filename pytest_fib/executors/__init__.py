@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 __getattr__ = lazily(
     __name__,
     {
-        "_archives": ("RemoteError",),
-        "_devices": ("DevicePool", "DeviceProcess"),
-        "_ray": ("RayExecutor", "RayOptions", "SharedActors"),
-        "_ssh": ("RemoteOptions", "SshConnections", "SshExecutor", "SshTarget", "describe"),
+        "_archives": "RemoteError",
+        "_devices": "DevicePool DeviceProcess",
+        "_ray": "RayExecutor RayOptions SharedActors",
+        "_ssh": "RemoteOptions SshConnections SshExecutor SshTarget describe",
     },
 )

@@ -53,11 +53,11 @@ class RemotePython:
             oldest = ".".join(map(str, _OLDEST_PYTHON))
             raise RemoteError(f"{executable} is Python {python}; pytest-fib needs {oldest}")
         torch = next(each for each in _requirements("pytest-fib") if each.name == "torch")
-        found = self._installed.get("torch")
-        if found is None:
+        version = self._installed.get("torch")
+        if version is None:
             raise RemoteError(f"torch is not installed for {executable} (Python {python})")
-        if not torch.specifier.contains(found, prereleases=True):
-            raise RemoteError(f"torch {found} is installed; pytest-fib needs {torch}")
+        if not torch.specifier.contains(version, prereleases=True):
+            raise RemoteError(f"torch {version} is installed; pytest-fib needs {torch}")
 
     def archives(self) -> list[Archive]:
         """Ours, and before it in ``sys.path`` what is lacking of what we need."""
@@ -81,8 +81,8 @@ class RemotePython:
         return lacking
 
     def _meets(self, requirement: Requirement) -> bool:
-        found = self._installed.get(canonicalize_name(requirement.name))
-        return found is not None and requirement.specifier.contains(found, prereleases=True)
+        version = self._installed.get(canonicalize_name(requirement.name))
+        return version is not None and requirement.specifier.contains(version, prereleases=True)
 
     def _wheels(self, pinned: list[str]) -> bytes:
         """A zip of distributions: this machine's where Pythons are alike, else from an index."""
@@ -113,8 +113,9 @@ class RemotePython:
 
 def _requirements(name: str) -> list[Requirement]:
     """What a distribution requires here; no extras."""
-    found = map(Requirement, requires(name) or ())
-    return [each for each in found if each.marker is None or each.marker.evaluate({"extra": ""})]
+    requirements = map(Requirement, requires(name) or ())
+    no_extra = {"extra": ""}
+    return [each for each in requirements if each.marker is None or each.marker.evaluate(no_extra)]
 
 
 def _package() -> Archive:

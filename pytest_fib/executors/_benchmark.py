@@ -135,13 +135,13 @@ class Benchmark:
 
     def _why_not_here(self, solution: Solution) -> str | None:
         """Why a solution can't be timed on this machine's devices, or None."""
-        from pytest_fib.build import CPU, gpus, why_not_runnable
+        from pytest_fib.build import CPU, gpus, why_not_runnable, why_not_timeable
         from pytest_fib.discovery import Implementation
 
         hardware = CPU if self._device == "cpu" else gpus.first()
-        if solution.spec.language.value == "triton" and self._device == "cpu":
-            return "Triton's interpreter on the CPU can't be timed meaningfully"
-        return why_not_runnable(Implementation.of_record(solution, Path("a.json")), hardware)
+        untimed = why_not_timeable(solution.spec.language.value, hardware)
+        recorded = Implementation.of_record(solution, Path("a.json"))
+        return untimed or why_not_runnable(recorded, hardware)
 
     def _trace(self, request: EvaluationRequest, outcome: Outcome) -> Trace | None:
         from pytest_fib.data import NOT_EVALUATED, Evaluation, Trace

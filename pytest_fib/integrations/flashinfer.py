@@ -100,15 +100,15 @@ def _install(place: str) -> None:
         owner: Any = import_module(module)
     except ImportError:
         return
-    found = getattr(owner, name, None)
-    if found is None:
+    original = getattr(owner, name, None)
+    if original is None:
         return
     if place in _WRAPPERS:
-        _install_wrapper(place, found)
+        _install_wrapper(place, original)
         return
-    routed = _as_function(found, _FUNCTIONS[place])
+    routed = _as_function(original, _FUNCTIONS[place])
     for each in (owner, import_module("flashinfer")):
-        if getattr(each, name, None) is found:
+        if getattr(each, name, None) is original:
             _patch(each, name, routed)
 
 
@@ -215,13 +215,13 @@ class _Plan:
 
     given: dict[str, Any]
     problem: str | None
-    found: dict[Any, Any] = field(default_factory=dict)
+    _derived: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, find: Callable[[], Any]) -> Any:
         """What the function returned when this was first asked for."""
-        if key not in self.found:
-            self.found[key] = find()
-        return self.found[key]
+        if key not in self._derived:
+            self._derived[key] = find()
+        return self._derived[key]
 
     def on(self, device: Any, *names: str) -> Any:
         """The first of these tensors that was given, on a device."""
@@ -389,7 +389,7 @@ def _paged_values(
     k, v = _pages(wrapper, given["paged_kv_cache"])
 
     def values(definition: Definition) -> dict[str, Any]:
-        found = {
+        arguments = {
             "q": q,
             "k_cache": k,
             "v_cache": v,
@@ -398,9 +398,9 @@ def _paged_values(
             "sm_scale": _sm_scale(wrapper, planned, q.shape[-1]),
         }
         if planned.given.get("qo_indptr") is not None:
-            found["qo_indptr"] = planned.on(q.device, "qo_indptr")
+            arguments["qo_indptr"] = planned.on(q.device, "qo_indptr")
         last = planned.on(q.device, "last_page_len", "paged_kv_last_page_len")
-        return found | _last_page_len(definition, planned, last, found["kv_indptr"])
+        return arguments | _last_page_len(definition, planned, last, arguments["kv_indptr"])
 
     return values
 

@@ -87,14 +87,14 @@ class DefinitionFile(pytest.File):
         recorded, broken = self._recorded(loaded)
         for number, reason in enumerate(broken, 1):
             yield self._unusable(f"{name}[workloads-{number}]", reason)
-        found = self._run.catalogue.implementations_of(name)
+        implementations = self._run.catalogue.implementations_of(name)
         if settings.wants_implementation(REFERENCE):
-            implemented = bool(found)
+            implemented = bool(implementations)
             yield from self._repeated(
                 DefinitionItem, "definition", loaded=loaded, implemented=implemented
             )
         timed = {**self._listed(loaded, recorded), **recorded} if settings.bench else {}
-        for implementation in found:
+        for implementation in implementations:
             if settings.wants_implementation(implementation.name):
                 yield from self._implementation_items(loaded, implementation, recorded, timed)
 

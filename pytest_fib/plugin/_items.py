@@ -20,6 +20,7 @@ from pytest_fib.build import (
     program_of,
     why_not_buildable,
     why_not_runnable,
+    why_not_timeable,
 )
 from pytest_fib.data import (
     BuildResult,
@@ -399,9 +400,8 @@ class KernelItem(pytest.Item):
     def max_bytes(self) -> int:
         if self.settings.max_bytes is not None:
             return self.settings.max_bytes
-        device = self.run.device
-        interpreted = device == "cpu" and self.implementation.language == "triton"
-        return DEFAULT_BUDGETS["interpreter" if interpreted else device]
+        interpreted = self.run.hardware.interprets(self.implementation.language)
+        return DEFAULT_BUDGETS["interpreter" if interpreted else self.run.device]
 
     def over_budget(self, axes: Mapping[str, int]) -> str | None:
         """That a workload of these axes takes more memory than there is for it, or None."""
@@ -628,9 +628,8 @@ class BenchItem(WorkloadItem):
 
     def skip_reason(self) -> str | None:
         """Also where a kernel can't be timed."""
-        if self.implementation.language == "triton" and self.run.device == "cpu":
-            return "Triton's interpreter on the CPU can't be timed meaningfully"
-        return super().skip_reason()
+        untimed = why_not_timeable(self.implementation.language, self.run.hardware)
+        return untimed or super().skip_reason()
 
     def conclude(self, workload: Workload, outcome: Outcome, origin: Origin | None = None) -> None:
         """Also compare the time with the baseline's; fail if it is slower and that is asked for."""

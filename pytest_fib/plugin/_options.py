@@ -410,15 +410,15 @@ class Settings:
             ("--fib-dataset", self.datasets),
         )
         # One word each: pytest takes an existing path after a blank for one to find its rootdir by.
-        found = tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
+        options = tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
         if self.repeat != 1:
-            found += (f"--fib-repeat={self.repeat}",)
-        found += tuple(f"--fib-remote={url}" for url in self.remote)
+            options += (f"--fib-repeat={self.repeat}",)
+        options += tuple(f"--fib-remote={url}" for url in self.remote)
         if self.remote_python != "python3":
-            found += (f"--fib-remote-python={self.remote_python}",)
+            options += (f"--fib-remote-python={self.remote_python}",)
         if self.ray is not None:
-            found += (f"--fib-ray={self.ray}",)
-        return found
+            options += (f"--fib-ray={self.ray}",)
+        return options
 
     def place(self, text: str) -> Path:
         """The path that the command line means: relative to where pytest was started."""

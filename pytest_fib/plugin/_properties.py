@@ -17,15 +17,15 @@ Property: TypeAlias = tuple[str, str | float]
 def properties_of(item: KernelItem) -> list[Property]:
     """What an item is, where its implementation is and, once it ran, what came of it."""
     implementation, settings = item.implementation, item.settings
-    found: list[Property] = [
+    properties: list[Property] = [
         *item.identity.items(),
         ("file", settings.shown(implementation.path)),
         ("line", implementation.line),
     ]
     if item.outcome.traces:
-        found += _results(item.outcome.traces[-1])
-        found.append(("traces", settings.shown(settings.traces)))
-    return found
+        properties += _results(item.outcome.traces[-1])
+        properties.append(("traces", settings.shown(settings.traces)))
+    return properties
 
 
 def _results(trace: Trace) -> Iterator[Property]:

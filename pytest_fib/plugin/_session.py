@@ -56,13 +56,8 @@ if TYPE_CHECKING:
     from pytest_fib.testing import KernelCheck
 
 _SESSION = pytest.StashKey["Session"]()
-#: Keys of the baseline, the seeds, what is compiled for and the remote machines in what xdist's
-#: controller sends to workers.
-_BASELINE, _SEEDS, _TARGETS, _REMOTE = "fib_baseline", "fib_seeds", "fib_targets", "fib_remote"
-#: Of the address that workers tell what they do.
-_PROGRESS = "fib_progress"
-#: Of how wide the controller's terminal is.
-_WIDTH = "fib_width"
+#: The key of what the controller sends to each worker of xdist.
+_SENT = "fib"
 #: What most workloads are drawn from unless the command line says otherwise.
 FIXED_SEED = 0
 
@@ -77,7 +72,9 @@ class Session:
         self.config = config
         self.settings = config.stash[SETTINGS]
         self.baseline: Baseline | None = None
-        self._worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+        #: In a worker of xdist, what it was started with; and of that, what is from this plugin.
+        self._worker: dict[str, Any] = getattr(config, "workerinput", {})
+        self._sent: dict[str, Any] = self._worker.get(_SENT, {})
         self._stray_warnings_given = False
         self._display: Display | None = None
         #: The definition files that can't be collected; under xdist each worker tells of them.
@@ -100,10 +97,10 @@ class Session:
         config, settings = self.config, self.settings
         config.add_cleanup(activate(self.definitions))
         config.pluginmanager.register(Interruption(config), "fib-interruption")
-        if self._worker is not None:
+        if self._worker:
             self._add_paths()  # a worker reads the command line anew
-            if _BASELINE in self._worker:
-                self.baseline = Baseline.from_json(self._worker[_BASELINE])
+            if text := self._sent.get("baseline"):
+                self.baseline = Baseline.from_json(text)
             return
         check_options(settings)
         if settings.prebuilt is not None:
@@ -168,15 +165,14 @@ class Session:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
         """Send a worker of xdist the seeds, and the baseline, whose file this run may replace."""
-        node.workerinput[_SEEDS] = self.seeds  # type: ignore[attr-defined]
-        node.workerinput[_WIDTH] = self.width  # type: ignore[attr-defined]
-        if self._display is not None:
-            node.workerinput[_PROGRESS] = self._display.address  # type: ignore[attr-defined]
-        if self.remote is not None:
-            node.workerinput[_REMOTE] = self.remote.to_json()  # type: ignore[attr-defined]
-        node.workerinput[_TARGETS] = self.targets  # type: ignore[attr-defined]
-        if self.baseline is not None:
-            node.workerinput[_BASELINE] = self.baseline.to_json()  # type: ignore[attr-defined]
+        node.workerinput[_SENT] = {  # type: ignore[attr-defined]
+            "seeds": self.seeds,
+            "targets": self.targets,
+            "width": self.width,
+            "progress": self._display and self._display.address,
+            "remote": self.remote and self.remote.to_json(),
+            "baseline": self.baseline and self.baseline.to_json(),
+        }
 
     def pytest_report_header(self) -> list[str]:
         return header(self)
@@ -206,8 +202,8 @@ class Session:
 
         The second is drawn once, by the controller, unless the command line has it.
         """
-        if self._worker is not None:
-            fixed, of_the_run = self._worker[_SEEDS]
+        if self._sent:
+            fixed, of_the_run = self._sent["seeds"]
             return fixed, of_the_run
         return self.settings.seeds or (FIXED_SEED, SystemRandom().getrandbits(32))
 
@@ -247,7 +243,7 @@ class Session:
 
     def stray_warnings(self) -> list[str]:
         """Sentences on implementations of no definition; once in a run, by its first process."""
-        if self._stray_warnings_given or (self._worker or {}).get("workerid", "gw0") != "gw0":
+        if self._stray_warnings_given or self._number != 0:
             return []
         self._stray_warnings_given = True
         return self.catalogue.strays()
@@ -255,8 +251,8 @@ class Session:
     @cached_property
     def targets(self) -> Sequence[str]:
         """The architectures that kernels are compiled for; the same ones in all workers."""
-        if self._worker is not None:
-            return tuple(self._worker[_TARGETS])
+        if self._sent:
+            return tuple(self._sent["targets"])
         if self.settings.targets:
             return self.settings.targets
         capability = self.hardware.capability
@@ -270,8 +266,8 @@ class Session:
             return None
         from pytest_fib.plugin._remote import find, from_controller
 
-        if self._worker is not None:
-            return from_controller(settings, self._worker[_REMOTE])
+        if self._sent:
+            return from_controller(settings, self._sent["remote"])
         remote = find(settings, len(getattr(option, "tx", None) or [None]))
         self.config.add_cleanup(remote.close)
         return remote
@@ -279,7 +275,7 @@ class Session:
     @property
     def _number(self) -> int:
         """Of this process among those of the run."""
-        return int((self._worker or {}).get("workerid", "gw0").removeprefix("gw"))
+        return int(self._worker.get("workerid", "gw0").removeprefix("gw"))
 
     @property
     def machine(self) -> Machine | None:
@@ -392,15 +388,14 @@ class Session:
     @cached_property
     def progress(self) -> Progress:
         """Tells whoever has the terminal what this process does."""
-        worker = self._worker or {}
-        address = self._display.address if self._display else worker.get(_PROGRESS)
-        return Progress(address, str(worker.get("workerid", "")))
+        address = self._display.address if self._display else self._sent.get("progress")
+        return Progress(address, str(self._worker.get("workerid", "")))
 
     @cached_property
     def width(self) -> int:
         """Columns of the terminal that people read this in."""
-        if self._worker is not None and _WIDTH in self._worker:
-            return int(self._worker[_WIDTH])
+        if self._sent:
+            return int(self._sent["width"])
         return self.config.get_terminal_writer().fullwidth
 
     @property

@@ -40,12 +40,12 @@ class SshMachines(RemoteMachines):
         connections = SshConnections()
         try:
             machines = tuple(describe(connections, target) for target in targets)
-            found = cls(settings, targets, machines, connections)
-            found._check_devices()
+            remote = cls(settings, targets, machines, connections)
+            remote._check_devices()
         except BaseException:  # an interrupt, too
             connections.close()
             raise
-        return found
+        return remote
 
     def _check_devices(self) -> None:
         """All have a GPU, where that is asked for or one has. Raises RemoteError."""

@@ -118,12 +118,12 @@ class TraceFile:
         if not stat.S_ISREG(ours.st_mode):
             return ""
         try:
-            found = self._path.stat()
+            at_path = self._path.stat()
         except (FileNotFoundError, NotADirectoryError):
             return "removed"
-        if not os.path.samestat(ours, found):
+        if not os.path.samestat(ours, at_path):
             return "replaced"
-        return "changed" if found.st_size != self._size else ""
+        return "changed" if at_path.st_size != self._size else ""
 
     def _damage_to_content(self, file: FileIO) -> str:
         """Also where the size is right."""

@@ -8,7 +8,6 @@ from pytest_fib.report._failure import (
     describe_evaluation as describe_evaluation,
     describe_slower as describe_slower,
     has_recorded_tensors as has_recorded_tensors,
-    headline as headline,
     message_only as message_only,
     replay_command as replay_command,
     shown_size as shown_size,

@@ -74,19 +74,16 @@ def describe_evaluation(
     if diagnosis.shown_by:
         fields.append(("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}"))
     fields += _guesses(guessed)
-    first = headline(evaluation.status, diagnosis.sentence, width, blamed)
+    first = _headline(evaluation.status, diagnosis.sentence, width, blamed)
     return _paragraphs(first, fields, diagnosis.details, replay, width)
 
 
 def describe_comparison(
-    status: EvaluationStatus,
-    diagnosis: Diagnosis,
-    correctness: Correctness,
-    width: int = COLUMNS,
+    status: EvaluationStatus, diagnosis: Diagnosis, correctness: Correctness
 ) -> str:
     """What is wrong with a tensor that nobody knows the origin of."""
-    first = headline(status, diagnosis.sentence, width)
-    return _paragraphs(first, _errors(correctness), diagnosis.details, "", width)
+    first = _headline(status, diagnosis.sentence, COLUMNS)
+    return _paragraphs(first, _errors(correctness), diagnosis.details, "", COLUMNS)
 
 
 def describe_compile_error(
@@ -108,8 +105,8 @@ def _diagnosis(evaluation: Evaluation) -> Diagnosis:
     return Diagnosis(sentence=sentence, details=tuple(rest.strip("\n").splitlines()))
 
 
-def headline(
-    status: EvaluationStatus, sentence: str, width: int = COLUMNS, blamed: str | None = None
+def _headline(
+    status: EvaluationStatus, sentence: str, width: int, blamed: str | None = None
 ) -> list[str]:
     """The status and what is wrong, in lines. What others wrote, as an error's message, is kept."""
     line = f"{blamed or status.value}: {sentence}"

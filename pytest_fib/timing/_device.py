@@ -40,11 +40,11 @@ def processor() -> str:
 
 def last_cache_bytes() -> int:
     """The size of the CPU's last-level cache; 32 MiB where the kernel doesn't tell."""
-    found = []
+    sizes = []
     for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         with contextlib.suppress(OSError, ValueError):
-            found.append(int(file.read_text(encoding="ascii").strip().removesuffix("K")) << 10)
-    return max(found, default=32 << 20)
+            sizes.append(int(file.read_text(encoding="ascii").strip().removesuffix("K")) << 10)
+    return max(sizes, default=32 << 20)
 
 
 def nvidia_driver() -> str:
@@ -94,8 +94,8 @@ class Clocks:
 
     def _reasons(self) -> list[str] | None:
         with contextlib.suppress(self._nvml.NVMLError):
-            found = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
-            return [name for bit, name in _REASONS.items() if found & getattr(self._nvml, bit)]
+            reasons = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+            return [name for bit, name in _REASONS.items() if reasons & getattr(self._nvml, bit)]
         return None
 
 

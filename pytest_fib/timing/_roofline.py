@@ -193,8 +193,8 @@ def _file_for(facts: Mapping[str, Any], device: str) -> Path:
 def _read(file: Path, cache_bytes: int) -> Ceilings | None:
     """The ceilings in the file; None where there is none, or it holds something else."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))["ceilings"]
-        memory, compute = found["bytes_per_second"], found["flops_per_second"]
+        ceilings = json.loads(file.read_text(encoding="utf-8"))["ceilings"]
+        memory, compute = ceilings["bytes_per_second"], ceilings["flops_per_second"]
         rates = [memory, *compute.values()]
         if all(type(rate) is float and 0 < rate < inf for rate in rates):
             return Ceilings(memory, compute, cache_bytes)
