@@ -57,7 +57,7 @@ class Hardware:
         """Whether programs in this language run in an interpreter here."""
         from pytest_fib.data import SupportedLanguages
 
-        interpreted = (each for each in SupportedLanguages if each.facts.interpreted)
+        interpreted = [each.value for each in SupportedLanguages if each.facts.interpreted]
         return self.device == "cpu" and language in interpreted
 
 

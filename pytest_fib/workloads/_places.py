@@ -38,8 +38,8 @@ def places(tensor: torch.Tensor, rows: torch.Tensor, generator: torch.Generator)
     end = torch.stack([zero, zero + 1, zero + n, zero + n, one + 1, one + 1, zero + n, one + 1])
     chosen = rows[None]
     at = torch.arange(n, device=tensor.device)
-    found = (at >= begin.gather(0, chosen).T) & (at < end.gather(0, chosen).T)
+    is_special = (at >= begin.gather(0, chosen).T) & (at < end.gather(0, chosen).T)
     if (some := rows == PLACES.index("some")).any():
-        random = torch.empty(found.shape, device=tensor.device).uniform_(generator=generator)
-        found |= (random < SOME) & some[:, None]
-    return found.view(tensor.shape)
+        random = torch.empty(is_special.shape, device=tensor.device).uniform_(generator=generator)
+        is_special |= (random < SOME) & some[:, None]
+    return is_special.view(tensor.shape)

@@ -84,18 +84,18 @@ class Plan:
     def notes(self) -> list[str]:
         """What was inferred of inputs, but for those of any numbers."""
         return [
-            f"{name}: {found}"
-            for name, found in self.inferred.items()
-            if found.rule.kind != "values"
+            f"{name}: {inference}"
+            for name, inference in self.inferred.items()
+            if inference.rule.kind != "values"
         ]
 
     @property
     def guessed(self) -> str:
         """The inputs that may mean something else than was inferred; empty for none."""
         guesses = [
-            f"{name} ({found.by.says})"
-            for name, found in self.inferred.items()
-            if found.rule.kind not in ("values", "boolean", "fixed value")
+            f"{name} ({inference.by.says})"
+            for name, inference in self.inferred.items()
+            if inference.rule.kind not in ("values", "boolean", "fixed value")
         ]
         return ", ".join(guesses)
 
@@ -103,8 +103,8 @@ class Plan:
         """How each input is made, and what that is from: a line for each."""
         lines = []
         for name, rule in self.rules.items():
-            found, what = self.inferred.get(name), self.unmade.get(name)
-            source = f"inferred: {found}" if found else f"{rule}, as the definition says"
+            inference, what = self.inferred.get(name), self.unmade.get(name)
+            source = f"inferred: {inference}" if inference else f"{rule}, as the definition says"
             lines.append(f"{name}: unknown, {what}" if what else f"{name}: {source}")
         return lines
 
@@ -387,12 +387,12 @@ def _rules(
         if (rule := stated.get(name)) is not None:
             rules[name] = rule
             continue
-        found = infer(Subject(name, spec, definition, totals, sums))
-        if found is None:
+        inference = infer(Subject(name, spec, definition, totals, sums))
+        if inference is None:
             unmade[name] = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
             rules[name] = FixedValue(value=0)
             continue
-        rules[name], inferred[name] = found.rule, found
+        rules[name], inferred[name] = inference.rule, inference
     return rules, inferred, unmade
 
 

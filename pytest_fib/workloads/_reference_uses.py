@@ -182,10 +182,10 @@ class _Reader(ast.NodeVisitor):
 
     def _some(self, node: ast.expr, dropped: int | None = None) -> _Found | None:
         """The same without its axes, or without the first few where it is known how many."""
-        found = self._input(node)
-        if found is None or found[1] is None or dropped is None:
-            return None if found is None else (found[0], None)
-        return found[0], found[1][dropped:]
+        source = self._input(node)
+        if source is None or source[1] is None or dropped is None:
+            return None if source is None else (source[0], None)
+        return source[0], source[1][dropped:]
 
     def _dropped(self, node: ast.expr) -> int | None:
         """How many dimensions single numbers between brackets leave out; None if there is more."""
@@ -201,22 +201,22 @@ class _Reader(ast.NodeVisitor):
 
     def _index(self, node: ast.expr | None) -> str | None:
         """The integer input that an expression holds elements of."""
-        found = self._input(node)
-        if found is None or "int" not in self._inputs[found[0]].dtype.value:
+        source = self._input(node)
+        if source is None or "int" not in self._inputs[source[0]].dtype.value:
             return None
-        return found[0]
+        return source[0]
 
     def _axis(self, node: ast.expr, dim: int, index: str) -> str | None:
         """The axis of a tensor's dimension: of an input or, if it is none, of all outputs."""
-        found, dropped = self._input(node), self._dropped(node)
-        if dropped is None or (found is not None and found[1] is None):
+        source, dropped = self._input(node), self._dropped(node)
+        if dropped is None or (source is not None and source[1] is None):
             return None
         outputs = [tuple(spec.shape or ())[dropped:] for spec in self._outputs.values()]
-        shapes = [found[1] or ()] if found else outputs
+        shapes = [source[1] or ()] if source else outputs
         axes = {shape[dim] for shape in shapes if -len(shape) <= dim < len(shape)}
         own = self._inputs[index].shape or ()
         axis = axes.pop() if len(axes) == 1 else None
-        return None if found is None and axis in own else axis
+        return None if source is None and axis in own else axis
 
     def _not_negative(self, node: ast.expr, depth: int = 8) -> None:
         """Note the inputs that a number under a root is a sum of."""
@@ -250,16 +250,16 @@ class _Reader(ast.NodeVisitor):
 
     def _floats(self, node: ast.expr) -> set[str]:
         """The floating tensor that an expression holds elements of, if it is one."""
-        found = self._input(node)
-        spec = self._inputs[found[0]] if found else None
+        source = self._input(node)
+        spec = self._inputs[source[0]] if source else None
         is_tensor = spec is not None and spec.dtype.is_floating and not spec.is_scalar
-        return {found[0]} if found and is_tensor else set()
+        return {source[0]} if source and is_tensor else set()
 
     def _is_tensor(self, node: ast.expr) -> bool:
         """Whether any tensor is in an expression."""
         names = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
-        found = [self._names.get(name) for name in names]
-        tensors = {each[0] for each in found if each} - {
+        sources = [self._names.get(name) for name in names]
+        tensors = {each[0] for each in sources if each} - {
             name for name, spec in self._inputs.items() if spec.is_scalar
         }
         return bool(tensors) or any(name in self._values for name in names)
@@ -282,8 +282,8 @@ class _Reader(ast.NodeVisitor):
                 for one, other in zip(targets, values, strict=True):
                     self._assign(one, other)
             case ast.Tuple(elts=targets), ast.Attribute(value=tensor, attr="shape"):
-                found = self._input(tensor)
-                for one, axis in zip(targets, (found and found[1]) or (), strict=False):
+                source = self._input(tensor)
+                for one, axis in zip(targets, (source and source[1]) or (), strict=False):
                     if isinstance(one, ast.Name):
                         _note(self._sizes, one.id, axis)
 
@@ -382,8 +382,8 @@ class _Reader(ast.NodeVisitor):
             case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=dim) | (
                 ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[dim])
             ):
-                found, at = self._input(tensor), _constant(dim)
-                shape = found[1] if found else None
+                source, at = self._input(tensor), _constant(dim)
+                shape = source[1] if source else None
                 if shape and isinstance(at, int) and -len(shape) <= at < len(shape):
                     return shape[at]
         return None
@@ -427,11 +427,11 @@ class _Reader(ast.NodeVisitor):
 
     def _combined(self, operation: ast.operator, *operands: ast.expr) -> None:
         """Note which inputs are terms of a sum, and which are factors."""
-        found = {found[0] for operand in operands if (found := self._input(operand))}
+        names = {source[0] for operand in operands if (source := self._input(operand))}
         if isinstance(operation, ast.Add):
-            self._uses.added |= found
+            self._uses.added |= names
         elif isinstance(operation, ast.Mult):
-            self._uses.factors |= found
+            self._uses.factors |= names
         elif isinstance(operation, ast.Div):
             self._not_zero(operands[-1])
 
