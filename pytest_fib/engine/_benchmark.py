@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from math import inf, prod
 from random import SystemRandom
@@ -556,18 +556,12 @@ class BenchmarkPhase:
         """
         ceilings, calls = self._ceilings(), self._calls_per_block
         self._context.refuse_if(check_memory_rate(seconds, least_bytes, calls, ceilings))
-        flops, dtype = counts.flops if counts else 0, compute_dtype(self._context.definition)
+        flops, separate = (counts.flops, counts.moved_bytes) if counts else (None, None)
+        dtype = compute_dtype(self._context.definition)
         cold = self._device != "cpu"
         roof = roofline(least_bytes, flops, dtype, ceilings, seconds, cold=cold)
-        metrics = {
-            "least_bytes": least_bytes,
-            "separate_bytes": counts.moved_bytes if counts else None,
-            "flops": counts.flops if counts else None,
-            "gigabytes_per_second": roof.gigabytes_per_second,
-            "teraflops_per_second": roof.teraflops_per_second if counts else None,
-            "ceiling_share": roof.ceiling_share,
-            "bound_by": roof.bound_by,
-        }
+        metrics = {"least_bytes": least_bytes, "separate_bytes": separate, "flops": flops}
+        metrics |= asdict(roof)
         return {key: value for key, value in metrics.items() if value is not None}
 
     def _performance(self, timings: Timings, facts: dict[str, Any]) -> Performance:

@@ -102,22 +102,19 @@ def _as_fast_as(dtype: str) -> tuple[str, ...]:
 class Roofline:
     """How a time compares with the ceilings.
 
-    ``fastest_seconds`` is the least time that the binding ceiling allows, ``memory_seconds`` the
-    least that memory allows; ``ceiling_share`` is the share of the binding ceiling's rate that was
-    reached. Where no ceiling is known to bind, these are 0 and None.
+    ``ceiling_share`` is the share of the binding ceiling's rate that was reached. It is None where
+    no ceiling is known to bind, ``teraflops_per_second`` where nobody knows the operations.
     """
 
     gigabytes_per_second: float
-    teraflops_per_second: float
-    fastest_seconds: float
-    memory_seconds: float
+    teraflops_per_second: float | None
     bound_by: Literal["memory", "compute"] | None
     ceiling_share: float | None
 
 
 def roofline(
     least_bytes: int,
-    flops: int,
+    flops: int | None,
     dtype: str,
     ceilings: Ceilings,
     seconds: float,
@@ -127,20 +124,17 @@ def roofline(
     """How ``seconds`` compare, of a kernel that moves ``least_bytes`` and computes ``flops``.
 
     With warm caches (not ``cold``) memory binds only what is too large for them. ``flops`` are the
-    reference's, and a kernel may do with fewer (half in causal attention): only ``memory_seconds``
-    bound every honest time.
+    reference's, and a kernel may do with fewer (half in causal attention).
     """
     memory = least_bytes / ceilings.bytes_per_second
     if not cold and least_bytes <= CACHE_MARGIN * ceilings.cache_bytes:
         memory = 0.0
     rate = ceilings.flops_of(dtype)
-    compute = flops / rate if rate else 0.0
+    compute = flops / rate if flops and rate else 0.0
     fastest = max(memory, compute)
     return Roofline(
         gigabytes_per_second=least_bytes / seconds / 1e9,
-        teraflops_per_second=flops / seconds / 1e12,
-        fastest_seconds=fastest,
-        memory_seconds=memory,
+        teraflops_per_second=None if flops is None else flops / seconds / 1e12,
         bound_by=None if fastest == 0 else "memory" if memory >= compute else "compute",
         ceiling_share=fastest / seconds if fastest else None,
     )
