@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._builders import versions
@@ -29,6 +29,9 @@ FORMAT = 2
 SIZE_LIMIT = 4 << 30
 #: Seconds until whoever waits for another's build says so.
 BUILD_PATIENCE = 3.0
+
+#: What a build returns in place of an artifact.
+Failure = TypeVar("Failure")
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,22 @@ class ArtifactCache:
             write_whole(self._path(self.folder, key), [digest, b"\n", rest])
             self._shrink(self.folder)
 
+    def get(
+        self, key: str, what: str, timeout: float, build: Callable[[], Artifact | Failure]
+    ) -> Artifact | Failure:
+        """What was built or is now, by one process at a time; kept unless it is a failure."""
+        if artifact := self.find(key):
+            return artifact
+        with self._lock(key, what, timeout):
+            if artifact := self.find(key):  # another process was faster
+                return artifact
+            result = build()
+            if isinstance(result, Artifact):
+                self.add(key, result)
+        return result
+
     @contextmanager
-    def lock(self, key: str, what: str, timeout: float) -> Iterator[None]:
+    def _lock(self, key: str, what: str, timeout: float) -> Iterator[None]:
         """Be the one who builds. After ``timeout`` seconds, or where nothing can be locked, anyway.
 
         Adding is atomic, so all that a lock saves is work.

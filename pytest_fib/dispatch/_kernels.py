@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_fib.build import Artifact, ArtifactCache, Hardware, Program
+    from pytest_fib.build import Artifact, Hardware, Program
     from pytest_fib.data import Definition, Solution, TraceSet
 
 log = logging.getLogger("pytest_fib.dispatch")
@@ -136,16 +136,12 @@ def _cached_or_built(program: Program) -> Artifact:
     from pytest_fib.build import ArtifactCache, default_builds_directory
 
     cache = ArtifactCache(default_builds_directory())
-    key = cache.key(program)
-    with cache.lock(key, program.name, 600.0):
-        return cache.find(key) or _built(program, cache, key)
+    return cache.get(cache.key(program), program.name, 600.0, lambda: _built(program))
 
 
-def _built(program: Program, cache: ArtifactCache, key: str) -> Artifact:
+def _built(program: Program) -> Artifact:
     from pytest_fib.build import Artifact, build
 
     with tempfile.TemporaryDirectory(prefix="pytest-fib-build-") as folder:
         built = build(program, Path(folder))
-        artifact = Artifact((Path(folder) / built.file).read_bytes(), built)
-    cache.add(key, artifact)
-    return artifact
+        return Artifact((Path(folder) / built.file).read_bytes(), built)

@@ -91,16 +91,10 @@ class Artifacts:
             return Failed("COMPILE_ERROR", str(error), error.log)
         if key in self._failed:
             return self._failed[key]
-        if artifact := self._cache.find(key):
-            return artifact
         what = f"{program.name} for {program.compilation.target}"
-        with self._cache.lock(key, what, timeout):
-            # Another process may have been faster.
-            result = self._cache.find(key) or self._build(request, timeout)
-            if isinstance(result, Artifact):
-                self._cache.add(key, result)
-            elif not result.killed:
-                self._failed[key] = result
+        result = self._cache.get(key, what, timeout, lambda: self._build(request, timeout))
+        if isinstance(result, Failed) and not result.killed:
+            self._failed[key] = result
         return result
 
     def _build(self, request: Build, timeout: float) -> Artifact | Failed:

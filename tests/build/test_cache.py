@@ -98,32 +98,38 @@ def test_the_entries_that_were_not_used_for_longest_go(tmp_path):
 def test_one_builds_and_the_others_wait(cache, monkeypatch):
     monkeypatch.setattr("pytest_fib.build._cache.BUILD_PATIENCE", 0.0)
     told = threading.Event()
-    messages = []
+    messages, waited_for = [], []
     waiting = ArtifactCache(cache.folder, lambda message: (messages.append(message), told.set()))
-    found = []
 
     def wait():
-        with waiting.lock(KEY, "double for cpu", 60.0):
-            found.append(waiting.find(KEY))
+        waited_for.append(waiting.get(KEY, "double for cpu", 60.0, lambda: "built once more"))
 
-    with cache.lock(KEY, "double for cpu", 60.0):
-        thread = threading.Thread(target=wait)
+    thread = threading.Thread(target=wait)
+
+    def build():
         thread.start()
         assert told.wait(30.0)
-        cache.add(KEY, ARTIFACT)
+        return ARTIFACT
+
+    assert cache.get(KEY, "double for cpu", 60.0, build) == ARTIFACT
     thread.join(30.0)
-    assert found == [ARTIFACT]
+    assert waited_for == [ARTIFACT]
     assert messages == ["waiting for another process that builds double for cpu"]
 
 
 def test_who_waits_for_too_long_builds_anyway(cache):
-    with cache.lock(KEY, "x", 60.0), cache.lock(KEY, "x", 0.05):
-        cache.add(KEY, ARTIFACT)
-    assert cache.find(KEY) == ARTIFACT
+    def build():
+        return cache.get(KEY, "x", 0.05, lambda: ARTIFACT)
+
+    assert cache.get(KEY, "x", 60.0, build) == ARTIFACT
+
+
+def test_a_failure_is_tried_again(cache):
+    assert cache.get(KEY, "x", 60.0, lambda: "no compiler") == "no compiler"
+    assert cache.get(KEY, "x", 60.0, lambda: ARTIFACT) == ARTIFACT
 
 
 def test_without_a_folder_nothing_is_kept():
     cache = ArtifactCache(None)
-    with cache.lock(KEY, "x", 1.0):
-        cache.add(KEY, ARTIFACT)
+    assert cache.get(KEY, "x", 1.0, lambda: ARTIFACT) == ARTIFACT
     assert cache.find(KEY) is None
