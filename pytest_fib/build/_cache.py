@@ -31,7 +31,7 @@ SIZE_LIMIT = 4 << 30
 BUILD_PATIENCE = 3.0
 
 #: What a build returns in place of an artifact.
-Failure = TypeVar("Failure")
+NotBuilt = TypeVar("NotBuilt")
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class ArtifactCache:
             self._shrink(self.folder)
 
     def get(
-        self, key: str, what: str, timeout: float, build: Callable[[], Artifact | Failure]
-    ) -> Artifact | Failure:
+        self, key: str, what: str, timeout: float, build: Callable[[], Artifact | NotBuilt]
+    ) -> Artifact | NotBuilt:
         """What was built or is now, by one process at a time; kept unless it is a failure."""
         if artifact := self.find(key):
             return artifact

@@ -182,10 +182,13 @@ def _signature(text: str) -> list[_TensorSpec]:
 
 def _arguments(function: ast.FunctionDef, place: str) -> Iterator[_TensorSpec]:
     """A tensor or scalar for each. Raises ValueError for what is neither."""
-    of = function.args
-    positional = [*of.posonlyargs, *of.args]
-    defaults = [None] * (len(positional) - len(of.defaults)) + [*of.defaults, *of.kw_defaults]
-    arguments = [*positional, *of.kwonlyargs]
+    signature = function.args
+    positional = [*signature.posonlyargs, *signature.args]
+    defaults = [None] * (len(positional) - len(signature.defaults)) + [
+        *signature.defaults,
+        *signature.kw_defaults,
+    ]
+    arguments = [*positional, *signature.kwonlyargs]
     along = _free(_AXES, [argument.arg for argument in arguments])
     for argument, default in zip(arguments, defaults, strict=True):
         value = _value(default)

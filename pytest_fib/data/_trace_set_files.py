@@ -265,23 +265,29 @@ class Writer:
 
     def write(self) -> Export:
         """Write everything; what is read from the directory itself is read before."""
-        of = self._set
-        for definition in of.definitions.values():
+        trace_set = self._set
+        for definition in trace_set.definitions.values():
             self._put_definition(definition)
-        for name in of._solutions:
-            solution = of.solution(name)
-            folders = (solution.author, of._op_type(solution.definition), solution.definition)
+        for name in trace_set._solutions:
+            solution = trace_set.solution(name)
+            folders = (
+                solution.author,
+                trace_set._op_type(solution.definition),
+                solution.definition,
+            )
             exported = solution_for_flashinfer(solution)
             self._put_file("solutions", (*folders, name), *exported)
-        for name in of._definitions:
-            for trace in of._recorded(name):
-                self._put_line("workloads", (of._op_type(name), name), trace)
-            for row in of._of(name):
-                author = of._solutions[row.solution].author
-                self._put_line("traces", (author, of._op_type(name), name), of._read_trace(row))
+        for name in trace_set._definitions:
+            for trace in trace_set._recorded(name):
+                self._put_line("workloads", (trace_set._op_type(name), name), trace)
+            for row in trace_set._of(name):
+                author = trace_set._solutions[row.solution].author
+                self._put_line(
+                    "traces", (author, trace_set._op_type(name), name), trace_set._read_trace(row)
+                )
         for path, lines in self._lines.items():
             write_whole(path, lines)
-        if counts := {name: dict(counts) for name, counts in of._counts.items() if counts}:
+        if counts := {name: dict(counts) for name, counts in trace_set._counts.items() if counts}:
             self._write_counts(counts)
         return self._export
 
@@ -314,8 +320,8 @@ class Writer:
         path = self._places.place(kind, names, ".jsonl", apart=bool(refusals))
         line = json.dumps(data, separators=(",", ":"), allow_nan=False)
         self._lines[path].append(f"{line}\n".encode())
-        of = f" by {trace.solution}" if trace.solution else ""
-        self._count(f"a trace of {trace.definition}{of}", refusals)
+        by = f" by {trace.solution}" if trace.solution else ""
+        self._count(f"a trace of {trace.definition}{by}", refusals)
         for given in trace.workload.inputs.values():
             if isinstance(given, SafetensorsInput):
                 self._copy(given.path)

@@ -64,7 +64,7 @@ COARSEST = 0.08
 #: neighbours over dozens of steps are rounded alike.
 MOVED, RELATED = 64.0, 0.5
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
-ROUNDED = 0.15
+ROUNDING_SHARE = 0.15
 
 
 def _where_those(output: WrongOutput, which: torch.Tensor) -> str:
@@ -272,7 +272,7 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
         return
     rows = output.rows(output.any_sample)
     rows = output.sample_at(rows.at[rows.finite.all(1)])
-    if rows.at.numel() < 16 or rms(rows.error / rows.bound.clamp(min=1e-300)) < ROUNDED:
+    if rows.at.numel() < 16 or rms(rows.error / rows.bound.clamp(min=1e-300)) < ROUNDING_SHARE:
         return
     scale = rows.expected.square().mean(1, keepdim=True).sqrt()
     has_scale = scale[:, 0] > 0

@@ -14,7 +14,7 @@ TILES = TILE_SIZES[5:0:-1]
 #: what kernels often leave out, so it needs less by ``END``.
 CHANCE, END = -3.0, 2.0
 #: The share of a whole that is as good as all of it.
-NEARLY_ALL = 0.9
+NEARLY_WHOLE = 0.9
 #: Indices that are listed one by one.
 MOST_LISTED = 5
 #: Indices of a dimension below which its last one alone says nothing.
@@ -72,10 +72,10 @@ def localize(output: WrongOutput) -> Location | None:
 
 def _is_everywhere(output: WrongOutput) -> bool:
     """All elements, or all but those where zeros or -inf are expected: of empty sequences."""
-    if output.count >= NEARLY_ALL * output.total:
+    if output.count >= NEARLY_WHOLE * output.total:
         return True
     filled, inside = _filled(output)
-    return inside > NEARLY_ALL and output.count >= NEARLY_ALL * filled * output.total
+    return inside > NEARLY_WHOLE and output.count >= NEARLY_WHOLE * filled * output.total
 
 
 def _padding(output: WrongOutput) -> Location | None:
@@ -106,8 +106,8 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     found = [
         each
         for each in found
-        if (dense, each.part <= 0.5, not each.listed or density >= NEARLY_ALL).count(True) >= 2
-        and each.part <= NEARLY_ALL
+        if (dense, each.part <= 0.5, not each.listed or density >= NEARLY_WHOLE).count(True) >= 2
+        and each.part <= NEARLY_WHOLE
     ]
     if not found:
         return None

@@ -31,7 +31,7 @@ _STATUS_COLOURS = {
     "PASSED": _GREEN,
     **dict.fromkeys(("SKIPPED", "XFAIL", "XPASS", "RERUN"), _YELLOW),
 }
-_CHANGES = {"slower": {"red": True}, "faster": _GREEN, "unclear": _YELLOW}
+_CHANGE_COLOURS = {"slower": {"red": True}, "faster": _GREEN, "unclear": _YELLOW}
 #: Stands before a time that is not known as precisely as was asked for.
 _NOISY = "~"
 
@@ -228,7 +228,7 @@ def _comparison_line(row: Row, comparison: TimeComparison) -> Line:
     times = duration(comparison.before_ms), duration(comparison.now_ms)
     figures = *times, shown_change(comparison), shown_uncertainty(comparison)
     cells = unmarked(row.implementation, _workload(row), *figures)
-    change = (comparison.change, _CHANGES.get(comparison.change, {}))
+    change = (comparison.change, _CHANGE_COLOURS.get(comparison.change, {}))
     return Line(cells, [change])
 
 

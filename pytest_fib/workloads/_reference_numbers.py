@@ -17,7 +17,7 @@ _CALCULATIONS |= {"maximum", "mean", "min", "minimum", "mul", "pad", "permute", 
 _CALCULATIONS |= {"roll", "round", "sort", "squeeze", "stack", "sub", "sum", "to", "transpose"}
 _CALCULATIONS |= {"type", "unbind", "unfold", "unsqueeze", "values", "view", "where", "T", "mT"}
 _CALCULATIONS |= {"bmm", "dot", "linear", "mm", "_int_mm"}
-_SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
+SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
 _EITHER = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.MatMult)
 _THROUGH = (ast.UnaryOp, ast.Tuple, ast.List, ast.GeneratorExp, ast.ListComp)
 _LOGICAL = (ast.BitAnd, ast.BitOr, ast.BitXor)  # a shift alone may halve a count
@@ -81,7 +81,7 @@ class _Follower(ast.NodeVisitor):
 
     def _held(self, node: ast.AST) -> set[str]:
         """The arguments that an expression is calculated from; not those that it compares."""
-        is_shape = isinstance(node, ast.Attribute) and node.attr in _SHAPES
+        is_shape = isinstance(node, ast.Attribute) and node.attr in SHAPES
         if isinstance(node, ast.Compare) or is_shape:
             return set()
         if isinstance(node, ast.Name):
@@ -123,7 +123,7 @@ def _ends(node: ast.AST, parent: ast.AST) -> bool:
         case ast.Compare():
             return not isinstance(node, ast.Name)
         case ast.Attribute(attr=name):
-            return name in _SHAPES
+            return name in SHAPES
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.For(iter=value):
             return value is node
     return isinstance(parent, ast.Return)

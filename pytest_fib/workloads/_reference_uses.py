@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_fib.workloads._reference_numbers import calculated_with
+from pytest_fib.workloads._reference_numbers import SHAPES, calculated_with
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TensorSpec
@@ -38,7 +38,6 @@ _MOVES = {"clone", "contiguous", "to", "long", "int", "type", "cpu", "view", "re
 _MOVES |= {"unsqueeze", "squeeze", "expand", "expand_as", "gather", "index_select", "index_copy"}
 _MOVES |= {"scatter", "take_along_dim", "repeat_interleave", "flip", "roll", "permute", "transpose"}
 _MOVES |= {"masked_select", "stack", "cat", "unbind", "T", "mT"}
-_SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
 #: Methods that make floating numbers of integers.
 _FLOATING = {"float", "double", "half", "bfloat16"}
 _FLOATING_DTYPES = {f"torch.{each}" for each in ("float32", "float16", "bfloat16", "float64")}
@@ -515,7 +514,7 @@ class _Reader(ast.NodeVisitor):
         parent = self._parents[node]
         match parent:
             case ast.Attribute(attr=attr):
-                return attr in _SHAPES or self._moves_by(parent)
+                return attr in SHAPES or self._moves_by(parent)
             case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
                 moved = node is not first if attr == "where" else first is node and attr in _MOVES
                 return moved and self._moves(parent)
