@@ -378,8 +378,9 @@ class KernelItem(pytest.Item):
 
     @property
     def id_to_replay(self) -> str:
-        """The item's id in a run that repeats nothing."""
-        return f"{self.nodeid.removesuffix(f'{self.repetition}]')}]"
+        """The item's id on a command line given where this one was, in a run without repeats."""
+        file = self.settings.from_start(self.path)
+        return f"{file}::{self.name.removesuffix(f'{self.repetition}]')}]"
 
     def _replay(self, workload: Workload) -> str:
         """The command that tests just this workload: by --fib-workload, if it has no tensors."""

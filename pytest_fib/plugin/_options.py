@@ -403,14 +403,16 @@ class Settings:
 
     @property
     def replay_options(self) -> tuple[str, ...]:
-        """What a command needs to find the same kernels again, and to check them alike."""
+        """What a command, given where this one was, needs to find and check the same kernels."""
         named = (
             ("--fib-defs", self._directories(self.defs)),
             ("--fib-impls", self._directories(self.impls)),
             ("--fib-dataset", self.datasets),
         )
         # One word each: pytest takes an existing path after a blank for one to find its rootdir by.
-        options = tuple(f"{name}={self.shown(path)}" for name, paths in named for path in paths)
+        options = tuple(
+            f"{name}={self.from_start(path)}" for name, paths in named for path in paths
+        )
         if self.repeat != 1:
             options += (f"--fib-repeat={self.repeat}",)
         options += tuple(f"--fib-remote={url}" for url in self.remote)
@@ -423,6 +425,10 @@ class Settings:
     def place(self, text: str) -> Path:
         """The path that the command line means: relative to where pytest was started."""
         return _absolute(self.start, text)
+
+    def from_start(self, path: Path) -> str:
+        """A path as a command line has it."""
+        return os.path.relpath(path, self.start)
 
     def shown(self, path: Path) -> str:
         """A path as messages and node ids have it: relative to the rootdir."""
