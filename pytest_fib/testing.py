@@ -220,10 +220,10 @@ class KernelCheck:
         """
         __tracebackhide__ = True
         try:
-            _refuse_unknown_way(calling)
+            _refuse_unlike_arguments(definition, function, calling)
             definition, loaded = self._definition(definition)
             given = _given(definition, axes, workload or self._run.workload)
-        except (LookupError, OSError, ValueError) as error:
+        except (LookupError, OSError, TypeError, ValueError) as error:
             raise error.with_traceback(None) from None  # the mistake is in the test
         if reason := self._run.why_not(definition.name, _name(function)):
             pytest.skip(reason)
@@ -321,7 +321,12 @@ class KernelCheck:
         self._run.record(trace, loaded)
 
 
-def _refuse_unknown_way(calling: str) -> None:
+def _refuse_unlike_arguments(definition: object, function: object, calling: str) -> None:
+    if not isinstance(definition, (Definition, str, Path)):
+        kinds = "the name of a definition, a file of one or a Definition"
+        raise TypeError(f"definition: {type(definition).__name__} is not {kinds}")
+    if not callable(function):
+        raise TypeError(f"function: {function!r} can't be called")
     if calling not in get_args(Calling):
         raise ValueError(f"calling: {calling!r} is not one of {', '.join(get_args(Calling))}")
 

@@ -473,25 +473,30 @@ def test_mistakes_in_the_test_are_told_at_its_own_line(toys):
                 ("scale", {"axes": {}}),
                 ("scale", {"workload": {"axs": {}}}),
                 ("scale", {"calling": "dest"}),
+                (max, {}),
+                ("scale", {"function": "scale"}),
             ],
         )
         def test_by_hand(kernel_check, name, more):
-            kernel_check(name, lambda x, factor: x * factor, **more)
+            kernel_check(name, **{"function": lambda x, factor: x * factor, **more})
         """,
     )
     result = toys.run("test_by_hand.py")
-    result.assert_outcomes(failed=5)
+    result.assert_outcomes(failed=7)
     result.stdout.no_fnmatch_line("*_lookup.py*")
     result.stdout.no_fnmatch_line("*_make.py*")
+    result.stdout.no_fnmatch_line("*_calling.py*")
     result.stdout.fnmatch_lines(
         [
             "E * no definition 'scales'; did you mean 'scale'? *",
-            "test_by_hand.py:15: LookupError",
+            "test_by_hand.py:17: LookupError",
             "E * axes: 'm' is not one of n",
-            "test_by_hand.py:15: ValueError",
+            "test_by_hand.py:17: ValueError",
             "E * no value for axis 'n'",
             "E * a workload: 'axs' is not one of axes, seed, regime, inputs",
             "E * calling: 'dest' is not one of value, destination, tuple",
+            "E * definition: builtin_function_or_method is not the name of a definition, *",
+            "E * function: 'scale' can't be called",
         ]
     )
 
