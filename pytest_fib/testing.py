@@ -35,6 +35,8 @@ from pydantic import ValidationError
 from pytest_fib.data import (
     Calling,
     Definition,
+    DefinitionError,
+    DefinitionFault,
     Evaluation,
     EvaluationStatus,
     LoadedDefinition,
@@ -265,6 +267,7 @@ class KernelCheck:
             run_seed=run.run_seed,
             max_bytes=max_bytes,
             affordable=lambda workload: check.is_affordable(workload, max_bytes),
+            undecided=lambda workload, outcome: check.is_too_large(workload, outcome, max_bytes),
         )
 
     def _conclude(
@@ -277,7 +280,8 @@ class KernelCheck:
         """Record what came of it; raise AssertionError where that is a failure."""
         __tracebackhide__ = True
         evaluation, workload = result.outcome, result.workload
-        assert isinstance(evaluation, Evaluation)  # what a reference raises comes through
+        if isinstance(evaluation, DefinitionFault):
+            raise DefinitionError(f"{evaluation.message}, at axes {workload.axes}")
         self._record(workload, evaluation, loaded, definition, function)
         if evaluation.status is EvaluationStatus.PASSED:
             return

@@ -9,7 +9,7 @@ from time import sleep
 import pytest
 import torch
 
-from pytest_fib.data import Definition, Workload
+from pytest_fib.data import Definition, DefinitionError, Workload
 from pytest_fib.testing import assert_kernel_close
 from tests.conftest import SCALE as SCALE_YAML
 
@@ -540,6 +540,39 @@ def test_wrong(kernel_check):
 def test_raising(kernel_check):
     kernel_check("scale", raising)
 """
+
+
+#: An outer product of its rows, where there is more than one: of 8 bytes each, n x n elements.
+OUTER = """\
+import torch
+
+def run(x, factor):
+    if len(x) > 1:
+        torch.empty({size}, dtype=torch.uint8)
+    return x * factor
+"""
+TOO_MUCH = 1 << 50
+
+
+def test_drawn_workloads_that_the_reference_has_no_memory_for_are_passed_over(kernel_check):
+    definition = Definition.model_validate({**SCALE, "reference": OUTER.format(size=TOO_MUCH)})
+    kernel_check(definition, scale, examples=5)
+    with pytest.raises(DefinitionError, match=r"scale failed: RuntimeError: .*axes \{'n': 7\}"):
+        kernel_check(definition, scale, axes={"n": 7})
+
+
+def test_a_function_without_memory_has_failed_unless_the_reference_takes_much_too(
+    kernel_check, monkeypatch
+):
+    def hungry(x, factor):
+        return scale(x, factor) + 0 * len(torch.empty(TOO_MUCH if len(x) > 1 else 1))
+
+    message = complaint(kernel_check, Definition.model_validate(SCALE), hungry, examples=5)
+    assert "RUNTIME_ERROR: RuntimeError: " in message
+    # Where one takes much, the other may take more than there is.
+    much = {**SCALE, "reference": OUTER.format(size=0).replace("empty(0", "ones(128 << 20")}
+    monkeypatch.setattr("pytest_fib.engine._reference_costs.MEMORY_FACTOR", 0.1)
+    kernel_check(Definition.model_validate(much), hungry, examples=5)
 
 
 @pytest.mark.parametrize("more", [(), pytest.param(("-n", "2"), marks=pytest.mark.thorough)])

@@ -72,6 +72,7 @@ from pytest_fib.data._text import (
 )
 from pytest_fib.data._trace import (
     NOT_EVALUATED as NOT_EVALUATED,
+    OUT_OF_MEMORY as OUT_OF_MEMORY,
     Compiled as Compiled,
     Correctness as Correctness,
     Diagnosis as Diagnosis,

@@ -60,8 +60,9 @@ class Performance(Record):
     speedup_factor: float | None = None
 
 
-#: The pattern of what the machine, not an implementation, kept from being tried.
-NOT_EVALUATED = "not evaluated"
+#: The pattern of what the machine, not an implementation, kept from being tried; and that of an
+#: implementation that found no memory left.
+NOT_EVALUATED, OUT_OF_MEMORY = "not evaluated", "out of memory"
 
 
 class Diagnosis(Record):
@@ -69,9 +70,9 @@ class Diagnosis(Record):
 
     `pattern` names what the wrong outputs look like ("one factor"), or is empty where there are
     none to look at, as after an exception; ``not evaluated`` is what the machine kept from being
-    tried. `place` names where they are ("last tile"). `sentence`
-    is one line for people, `details` more lines below it. `shown_by` has the axes of the larger
-    workload that shows the pattern, where it isn't the workload of the evaluation.
+    tried, ``out of memory`` what found none left. `place` names where they are ("last tile").
+    `sentence` is one line for people, `details` more lines below it. `shown_by` has the axes of the
+    larger workload that shows the pattern, where it isn't the workload of the evaluation.
     """
 
     sentence: str

@@ -14,6 +14,7 @@ import torch
 
 from pytest_fib.build import Artifact, Program, installed_version
 from pytest_fib.data import (
+    OUT_OF_MEMORY,
     Correctness,
     Definition,
     DefinitionError,
@@ -74,6 +75,13 @@ class EvaluationEnded(Exception):
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.summary)
         self.failed = failed
+
+    def evaluation(self, device: str) -> Evaluation:
+        """The outcome."""
+        failed = self.failed
+        pattern = OUT_OF_MEMORY if failed.exhausted else ""
+        diagnosis = Diagnosis(sentence=failed.summary, pattern=pattern)
+        return conclude(failed.status, diagnosis, device=device, printed=failed.log)
 
     def qualified(self, circumstance: str) -> EvaluationEnded:
         """The same, with the circumstance that it needs behind what happened."""
@@ -325,7 +333,7 @@ class EvaluationContext:
         self.lock.give_way()
         reply = self.reference.sandbox.ask(request, self.request.timeout)
         if isinstance(request, Call):
-            peak_bytes = reply.peak_bytes if isinstance(reply, Done) else 0
+            peak_bytes = (reply.peak_bytes or None) if isinstance(reply, Done) else None
             seconds = self.reference.sandbox.ran_ns / 1e9
             self.costs.add(self.request.workload, seconds, peak_bytes)
         return reply

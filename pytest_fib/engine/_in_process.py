@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from pytest_fib.data import (
     DefinitionError,
     Diagnosis,
     Evaluation,
+    Outcome,
     Workload,
 )
 from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs
@@ -30,6 +31,12 @@ from pytest_fib.sandbox import (
     VariationError,
     bind,
     changed,
+    forget_peak,
+    limited_memory,
+    one_line,
+    out_of_memory,
+    own_traceback,
+    peak_bytes,
     run_widened,
     store,
     widened_dtype,
@@ -92,23 +99,27 @@ class FunctionChecker:
         draws: bool = False,
         explain: bool = False,
         explain_seconds: float = EXPLAIN_SECONDS,
-    ) -> Evaluation:
+    ) -> Outcome:
         """The outcome on a workload; options are as in an EvaluationRequest.
 
         Outputs that are chosen at random are not drawn many times.
         """
         self.workload = workload
         try:
-            verdict = check_same_inputs(
-                self,
-                self.definition,
-                workload,
-                repeat=self._repeat,
-                explain_until=monotonic() + explain_seconds if explain else None,
-            )
+            with limited_memory() if self._device == "cpu" else nullcontext():
+                verdict = check_same_inputs(
+                    self,
+                    self.definition,
+                    workload,
+                    repeat=self._repeat,
+                    explain_until=monotonic() + explain_seconds if explain else None,
+                )
         except EvaluationEnded as ended:
-            diagnosis = Diagnosis(sentence=ended.failed.summary)
-            return conclude(ended.failed.status, diagnosis, device=self._device)
+            return ended.evaluation(self._device)
+        except DefinitionError as error:
+            if error.fault.exhausted:
+                return error.fault
+            raise
         return conclude(verdict.status, verdict.diagnosis, verdict.correctness, device=self._device)
 
     def of_exception(self, error: Exception) -> Evaluation:
@@ -140,7 +151,14 @@ class FunctionChecker:
         poison_outputs(outputs, poison)
         arguments, tensors = list(self._inputs.values()), list(outputs.values())
         with self._defaults.applied():
-            result = bind(self._function, self._calling, arguments, tensors)()
+            try:
+                result = bind(self._function, self._calling, arguments, tensors)()
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                lines = one_line(error), own_traceback(error)
+                self._learn_cost()
+                raise EvaluationEnded(Failed("RUNTIME_ERROR", *lines, exhausted=True)) from None
         store(result, self._calling, list(outputs), tensors)
         sides = _tensors(self._inputs), _tensors(self._pristine)
         if wrong := check_inputs(*sides, self._written_by_reference):
@@ -156,21 +174,37 @@ class FunctionChecker:
 
     def expected(self, workload: Workload) -> Expected:
         """Computed anew."""
-        start = monotonic()
+        start, before = monotonic(), forget_peak() if self._device == "cpu" else None
         try:
             return Expected(self._widened(self._pristine))
         except OracleUnavailable as error:
             return Expected(self._call_reference(), str(error))
         finally:
-            self._costs.add(workload, monotonic() - start)
+            taken = None if before is None else max(0, peak_bytes() - before)
+            self._costs.add(workload, monotonic() - start, taken)
+
+    def _learn_cost(self) -> None:
+        """See what the reference takes, where the function took more than there is."""
+        assert self.workload is not None, "it is being evaluated"
+        self.expected(self.workload)
 
     def is_affordable(self, workload: Workload, max_bytes: int) -> bool:
-        """Whether the reference is expected to take few seconds."""
+        """Whether the reference is expected to take few seconds, and little memory."""
         return self._costs.are_affordable(workload, TIMEOUT, max_bytes)
 
+    def is_too_large(self, workload: Workload, outcome: Outcome, max_bytes: int) -> bool:
+        """Whether a workload failed for being too large, and for no fault."""
+        return self._costs.explain(workload, outcome, TIMEOUT, max_bytes)
+
     def _call_reference(self) -> dict[str, torch.Tensor]:
-        """In its own dtypes."""
-        return self._named(self._reference(*self._pristine.values()), _same)
+        """In its own dtypes. Raises DefinitionError where there is no memory left."""
+        try:
+            return self._named(self._reference(*self._pristine.values()), _same)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            where = f"the reference of {self.definition.name} failed"
+            raise DefinitionError(f"{where}: {one_line(error)}", exhausted=True) from None
 
     def _widened(self, inputs: Mapping[str, Any], **how: Any) -> dict[str, torch.Tensor]:
         result = run_widened(self._reference, list(inputs.values()), **how)

@@ -196,7 +196,7 @@ class Judge:
                     workload, request.timeout, request.max_bytes
                 ),
                 undecided=lambda workload, outcome: costs.explain(
-                    workload, outcome, request.timeout
+                    workload, outcome, request.timeout, request.max_bytes
                 ),
             )
         except UNAVAILABLE as error:
@@ -276,9 +276,7 @@ class Judge:
             diagnosis = Diagnosis(sentence=str(error))
             return conclude("COMPILE_ERROR", diagnosis, device=self.device)
         except EvaluationEnded as ended:
-            failed = ended.failed
-            diagnosis = Diagnosis(sentence=failed.summary)
-            return conclude(failed.status, diagnosis, device=self.device, printed=failed.log)
+            return ended.evaluation(self.device)
         evaluation = conclude(
             verdict.status,
             verdict.diagnosis,

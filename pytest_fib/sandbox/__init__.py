@@ -35,10 +35,20 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox._container import container_command as container_command
     from pytest_fib.sandbox._cores import TimingCore as TimingCore
     from pytest_fib.sandbox._device_memory import give_back_unused as give_back_unused
+    from pytest_fib.sandbox._foreign_errors import (
+        one_line as one_line,
+        out_of_memory as out_of_memory,
+        own_traceback as own_traceback,
+    )
     from pytest_fib.sandbox._fork_server_client import (
         ForkServer as ForkServer,
         ForkServerError as ForkServerError,
         environment_for as environment_for,
+    )
+    from pytest_fib.sandbox._host_memory import (
+        forget_peak as forget_peak,
+        limited_memory as limited_memory,
+        peak_bytes as peak_bytes,
     )
     from pytest_fib.sandbox._last_call import LastCall as LastCall
     from pytest_fib.sandbox._messages import (
@@ -88,6 +98,8 @@ __getattr__ = lazily(
         "_cores": "TimingCore",
         "_device_memory": "give_back_unused",
         "_fork_server_client": "ForkServer ForkServerError environment_for",
+        "_foreign_errors": "one_line out_of_memory own_traceback",
+        "_host_memory": "forget_peak limited_memory peak_bytes",
         "_last_call": "LastCall",
         "_messages": (
             "Argument Blocks Build Call Collect CountOperations Done Failed Load Prepare "

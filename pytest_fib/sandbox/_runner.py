@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from pytest_fib.build import BuildError, Program, build, load
 from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, copies, store
 from pytest_fib.sandbox._device_memory import give_back_unused
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory, own_traceback
+from pytest_fib.sandbox._host_memory import peak_bytes
 from pytest_fib.sandbox._messages import (
     Argument,
     Blocks,
@@ -192,7 +192,7 @@ class Runner:
     def _peak_bytes(self) -> int:
         """The most memory that this process has had so far."""
         if self._device == "cpu":
-            return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            return peak_bytes()
         return torch.cuda.max_memory_allocated()
 
     def _prepare(self, request: Prepare) -> Reply:

@@ -22,12 +22,11 @@ from pytest_fib.data import SupportedLanguages
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._arena import view
 from pytest_fib.sandbox._channel import Channel, ChannelClosed
+from pytest_fib.sandbox._host_memory import HOST_MEMORY
 from pytest_fib.sandbox._messages import Build, Done, Load, Map, Reply, decode_request, encode_reply
 from pytest_fib.sandbox._runner import Runner
 from pytest_fib.walls import raise_walls
 
-#: Memory of its own that a sandbox may take on the host, in bytes.
-HOST_MEMORY = 16 << 30
 #: The largest file it may write; what it prints is a file in memory.
 FILE_SIZE = 1 << 30
 #: Freed memory of its own that a sandbox reuses for its next tensors, in bytes.

@@ -1,0 +1,53 @@
+"""The host's memory: what foreign code takes of it, and the most that it may take."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+#: Memory of its own that foreign code may take on the host, in bytes.
+HOST_MEMORY = 16 << 30
+_STATUS, _MEMORY = Path("/proc/self/status"), Path("/proc/meminfo")
+_PEAK = Path("/proc/self/clear_refs")
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had so far."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def forget_peak() -> int | None:
+    """Forget the most memory so far; returns what is held now, or None where that can't be."""
+    try:
+        _PEAK.write_text("5", encoding="ascii")  # proc(5): "resets the peak resident set size"
+        return _bytes(_STATUS, "VmRSS")
+    except OSError:
+        return None
+
+
+@contextmanager
+def limited_memory() -> Iterator[None]:
+    """Have allocations of this process fail that take more than ``HOST_MEMORY``, or than there is.
+
+    Of systems without limits on data, nothing is limited.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    try:
+        most = _bytes(_STATUS, "VmData") + min(HOST_MEMORY, _bytes(_MEMORY, "MemAvailable"))
+    except OSError:
+        yield
+        return
+    limits = [limit for limit in (soft, hard, most) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _bytes(file: Path, name: str) -> int:
+    """A line of such a file: ``VmRSS:   1234 kB``."""
+    lines = (line.split() for line in file.read_text(encoding="ascii").splitlines())
+    return next(1024 * int(words[1]) for words in lines if words[0] == f"{name}:")
