@@ -107,7 +107,7 @@ def _folder(program: Program) -> Path:
 
 def _holds(path: Path, content: str) -> bool:
     try:
-        return path.read_text(encoding="utf-8") == content
+        return path.read_text(encoding="utf-8-sig") == content
     except (OSError, UnicodeDecodeError):
         return False
 

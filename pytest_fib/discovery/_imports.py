@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+#: UTF-8, with or without the mark that some editors begin a file with, and Python reads over.
+_ENCODING = "utf-8-sig"
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
@@ -21,7 +23,7 @@ def local_files(entry: Path) -> dict[Path, str]:
     Raises OSError and UnicodeDecodeError for ``entry`` itself only.
     """
     needed = _imported_files if entry.suffix == ".py" else _included_files
-    texts = {entry: entry.read_text(encoding="utf-8")}
+    texts = {entry: entry.read_text(encoding=_ENCODING)}
     unread = [entry]
     while unread:
         for path in needed(unread.pop(), texts, entry.parent):
@@ -67,6 +69,6 @@ def _imported_names(text: str, package: tuple[str, ...]) -> Iterator[tuple[str, 
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding=_ENCODING)
     except (OSError, UnicodeDecodeError):
         return None

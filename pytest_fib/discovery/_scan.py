@@ -83,7 +83,7 @@ def _source_files(directories: Iterable[Path]) -> Iterator[Path]:
 
 
 def _in_module(path: Path) -> list[Implementation]:
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")  # which Python reads, too
     if "implements" not in text:
         return []
     try:

@@ -228,6 +228,12 @@ def test_a_file_that_is_not_utf_8_is_a_problem_of_what_its_folder_names(tmp_path
     assert found.definition == "scale"
 
 
+def test_a_byte_order_mark_is_read_over_as_python_does(scan):
+    [found] = scan("\ufeff@implements('scale')\ndef run(x): ...")
+    assert found.problem is None
+    assert found.solution("scale").sources[0].content.startswith("@implements")
+
+
 def test_a_file_whose_name_would_end_in_the_middle_is_a_problem(scan):
     [found] = scan("@implements('scale')\ndef run(x): ...", "a::b.py")
     assert found.problem.endswith(
