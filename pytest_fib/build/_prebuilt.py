@@ -57,6 +57,9 @@ class Prebuilt:
     def __init__(self, folder: Path) -> None:
         """Read the manifest. Raises OSError, or ValueError where it is not one."""
         self.folder = folder
+        if not (folder / MANIFEST).exists():
+            what = f"python -m pytest_fib build --out {folder} writes it"
+            raise FileNotFoundError(f"there is no {folder / MANIFEST}: {what}")
         text = (folder / MANIFEST).read_text(encoding="utf-8")
         try:
             manifest = json.loads(text)

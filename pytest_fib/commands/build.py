@@ -59,7 +59,10 @@ def _run(given: Namespace) -> int:
         raise ValueError(f"--target: {problem}")
     wanted = list(_wanted(given))
     if not wanted:
-        raise ValueError("nothing that is compiled has such a name")
+        named = given.definition or given.implementation
+        kinds = "in CUDA, C++, Triton, TileLang or CuTe DSL"
+        what = "has such a name" if named else f"({kinds}) is in the folders of --defs and --impls"
+        raise ValueError(f"nothing that is compiled {what}")
     given.out.mkdir(parents=True, exist_ok=True)
     entries = []
     with Judge() as judge, ThreadPoolExecutor(given.jobs) as pool:

@@ -71,6 +71,14 @@ def test_names_that_nothing_has_are_an_error(project, capsys):
     assert "nothing that is compiled has such a name" in capsys.readouterr().err
 
 
+def test_where_nothing_is_compiled_that_is_an_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["build", "--out", "out"]) == 2
+    assert "nothing that is compiled (in CUDA, C++, Triton, " in capsys.readouterr().err
+
+
 def test_a_folder_without_a_manifest_is_an_error(project):
     result = project.run("--fib-prebuilt=nowhere")
-    result.stderr.fnmatch_lines(["ERROR: --fib-prebuilt: *nowhere/manifest.json*"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --fib-prebuilt: there is no *nowhere/manifest.json: python -m*"]
+    )
