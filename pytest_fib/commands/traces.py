@@ -86,7 +86,12 @@ def _best(given: Namespace) -> int:
             shape = " ".join(f"{axis}={size}" for axis, size in row.workload.axes.items())
             latency = f"{evaluation.latency_ms:.4g}"
             rows.append((name, shape, evaluation.hardware, row.solution, latency))
-    _print_table(rows)
+    if len(rows) > 1:
+        _print_table(rows)
+    else:
+        known = sorted({device for name in names for device in trace_set.hardware(name)})
+        where = f" there, only on {', '.join(known)}" if known else ""
+        print(f"nothing has passed and been timed{where}")
     return 0
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from pytest_fib import TraceSet
 from pytest_fib.commands import main
+from tests.data.test_trace_set import definition, solution, trace
 
 EVERY = """\
 from pytest_fib import implements
@@ -49,6 +50,17 @@ def test_what_is_apart_for_one_reason_is_said_once(measured, capsys):
     assert [line for line in capsys.readouterr().out.splitlines() if apart in line] == [
         f"{apart} (2 of these)"
     ]
+
+
+def test_what_was_timed_nowhere_or_elsewhere_is_said(tmp_path, capsys):
+    made = TraceSet([definition()], [solution("fast")])
+    made.save(tmp_path / "untimed.json")
+    made.add_trace(trace("fast", hardware="NVIDIA H200"))
+    made.save(tmp_path / "timed.json")
+    assert main(["traces", "best", str(tmp_path / "untimed.json")]) == 0
+    assert main(["traces", "best", str(tmp_path / "timed.json"), "--hardware", "far away"]) == 0
+    nothing = "nothing has passed and been timed"
+    assert capsys.readouterr().out == f"{nothing}\n{nothing} there, only on NVIDIA H200\n"
 
 
 @pytest.mark.parametrize(
