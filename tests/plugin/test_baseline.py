@@ -60,7 +60,9 @@ def shown(result, heading="before"):
     # Where there are workers, pytest's own dots and failures come after the table.
     end = next(i for i in range(start, len(lines)) if len(lines[i].split()) < 4)
     said = next(i for i in range(end, len(lines)) if " compared with " in lines[i])
-    return lines[start + 1 : end], lines[said : len(lines) - 2]
+    sentences = lines[said : len(lines) - 2]
+    # Another run may have had the device.
+    return lines[start + 1 : end], [line for line in sentences if " waited " not in line]
 
 
 def test_a_run_is_compared_with_a_file(timed, before):
