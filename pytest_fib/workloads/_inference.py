@@ -123,8 +123,9 @@ def infer(subject: Subject) -> Inferred | None:
     return None
 
 
-def _fixed(value: float) -> Callable[[Subject], InputRule]:
-    return lambda subject: FixedValue(value=value)
+def _near(usual: float) -> Callable[[Subject], InputRule]:
+    """Between half and twice what is usual: a kernel that takes that for granted is wrong."""
+    return lambda subject: kinds.Uniform(min=usual / 2, max=usual * 2)
 
 
 def _normal(std: float) -> Callable[[Subject], InputRule]:
@@ -369,7 +370,7 @@ def _softmax_scale(subject: Subject) -> InputRule | None:
     names = ("head_dim", "head_dim_qk", "head_size", "head_k_dim", "qk_head_dim")
     of_queries = subject.dim(subject.input("q", "query"), -1)
     dim = MLA_HEAD_DIM if latent else subject.const(*names, of_queries or "")
-    return None if dim is None else FixedValue(value=1 / sqrt(dim))
+    return None if dim is None else _near(1 / sqrt(dim))(subject)
 
 
 def _expert_offset(subject: Subject) -> InputRule | None:
@@ -380,6 +381,12 @@ def _expert_offset(subject: Subject) -> InputRule | None:
     if experts is None or local is None:  # all of them are here
         return FixedValue(value=0)
     return kinds.Integers(min=0, max=experts - local)
+
+
+def _router_logits(subject: Subject) -> InputRule | None:
+    """Any values where the reference chooses nothing by them, as in a loss of a router."""
+    words = {*re.findall(r"\w+", subject.definition.reference)}
+    return None if subject.uses.calls and not words & CHOICES else kinds.RouterLogits()
 
 
 def _routing_bias(subject: Subject) -> InputRule | None:
@@ -415,6 +422,9 @@ def _of_a_step(subject: Subject) -> InputRule:
     return _per_head(*(-6.0, 2.0) if has_softplus else (0.0, 1.0))(subject)
 
 
+#: Functions that choose by values, of which equal ones leave a choice.
+CHOICES = {"topk", "argmax", "argsort", "sort", "max", "kthvalue", "multinomial"}
+
 _ATTENTION = r"(gqa|mla|dsa|gdn|attention).*"
 
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
@@ -424,9 +434,9 @@ RULES: tuple[Rule, ...] = (
     # Scalars.
     Rule("1/sqrt(head dim)", r"(sm|softmax|attn)_scale", _softmax_scale, "floating", scalar=True),
     Rule("1/sqrt(head dim)", "scale", _softmax_scale, "floating", _ATTENTION, scalar=True),
-    Rule("an epsilon", r"(.*_)?eps(ilon)?", _fixed(1e-6), "floating", scalar=True),
+    Rule("an epsilon", r"(.*_)?eps(ilon)?", _near(1e-6), "floating", scalar=True),
     Rule("first local expert", "local_expert_offset", _expert_offset, "integer", scalar=True),
-    Rule("DeepSeek's", "routed_scaling_factor", _fixed(2.5), "floating", scalar=True),
+    Rule("DeepSeek's", "routed_scaling_factor", _near(2.5), "floating", scalar=True),
     Rule("in (0, 1]", r"(top|min)_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer", scalar=True),
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
@@ -460,7 +470,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "no ties",
         r"(router|routing|gating|gate)_(logits|output)",
-        lambda s: kinds.RouterLogits(),
+        _router_logits,
         "floating",
         "moe.*",
     ),

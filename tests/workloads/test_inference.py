@@ -22,18 +22,23 @@ from tests.workloads.signatures import LAST_KV, PAGES, signature
 rule_of = TypeAdapter(InputRule).validate_python
 PAGED = "len_indptr num_kv_indices num_pages page_size=16"
 
+
+def near(usual):
+    return {"kind": "uniform", "min": usual / 2, "max": usual * 2}
+
+
 #: An op_type, axes, the input and what else it needs beside it, the parameters, and constraints.
 CASES = [
     ("norm", "n", "running_var[n]:f32", {"kind": "uniform", "min": 0}),
     ("scan", "n", "decay[n]:f32", {"kind": "uniform"}),
     # Scalars.
-    ("gqa", "n head_dim=64", "sm_scale:f32", {"value": 1 / 8}),
-    ("mla_paged", "n head_dim=64", "sm_scale:f32", {"value": 1 / sqrt(192)}),
-    ("dsa_paged", "n head_dim_ckv=512", "sm_scale:f32", {"value": 1 / sqrt(192)}),
-    ("gqa", "n dim=16", "sm_scale:f32 q[n,dim]:f16", {"value": 1 / 4}),
-    ("gdn", "n head_size=64", "scale:f32", {"value": 1 / 8}),
-    ("norm", "n", "rms_eps:f32", {"value": 1e-6}),
-    ("norm", "n", "epsilon:f32", {"value": 1e-6}),
+    ("gqa", "n head_dim=64", "sm_scale:f32", near(1 / 8)),
+    ("mla_paged", "n head_dim=64", "sm_scale:f32", near(1 / sqrt(192))),
+    ("dsa_paged", "n head_dim_ckv=512", "sm_scale:f32", near(1 / sqrt(192))),
+    ("gqa", "n dim=16", "sm_scale:f32 q[n,dim]:f16", near(1 / 4)),
+    ("gdn", "n head_size=64", "scale:f32", near(1 / 8)),
+    ("norm", "n", "rms_eps:f32", near(1e-6)),
+    ("norm", "n", "epsilon:f32", near(1e-6)),
     (
         "moe",
         "n num_experts=64 num_local_experts=16",
@@ -42,7 +47,7 @@ CASES = [
     ),
     ("moe", "n num_experts=64", "local_expert_offset:i32", {"value": 0}),
     ("moe", "n num_local_experts=64", "local_expert_offset:i32", {"value": 0}),
-    ("moe", "n", "routed_scaling_factor:f32", {"value": 2.5}),
+    ("moe", "n", "routed_scaling_factor:f32", near(2.5)),
     ("sampling", "n", "top_p:f32", {"kind": "uniform", "min": 0.1}),
     (
         "sampling",
@@ -286,6 +291,24 @@ class Inferred:
 def test_a_rule_gives_its_parameters(case):
     op_type, axes, inputs, params, *constraints = case
     assert Inferred(op_type, axes, inputs, *constraints).rule == rule_of(params)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [("logits.topk(2).values[:, 0]", "router_logits"), ("logits.logsumexp(-1)", "values")],
+)
+def test_logits_of_a_router_have_no_ties_where_something_is_chosen_by_them(result, kind):
+    definition = Definition.model_validate(
+        {
+            "name": "loss",
+            "op_type": "moe_loss",
+            "axes": {"n": "var", "e": 8},
+            "inputs": {"router_logits": {"shape": ["n", "e"], "dtype": "float32"}},
+            "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+            "reference": f"def run(logits):\n    return {result}\n",
+        }
+    )
+    assert plan(definition).rules["router_logits"].kind == kind
 
 
 @pytest.mark.parametrize("rule", INFERENCE_RULES, ids=lambda rule: f"{rule.says}-{rule.name}")
