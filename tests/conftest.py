@@ -3,22 +3,26 @@
 import json
 import os
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from textwrap import dedent
 from unittest import mock
 
 import pytest
 
-# pytester forgets the modules that a run inside this process imported. torch can't be imported a
-# second time, and the rooms take a while, so what such a run needs is here before it.
-import pytest_fib.discovery
-import pytest_fib.report
-import pytest_fib.search  # noqa: F401
+from pytest_fib import engine, plugin, search, workloads
 from pytest_fib.build import gpus
-from pytest_fib.engine import Judge, start_fork_server  # noqa: F401
+from pytest_fib.engine import start_fork_server
 from pytest_fib.executors import LocalExecutor
 from pytest_fib.sandbox import ForkServer
 from tests.no_clock import timed_by_the_book
+
+# pytester forgets the modules that a run inside this process imported. torch can't be imported a
+# second time, and what a test replaces in a module would be in another copy of it than the run's.
+for room in (engine, plugin, search, workloads):
+    for module in iter_modules(room.__path__, f"{room.__name__}."):
+        import_module(module.name)
 
 # Counting operations imports triton where torch is built for CUDA. Where there is no device, the
 # kernels that tests call in this process are interpreted, and so must be triton's own functions.

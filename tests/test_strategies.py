@@ -194,14 +194,17 @@ def test_all(workload):
 
 
 @pytest.fixture
-def by_hand(project, scale_yaml):
+def by_hand(request, project, scale_yaml):
     """A project with a definition and tests written by hand; no kernel items are run.
+
+    What Hypothesis keeps of failures is kept for the process, by the text of a test: each has its
+    own.
 
     Hypothesis' own profile for CI keeps no failures and ignores the seed: these tests are of the
     profile that users have at their desk.
     """
     project.define(scale_yaml)
-    project.write("test_hand.py", FAILING)
+    project.write("test_hand.py", FAILING.replace("print(", f"# {request.node.name}\n    print("))
     profile = settings.get_current_profile_name()
     settings.load_profile("default")
     yield project
