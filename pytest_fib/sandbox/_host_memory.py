@@ -29,13 +29,14 @@ def forget_peak() -> int | None:
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Have allocations of this process fail that take more than ``HOST_MEMORY``, or than there is.
+    """Have allocations of this process fail that take too much of the machine's memory.
 
-    Of systems without limits on data, nothing is limited.
+    That is more than ``HOST_MEMORY``, or than half of what is free at first. On systems that don't say what there is, nothing is limited.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     try:
-        most = _bytes(_STATUS, "VmData") + min(HOST_MEMORY, _bytes(_MEMORY, "MemAvailable"))
+        free = _bytes(_MEMORY, "MemAvailable")
+        most = _bytes(_STATUS, "VmData") + min(HOST_MEMORY, free // 2)
     except OSError:
         yield
         return
