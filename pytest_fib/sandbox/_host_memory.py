@@ -31,7 +31,8 @@ def forget_peak() -> int | None:
 def limited_memory() -> Iterator[None]:
     """Have allocations of this process fail that take too much of the machine's memory.
 
-    That is more than ``HOST_MEMORY``, or than half of what is free at first. On systems that don't say what there is, nothing is limited.
+    That is more than ``HOST_MEMORY``, or than half of what is free at first. On systems
+    that don't say what there is, nothing is limited.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     try:
