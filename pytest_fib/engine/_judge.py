@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -198,6 +198,8 @@ class Judge:
                 undecided=lambda workload, outcome: costs.explain(
                     workload, outcome, request.timeout, request.max_bytes
                 ),
+                # Waits for others that use the device say nothing of what a workload takes.
+                clock=lambda: monotonic() - self.waited,
             )
         except UNAVAILABLE as error:
             return unfinished_result(request, checked, self._not_evaluated(error))

@@ -64,7 +64,8 @@ def search_and_diagnose(
 ) -> SearchResult:
     """Look for a workload that fails, and for the smallest like it. As in a SearchRequest.
 
-    ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable`` and ``undecided``.
+    ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable`` and ``undecided``, and
+    its ``clock``.
 
     A failure is explained by a larger workload, and by no more than is known ``EXPLAIN_SECONDS``
     later. Where nothing fails, with ``draws``, outputs that are chosen at random are drawn many

@@ -52,7 +52,9 @@ class _Checked(Generic[CheckResult]):
         check: Callable[[Workload], CheckResult],
         failed: Callable[[CheckResult], bool],
         alike: Callable[[CheckResult, CheckResult], bool],
+        *,
         shrink_seconds: float,
+        clock: Callable[[], float],
     ) -> None:
         self.seen: dict[str, tuple[Workload, CheckResult]] = {}
         self._slow: list[tuple[int, float]] = []  # bytes and seconds
@@ -62,16 +64,17 @@ class _Checked(Generic[CheckResult]):
         self._failed = failed
         self._alike = alike
         self._shrink_seconds = shrink_seconds
+        self._clock = clock
         self._deadline: float | None = None
 
     def fails(self, workload: Workload) -> bool:
         if workload.uuid not in self.seen:
-            size, start = workload_bytes(self._definition, workload.axes), monotonic()
+            size, start = workload_bytes(self._definition, workload.axes), self._clock()
             if self._deadline is not None and start + self._expected(size) > self._deadline:
                 self.out_of_time = True  # no time left to shrink: what is not known to fail passes
                 return False
             self.seen[workload.uuid] = (workload, self._check(workload))
-            if (seconds := monotonic() - start) > self._shrink_seconds * SLOW_SHARE:
+            if (seconds := self._clock() - start) > self._shrink_seconds * SLOW_SHARE:
                 self._slow.append((size, seconds))
         return self._failed(self.seen[workload.uuid][1])
 
@@ -109,7 +112,7 @@ class _Checked(Generic[CheckResult]):
 
     def start_deadline(self) -> None:
         """Begin no check that is expected to end after ``shrink_seconds`` from now."""
-        self._deadline = monotonic() + self._shrink_seconds
+        self._deadline = self._clock() + self._shrink_seconds
 
 
 def search(
@@ -128,6 +131,7 @@ def search(
     run_seed: int | None = None,
     max_bytes: int = 1 << 28,
     shrink_seconds: float = 20.0,
+    clock: Callable[[], float] = monotonic,
 ) -> Search[CheckResult]:
     """Check workloads that ``failed_before``, those ``listed``, then ``examples`` drawn ones.
 
@@ -138,9 +142,10 @@ def search(
     Shrinking takes only what fails ``alike``: told the first failure and another.
     ``closeness`` ranks outcomes that passed: the highest came closest to failing.
     Drawn workloads that are not ``affordable`` by then are left out, and a failure of theirs that
-    is ``undecided`` tells nothing, unless nothing else was tried.
+    is ``undecided`` tells nothing, unless nothing else was tried. ``clock`` gives the seconds that
+    checks and shrinking take.
     """
-    checked = _Checked(definition, check, failed, alike, shrink_seconds)
+    checked = _Checked(definition, check, failed, alike, shrink_seconds=shrink_seconds, clock=clock)
     origin: Origin = "failed before"
     failing = next(filter(checked.fails, failed_before), None)
     if failing is None:

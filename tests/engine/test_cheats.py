@@ -118,6 +118,8 @@ TIMED_REASONS = {
     "work_when_collected": ("RUNTIME_ERROR", f"{WHEN_READ}|{BY_THE_CLOCK}"),
     "zeros_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
 }
+#: What they end with where an answer that was made ahead is left for a later call.
+TIMED_OTHERWISE = {"first_works_for_all": ("INCORRECT_NUMERICAL", TIMED_WRONG)}
 #: Caches of answers, which no timed call finds anything in: they are right, and as slow as that is.
 USELESS = ("cache_by_hash", "cache_of_last")
 IMPLEMENTATIONS = find_implementations([CHEATS])
@@ -212,11 +214,10 @@ def test_the_patches_of_the_engine_have_a_wrong_kernel_pass_in_the_judges_own_pr
 
 @pytest.mark.parametrize("name", one_in(3, TIMED_REASONS, SLOW))
 def test_a_cheat_that_is_right_when_checked_fails_when_it_is_timed(cheat, evaluate, name):
-    status, why = TIMED_REASONS[name]
+    expected = [TIMED_REASONS[name], TIMED_OTHERWISE.get(name, TIMED_REASONS[name])]
     evaluation = cheat(name, timing=True)
     first = evaluation.log.splitlines()[0]
-    assert evaluation.status == status, evaluation.log
-    assert re.fullmatch(why, first), first
+    assert any(evaluation.status == s and re.fullmatch(why, first) for s, why in expected), first
     assert evaluation.performance is None
     assert evaluate(GOOD).status == "PASSED"
 

@@ -223,6 +223,30 @@ def test_a_search_that_is_held_up_while_it_shrinks_keeps_what_it_found(
     assert (result.tried, result.origin) == (len(evaluated), "unfinished")
 
 
+def test_waiting_for_a_device_takes_no_time_from_shrinking(
+    judge, definition, solution, monkeypatch
+):
+    evaluate, now = judge._outcome, [judge.waited]
+
+    def evaluate_after_a_wait(request):
+        now[0] += 60.0
+        judge._lock.waited += 60.0
+        return evaluate(request)
+
+    monkeypatch.setattr(judge._lock, "waited", judge.waited)
+    monkeypatch.setattr(judge, "_outcome", evaluate_after_a_wait)
+    monkeypatch.setattr("pytest_fib.engine._judge.monotonic", lambda: now[0])
+    request = SearchRequest(
+        definition=definition,
+        solution=solution("def run(x, factor):\n    return x * (factor if len(x) < 9 else 0)\n"),
+        examples=25,
+        seed=0,
+        max_bytes=1 << 20,
+    )
+    result = judge.search(request)
+    assert (result.origin, result.workload.axes) == ("shrunk", {"n": 9})
+
+
 def test_nothing_is_said_of_a_short_wait():
     said = []
     with DeviceLock("cpu", said.append).exclusive():

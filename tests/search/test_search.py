@@ -191,11 +191,9 @@ def test_a_listed_failure_is_the_answer_where_no_other_is_found(define, look):
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock():
     """The seconds that it is, as a search sees them."""
-    now = [0.0]
-    monkeypatch.setattr("pytest_fib.search._search.monotonic", lambda: now[0])
-    return now
+    return [0.0]
 
 
 def test_a_search_that_was_not_finished_says_so(define, look, clock):
@@ -203,7 +201,7 @@ def test_a_search_that_was_not_finished_says_so(define, look, clock):
         clock[0] += 1.0
         return workload.axes["n"] >= 300
 
-    found, tried = look(define(), fails, shrink_seconds=10.0)
+    found, tried = look(define(), fails, shrink_seconds=10.0, clock=lambda: clock[0])
     assert found.origin == "unfinished"
     assert found.workload.axes["n"] >= 300
     first = next(i for i, w in enumerate(tried) if w.axes["n"] >= 300)
@@ -221,7 +219,9 @@ def test_no_check_is_begun_that_is_expected_to_outlast_the_time_for_shrinking(de
         return failed
 
     spent, begun = [], []
-    found, _ = look(define(domains={"n": {"max": 65_536}}), fails, shrink_seconds=20.0)
+    found, _ = look(
+        define(domains={"n": {"max": 65_536}}), fails, shrink_seconds=20.0, clock=lambda: clock[0]
+    )
     assert found.workload.axes["n"] >= 60_000
     assert spent[-1] <= begun[0] + 20
 
@@ -236,7 +236,7 @@ def test_sizes_that_nobody_asked_for_are_left_out_where_they_take_long(
         return False
 
     definition = define(domains={"n": {"max": max_size}} if max_size else {})
-    _, tried = look(definition, fails)
+    _, tried = look(definition, fails, clock=lambda: clock[0])
     assert (max(w.axes["n"] for w in tried) > 500_000) is (tried_large or max_size is not None)
 
 
@@ -247,7 +247,9 @@ def test_a_slow_check_of_a_workload_without_elements_can_be_shrunk_from(define, 
         clock[0] += 1.0
         return workload.axes["n"] >= 65
 
-    found, tried = look(define(domains={"n": {"min": 0}}), fails, shrink_seconds=600.0)
+    found, tried = look(
+        define(domains={"n": {"min": 0}}), fails, shrink_seconds=600.0, clock=lambda: clock[0]
+    )
     assert 0 in [w.axes["n"] for w in tried]
     assert (found.workload.axes, found.origin) == ({"n": 65}, "shrunk")
 
