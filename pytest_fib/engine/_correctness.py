@@ -472,7 +472,7 @@ def _afresh(
 
 
 class SandboxCalls:
-    """CallBackend through both sandboxes. With ``cache``, expected outputs are put there."""
+    """Calls through both sandboxes. With ``cache``, expected outputs are put there."""
 
     def __init__(
         self,

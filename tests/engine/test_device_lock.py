@@ -199,8 +199,17 @@ def test_a_search_that_is_held_up_ends_at_once(holder, definition, solution, for
     assert f"held by pid {process.pid}" in result.outcome.log
 
 
+@pytest.fixture
+def failing_search(definition, solution):
+    """A search for an implementation that is wrong from 9 elements on."""
+    text = "def run(x, factor):\n    return x * (factor if len(x) < 9 else 0)\n"
+    return SearchRequest(
+        definition=definition, solution=solution(text), examples=25, seed=0, max_bytes=1 << 20
+    )
+
+
 def test_a_search_that_is_held_up_while_it_shrinks_keeps_what_it_found(
-    judge, definition, solution, monkeypatch
+    judge, failing_search, monkeypatch
 ):
     evaluated, evaluate = [], judge._outcome
 
@@ -211,21 +220,12 @@ def test_a_search_that_is_held_up_while_it_shrinks_keeps_what_it_found(
         return evaluated[-1]
 
     monkeypatch.setattr(judge, "_outcome", held_up_after_a_failure)
-    request = SearchRequest(
-        definition=definition,
-        solution=solution("def run(x, factor):\n    return x * (factor if len(x) < 9 else 0)\n"),
-        examples=25,
-        seed=0,
-        max_bytes=1 << 20,
-    )
-    result = judge.search(request)
+    result = judge.search(failing_search)
     assert result.outcome.status == "INCORRECT_NUMERICAL"
     assert (result.tried, result.origin) == (len(evaluated), "unfinished")
 
 
-def test_waiting_for_a_device_takes_no_time_from_shrinking(
-    judge, definition, solution, monkeypatch
-):
+def test_waiting_for_a_device_takes_no_time_from_shrinking(judge, failing_search, monkeypatch):
     evaluate, now = judge._outcome, [judge.waited]
 
     def evaluate_after_a_wait(request):
@@ -236,14 +236,7 @@ def test_waiting_for_a_device_takes_no_time_from_shrinking(
     monkeypatch.setattr(judge._lock, "waited", judge.waited)
     monkeypatch.setattr(judge, "_outcome", evaluate_after_a_wait)
     monkeypatch.setattr("pytest_fib.engine._judge.monotonic", lambda: now[0])
-    request = SearchRequest(
-        definition=definition,
-        solution=solution("def run(x, factor):\n    return x * (factor if len(x) < 9 else 0)\n"),
-        examples=25,
-        seed=0,
-        max_bytes=1 << 20,
-    )
-    result = judge.search(request)
+    result = judge.search(failing_search)
     assert (result.origin, result.workload.axes) == ("shrunk", {"n": 9})
 
 
