@@ -86,7 +86,7 @@ KEPT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 #: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
 TIMING_PAUSES = (0.1, 0.5, 2.0)
 #: Calls in a block that says roughly how long one takes, and rounds of it: others' work, which runs
-#: at that time, is in some. One is enough where it is long, in nanoseconds.
+#: at that time, is in some. One is enough where it takes so long, in nanoseconds.
 ROUGH, ROUGH_ROUNDS, ROUGH_NS = 2, 5, 10e6
 #: What of the L2 cache waits to be written back, at most: 0.35 was seen on an H200.
 LEFT_IN_CACHE = 0.5
@@ -594,11 +594,15 @@ class BenchmarkPhase:
 
 
 def _rough_ns(side: TimedSide) -> float:
-    """About how long a call of a prepared block takes; of a long one, others' work is little."""
+    """About how long a call of a prepared block takes.
+
+    Of one that takes long, on the device or on the host, others' work is little.
+    """
     shortest_ns = inf
     for _ in range(ROUGH_ROUNDS):
-        shortest_ns = min(shortest_ns, *side.run().samples_ns)
-        if shortest_ns > ROUGH_NS:
+        timed = side.run()
+        shortest_ns = min(shortest_ns, *timed.samples_ns)
+        if timed.wall_ns > ROUGH * ROUGH_NS:
             break
     return shortest_ns
 

@@ -26,6 +26,8 @@ ALIGNMENT = 256
 #: Arenas are multiples of 2 MiB. CUDA puts smaller allocations into shared blocks, and mapping one
 #: maps its whole block: the candidate could see expected values beside its arena.
 GRANULE = 2 << 20
+#: Up to this size, an arena that has to grow is twice as large.
+DOUBLED = 256 << 20
 #: What outputs hold before each of the first two calls, two bytes over and over. The first is NaN
 #: in the floating dtypes, one that arithmetic does not make; the second is a finite number, so that
 #: neither passes where the other would.
@@ -137,8 +139,12 @@ def copy_bits(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def _rounded_up(size: int) -> int:
-    """``size`` and up to an eighth more, so that slightly larger workloads fit too."""
-    step = max(GRANULE, 1 << (size.bit_length() - 4))
+    """``size`` and up to as much again, so that larger workloads fit too; of many bytes, an eighth.
+
+    To allocate an arena, and to map it in two processes, takes longer than to check a workload.
+    """
+    eighth = 1 << (size.bit_length() - 4)
+    step = max(GRANULE, eighth if size > DOUBLED else 1 << (size - 1).bit_length())
     return -(-size // step) * step
 
 

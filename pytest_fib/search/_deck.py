@@ -17,12 +17,13 @@ from pytest_fib.workloads import TILE_SIZES, TURNS
 
 #: A number, or how to draw one; it is not dealt while it is not between the bounds.
 Card: TypeAlias = int | Callable[["Bounds", Random], int]
-#: What a number is: a size, one of a few choices of which 0 is the plainest, or just a number.
-Sort: TypeAlias = Literal["size", "choice", "any"]
+#: What a number is: a size, or an axis' largest one; one of a few choices of which 0 is the
+#: plainest; the higher of two, but once; or just a number.
+Sort: TypeAlias = Literal["size", "largest", "choice", "once", "any"]
 
 #: Below this many sizes none is more of a boundary than another.
 FEW_SIZES = 16
-#: Larger ones are only dealt as an axis' ``largest``.
+#: Larger ones are only dealt as the largest of an axis.
 USUAL_SIZE = 65536
 #: So many cards of a pile are those that come early, and some others among them.
 EARLY = 18
@@ -40,7 +41,7 @@ BOUNDARY_SIZES = (1, 2, 3, *(tile + more for tile in DECK_TILES for more in (0, 
 class Bounds(NamedTuple):
     """What a size lies between, and sizes of other axes, which it may equal.
 
-    ``largest`` is what it is to be once: the largest there is, where that can be afforded.
+    ``largest`` is the largest there is that can be afforded, of an axis that is that once.
     """
 
     low: int
@@ -53,7 +54,7 @@ class Sizes(Protocol):
     """Which sizes are dealt."""
 
     def largest(self, size: int, random: Random) -> int:
-        """The first one of an axis that may be as large as ``size``."""
+        """That of an axis that may be as large as ``size``."""
 
     def pile(self, random: Random) -> list[Card]:
         """Cards of the others, in the order in which they are dealt."""
@@ -69,7 +70,7 @@ class Deck:
         self.random = Random(seed)
         self._sizes = sizes or BoundarySizes()
         self._piles: dict[tuple[str, bool], list[Card]] = {}
-        self._largest: set[str] = set()
+        self._known: set[str] = set()
         self._choices: Deck = before._choices if before else self
         first = self.random.randrange(TURNS)
         self._turns: dict[str, int] = before._turns if before else defaultdict(lambda: first)
@@ -80,11 +81,18 @@ class Deck:
             return self._choices._next(name, sort, bounds)
         if sort == "any":
             return self._in_turn(name, bounds)
-        if bounds.largest is not None and name not in self._largest:
-            self._largest.add(name)
-            return self._sizes.largest(bounds.largest, self.random)
+        if sort == "once":
+            return bounds.high if self._is_new(name) else bounds.low
+        if sort == "largest":
+            return self._sizes.largest(bounds.largest or bounds.high, self.random)
         usual = max(bounds.low, min(bounds.high, USUAL_SIZE))
         return self._next(name, sort, bounds._replace(high=usual))
+
+    def _is_new(self, name: str) -> bool:
+        """Whether this is asked of a name for the first time."""
+        is_new = name not in self._known
+        self._known.add(name)
+        return is_new
 
     def _in_turn(self, name: str, bounds: Bounds) -> int:
         """Any number; its remainder by TURNS is one more than that of the last."""

@@ -76,7 +76,7 @@ def draw_number(draw: DrawFn, name: str, sort: Sort, bounds: Bounds) -> int:
     dealing = _dealing.get()
     if dealing is not None:
         dealing.name, dealing.sort, dealing.bounds = name, sort, bounds
-    elif sort == "size":
+    elif sort in ("size", "largest"):
         return _draw_size(draw, bounds.low, bounds.high)
     return draw(st.integers(bounds.low, bounds.high))
 

@@ -11,6 +11,7 @@ from pytest_fib.data import ON_REQUEST, Definition, Workload, kinds
 from pytest_fib.search._deck import CHOICES, USUAL_SIZE, Bounds
 from pytest_fib.search._hypothesis import draw_number
 from pytest_fib.workloads import (
+    USUAL_BYTES,
     Choice,
     Plan,
     in_domain,
@@ -22,6 +23,8 @@ from pytest_fib.workloads import (
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
+
+    from pytest_fib.search._deck import Sort
 
 
 SEEDS = 1 << 16
@@ -73,26 +76,30 @@ def _draw_axes(draw: DrawFn, planned: Plan, max_bytes: int) -> dict[str, int]:
     """Sizes of all var axes that meet the constraints.
 
     What is drawn first may take the whole budget, and leave the least for the others. So each of
-    the axes that follow from no other is the first in its turn.
+    the axes that follow from no other is the first in its turn. Once it is the largest there is;
+    all other workloads are of the usual size.
     """
     leads = planned.independent
     lead = leads[draw_number(draw, "lead", "size", Bounds(0, len(leads) - 1))] if leads else None
     order = sorted(planned.order, key=lambda axis: axis != lead)
-    pick = partial(_draw_size, draw, planned, lead)
-    return planned.choose(dict.fromkeys(order, max_bytes), pick)
+    once = draw_number(draw, f"largest {lead}", "once", Bounds(0, 1)) == 1
+    budget = max_bytes if once else min(max_bytes, USUAL_BYTES)
+    pick = partial(_draw_size, draw, planned, lead, once)
+    return planned.choose(dict.fromkeys(order, budget), pick)
 
 
-def _draw_size(draw: DrawFn, planned: Plan, lead: str | None, choice: Choice) -> int:
-    """A size of an axis, which may equal one that is known; of the first, once the largest."""
+def _draw_size(draw: DrawFn, planned: Plan, lead: str | None, once: bool, choice: Choice) -> int:
+    """A size of an axis, which may equal one that is known; of the first, ``once`` the largest."""
     axis, domain = choice.axis, choice.domain
     others = _sizes_beside(planned.definition, choice)
     largest = _largest(choice, alone=len(planned.independent) == 1) if axis == lead else None
+    sort: Sort = "size" if largest is None or not once else "largest"
     if domain.step == 1 and domain.values is None:
         bounds = Bounds(domain[0], choice.largest, others, largest)
-        return draw_number(draw, axis, "size", bounds)
+        return draw_number(draw, axis, sort, bounds)
     places = [domain.index_below(n) for n in others if n in domain]
     place = None if largest is None else domain.index_below(largest)
-    return domain[draw_number(draw, axis, "size", Bounds(0, choice.affordable - 1, places, place))]
+    return domain[draw_number(draw, axis, sort, Bounds(0, choice.affordable - 1, places, place))]
 
 
 def _sizes_beside(definition: Definition, choice: Choice) -> set[int]:

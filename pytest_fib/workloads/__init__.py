@@ -37,6 +37,7 @@ from pytest_fib.workloads._sizes import (
     DEFAULT_BUDGETS as DEFAULT_BUDGETS,
     TILE_SIZES as TILE_SIZES,
     TURNS as TURNS,
+    USUAL_BYTES as USUAL_BYTES,
 )
 from pytest_fib.workloads._solver import InfeasibleError as InfeasibleError
 from pytest_fib.workloads._tensors import (

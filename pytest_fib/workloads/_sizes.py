@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 TILE_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 #: Workloads whose seeds differ by a multiple of this have special values in the same places.
 TURNS = 24
+#: Bytes of most drawn workloads, whatever the budget: more shows little more, and takes its time.
+USUAL_BYTES = 256 << 20
 #: Bytes of one workload unless ``--fib-max-bytes`` says otherwise. The interpreter of Triton runs
 #: about a million times slower than a GPU, so what it runs is kept small.
-DEFAULT_BUDGETS = {"cuda": 4 << 30, "cpu": 256 << 20, "interpreter": 4 << 20}
+DEFAULT_BUDGETS = {"cuda": 4 << 30, "cpu": USUAL_BYTES, "interpreter": 4 << 20}
 
 
 def element_bits(definition: Definition) -> list[tuple[tuple[str, ...], int]]:

@@ -94,11 +94,22 @@ def test_the_arena_grows_when_a_workload_needs_more():
     assert layout.arena.size >= 5 << 20, "it does not shrink"
 
 
-@pytest.mark.parametrize("size", [3 << 20, 100 << 20, (1 << 27) + 1])
-def test_growth_wastes_an_eighth_at_most(size):
+@pytest.mark.parametrize(
+    ("size", "times"), [(3 << 20, 2), (100 << 20, 2), ((1 << 28) + 1, 9 / 8), (3 << 30, 9 / 8)]
+)
+def test_growth_wastes_as_much_again_at_most_and_of_much_an_eighth(size, times):
     layout = ArenaAllocator("cpu")
     layout.begin(size)
-    assert layout.arena.size <= (size + layout.slack) * 9 / 8 + BLOCK
+    assert layout.arena.size <= (size + layout.slack) * times + BLOCK
+
+
+def test_an_arena_is_replaced_a_few_times_while_workloads_grow():
+    layout = ArenaAllocator("cpu")
+    arenas = []
+    for size in range(1 << 20, 200 << 20, 3 << 20):
+        layout.begin(size)
+        arenas.append(layout.arena.size)
+    assert len({*arenas}) <= 8
 
 
 @pytest.mark.parametrize("size", [0, 1, 3 << 20, (100 << 20) + 1])

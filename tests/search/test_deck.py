@@ -21,9 +21,11 @@ FOLLOWING_FROM_ONE_SEED = 19
 
 
 def dealt(count, low, high, sort="size", seed=0, name="n", **bounds):
-    """Numbers of one name, as a search draws them."""
+    """Numbers of one name, as a search draws them: the largest once, where there is one."""
     deck = Deck(seed)
-    return [deck.deal(name, sort, Bounds(low, high, **bounds)) for _ in range(count)]
+    first = ["largest"] * ("largest" in bounds)
+    sorts = [*first, *[sort] * (count - len(first))]
+    return [deck.deal(name, each, Bounds(low, high, **bounds)) for each in sorts]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -56,6 +58,12 @@ def test_of_an_axis_that_others_limit_both_ends_are_dealt(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_a_search_deals_a_size_that_equals_one_of_another_axis(seed):
     assert {768, 77} & {*dealt(FOLLOWING_FROM_ONE_SEED, 1, 4096, seed=seed, others=[768, 77, 9999])}
+
+
+def test_the_higher_of_two_is_dealt_once_of_each_name():
+    deck = Deck(0)
+    dealt_of_two = [deck.deal(name, "once", Bounds(0, 1)) for name in "aabab"]
+    assert dealt_of_two == [1, 0, 1, 0, 0]
 
 
 def test_what_is_larger_than_usual_is_dealt_once():

@@ -5,7 +5,7 @@ import torch
 
 from pytest_fib.data import VALUE_PATTERNS
 from pytest_fib.search import search
-from pytest_fib.workloads import make_workload, workload_bytes
+from pytest_fib.workloads import USUAL_BYTES, make_workload, workload_bytes
 from tests.definitions.harness import filled
 
 
@@ -111,6 +111,16 @@ def test_the_smallest_is_tried_even_where_nothing_is_affordable(define, look):
     found, tried = look(define(), affordable=lambda workload: False)
     assert [workload.axes for workload in tried] == [{"n": 1}]
     assert found.tried == 1
+
+
+def test_few_workloads_take_more_than_is_usual_whatever_the_budget(define, look):
+    rows = {"x": {"shape": ["m", "n"], "dtype": "float32"}}
+    definition = define({"m": "var", "n": 4096}, rows)
+    budget = 16 * USUAL_BYTES
+    _, tried = look(definition, seed=0, run_seed=1, max_bytes=budget)
+    taken = [workload_bytes(definition, w.axes) for w in tried]
+    assert 0 < sum(size > USUAL_BYTES for size in taken) <= 2
+    assert budget / 2 < max(taken) <= budget
 
 
 @pytest.mark.parametrize("budget", [24, 1 << 12, 1 << 20])
