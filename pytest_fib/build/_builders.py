@@ -39,7 +39,8 @@ def load(program: Program, artifact: Path | None = None) -> Callable[..., Any]:
     loaded = _builder(program.language).load(program, artifact)
     function = getattr(loaded, program.entry_symbol, None)
     if not callable(function):
-        raise BuildError(f"{program.entry_file} has no function {program.entry_symbol!r}")
+        lacks = "has no function" if program.compilation is None else "exports no function"
+        raise BuildError(f"{program.entry_file} {lacks} {program.entry_symbol!r}")
     return function  # type: ignore[no-any-return]
 
 

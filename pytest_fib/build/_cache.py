@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_fib.build._program import Program
 
 #: Changes when the commands that build, or the files here, become others.
-FORMAT = 2
+FORMAT = 3
 #: Bytes that all entries may take; the ones that were not used for longest go.
 SIZE_LIMIT = 4 << 30
 #: Seconds until whoever waits for another's build says so.

@@ -71,7 +71,7 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
     objects = [f"{i}.o" for i in range(len(files))]
     logs.append(_run(program, _link_command(program, objects), folder))
     log = "".join(logs)
-    return Built(LIBRARY, tuple(_headers(program, folder)), tuple(kernel_resources(log)))
+    return Built(LIBRARY, tuple(_headers(folder)), tuple(kernel_resources(log)))
 
 
 def load(program: Program, artifact: Path | None) -> Any:
@@ -204,17 +204,19 @@ def _run(program: Program, command: list[str], folder: Path) -> str:
     return log
 
 
-def _headers(program: Program, folder: Path) -> Iterable[tuple[str, str]]:
-    """The headers that were read of other folders that the program names, and their digests."""
-    named = map(Path, _compilation_of(program).include_paths)
-    places = [path.resolve() for path in named if path.is_absolute()]
+def _headers(folder: Path) -> Iterable[tuple[str, str]]:
+    """The headers outside the sources that were read, and their digests.
+
+    Not those of the system and of nvcc's toolkit: versions that are known decide those.
+    """
     seen: set[str] = set()
-    for listing in sorted(folder.glob("*.d")):
+    for listing in folder.glob("*.d"):
         _, _, names = listing.read_text(encoding="utf-8").replace("\\\n", " ").partition(":")
         seen.update(re.split(r"(?<!\\)\s+", names.strip()))
-    for name in sorted(seen):
-        path = folder / name.replace("\\ ", " ")
-        if any(path.resolve().is_relative_to(place) for place in places):
+    paths = {folder / name.replace("\\ ", " ") for name in seen}
+    toolkits = {path.resolve().parent for path in paths if path.name == "cuda_runtime.h"}
+    for path in sorted(paths):
+        if not any(path.resolve().is_relative_to(place) for place in (folder.resolve(), *toolkits)):
             yield str(path), hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -189,7 +189,7 @@ def _with_content(document: Document, source: Raw, loc: Loc, problems: list[Prob
     if not isinstance(path, str) or not path or unsafe_path(path):
         return {**source, "content": ""}
     try:
-        content = (Path(document.path).parent / path).read_text(encoding="utf-8")
+        content = (Path(document.path).parent / path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = "is not UTF-8 text" if isinstance(error, ValueError) else "can't be read"
         reason = "does not exist" if isinstance(error, FileNotFoundError) else reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +16,10 @@ LANGUAGES = {".cu": "cuda", ".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}
 #: What a header may say. Those of the second line may name several, separated by blanks or commas.
 _KEYS = ("implements", "entry", "calling", "binding", "author", "description")
 _LISTS = {"target": "target_hardware", "flags": "flags", "dependencies": "dependencies"}
+#: The first line of a header, but in another kind of comment, indented, or as Python marks it.
+_NEARLY = re.compile(
+    r"""^[ \t]*(?:/[/*]+|\*)[ \t]*@?implements[ \t]*[:(][ \t"']*([^\s"')*]*)""", re.I | re.M
+)
 _LINE = re.compile(r"^//[ \t]*([\w-]+)[ \t]*:[ \t]*(.*?)[ \t]*$")
 
 
@@ -25,9 +30,15 @@ def in_header(path: Path, text: str) -> Iterator[Implementation]:
     it as its problem.
     """
     lines = text.splitlines()
-    for number, line in enumerate(lines, 1):
-        if (match := _LINE.match(line)) and match[1] == "implements":
-            yield _implementation(path, number, _facts(lines[number - 1 :]))
+    matches = ((number, _LINE.match(line)) for number, line in enumerate(lines, 1))
+    first = [number for number, match in matches if match and match[1] == "implements"]
+    for number in first:
+        yield _implementation(path, number, _facts(lines[number - 1 :]))
+    if not first and (near := _NEARLY.search(text)):
+        line = text.count("\n", 0, near.start()) + 1
+        problem = f"{path}:{line}: is no header; begin a line with // implements: {near[1]}"
+        found = _implementation(path, line, {"implements": near[1]})
+        yield replace(found, problem=problem.rstrip())
 
 
 def _facts(lines: list[str]) -> dict[str, str]:

@@ -19,6 +19,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
 # There may be other JSON beside implementations, such as tables of tuned parameters.
 _SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
+#: Editors write a byte order mark, which Python and C++ read over.
+_ENCODING = "utf-8-sig"
 _SUFFIXES = (".py", ".json", *LANGUAGES)
 Markable: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -67,7 +69,7 @@ def _in_file(path: Path) -> list[Implementation]:
         return [_broken(path, "", f"{path}:1: is no regular file")]
     try:
         if path.suffix in LANGUAGES:
-            return list(in_header(path, path.read_text(encoding="utf-8")))
+            return list(in_header(path, path.read_text(encoding=_ENCODING)))
         return _in_module(path) if path.suffix == ".py" else _in_record(path)
     except (OSError, UnicodeDecodeError) as error:
         return [_broken(path, "", why_unreadable(path, error))]
@@ -83,7 +85,7 @@ def _source_files(directories: Iterable[Path]) -> Iterator[Path]:
 
 
 def _in_module(path: Path) -> list[Implementation]:
-    text = path.read_text(encoding="utf-8-sig")  # which Python reads, too
+    text = path.read_text(encoding=_ENCODING)
     if "implements" not in text:
         return []
     try:
@@ -141,7 +143,10 @@ def _broken(
     """
     home = path.parent if path.suffix in (".yaml", ".yml") else path
     definition = definition or home.parent.name
-    return Implementation(name or home.stem, definition, path, line, problem=problem)
+    language = LANGUAGES.get(path.suffix, "python")
+    return Implementation(
+        name or home.stem, definition, path, line, language=language, problem=problem
+    )
 
 
 def _is_mark(node: ast.expr) -> bool:

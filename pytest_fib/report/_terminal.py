@@ -152,12 +152,10 @@ def _compile_line(row: Row) -> Line:
     names = unmarked(row.implementation, row.label.removeprefix("compile-"))
     if not row.binary_bytes:
         return Line(names, [_status(row), *unmarked(row.reason, _reruns(row))])
-    figures = unmarked(
-        str(row.registers),
-        amount(row.shared_bytes or 0, "B"),
-        str(row.spills),
-        amount(row.binary_bytes, "B"),
-    )
+    kernels = ["-"] * 3  # a library for the CPU has none
+    if row.registers:
+        kernels = [str(row.registers), amount(row.shared_bytes or 0, "B"), str(row.spills)]
+    figures = unmarked(*kernels, amount(row.binary_bytes, "B"))
     return Line([*names, _status(row), *figures])
 
 

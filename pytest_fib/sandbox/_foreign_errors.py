@@ -18,6 +18,10 @@ _CPU_MEMORY = "DefaultCPUAllocator: "
 #: How lines of faulthandler begin that say nothing of the program.
 _FATAL = "Fatal Python error: "
 _OF_NO_USE = (f"{_FATAL}Aborted", "Extension modules: ")
+#: How the first line of a thread's stack ends.
+_STACK = "(most recent call first):"
+#: Files, as tracebacks have them, of what calls a program besides this package.
+_CALLERS = ("<frozen importlib", "python/tvm_ffi/")
 #: How errors of torch, CUDA and CUDA's libraries say that no memory was left.
 _EXHAUSTED = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator")
 
@@ -69,7 +73,12 @@ def own_stacks(printed: str) -> str:
         return printed
     lines = [line for line in f"{fatal}{report}".splitlines() if not line.startswith(_OF_NO_USE)]
     own = [line for line in lines if not _is_ours(line.partition('"')[2].partition('"')[0])]
-    return before + "\n".join(own).strip("\n")
+    told = [
+        line
+        for line, after in zip(own, [*own[1:], ""], strict=True)
+        if not line.endswith(_STACK) or after.startswith("  File ")
+    ]
+    return before + "\n".join(told).strip("\n")
 
 
 def _is_a_library_s(filename: str) -> bool:
@@ -77,4 +86,4 @@ def _is_a_library_s(filename: str) -> bool:
 
 
 def _is_ours(filename: str) -> bool:
-    return "/pytest_fib/" in filename or filename.startswith("<frozen importlib")
+    return "/pytest_fib/" in filename or filename.startswith(_CALLERS)

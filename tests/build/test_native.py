@@ -33,12 +33,14 @@ def test_a_program_of_two_files_is_compiled_and_called(double, tmp_path):
     assert y.tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
-def test_headers_of_other_folders_are_known_with_what_they_held(double, tmp_path):
+@pytest.mark.parametrize("by_flag", [False, True])
+def test_headers_of_other_folders_are_known_with_what_they_held(double, tmp_path, by_flag):
     library, folder = tmp_path / "library", tmp_path / "build"
     library.mkdir()
     folder.mkdir()
     (library / "factor.h").write_text("#define FACTOR 3\n")
-    compilation = replace(double.compilation, include_paths=(str(library),), cflags=("-DX=1",))
+    how = {"cflags": (f"-I{library}",)} if by_flag else {"include_paths": (str(library),)}
+    compilation = replace(double.compilation, **how)
     built = build(replace(double, sources=double.sources[:1], compilation=compilation), folder)
     ((path, digest),) = built.headers
     assert Path(path) == library / "factor.h"
@@ -56,7 +58,7 @@ def test_a_torch_extension_is_compiled_and_called(double, tmp_path):
 
 
 def test_an_entry_that_is_not_exported_is_an_error(double, tmp_path):
-    with pytest.raises(BuildError, match=r"double\.cpp has no function 'go'"):
+    with pytest.raises(BuildError, match=r"double\.cpp exports no function 'go'"):
         loaded(replace(double, entry_symbol="go"), tmp_path)
 
 

@@ -64,6 +64,31 @@ def test_a_wrong_line_is_the_problem_of_its_file(found, line, problem, tmp_path)
     assert one.problem == f"{tmp_path}/kernel.cu:1: {problem}"
 
 
+@pytest.mark.parametrize(
+    "line", ["/* implements: scale */", "  // implements: scale", '// @implements("scale")']
+)
+def test_what_is_nearly_a_header_is_said_to_be_none(found, line, tmp_path):
+    (one,) = found(f"#include <x>\n{line}\n")
+    assert one.definition == "scale"
+    assert one.problem == (
+        f"{tmp_path}/kernel.cu:2: is no header; begin a line with // implements: scale"
+    )
+
+
+def test_a_byte_order_mark_is_read_over(found):
+    (one,) = found("\ufeff// implements: scale\n")
+    assert one.problem is None
+
+
+def test_a_file_that_is_no_text_has_the_language_of_its_name(found, tmp_path):
+    (tmp_path / "binary.cu").write_bytes(b"\xff\xfe")
+    (one,) = find_implementations([tmp_path])
+    assert (one.language, one.problem) == (
+        "cuda",
+        f"{tmp_path}/binary.cu:1: not UTF-8: invalid start byte",
+    )
+
+
 def test_files_without_a_header_are_only_sources(found):
     assert found("#include <x>\nint implements = 3;\n") == ()
 

@@ -142,6 +142,11 @@ def test_the_traceback_is_the_implementations_own(evaluate):
     assert "/pytest_fib/" not in log
 
 
+def test_a_stack_without_frames_of_the_program_is_left_out(evaluate):
+    hidden = 'compile("def run(x, factor): os.abort()", "/pytest_fib/hidden.py", "exec")'
+    assert evaluate(f"import os\nexec({hidden})\n").log == "the process was killed by SIGABRT"
+
+
 def test_what_was_printed_before_a_crash_is_in_the_log(evaluate):
     line = "print('out', end=''); sys.stderr.write('err'); ctypes.CDLL(None).puts(b'c'); "
     log = evaluate(body(line + "ctypes.CDLL(None).fflush(None); ctypes.string_at(0)")).log
