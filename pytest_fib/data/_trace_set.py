@@ -378,9 +378,12 @@ class TraceSet:
         """The part of this that has all these facts: traces, with what they name.
 
         Solutions and definitions that have the facts are kept without traces, too, but where the
-        question is about traces (``status``, ``hardware``). ``solution`` may be several.
+        question is about traces (``status``, ``hardware``). ``solution`` may be several. Raises
+        ValueError for an unknown status.
         """
         solutions = (solution,) if isinstance(solution, str) else solution
+        if status not in (None, *EvaluationStatus):
+            raise ValueError(unknown("status", str(status), EvaluationStatus))
         device = None if hardware is None else same_hardware(hardware)
 
         def has_names(stored: Stored[Solution]) -> bool:

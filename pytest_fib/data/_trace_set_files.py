@@ -7,13 +7,13 @@ import re
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from ._base import Record
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: The version of the form of one file; a reader refuses what a later one wrote.
 SCHEMA = 1
+#: How often workloads were called, by definition and uuid.
+_COUNTS = TypeAdapter(dict[str, dict[str, int]])
 _R = TypeVar("_R", bound=Record)
 
 
@@ -101,7 +103,10 @@ def _entries_of(text: bytes) -> Iterator[_Entry]:
         if section in document:
             yield 1, section, document[section], b""
     for section in ("definitions", "solutions", "workloads", "traces"):
-        for data in document.get(section, ()):
+        records = document.get(section, [])
+        if not isinstance(records, list):
+            raise _BadJson(f"{section} should be a list", 1)
+        for data in records:
             yield 1, section, data, json.dumps(data).encode()
 
 
@@ -126,14 +131,22 @@ class Reader:
 
     def read_directory(self, root: Path) -> None:
         """A dataset's files; definitions and solutions only as far as their names."""
-        for path in files(root, "definitions", ".json"):
+        for path in self._files(root, "definitions", ".json"):
             self._read_name(path, self._definition_file)
-        for path in files(root, "solutions", ".json"):
+        for path in self._files(root, "solutions", ".json"):
             self._read_name(path, self._solution_file)
         for kind in ("workloads", "traces"):
-            for path in files(root, kind, ".jsonl"):
+            for path in self._files(root, kind, ".jsonl"):
                 self.read_lines(path)
         self.read_counts(root)
+
+    def _files(self, root: Path, kind: str, suffix: str) -> Iterator[Path]:
+        """The files of a kind, but no pipe, which nobody may ever write to."""
+        for path in files(root, kind, suffix):
+            if path.is_file():
+                yield path
+            elif not path.is_dir():
+                self._note(str(path), 1, "is no regular file, nor leads to one")
 
     def read_counts(self, root: Path) -> None:
         """How often workloads were called, as several processes counted."""
@@ -223,8 +236,8 @@ class Reader:
         elif key == "counts":
             self._add_counts(data)
 
-    def _add_counts(self, counts: Mapping[str, Mapping[str, int]]) -> None:
-        for definition, by_workload in counts.items():
+    def _add_counts(self, counts: object) -> None:
+        for definition, by_workload in _COUNTS.validate_python(counts).items():
             self._set._counts[definition].update(by_workload)
 
     def _noting(self, path: str, line: int, act: Callable[[], None]) -> None:

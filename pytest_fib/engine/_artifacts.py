@@ -88,7 +88,7 @@ class Artifacts:
         try:
             key = self._cache.key(program, "\n".join(called) if subject else "")
         except BuildError as error:
-            return Failed("COMPILE_ERROR", str(error), error.log)
+            return Failed("COMPILE_ERROR", f"{self._damage(program)}{error}", error.log)
         if key in self._failed:
             return self._failed[key]
         what = f"{program.name} for {program.compilation.target}"
@@ -96,6 +96,12 @@ class Artifacts:
         if isinstance(result, Failed) and not result.killed:
             self._failed[key] = result
         return result
+
+    def _damage(self, program: Program) -> str:
+        """Why what was built ahead of time is of no use, to begin a message with; or nothing."""
+        if self._prebuilt is None or not self._prebuilt.has(program):
+            return ""
+        return f"its library in {self._prebuilt.folder} was changed since it was built; "
 
     def _build(self, request: Build, timeout: float) -> Artifact | Failed:
         sandbox = self._sandbox(request.program.language)

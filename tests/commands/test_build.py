@@ -38,6 +38,10 @@ def test_what_was_built_runs_where_no_compiler_is(project, capsys, monkeypatch):
     chosen = "--fib-implementation=loop", "-k", "correctness"
     project.run(*chosen).assert_outcomes(skipped=1)
     project.run(*chosen, "--fib-prebuilt=out").assert_outcomes(passed=1)
+    (library,) = (project.path / "out").glob("*.so")
+    library.write_bytes(b"other")
+    result = project.run(*chosen, "--fib-prebuilt=out")
+    result.stdout.fnmatch_lines(["COMPILE_ERROR: its library in *out was changed since it was *"])
 
 
 def test_what_fails_is_told_and_the_rest_is_built(project, capsys):

@@ -163,6 +163,20 @@ def test_a_file_in_another_form_is_read_too(trace_set, tmp_path):
     assert dict(TraceSet.load(tmp_path / "all.json").traces) == dict(trace_set.traces)
 
 
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"traces": 5}, "traces should be a list"),
+        ({"counts": 5}, "valid dictionary"),
+        ({"counts": {"scale": {"x": "often"}}}, "valid integer"),
+    ],
+)
+def test_a_section_of_another_kind_is_an_error(tmp_path, document, problem):
+    (tmp_path / "all.json").write_text(json.dumps(document))
+    with pytest.raises(DataError, match=f"all.json:1: .*{problem}"):
+        TraceSet.load(tmp_path / "all.json")
+
+
 def test_a_newer_schema_is_refused(trace_set, tmp_path):
     trace_set.save(tmp_path / "all.json")
     text = (tmp_path / "all.json").read_text()
@@ -241,6 +255,8 @@ def test_every_problem_of_a_dataset_is_listed(trace_set, tmp_path):
         json.dumps(solution("stray", "scala").to_flashinfer())
     )
     (tmp_path / "solutions/broken.json").write_text("{")
+    (tmp_path / "solutions/gone.json").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "traces/pipe.jsonl")  # who waited for a writer would never return
     with (tmp_path / "traces/a/elementwise/scale.jsonl").open("a") as file:
         file.write(trace("nobody").to_json_line() + "\n")
         file.write(trace(of="nothing").to_json_line() + "\nnot JSON\n")
@@ -254,6 +270,8 @@ def test_every_problem_of_a_dataset_is_listed(trace_set, tmp_path):
         "there is a definition 'scale' already",
         "unknown definition 'scala'; did you mean 'scale'",
         "broken.json:1: ",
+        "gone.json:1: is no regular file",
+        "pipe.jsonl:1: is no regular file",
         "scale.jsonl:3: unknown solution 'nobody'",
         "scale.jsonl:4: unknown definition 'nothing'",
         "scale.jsonl:5: bad JSON",
@@ -293,6 +311,11 @@ def test_records_are_read_when_they_are_asked_for(trace_set, tmp_path):
     with pytest.raises(DataError, match=r"fast.json:\d+: spec.language: 'snake' is not one of"):
         again.solution("fast")
     assert len(TraceSet.from_path(tmp_path).validate()) == 1
+
+
+def test_a_status_that_there_is_not_is_an_error(trace_set):
+    with pytest.raises(ValueError, match="unknown status 'PASED'; did you mean 'PASSED'"):
+        trace_set.filter(status="PASED")
 
 
 def test_filtering_keeps_what_goes_together(trace_set):
