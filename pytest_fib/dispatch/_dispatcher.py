@@ -198,7 +198,7 @@ class Dispatcher:
         axes = self.axes_of(arguments)
         names = active.candidates(self.definition, axes, arguments)
         try:
-            return self._first(names, key, axes, arguments)
+            return self._first(active, names, key, axes, arguments)
         except _NoneServes as none:
             reason = str(none)
         self.stats.count_fallbacks(reason, 1)
@@ -207,12 +207,16 @@ class Dispatcher:
         return self.fall_back(arguments)
 
     def _first(
-        self, names: Sequence[str], key: Any, axes: dict[str, int], arguments: Sequence[Any]
+        self,
+        active: AppliedTraceSet,
+        names: Sequence[str],
+        key: Any,
+        axes: dict[str, int],
+        arguments: Sequence[Any],
     ) -> Any:
         """What the first of these solutions makes of a call. Raises _NoneServes."""
-        assert self.active is not None
         assert self.definition is not None
-        kernels = self.active.kernels
+        kernels = active.kernels
         for name in names:
             if name in kernels.quarantined:
                 continue
@@ -225,14 +229,21 @@ class Dispatcher:
             except Exception as error:  # noqa: BLE001 - an implementation may raise anything
                 self.drop(name, described(error))
             else:
-                self._put(key, self._guard(arguments), call, name)
+                if self.active is active:  # and no other thread has ended that
+                    self._put(active, key, self._guard(arguments), call, name)
                 self.stats.count_hits(name, 1)
                 return result
         raise _NoneServes("quarantined" if names else MISS)
 
-    def _put(self, key: Any, guard: Callable[..., bool], call: Any, name: str) -> None:
-        assert self.active is not None
-        length = self.active.calls_until_shadow()
+    def _put(
+        self,
+        active: AppliedTraceSet,
+        key: Any,
+        guard: Callable[..., bool],
+        call: Callable[..., Any],
+        name: str,
+    ) -> None:
+        length = active.calls_until_shadow()
         countdown = iter(range(length))
         entry = Entry(guard, countdown.__next__, call, name, countdown, length)
         self._replace(key, entry)
@@ -259,21 +270,26 @@ class Dispatcher:
         """A call whose countdown ended, or whose implementation raised, or the fallback."""
         if entry.reason:
             raise error
-        ended = isinstance(error, StopIteration) and entry.hits == entry.length
-        active = self.active
-        if ended and active is not None:
-            self._put(key, entry.guard, entry.call, entry.solution)
-            shadow = active.shadow_call(self, arguments)
-            try:
-                result = entry.call(*arguments)
-            except Exception as failure:  # noqa: BLE001 - an implementation may raise anything
-                return self._served_instead(entry.solution, failure, arguments)
-            self.stats.count_hits(entry.solution, 1)
-            if shadow is not None:
-                shadow.queue(result, entry.solution)
-            return result
+        if isinstance(error, StopIteration) and entry.hits == entry.length:
+            return self._verified(entry, key, arguments)
         self.stats.count_hits(entry.solution, -1)  # the countdown has counted it
         return self._served_instead(entry.solution, error, arguments)
+
+    def _verified(self, entry: Entry, key: Any, arguments: Sequence[Any]) -> Any:
+        """A call whose countdown ended: it is compared, and another countdown begins."""
+        active, shadow = self.active, None
+        if active is not None:
+            if self._table.get(key) is entry:  # and not another thread's or trace set's by now
+                self._put(active, key, entry.guard, entry.call, entry.solution)
+            shadow = active.shadow_call(self, arguments)
+        try:
+            result = entry.call(*arguments)
+        except Exception as failure:  # noqa: BLE001 - an implementation may raise anything
+            return self._served_instead(entry.solution, failure, arguments)
+        self.stats.count_hits(entry.solution, 1)
+        if shadow is not None:
+            shadow.queue(result, entry.solution)
+        return result
 
     def _served_instead(self, name: str, error: Exception, arguments: Sequence[Any]) -> Any:
         """What the fallback makes of a call that a solution raised at."""
@@ -282,8 +298,8 @@ class Dispatcher:
         return self.fall_back(arguments)
 
     def drop(self, name: str, why: str) -> None:
-        if self.active is not None:
-            self.active.kernels.quarantine(name, why)
+        if (active := self.active) is not None:
+            active.kernels.quarantine(name, why)
         self.stats.errors[name] = why
         for key in [key for key, entry in list(self._table.items()) if entry.solution == name]:
             entry = self._table.pop(key, None)
@@ -394,6 +410,8 @@ class Dispatcher:
 
     def _check(self, result: Any, axes: dict[str, int]) -> None:
         """Raise ValueError where a first result isn't of the outputs' shapes and dtypes."""
+        import torch
+
         assert self.definition is not None
         if self.in_place:
             return
@@ -401,6 +419,8 @@ class Dispatcher:
         if len(results) != len(self.definition.outputs):
             raise ValueError(f"returned {len(results)} outputs")
         for value, (name, spec) in zip(results, self.definition.outputs.items(), strict=True):
+            if not isinstance(value, torch.Tensor):
+                raise ValueError(f"{name} is {type(value).__name__}, not a torch.Tensor")
             shape = _known_shape(spec, axes)
             if shape is not None and tuple(value.shape) != shape:
                 raise ValueError(f"{name}: got {list(value.shape)}, expected {list(shape)}")
@@ -411,9 +431,14 @@ class Dispatcher:
 
     @property
     def stats(self) -> DefinitionStats:
-        """The counts of this definition, without the hits of entries."""
-        assert self.active is not None
-        return self.active.stats.setdefault(self.name, DefinitionStats())
+        """The counts of this definition, without the hits of entries.
+
+        Of a call that another thread ended routing under, nothing is kept.
+        """
+        active = self.active
+        if active is None:
+            return DefinitionStats()
+        return active.stats.setdefault(self.name, DefinitionStats())
 
     def add_pending_hits(self, stats: DefinitionStats) -> None:
         """Add the hits of entries that are not in `stats` yet."""

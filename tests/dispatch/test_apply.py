@@ -43,6 +43,23 @@ SOURCES = {
     "    if len(calls) == 3:\n        raise ValueError('third')\n    return x * factor + weight\n",
     "wrong": "def run(x, weight, factor):\n    return x + factor + weight\n",
     "misshapen": "def run(x, weight, factor):\n    return (x * factor)[1:]\n",
+    "nothing": "def run(x, weight, factor):\n    x * factor + weight\n",
+}
+#: Another thread may end routing while a call is on its way: these do that themselves.
+ENDING = """\
+import pytest_fib
+calls = []
+def run(x, weight, factor):
+    calls.append(1)
+    if len(calls) == {at}:
+        pytest_fib.disable_apply()
+        {then}
+    return x * factor + weight
+"""
+SOURCES |= {
+    f"{then} at {at}": ENDING.format(at=at, then=then)
+    for at in (1, 2)
+    for then in ("pass", "raise ValueError")
 }
 MARKS = {"small": 1e-7, "large": 2e-7, "into": 3e-7, "fallback": 0.0}
 
@@ -214,7 +231,11 @@ def test_the_call_form_and_names_from_arguments():
 
 def test_what_fails_is_quarantined_and_logged_once(routed, caplog):
     measured = trace_set(
-        ("unbuildable", 8, 1.0), ("raising", 8, 2.0), ("misshapen", 8, 2.5), ("small", 8, 3.0)
+        ("unbuildable", 8, 1.0),
+        ("raising", 8, 2.0),
+        ("misshapen", 8, 2.5),
+        ("nothing", 8, 2.7),
+        ("small", 8, 3.0),
     )
     with enable_apply(measured, hardware=HERE), caplog.at_level(logging.WARNING):
         assert [server(routed, n) for n in (8, 8, 9)] == ["small"] * 3
@@ -223,8 +244,9 @@ def test_what_fails_is_quarantined_and_logged_once(routed, caplog):
         "unbuildable": "ModuleNotFoundError: No module named 'nothing_like_it'",
         "raising": "RuntimeError: no luck",
         "misshapen": "ValueError: y: got [7, 4], expected [8, 4]",
+        "nothing": "ValueError: y is NoneType, not a torch.Tensor",
     }
-    assert len(caplog.records) == 3
+    assert len(caplog.records) == 4
 
 
 def test_all_can_be_built_before_the_first_call(routed):
@@ -244,6 +266,15 @@ def test_what_fails_later_costs_no_call(routed):
     assert counted.errors == {"later": "ValueError: third"}
     assert counted.fallbacks == {"raised": 1, "quarantined": 2}
     assert (counted.hits, counted.solutions) == (2, {"later": 2})
+
+
+@pytest.mark.parametrize("shadow", [0, 1])
+@pytest.mark.parametrize("name", [name for name in SOURCES if " at " in name])
+def test_a_call_outlives_what_it_is_routed_by(routed, name, shadow):
+    enable_apply(trace_set((name, 8, 1.0)), hardware=HERE, shadow=shadow)
+    for _ in range(3):
+        assert torch.equal(routed(*inputs(8)), fallback(*inputs(8)))
+    assert stats() == {}
 
 
 def test_calls_that_the_definition_does_not_have_go_to_the_fallback(routed):
