@@ -295,8 +295,8 @@ class Judge:
         request = context.request
         with self._lock.shared():
             context.load_candidate()
-            buffers = context.buffers(context.candidate)
-            tensors = buffers.first, context.buffers(context.reference).first
+            buffers = context.buffers(context.candidate, host_copy=True)
+            tensors = buffers.first, context.buffers(context.reference, host_copy=True).first
             calls = SandboxCalls(context, *tensors, self._known_of(request.definition).expected)
             verdict = check_correctness(calls, context, buffers.size)
         if verdict.passed and request.draws and not request.timing:

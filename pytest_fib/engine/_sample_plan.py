@@ -96,7 +96,8 @@ def check_samples(
     if plan is None:
         return passed
     with context.lock.shared():
-        rows = context.fill_both(candidate_tensors, reference_tensors, workload)
+        filled = context.fill_both(candidate_tensors, reference_tensors, workload)
+        rows = {name: tensor.to(context.device) for name, tensor in filled.items()}
         inputs = {**rows, **context.scalars}
         plan = plan.most_informative_rows(SamplingTest.of(inputs))
         batch = _place_batch(plan, context, candidate_tensors)

@@ -145,16 +145,17 @@ def _add(result: OutputComparison, start: int, rows: _Rows, most: _Figures) -> N
     result.max_relative = max(result.max_relative, most.relative)
     result.max_ulp = max(result.max_ulp, most.ulp)
     result.square_sum += most.norm * most.norm
+    if most.used > result.used or most.rows_used > result.rows_used:
+        worst = torch.stack([rows.used.argmax(), rows.rows_used.argmax()])
+        at, row = worst.tolist()  # the device is asked for both at once
     if most.used > result.used:
-        at = int(rows.used.argmax())
         result.used, result.at = most.used, start + at
         if isinstance(rows.width, torch.Tensor):
             result.width = float(rows.width[at // rows.used.shape[1]])
     if most.used > 1:
         result.wrong += int((rows.used > 1).sum())
     if most.rows_used > result.rows_used:
-        result.rows_used = most.rows_used
-        result.row_at = start + int(rows.rows_used.argmax()) * result.row
+        result.rows_used, result.row_at = most.rows_used, start + row * result.row
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

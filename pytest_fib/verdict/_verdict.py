@@ -120,13 +120,13 @@ class OutputComparison:
         if self.total == 0:
             return {}
         index = unravelled(self.at, self.got.shape)
-        expected = float(self.expected[index])
+        expected = number_at(self.expected, self.at)
         element = {
             "output": self.name,
             "index": list(index),
             "got": number_at(self.got, self.at),
-            "expected": number_at(self.expected, self.at),
-            "allowed": self._allowed(expected),
+            "expected": expected,
+            "allowed": self._allowed(float(expected)),
         }
         return element | (self.by_index.facts(self.at) if self.by_index else {})
 
@@ -138,7 +138,7 @@ class OutputComparison:
         reach = bound.atol + bound.rtol * abs(expected)
         if bound.scale:
             start = self.at // self.row * self.row
-            row = self.expected.reshape(-1)[start : start + self.row].double()
+            row = self.expected.reshape(-1)[start : start + self.row].double().cpu()
             row = row[row.abs() <= torch.finfo(self.got.dtype).max]
             reach += bound.scale * (float(row.square().mean().sqrt()) if len(row) else 0.0)
         return self.width * reach

@@ -102,4 +102,7 @@ def _tile(M, N, processors):
 def _readable(matrix):
     """The matrix, or a copy of one that TMA can't read: its rows begin at whole 16 bytes."""
     row_bytes = matrix.stride(0) * matrix.element_size()
-    return matrix if matrix.data_ptr() % 16 == row_bytes % 16 == 0 else matrix.contiguous().clone()
+    if matrix.data_ptr() % 16 == row_bytes % 16 == 0:
+        return matrix
+    # Not `contiguous`: where there is one row, it keeps whatever stride that has.
+    return torch.empty(matrix.shape, dtype=matrix.dtype, device=matrix.device).copy_(matrix)
