@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 GAP = 17 * ALIGNMENT
 #: Up to this size, one side's tensors of a call are checked in a copy on the host; on the CPU they
 #: are there anyway.
-HOST_COPY_BYTES = {"cpu": -1, "cuda": 1 << 20}
+HOST_COPY_BYTES = {"cpu": -1, "cuda": 512 << 10}
 #: How long a call may take that is made to explain a failure.
 EXPERIMENT_SECONDS = 10.0
 #: Seconds between attempts at an evaluation whose sandboxes find no memory left on the device.

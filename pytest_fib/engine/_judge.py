@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -293,7 +294,7 @@ class Judge:
     def _run_phases(self, context: EvaluationContext) -> tuple[Verdict, Performance | None]:
         """Are the outputs right and, where that is asked, how fast do they come?"""
         request = context.request
-        with self._lock.shared():
+        with self._lock.shared(), _one_thread() if self.device != "cpu" else nullcontext():
             context.load_candidate()
             buffers = context.buffers(context.candidate, host_copy=True)
             tensors = buffers.first, context.buffers(context.reference, host_copy=True).first
@@ -381,6 +382,17 @@ class Judge:
 
 def _silent(_: str) -> None:
     """Nobody to tell."""
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Have torch compute on one core: beside a device it is little, and threads wait for others'."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _hardware(device: str) -> Hardware:
