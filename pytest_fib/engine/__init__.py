@@ -11,7 +11,6 @@ from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.data import EvaluationRequest, Outcome
-    from pytest_fib.engine._context import HOST_COPY_BYTES as HOST_COPY_BYTES
     from pytest_fib.engine._correctness import OutputChecker as OutputChecker, believed as believed
     from pytest_fib.engine._counts_cache import CountsCache as CountsCache
     from pytest_fib.engine._device_lock import (
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 __getattr__ = lazily(
     __name__,
     {
-        "_context": "HOST_COPY_BYTES",
         "_correctness": "OutputChecker believed",
         "_counts_cache": "CountsCache",
         "_device_lock": "DeviceHeldError DeviceLock",

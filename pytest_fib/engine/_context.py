@@ -61,9 +61,6 @@ if TYPE_CHECKING:
 #: Memory between two buffers: an odd number of lines, so that equal places in buffers of a round
 #: size don't all fall into the same part of a cache.
 GAP = 17 * ALIGNMENT
-#: Up to this size, one side's tensors of a call are checked in a copy on the host; on the CPU they
-#: are there anyway.
-HOST_COPY_BYTES = {"cpu": -1, "cuda": 512 << 10}
 #: How long a call may take that is made to explain a failure.
 EXPERIMENT_SECONDS = 10.0
 #: Seconds between attempts at an evaluation whose sandboxes find no memory left on the device.
@@ -109,13 +106,6 @@ class Side:
 
     def read(self, refs: Mapping[str, TensorRef]) -> dict[str, torch.Tensor]:
         return self.allocator.tensors(refs)
-
-    def ask(self, request: Request, timeout: float, file: int | None = None) -> Reply:
-        """The sandbox's answer, with tensors as they are here, and these as it leaves them."""
-        self.allocator.upload()
-        reply = self.sandbox.ask(request, timeout, file)
-        self.allocator.download()
-        return reply
 
 
 @dataclass(frozen=True)
@@ -279,7 +269,7 @@ class EvaluationContext:
         """The candidate's reply, within what is left of its time. Raises EvaluationEnded."""
         self.lock.give_way()
         sandbox = self.candidate.sandbox
-        reply = self.candidate.ask(request, max(self._seconds_left, 0.001), file)
+        reply = sandbox.ask(request, max(self._seconds_left, 0.001), file)
         self._seconds_left -= sandbox.ran_ns / 1e9
         if isinstance(reply, Failed) and reply.status == "TIMEOUT":
             reply = replace(reply, summary=no_answer_within(self.request.timeout))
@@ -341,7 +331,7 @@ class EvaluationContext:
     def ask_reference(self, request: Request) -> Reply:
         """The reference's reply, whatever it is; what a call costs is learnt."""
         self.lock.give_way()
-        reply = self.reference.ask(request, self.request.timeout)
+        reply = self.reference.sandbox.ask(request, self.request.timeout)
         if isinstance(request, Call):
             peak_bytes = (reply.peak_bytes or None) if isinstance(reply, Done) else None
             seconds = self.reference.sandbox.ran_ns / 1e9
@@ -369,20 +359,19 @@ class EvaluationContext:
 
     # Tensors.
 
-    def buffers(self, side: Side, count: int = 1, *, host_copy: bool = False) -> BufferPool:
+    def buffers(self, side: Side, count: int = 1) -> BufferPool:
         """Memory for ``count`` calls of a side; what lay there before is forgotten.
 
-        Behind the buffers lie the candidate's second outputs, or the reference's in float64. With
-        ``host_copy``, and where all that is small, it is read and written in a copy on the host.
+        Behind the buffers lie the candidate's second outputs, or the reference's in float64.
         """
         allocator, layouts = side.allocator, self.layouts
-        inputs, outputs = self.definition.inputs, self._output_layouts
+        inputs = self.definition.inputs
+        outputs = {name: layouts[name] for name in layouts if name not in inputs}
         is_candidate = side is self.candidate
-        more = outputs if is_candidate else self._widened_layouts
+        more = outputs if is_candidate else {n: _widened(each) for n, each in outputs.items()}
         size, outputs_size = _room(layouts), _room(outputs)
         stride = size + (GAP if count > 1 else 0)
-        host_copy &= side.sandbox.is_process and self._is_small
-        start = allocator.begin(count * stride + _room(more), host_copy=host_copy)
+        start = allocator.begin(count * stride + _room(more))
         refs = {name: allocator.place(tensor) for name, tensor in layouts.items()}
         allocator.skip(count * stride - size)
         behind = {name: allocator.place(tensor) for name, tensor in more.items()}
@@ -393,21 +382,6 @@ class EvaluationContext:
             widened_outputs={} if is_candidate else behind,
         )
         return BufferPool(allocator, start, first, stride, size - outputs_size, size, count)
-
-    @cached_property
-    def _output_layouts(self) -> dict[str, TensorLayout]:
-        inputs = self.definition.inputs
-        return {name: each for name, each in self.layouts.items() if name not in inputs}
-
-    @cached_property
-    def _widened_layouts(self) -> dict[str, TensorLayout]:
-        return {name: _widened(each) for name, each in self._output_layouts.items()}
-
-    @cached_property
-    def _is_small(self) -> bool:
-        """Whether the tensors of a call are small on both sides."""
-        size = _room(self.layouts) + _room(self._widened_layouts)
-        return size <= HOST_COPY_BYTES[self.device]
 
     def fill(
         self, side: Side, tensors: CallTensors, workload: Workload, bulk_seed: int | None = None

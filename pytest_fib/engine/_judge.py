@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -294,10 +293,10 @@ class Judge:
     def _run_phases(self, context: EvaluationContext) -> tuple[Verdict, Performance | None]:
         """Are the outputs right and, where that is asked, how fast do they come?"""
         request = context.request
-        with self._lock.shared(), _one_thread() if self.device != "cpu" else nullcontext():
+        with self._lock.shared():
             context.load_candidate()
-            buffers = context.buffers(context.candidate, host_copy=True)
-            tensors = buffers.first, context.buffers(context.reference, host_copy=True).first
+            buffers = context.buffers(context.candidate)
+            tensors = buffers.first, context.buffers(context.reference).first
             calls = SandboxCalls(context, *tensors, self._known_of(request.definition).expected)
             verdict = check_correctness(calls, context, buffers.size)
         if verdict.passed and request.draws and not request.timing:
@@ -382,17 +381,6 @@ class Judge:
 
 def _silent(_: str) -> None:
     """Nobody to tell."""
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Have torch compute on one core: beside a device it is little, and threads wait for others'."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _hardware(device: str) -> Hardware:

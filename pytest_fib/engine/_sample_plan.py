@@ -96,8 +96,7 @@ def check_samples(
     if plan is None:
         return passed
     with context.lock.shared():
-        filled = context.fill_both(candidate_tensors, reference_tensors, workload)
-        rows = {name: tensor.to(context.device) for name, tensor in filled.items()}
+        rows = context.fill_both(candidate_tensors, reference_tensors, workload)
         inputs = {**rows, **context.scalars}
         plan = plan.most_informative_rows(SamplingTest.of(inputs))
         batch = _place_batch(plan, context, candidate_tensors)

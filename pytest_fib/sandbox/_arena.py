@@ -78,22 +78,16 @@ class ArenaAllocator:
     The start is random so that no call sees the pointers of the call before. ``arena`` is replaced
     by a larger one when a workload needs more; on a device, by a smaller one where
     most of it would be unused.
-
-    Tensors may have a copy on the host, which is what is read and written here: ``upload`` and
-    ``download`` bring it to the arena and back. For small ones that is far quicker: each look at a
-    device waits for all processes that use it, and a judge looks dozens of times.
     """
 
     def __init__(self, device: str, slack: int = 64 * ALIGNMENT) -> None:
         self.device = device
         self.slack = slack
         self.arena = Arena(GRANULE, device)
-        self._host_copy: torch.Tensor | None = None
         self._next = self._used = 0
 
-    def begin(self, size: int, *, host_copy: bool = False) -> int:
+    def begin(self, size: int) -> int:
         """Free all tensors, make room for ``size`` bytes, and return the offset of the first."""
-        self._host_copy = self._new_host_copy(size + self.slack) if host_copy else None
         unused = self.arena.size - (size + self.slack)
         if unused < 0 or (self.device != "cpu" and unused > MOST_UNUSED):
             self.arena = Arena(_rounded_up(size + self.slack), self.device)
@@ -102,16 +96,12 @@ class ArenaAllocator:
         self._next = secrets.randbelow(self.slack // ALIGNMENT) * ALIGNMENT
         return self._next
 
-    def _new_host_copy(self, size: int) -> torch.Tensor:
-        return torch.zeros(size, dtype=torch.uint8, pin_memory=self.device != "cpu")
-
     def skip(self, size: int) -> None:
         """Leave ``size`` bytes free before the next tensor."""
         self._next += size
 
     def wipe(self) -> None:
         """Clear what earlier workloads left, such as the outputs of another implementation."""
-        self._host_copy = None
         self.arena.base[: self._used].zero_()
         self._used = 0
 
@@ -126,17 +116,7 @@ class ArenaAllocator:
 
     def tensor(self, ref: TensorRef) -> torch.Tensor:
         """A tensor placed since the last ``begin``."""
-        return view(self.arena.base if self._host_copy is None else self._host_copy, ref)
-
-    def upload(self) -> None:
-        """Bring a copy on the host, if there is one, to the arena."""
-        if self._host_copy is not None:
-            self.arena.base[: len(self._host_copy)].copy_(self._host_copy)
-
-    def download(self) -> None:
-        """Bring the copy up to date."""
-        if self._host_copy is not None:
-            self._host_copy.copy_(self.arena.base[: len(self._host_copy)])
+        return view(self.arena.base, ref)
 
 
 def fill_with_poison(tensor: torch.Tensor, pattern: int) -> torch.Tensor:

@@ -83,31 +83,6 @@ def test_who_maps_an_arena_cannot_take_its_memory_away():
     assert arena.base.sum() == 0
 
 
-def test_a_copy_on_the_host_is_brought_to_the_arena_and_back():
-    layout = ArenaAllocator("cpu")
-    layout.begin(1000, host_copy=True)
-    ref = layout.place(TensorLayout.contiguous((3,), "uint8"))
-    tensor, shared = layout.tensor(ref), layout.arena.base[ref.offset :][:3]
-    tensor.fill_(7)
-    assert shared.tolist() == [0, 0, 0]
-    layout.upload()
-    assert shared.tolist() == [7, 7, 7]
-    shared.fill_(9)
-    layout.download()
-    assert tensor.tolist() == [9, 9, 9]
-
-
-@pytest.mark.parametrize("drops", ["begin", "wipe"])
-def test_an_old_copy_is_not_brought_to_the_arena(drops):
-    layout = ArenaAllocator("cpu")
-    layout.begin(1000, host_copy=True)
-    ref = layout.place(TensorLayout.contiguous((3,), "uint8"))
-    layout.tensor(ref).fill_(7)
-    layout.begin(1000) if drops == "begin" else layout.wipe()
-    layout.upload()
-    assert layout.arena.base.sum() == 0
-
-
 def test_the_arena_grows_when_a_workload_needs_more():
     layout = ArenaAllocator("cpu")
     first = layout.arena
