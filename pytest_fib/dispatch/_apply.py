@@ -217,6 +217,8 @@ def enable_tracing(
     for name, config in (tracing_configs or {}).items():
         if name in trace_set.definitions:
             config.dumped(trace_set.definitions[name])
+        else:
+            log.warning("%s: no calls are recorded: there is no such definition", name)
     tracer = Tracer(root, trace_set, tracing_configs, waiting)
     tracer.on_exit = _end_tracing
     flush_on_signal(tracer)

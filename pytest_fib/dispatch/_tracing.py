@@ -9,7 +9,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
@@ -116,6 +118,8 @@ class Tracer:
         self._cells: dict[str, list[_Cell]] = {}
         self._start()
         atexit.register(self.flush)
+        # Processes that multiprocessing forks end without that.
+        register_after_fork(self, lambda own: Finalize(own, own.flush, exitpriority=0))
         tracers.add(self)
 
     def _start(self) -> None:
@@ -165,17 +169,21 @@ class Tracer:
             if not dispatcher.is_like(arguments):
                 return
             kept = self._captured(definition, dumped, dispatcher.axes_of(arguments), arguments)
-            key = config.dedup_policy(_bare(kept)) if callable(config.dedup_policy) else shape
-            taken[key] = taken.get(key, 0) + 1
-            if callable(config.dedup_policy) and taken[key] > 1:
-                first_of[key].count += 1
+            try:
+                key = config.dedup_policy(_bare(kept)) if callable(config.dedup_policy) else shape
+                first = first_of.get(key)
+            except Exception as error:  # noqa: BLE001 - users' functions may raise anything
+                self.stats.failed += 1
+                self._warn(error)
                 return
-            first_of.setdefault(key, kept.cell)
-            known.append(kept.cell)
-            if limit is not None and taken[key] >= limit:
-                cells[shape] = kept.cell
-            self._copy(kept)
-            self._put(kept)
+            if callable(config.dedup_policy) and first is not None:
+                first.count += 1
+            elif self._put(kept):  # else the next such call may find room
+                taken[key] = taken.get(key, 0) + 1
+                first_of.setdefault(key, kept.cell)
+                known.append(kept.cell)
+                if limit is not None and taken[key] >= limit:
+                    cells[shape] = kept.cell
 
         return record
 
@@ -206,25 +214,30 @@ class Tracer:
         if (tensor := next(iter(captured.tensors.values()), None)) is not None:
             captured.event = event_on(tensor.device)
 
-    def _put(self, captured: _Captured) -> None:
-        try:
-            self._queue.put_nowait(captured)
-        except Full:
-            self.stats.dropped += 1
+    def _put(self, captured: _Captured) -> bool:
+        """Have a call written; False, and nothing is copied, where too many wait for that."""
+        if not self._queue.full():
+            self._copy(captured)
+            with suppress(Full):  # since another thread was faster
+                self._queue.put_nowait(captured)
+                return True
+        self.stats.dropped += 1
+        return False
 
     # In the background
 
     def _work(self) -> None:
+        counts_due = time.monotonic() + COUNTS_INTERVAL
         while True:
-            try:
-                captured = self._queue.get(timeout=COUNTS_INTERVAL)
-            except Empty:
+            with suppress(Empty):
+                captured = self._queue.get(timeout=max(0.0, counts_due - time.monotonic()))
+                try:
+                    self._write(captured)
+                finally:
+                    self._queue.task_done()
+            if time.monotonic() >= counts_due:
                 self._write_counts()
-                continue
-            try:
-                self._write(captured)
-            finally:
-                self._queue.task_done()
+                counts_due = time.monotonic() + COUNTS_INTERVAL
 
     def _write(self, captured: _Captured) -> None:
         from pytest_fib.dispatch._store import store_workload

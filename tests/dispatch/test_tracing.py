@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -166,6 +167,47 @@ def test_calls_that_find_the_queue_full_are_counted_and_served(dataset, monkeypa
             assert call(n).tolist() == [0.0, 0.0]
         assert tracer.stats.dropped >= 6
         may_go_on.set()
+        monkeypatch.undo()
+        tracer.flush()
+        call(8)  # which was dropped
+    assert [workload.axes["n"] for workload in recorded(dataset)][-1:] == [8]
+
+
+@pytest.mark.parametrize("policy", [lambda workload: 1 / 0, lambda workload: []])
+def test_a_policy_that_fails_is_one_warning_and_a_count(dataset, caplog, policy):
+    configs = {"pick": TracingConfig(dedup_policy=policy)}
+    with caplog.at_level(logging.WARNING), enable_tracing(dataset, configs) as tracer:
+        for n in range(1, 4):
+            assert call(n).tolist() == [0.0, 0.0]
+    assert (tracer.stats.recorded, tracer.stats.failed, len(caplog.records)) == (0, 3, 1)
+
+
+def test_a_config_of_no_definition_is_a_warning(dataset, caplog):
+    with caplog.at_level(logging.WARNING), enable_tracing(dataset, {"pikc": TracingConfig()}):
+        call()
+    assert caplog.messages == ["pikc: no calls are recorded: there is no such definition"]
+
+
+def test_counts_are_written_while_new_calls_keep_coming(dataset, monkeypatch):
+    sizes = iter(range(2, 50))
+    counted, ended, were_counted = threading.Event(), threading.Event(), []
+
+    def store(*arguments):
+        if not counted.is_set() and (n := next(sizes, 0)):
+            call(n)  # before the writer can find nothing to do
+        else:
+            were_counted.append(counted.is_set())
+            ended.set()
+        return SimpleNamespace(uuid="some")
+
+    monkeypatch.setattr("pytest_fib.dispatch._store.store_workload", store)
+    monkeypatch.setattr("pytest_fib.data.write_counts", lambda *arguments: counted.set())
+    monkeypatch.setattr("pytest_fib.dispatch._tracing.COUNTS_INTERVAL", 0.0)
+    with enable_tracing(dataset):
+        call(1)
+        assert ended.wait(60)
+        monkeypatch.undo()
+    assert were_counted == [True]
 
 
 def blocked(event):
@@ -273,6 +315,7 @@ def test_a_full_disk_is_one_warning_and_a_count(dataset, monkeypatch, caplog):
 
 
 FORKING = """\
+import multiprocessing
 import os
 import sys
 import torch
@@ -291,6 +334,10 @@ with enable_tracing(sys.argv[1]) as tracer:
         tracer.flush()
         os._exit(0)
     os.wait()
+    arguments = torch.zeros(9), torch.zeros(2, dtype=torch.int64)
+    child = multiprocessing.get_context("fork").Process(target=pick, args=arguments)
+    child.start()
+    child.join()
 """
 
 
@@ -300,4 +347,4 @@ def test_a_forked_process_records_its_own_calls(dataset):
     subprocess.run(command, check=True, env=environment, timeout=120)
     counts = {w.axes["n"]: w.uuid for w in recorded(dataset)}
     counted = TraceSet.from_path(dataset).counts("pick")
-    assert {n: counted[uuid] for n, uuid in counts.items()} == {4: 2, 7: 1}
+    assert {n: counted[uuid] for n, uuid in counts.items()} == {4: 2, 7: 1, 9: 1}
