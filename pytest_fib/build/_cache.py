@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,8 @@ SIZE_LIMIT = 4 << 30
 #: Seconds until whoever waits for another's build says so.
 BUILD_PATIENCE = 3.0
 
+#: Names of what is kept: entries, also half-written, and folders of compilers and of counts.
+_OWN = re.compile(r"\.?[0-9a-f]{64}\.(artifact|lock)(\.\w+)?|triton|tilelang|counts")
 #: What a build returns in place of an artifact.
 NotBuilt = TypeVar("NotBuilt")
 
@@ -149,8 +152,13 @@ class ArtifactCache:
             has_lock_within(timeout - patience, file)
 
     def clear(self) -> None:
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove the folder. Raises ValueError where it holds what no run of ours puts there."""
+        if self.folder is None or not self.folder.is_dir():
+            return
+        others = sorted(name for name in os.listdir(self.folder) if not _OWN.fullmatch(name))
+        if others:
+            raise ValueError(f"{self.folder} is not removed: {others[0]!r} there is no build")
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod
     def _path(folder: Path, key: str) -> Path:

@@ -106,6 +106,8 @@ def _run(given: Namespace) -> int:
     for name in (given.name, given.op_type):
         if not name.isidentifier() or iskeyword(name):
             raise ValueError(f"{name!r} is no name of a Python module, which files here are given")
+    if (project := _project_above()) is not None:
+        raise ValueError(f"this lies in the project {project}, whose pytest would not look here")
     inputs = _inputs(given)
     outputs = list(_given(given.output).values()) or [_output(inputs)]
     files = _files(given.name, given.op_type, inputs, outputs)
@@ -122,6 +124,17 @@ def _run(given: Namespace) -> int:
         print(f"The test imports the kernel: have pythonpath = . in {ini}")
     print(f"Write the reference and the kernel, then: pytest --fib-definition={given.name}")
     return 0
+
+
+def _project_above() -> Path | None:
+    """The folder above that has definitions and a pytest of its own, where this one has not."""
+    own = any(map(Path.exists, map(Path, ("kernel_defs", *_INI_FILES))))
+    has_both = (
+        folder
+        for folder in Path.cwd().parents
+        if (folder / "kernel_defs").is_dir() and any((folder / ini).exists() for ini in _INI_FILES)
+    )
+    return None if own else next(has_both, None)
 
 
 def _check(definition: str) -> None:

@@ -98,11 +98,16 @@ def _check_isolation(settings: Settings) -> None:
 
 
 def _check_directories(settings: Settings) -> None:
-    """A directory that the command line names has to exist."""
+    """A directory that the command line names has to exist, and a dataset to be one."""
+    for dataset in settings.datasets:
+        if not (dataset / "definitions").is_dir():
+            there = "it has no folder definitions" if dataset.is_dir() else "no such directory"
+            root = next((f for f in dataset.parents if (f / "definitions").is_dir()), None)
+            hint = f"; did you mean {settings.shown(root)}?" if root else ""
+            raise pytest.UsageError(f"--fib-dataset {settings.shown(dataset)}: {there}{hint}")
     for option, folders in (
         ("--fib-defs", settings.definition_dirs if settings.defs else ()),
         ("--fib-impls", settings.implementation_dirs if settings.impls else ()),
-        ("--fib-dataset", settings.dataset_dirs("definitions")),
     ):
         for folder in folders:
             if not folder.is_dir():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def header(session: Session) -> list[str]:
     """``fib: device cpu, definitions in kernel_defs, traces to fib-traces.jsonl``."""
     config, settings = session.config, session.settings
-    folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
+    folders = ", ".join(map(settings.shown, session.folders or settings.definition_dirs))
     where = f"definitions in {folders}, traces to {settings.shown(settings.traces)}"
     lines = [f"fib: device {session.device}, {where}", *_missing(session)]
     if session.remote is not None:

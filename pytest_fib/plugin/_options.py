@@ -25,6 +25,8 @@ MARK = (
 BEST = "best"
 #: Seconds: eleven days. Clocks have ends.
 LONGEST = 1e6
+#: What options call paths.
+_PATHS = ("DIR", "FILE", "TRACES")
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _INI_DIRECTORIES = {
     "fib_defs": ("kernel_defs", "definitions"),
@@ -37,7 +39,10 @@ def size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G")
-    return int(float(match.group(1)) * (1 << _UNITS[match.group(2).upper()]))
+    number = int(float(match.group(1)) * (1 << _UNITS[match.group(2).upper()]))
+    if not number:
+        raise ArgumentTypeError(f"{text!r} has room for nothing")
+    return number
 
 
 def condition(text: str) -> float:
@@ -86,10 +91,19 @@ def seconds(text: str) -> float:
     return value
 
 
+def path(text: str) -> str:
+    """A path that is given; an empty one, as of a variable that is not set, would be this folder."""
+    if not text:
+        raise ArgumentTypeError("is empty; it should be a path")
+    return text
+
+
 def _option(flag: str, metavar: str | None, text: str, **arguments: Any) -> Any:
     """A field that an option of the command line sets; ``arguments`` are those of argparse."""
     if metavar is not None:
         arguments["metavar"] = metavar
+    if metavar in _PATHS:
+        arguments["type"] = path
     return field(metadata={"flag": flag, "help": text, **arguments})
 
 

@@ -25,7 +25,8 @@ class SelectionRun:
         try:
             self._trace_set = TraceSet.load(self._path)
         except (OSError, ValueError) as error:
-            message = settings.readable(f"--fib-select={settings.select}: {error}")
+            why = (isinstance(error, OSError) and error.strerror) or error
+            message = settings.readable(f"--fib-select={settings.select}: {why}")
             raise pytest.UsageError(message) from None
         names = self._trace_set.definitions
         self._names = [name for name in names if settings.wants_definition(name)]

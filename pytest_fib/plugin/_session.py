@@ -106,7 +106,10 @@ class Session:
         if settings.prebuilt is not None:
             _ = self.prebuilt  # an error now, not at the first item
         if settings.cache_clear:
-            ArtifactCache(settings.cache or default_builds_directory()).clear()
+            try:
+                ArtifactCache(settings.cache or default_builds_directory()).clear()
+            except ValueError as error:
+                raise pytest.UsageError(f"--fib-cache-clear: {error}") from None
         self._add_paths()
         check_selection(settings, lambda: self.catalogue)
         if settings.compare is not None:  # before the recorder replaces what may be the same file

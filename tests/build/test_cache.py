@@ -63,6 +63,14 @@ def test_what_was_added_is_found(cache):
     assert cache.find(KEY) is None
 
 
+def test_a_folder_that_holds_other_things_is_not_removed(cache):
+    cache.add(KEY, ARTIFACT)
+    (cache.folder / "thesis.tex").write_text("")
+    with pytest.raises(ValueError, match=r"is not removed: 'thesis\.tex' there is no build"):
+        cache.clear()
+    assert cache.find(KEY) == ARTIFACT
+
+
 @pytest.mark.parametrize("place", [0, 70, -1])
 def test_an_entry_that_was_changed_counts_as_missing(cache, place):
     cache.add(KEY, ARTIFACT)

@@ -30,6 +30,17 @@ def test_a_scaffold_is_red_and_becomes_green(project):
     project.run_apart().assert_outcomes(passed=2)
 
 
+def test_below_a_project_nothing_is_begun_that_its_pytest_would_not_see(
+    project, monkeypatch, capsys
+):
+    assert main(["new", "one"]) == 0
+    (project.path / "below").mkdir()
+    monkeypatch.chdir(project.path / "below")
+    assert main(["new", "two"]) == 2
+    assert f"error: this lies in the project {project.path}," in capsys.readouterr().err
+    assert [*project.path.glob("below/*")] == []
+
+
 def test_editors_find_the_schema_that_a_scaffold_names(project):
     assert [main(["new", "one"]), main(["new", "two", "--op-type=toy"])] == [0, 0]
     for path in ("custom/one.yaml", "toy/two.yaml"):

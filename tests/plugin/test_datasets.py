@@ -221,6 +221,12 @@ def test_a_replay_runs_the_failed_test_alone(dataset, project, monkeypatch, wher
     project.run(*shlex.split(command)[1:]).assert_outcomes(failed=1)
 
 
+def test_the_header_names_the_datasets(dataset):
+    dataset.define(DOUBLE)
+    result = dataset.run("--collect-only")
+    result.stdout.fnmatch_lines(["fib: device cpu, definitions in dataset/definitions, *"])
+
+
 def test_a_folder_of_a_dataset_is_collected_alone(dataset):
     dataset.define(DOUBLE)
     dataset.define(DOUBLE, folder="others", name="other")

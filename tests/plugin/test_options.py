@@ -78,6 +78,17 @@ def test_a_bad_value_is_a_usage_error(scale, arguments, message):
         (["--fib-defs", "nowhere"], "ERROR: --fib-defs nowhere: no such directory"),
         (["--fib-impls", "nowhere"], "ERROR: --fib-impls nowhere: no such directory"),
         (
+            ["--fib-dataset", "kernel_defs"],
+            "ERROR: --fib-dataset kernel_defs: it has no folder definitions",
+        ),
+        (["--fib-select", "nowhere"], "ERROR: --fib-select=nowhere: No such file or directory"),
+        (["--fib-cache-dir="], "*argument --fib-cache-dir: is empty; it should be a path"),
+        (
+            ["--fib-cache-dir=.", "--fib-cache-clear"],
+            "ERROR: --fib-cache-clear: {path} is not removed: * there is no build",
+        ),
+        (["--fib-max-bytes=0"], "*argument --fib-max-bytes: '0' has room for nothing"),
+        (
             ["--fib-impls", "kernel_defs", "--fib-definition", "scale"],
             "ERROR: nothing in kernel_defs implements scale",
         ),

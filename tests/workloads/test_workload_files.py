@@ -103,7 +103,11 @@ def test_captured_workloads_are_timed_in_place_of_the_ladder(project):
 
 def test_a_dataset_that_is_not_there_is_a_usage_error(scale):
     result = scale.run("--fib-dataset=nowhere")
-    result.stderr.fnmatch_lines(["ERROR: --fib-dataset nowhere/definitions: no such directory"])
+    result.stderr.fnmatch_lines(["ERROR: --fib-dataset nowhere: no such directory"])
+    scale.write("data/definitions/toy/scale.json", "{}")
+    result = scale.run("--fib-dataset=data/definitions")
+    message = "--fib-dataset data/definitions: it has no folder definitions; did you mean data?"
+    result.stderr.fnmatch_lines([f"ERROR: {message}"])
 
 
 def test_a_kept_failure_is_an_item_of_its_own_from_then_on(toys):
