@@ -155,7 +155,7 @@ class ArtifactCache:
         """Remove the folder. Raises ValueError where it holds what no run of ours puts there."""
         if self.folder is None or not self.folder.is_dir():
             return
-        others = sorted(name for name in os.listdir(self.folder) if not _OWN.fullmatch(name))
+        others = sorted(p.name for p in self.folder.iterdir() if not _OWN.fullmatch(p.name))
         if others:
             raise ValueError(f"{self.folder} is not removed: {others[0]!r} there is no build")
         shutil.rmtree(self.folder, ignore_errors=True)

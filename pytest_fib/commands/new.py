@@ -103,11 +103,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _run(given: Namespace) -> int:
-    for name in (given.name, given.op_type):
-        if not name.isidentifier() or iskeyword(name):
-            raise ValueError(f"{name!r} is no name of a Python module, which files here are given")
-    if (project := _project_above()) is not None:
-        raise ValueError(f"this lies in the project {project}, whose pytest would not look here")
+    _refuse_bad(given)
     inputs = _inputs(given)
     outputs = list(_given(given.output).values()) or [_output(inputs)]
     files = _files(given.name, given.op_type, inputs, outputs)
@@ -124,6 +120,15 @@ def _run(given: Namespace) -> int:
         print(f"The test imports the kernel: have pythonpath = . in {ini}")
     print(f"Write the reference and the kernel, then: pytest --fib-definition={given.name}")
     return 0
+
+
+def _refuse_bad(given: Namespace) -> None:
+    """Raise ValueError for names that can't be, and a place where pytest would find nothing."""
+    for name in (given.name, given.op_type):
+        if not name.isidentifier() or iskeyword(name):
+            raise ValueError(f"{name!r} is no name of a Python module, which files here are given")
+    if (project := _project_above()) is not None:
+        raise ValueError(f"this lies in the project {project}, whose pytest would not look here")
 
 
 def _project_above() -> Path | None:

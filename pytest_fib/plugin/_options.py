@@ -92,7 +92,7 @@ def seconds(text: str) -> float:
 
 
 def path(text: str) -> str:
-    """A path that is given; an empty one, as of a variable that is not set, would be this folder."""
+    """A path; an empty one, as of a variable that is not set, would be the current folder."""
     if not text:
         raise ArgumentTypeError("is empty; it should be a path")
     return text

@@ -106,10 +106,7 @@ class Session:
         if settings.prebuilt is not None:
             _ = self.prebuilt  # an error now, not at the first item
         if settings.cache_clear:
-            try:
-                ArtifactCache(settings.cache or default_builds_directory()).clear()
-            except ValueError as error:
-                raise pytest.UsageError(f"--fib-cache-clear: {error}") from None
+            _clear(settings.cache or default_builds_directory())
         self._add_paths()
         check_selection(settings, lambda: self.catalogue)
         if settings.compare is not None:  # before the recorder replaces what may be the same file
@@ -480,3 +477,11 @@ def _traced(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in the debugger, as pytest does with test functions for ``--trace``."""
     debugger: Any = pytestPDB
     return debugger._init_pdb("runcall").runcall(function, *arguments)
+
+
+def _clear(builds: Path | None) -> None:
+    """Remove what was compiled before. Raises UsageError."""
+    try:
+        ArtifactCache(builds).clear()
+    except ValueError as error:
+        raise pytest.UsageError(f"--fib-cache-clear: {error}") from None
