@@ -20,6 +20,7 @@ import ctypes
 import errno
 import os
 import platform
+import signal
 import struct
 import sys
 from collections.abc import Iterable
@@ -89,6 +90,11 @@ _MISSING = {"clone3": (435, 435)}
 _CLONE = (56, 220)
 #: All of its flags that make namespaces.
 _CLONE_NEW = 0x7E02_0000
+#: Those that say which signal a parent gets when the child has ended: SIGCONT would wake one that
+#: was stopped meanwhile.
+_CLONE_SIGNAL = 0xFF
+#: The same of a child whose parent has ended.
+_PRCTL, _PR_SET_PDEATHSIG = (157, 167), 1
 #: Calls whose first argument is a process; 0 is the caller.
 _OF_CALLER_ONLY = {
     "prlimit64": (302, 261),
@@ -226,6 +232,7 @@ def _restrict_calls() -> None:
 
 # Instructions of a filter; their operand comes last.
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_AND = 0x54
 # Where ``seccomp_data`` has the number of a call, the architecture, and the first argument.
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
 
@@ -249,9 +256,19 @@ def _filter(architecture: int, column: int) -> bytes:
         lines += _by_argument(numbers[column], 0, [0], _ALLOW, _REFUSE)
     lines += _by_argument(_FCNTL[column], 1, [_F_SETSIG, _F_SETLEASE], _REFUSE, _ALLOW)
     lines += [
-        (_IF_EQUAL, 0, 3, _CLONE[column]),
+        (_IF_EQUAL, 0, 6, _PRCTL[column]),
+        (_LOAD, 0, 0, _AT_ARGUMENTS),
+        (_IF_EQUAL, 0, 3, _PR_SET_PDEATHSIG),
+        (_LOAD, 0, 0, _AT_ARGUMENTS + 8),
+        (_IF_EQUAL, 0, 1, signal.SIGCONT),
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+        (_IF_EQUAL, 0, 6, _CLONE[column]),
         (_LOAD, 0, 0, _AT_ARGUMENTS),
         (_IF_ANY_BIT, 0, 1, _CLONE_NEW),
+        (_RETURN, 0, 0, _REFUSE),
+        (_AND, 0, 0, _CLONE_SIGNAL),
+        (_IF_EQUAL, 0, 1, signal.SIGCONT),
         (_RETURN, 0, 0, _REFUSE),
     ]
     lines.append((_RETURN, 0, 0, _ALLOW))

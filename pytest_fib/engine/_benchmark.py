@@ -26,6 +26,7 @@ import torch
 
 from pytest_fib.data import Performance
 from pytest_fib.engine._cheat_checks import (
+    Reading,
     check_blocks_ns,
     check_judges_clock,
     check_memory_rate,
@@ -65,8 +66,10 @@ from pytest_fib.timing import (
     time_both_sides,
     time_round,
 )
+from pytest_fib.verdict import SamplingTest, is_seeded, judge_ranks, ranks
 
 if TYPE_CHECKING:
+    from pytest_fib.engine._context import CallTensors
     from pytest_fib.engine._counts_cache import CountsCache
     from pytest_fib.sandbox import Reply, TimingCore
     from pytest_fib.verdict import Verdict
@@ -79,8 +82,13 @@ BUFFER_SHARE = 1 / 8
 CHECKED_SHARE = 0.05
 #: How many rounds are checked where reading outputs seems slow.
 MOST_CHECKS = 12
+#: How many samples of a round are looked at, where an output is chosen at random.
+SAMPLES = 32
 #: The circumstance of failures in this phase.
 WHILE_TIMED = "while it was timed"
+#: The same of outputs: where they are wrong for that reason, they lie in the inputs, or did not
+#: exist when the call returned.
+CLEARED = ", and read once its inputs were cleared"
 #: Bytes of what is kept of rounds until it is checked: else that is done while the device is held.
 KEPT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 #: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
@@ -108,14 +116,19 @@ class WrongOutputsError(Exception):
 
 @dataclass(frozen=True)
 class KeptRound:
-    """What a round's calls got, and the buffers of some, by their numbers, as words."""
+    """What a round's calls got, and what some left, by the numbers of their buffers, as words.
+
+    ``inputs`` are those of fewer calls than ``outputs``.
+    """
 
     mixture: Mixture
-    buffers: dict[int, torch.Tensor]
+    inputs: dict[int, torch.Tensor]
+    outputs: dict[int, torch.Tensor]
 
     @property
     def bytes(self) -> int:
-        return self.mixture.bits.nbytes + sum(words.nbytes for words in self.buffers.values())
+        words = (*self.inputs.values(), *self.outputs.values())
+        return self.mixture.bits.nbytes + sum(each.nbytes for each in words)
 
 
 class TimedSide:
@@ -138,6 +151,8 @@ class TimedSide:
         self.groups: tuple[int, ...] = ()
         self.calls_per_block = 0
         self.flush_ns = 0.0
+        #: What the last round took by the judge's clock.
+        self.wall_ns = 0.0
 
     @property
     def is_captured(self) -> bool:
@@ -174,7 +189,8 @@ class TimedSide:
         claimed_ns = sum(samples) * self.calls_per_block
         wrong = check_blocks_ns(done.blocks_ns, claimed_ns, longest_ns, self.method)
         self._context.refuse_if(wrong)
-        return TimedBlocks(samples, done.blocks_ns, self._side.sandbox.ran_ns)
+        self.wall_ns = self._side.sandbox.ran_ns
+        return TimedBlocks(samples, done.blocks_ns, self.wall_ns)
 
     def collect(self) -> float:
         """Have the outputs of the round's calls stored; nanoseconds that it took."""
@@ -209,9 +225,12 @@ class BenchmarkPhase:
         self._values: NewValues
         self._verdict: Verdict
         self._kept: list[KeptRound] = []
-        #: What reading the outputs of rounds took more than that of the reference's should take.
-        self._readings_ns: list[float] = []
+        #: Of samples that timed calls chose, by the output.
+        self._ranks: dict[str, list[torch.Tensor]] = {}
+        self._readings: list[Reading] = []
         self._round_is_unchecked = False
+        #: Whether calls' inputs are gone when outputs are read.
+        self._inputs_are_cleared = False
         #: Of the candidate's blocks, but where each call has a block for itself.
         self._calls_per_block = 0
         self._held_ns = 0
@@ -224,9 +243,12 @@ class BenchmarkPhase:
                 rough_ns = self._rough_ns()
                 operations = self._counts.get(self._context.request, self._count_operations)
                 least_bytes = self._least_traffic(operations)
+                self._inputs_are_cleared = not self._returns_its_inputs()
             timings, single_ns = self._timings(clocks, rough_ns)
+            self._check_ranks()
         except WrongOutputsError as error:
-            return error.verdict.qualified(WHILE_TIMED), None
+            when = WHILE_TIMED + CLEARED * (self._inputs_are_cleared and not self._is_destination)
+            return error.verdict.qualified(when), None
         facts = {"calls_per_block": self._calls_per_block, **clocks.facts()}
         if single_ns is not None:
             facts["single_call_ms"] = single_ns[0] / 1e6
@@ -246,6 +268,10 @@ class BenchmarkPhase:
             finally:
                 self._held_ns += perf_counter_ns() - start
 
+    @property
+    def _is_destination(self) -> bool:
+        return self._context.request.solution.spec.calling == "destination"
+
     # Getting ready.
 
     def _rough_ns(self) -> list[float]:
@@ -254,6 +280,16 @@ class BenchmarkPhase:
         self._allocate(ROUGH)
         self._ready([0], (ROUGH, ROUGH))
         return [_rough_ns(side) for side in self._sides]
+
+    def _returns_its_inputs(self) -> bool:
+        """Whether outputs of the reference lie in its inputs: then they change with these."""
+        buffers = self._reference.buffers
+        self._reference.collect()
+        before = buffers.outputs().clone()
+        buffers.inputs().zero_()
+        self._context.synchronize()
+        self._reference.collect()
+        return not buffers.outputs().equal(before)
 
     @cached_property
     def _most_buffers(self) -> int:
@@ -297,7 +333,7 @@ class BenchmarkPhase:
         """
         sides = sides or self._sides
         prepare = [
-            partial(side.prepare, groups, size, check=check)
+            partial(side.prepare, self._placed(groups, max(sizes) - size), size, check=check)
             for side, size in zip(sides, sizes, strict=True)
         ]
         if self._device != "cpu" and all(side.is_process for side in sides):
@@ -307,6 +343,13 @@ class BenchmarkPhase:
             replies = [ask() for ask in prepare]
         for side, reply in zip(sides, replies, strict=True):
             side.prepared(reply)
+
+    def _placed(self, groups: Sequence[int], room: int) -> list[int]:
+        """Where the groups of a side begin that has fewer calls, by as many as ``room``.
+
+        Nobody is to know which calls of the candidate the reference makes as well.
+        """
+        return [start + self._random.randrange(room + 1) for start in groups]
 
     def _allocate(self, count: int) -> None:
         self._candidate.allocate(count)
@@ -354,7 +397,7 @@ class BenchmarkPhase:
                 return timings, single_ns
             if pause is None:
                 self._context.refuse(wrong)
-            if is_far_off(timings, self._readings_ns, len(self._candidate.called)):
+            if is_far_off(timings, self._readings, len(self._candidate.called)):
                 pauses = iter(())
             sleep(pause)
             if single_ns is not None:
@@ -379,10 +422,10 @@ class BenchmarkPhase:
     def _reading_is_slow(self, timings: Timings) -> str:
         if self._is_captured_on_one_side:
             return ""  # a graph stores the outputs of one side only
-        return check_reading(self._readings_ns, timings, len(self._candidate.called))
+        return check_reading(self._readings, timings, len(self._candidate.called))
 
     def _time(self, clocks: Clocks) -> Timings:
-        self._readings_ns.clear()
+        self._readings.clear()
         self._round_is_unchecked = False
         self._ceilings()  # measured now, if they never were
         clocks.steady()  # what later readings are compared with
@@ -396,7 +439,7 @@ class BenchmarkPhase:
         )
         self._keep()
         # Other work may have made reading one side's outputs slow, but not again and again.
-        while self._reading_is_slow(timings) and len(self._readings_ns) < MOST_CHECKS:
+        while self._reading_is_slow(timings) and len(self._readings) < MOST_CHECKS:
             self._run_round(self._sides)
             self._keep()
         return timings
@@ -427,6 +470,7 @@ class BenchmarkPhase:
             return None
         # The reference's calls may have blocks for themselves already.
         sides = [side for side in self._sides if side.calls_per_block > 1]
+        self._values.mix()  # what was read has no inputs any more
         self._ready(list(self._candidate.groups), [1] * len(sides), sides)
         self._round_is_unchecked = False
         rounds = [self._run_round(sides) for _ in range(SINGLE_ROUNDS)]
@@ -444,30 +488,76 @@ class BenchmarkPhase:
     def _keep(self) -> None:
         """Keep what some calls of the last round got and left. Raises WrongOutputsError."""
         self._round_is_unchecked = False
-        candidate, reference = self._candidate, self._reference
-        reading_ns = candidate.collect() - self._usual_reading_ns(reference.collect())
-        self._readings_ns.append(reading_ns)
-        words = candidate.buffers.words
-        left = {number: words[number].clone() for number in self._numbers_to_check()}
-        self._kept.append(KeptRound(self._values.mixture, left))
+        candidate, reference = self._candidate.buffers, self._reference.buffers
+        numbers = self._numbers_to_check()
+        inputs = {number: candidate.inputs()[number].clone() for number in numbers}
+        if self._inputs_are_cleared:
+            for pool in (candidate, reference):  # both, so that caches hold as little of either
+                pool.inputs()[: candidate.count].zero_()
+            self._context.synchronize()
+        self._readings.append(self._read_outputs())
+        numbers |= self._numbers_of_wrong_outputs()
+        outputs = {number: candidate.outputs()[number].clone() for number in numbers}
+        self._kept.append(KeptRound(self._values.mixture, inputs, outputs))
         if sum(kept.bytes for kept in self._kept) > KEPT_BYTES[self._device]:
             self._check_kept()
 
+    def _read_outputs(self) -> Reading:
+        """Have both sides store what their calls returned.
+
+        The outputs of ``destination`` calls are there; who still works on them gets no time for it.
+        """
+        wall_ns, reference_ns = self._candidate.wall_ns, self._reference.collect()
+        if self._is_destination:
+            return Reading(wall_ns, 0.0)
+        return Reading(wall_ns, self._candidate.collect() - self._usual_reading_ns(reference_ns))
+
     def _check_kept(self) -> None:
         """Check what was kept. Raises WrongOutputsError."""
-        candidate, reference = self._candidate.buffers, self._reference.buffers
         for kept in self._kept:
-            for number, words in kept.buffers.items():
-                candidate.words[number].copy_(words)
-                self._values.restore(number, kept.mixture)
-                tensors = candidate.at(number), reference.at(number)
-                try:
-                    self._verdict = SandboxCalls(self._context, *tensors).check_buffer()
-                except EvaluationEnded as ended:
-                    raise ended.qualified(WHILE_TIMED) from None
-                if not self._verdict.passed:
-                    raise WrongOutputsError(self._verdict)
+            for number in kept.outputs:
+                self._check_buffer(kept, number)
         self._kept.clear()
+
+    def _check_buffer(self, kept: KeptRound, number: int) -> None:
+        candidate, reference = self._candidate.buffers, self._reference.buffers
+        self._values.restore(number, kept.mixture)
+        inputs = kept.inputs.get(number, reference.inputs()[number])
+        candidate.inputs()[number].copy_(inputs)
+        candidate.outputs()[number].copy_(kept.outputs[number])
+        tensors = candidate.at(number), reference.at(number)
+        try:
+            self._verdict = SandboxCalls(self._context, *tensors).check_buffer()
+        except EvaluationEnded as ended:
+            raise ended.qualified(WHILE_TIMED) from None
+        if not self._verdict.passed:
+            raise WrongOutputsError(self._verdict)
+        self._add_ranks(*tensors)
+
+    def _add_ranks(self, candidate: CallTensors, reference: CallTensors) -> None:
+        """Note where samples of a call lie in their distributions."""
+        context, names = self._context, self._sampled_outputs
+        if names:
+            inputs = {**context.reference.read(reference.input_tensors), **context.scalars}
+            test = SamplingTest.of(inputs)
+            for name, output in context.candidate.read(candidate.outputs).items():
+                if name in names:
+                    self._ranks.setdefault(name, []).append(ranks(output, test))
+
+    def _check_ranks(self) -> None:
+        """Against random choices that are not so random once they are timed."""
+        for name, places in self._ranks.items():
+            verdict = judge_ranks(self._verdict, name, torch.cat(places, 1))
+            if not verdict.passed:
+                raise WrongOutputsError(verdict)
+
+    @cached_property
+    def _sampled_outputs(self) -> list[str]:
+        """Those of which each row is a sample by itself."""
+        definition = self._context.definition
+        sampled = [name for name in definition.outputs if definition.is_sampled(name)]
+        one_dim = [name for name in sampled if len(self._context.layouts[name].shape) == 1]
+        return [] if is_seeded(definition) else one_dim
 
     def _usual_reading_ns(self, reference_ns: float) -> float:
         """How long storing what the candidate's calls returned should take, if the reference's did.
@@ -477,8 +567,6 @@ class BenchmarkPhase:
         calls, reference_calls = (len(side.called) for side in self._sides)
         if not all(side.is_captured for side in self._sides):
             return reference_ns * calls / reference_calls
-        if self._context.request.solution.spec.calling == "destination":
-            calls = 0
         return reference_ns + (calls - reference_calls) * self._copy_ns
 
     @cached_property
@@ -505,25 +593,41 @@ class BenchmarkPhase:
         return 1e9 * len(self._candidate.groups) * left / ceilings.bytes_per_second
 
     def _numbers_to_check(self) -> set[int]:
-        """Those that are furthest from what the reference left, and one at random.
+        """The one whose inputs are not as they should be, and one at random; of samples, enough.
 
         That is one which the reference did not make, as its blocks have fewer calls where these
-        take longer; else any, since one call may be far off to draw looks from others. Inputs
-        should be as they were.
+        take longer; else any, since one call may be far off to draw looks from others.
         """
-        definition, called = self._context.definition, {*self._candidate.called}
-        both = called & {*self._reference.called}
-        one, other = (side.buffers for side in self._sides)
-        compared = [
-            (both, one.outputs_named(name), other.outputs_named(name))
-            for name in definition.outputs
-            if both and not definition.is_sampled(name)
-        ]
-        unseen = called.difference(both if compared else ())
-        compared.append((called, one.inputs().view(torch.int16), other.inputs().view(torch.int16)))
-        furthest = (most_different(a, b, sorted(among), self._random) for among, a, b in compared)
-        numbers = {number for number in furthest if number is not None}
-        return numbers | {self._random.choice(sorted(unseen or called))}
+        called = {*self._candidate.called}
+        inputs = [side.buffers.inputs().view(torch.int16) for side in self._sides]
+        unseen = called - ({*self._reference.called} if self._compared_outputs else set())
+        among = sorted(unseen or called)
+        rows = [self._context.layouts[name].shape[0] for name in self._sampled_outputs]
+        number = -(-SAMPLES // max(1, min(rows, default=SAMPLES)))
+        at_random = self._random.sample(among, min(number, len(among)))
+        return {*at_random, *self._furthest(called, *inputs)}
+
+    def _numbers_of_wrong_outputs(self) -> set[int]:
+        """Those whose outputs are the furthest from what the reference left."""
+        both = {*self._candidate.called} & {*self._reference.called}
+        return {
+            number
+            for name in self._compared_outputs
+            for number in self._furthest(
+                both, *(side.buffers.outputs_named(name) for side in self._sides)
+            )
+        }
+
+    @cached_property
+    def _compared_outputs(self) -> list[str]:
+        """The outputs that are the same on both sides, but for rounding."""
+        definition = self._context.definition
+        return [name for name in definition.outputs if not definition.is_sampled(name)]
+
+    def _furthest(self, among: set[int], one: torch.Tensor, other: torch.Tensor) -> list[int]:
+        """The call for which the sides differ most; none where they don't."""
+        number = most_different(one, other, sorted(among), self._random) if among else None
+        return [] if number is None else [number]
 
     # The record.
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
-from pytest_fib.timing import Ceilings, Timings, hidden_share
+from pytest_fib.timing import SURE, Ceilings, Timings, hidden_share
 
 if TYPE_CHECKING:
     import torch
@@ -116,12 +117,37 @@ def most_different(
     return numbers[int(furthest.argmax())] if furthest.any() else None
 
 
-def check_reading(readings_ns: Sequence[float], timings: Timings, calls: int) -> str:
+@dataclass(frozen=True)
+class Reading:
+    """A round whose outputs were read, in nanoseconds by the judge's clock.
+
+    ``wall_ns`` is what the round took; ``extra_ns``, what reading took more than that of the
+    reference's should take.
+    """
+
+    wall_ns: float
+    extra_ns: float
+
+    def late_ns(self, round_ns: float) -> float:
+        """What round and reading took more, where rounds should take ``round_ns``."""
+        return self.extra_ns + max(0.0, self.wall_ns - round_ns)
+
+
+def late_ns(readings: Sequence[Reading], timings: Timings, calls: int) -> float:
+    """What a call took that is in no round as short as those that count; in nanoseconds.
+
+    Only when its outputs have been read is the work of a round done. So both are held together
+    against what the shortest rounds take. Noise makes some longer, but not all.
+    """
+    return min(reading.late_ns(timings.round_ns) for reading in readings) / calls
+
+
+def check_reading(readings: Sequence[Reading], timings: Timings, calls: int) -> str:
     """Against work that is put off until outputs of a round's calls are read, when no clock runs.
 
-    ``readings_ns`` is what reading them took more than that of the reference's should take.
+    In all rounds, or in some, while others are not among the shortest.
     """
-    extra_ns = min(readings_ns) / calls
+    extra_ns = late_ns(readings, timings, calls)
     latency_ns = timings.latency.value
     if extra_ns <= hidden_share(latency_ns) * latency_ns + READING_NS:
         return ""
@@ -188,14 +214,15 @@ def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> s
     return FALSE_TIMES + by_both_clocks(accounting.blocks_ns, accounting.blocks_ns + hidden_ns)
 
 
-def is_far_off(timings: Timings, readings_ns: Sequence[float], calls: int) -> bool:
+def is_far_off(timings: Timings, readings: Sequence[Reading], calls: int) -> bool:
     """Whether rounds, or reading what they leave, surely take over twice what they claim.
 
-    Other work slows both sides down: what of that may be chance, the reference's rounds tell.
+    Other work slows both sides down: what of that may be chance, the rounds tell. A candidate that
+    makes its own uncertain is refused all the same, only later.
     """
     accounting = timings.accounting
-    reading_ns = min(readings_ns) / calls
-    hidden_ns = accounting.hidden_ns - accounting.other_error_ns
+    reading_ns = late_ns(readings, timings, calls)
+    hidden_ns = accounting.hidden_ns - accounting.other_error_ns - SURE * accounting.error_ns
     return hidden_ns > accounting.blocks_ns or reading_ns > timings.latency.value
 
 

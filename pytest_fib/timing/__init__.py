@@ -2,6 +2,7 @@
 
 from pytest_fib.timing import _cupti
 from pytest_fib.timing._accounting import (
+    SURE as SURE,
     Accounting as Accounting,
     Claims as Claims,
     Turn as Turn,

@@ -126,6 +126,10 @@ def _rest(turns: Sequence[Turn], low_ns: float) -> tuple[float, float]:
     Whatever else the machine does only makes rounds longer. A side whose claims are false in some
     rounds and true in others gains nothing: in each, it is held to one of its lowest claims.
     """
-    rests = sorted(turn.wall_ns - min(turn.blocks_ns, low_ns) for turn in turns)
-    shortest = rests[: max(2, round(len(rests) * SHORTEST))]
-    return mean(shortest), (median(rests) - rests[0]) / sqrt(len(rests))
+    rests = [turn.wall_ns - min(turn.blocks_ns, low_ns) for turn in turns]
+    return shortest_ns(rests), (median(rests) - min(rests)) / sqrt(len(rests))
+
+
+def shortest_ns(rounds_ns: Sequence[float]) -> float:
+    """The mean of the shortest third."""
+    return mean(sorted(rounds_ns)[: max(2, round(len(rounds_ns) * SHORTEST))])

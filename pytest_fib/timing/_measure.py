@@ -19,9 +19,10 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_fib.timing._accounting import Accounting, Claims, Turn, account
+from pytest_fib.timing._accounting import Accounting, Claims, Turn, account, shortest_ns
 
 Samples: TypeAlias = NDArray[np.float64]
+Turns: TypeAlias = Sequence[Turn]
 Comparison: TypeAlias = Literal["FASTER", "SLOWER", "SAME", "UNCLEAR"]
 
 #: Resamples of a bootstrap: for a result, and to see whether there are enough samples.
@@ -136,13 +137,13 @@ class Timings:
     @cached_property
     def accounting(self) -> Accounting:
         """The candidate's times, as the latencies have them, by the judge's clock."""
-        claims = Claims(
-            self._claimed_latency.value,
-            _round_ns(self.candidate, self.turns),
-            _round_ns(self.reference, self.reference_turns),
-            _spread(self.reference),
-        )
-        return account(self.turns, self.reference_turns, claims)
+        sides = self.candidate, self.reference
+        return _accounting(sides, (self.turns, self.reference_turns))
+
+    @cached_property
+    def round_ns(self) -> float:
+        """What a round of the candidate takes by the judge's clock: the shortest do."""
+        return shortest_ns([turn.wall_ns for turn in self.turns])
 
     @property
     def noisy(self) -> bool:
@@ -287,9 +288,12 @@ class _Rounds:
 
     @property
     def accounted(self) -> bool:
-        """Whether the judge's clock says surely enough that no more is left out than may be."""
-        latency_ns = float(np.median(self._rounds[0]))
-        return account(*self._turns, Claims(latency_ns)).is_clear
+        """Whether the judge's clock says surely enough that no more is left out than may be.
+
+        Of the times as they are in the end: of all rounds, a latency may be less than of most.
+        """
+        candidate, reference = map(np.stack, self._rounds)
+        return _accounting((candidate, reference), self._turns).is_clear
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
@@ -332,6 +336,13 @@ class Estimate:
 def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
     """The geometric mean over groups of each group's middle over rounds, in the samples' unit."""
     return _estimate(np.log(samples), resamples)
+
+
+def _accounting(sides: tuple[Samples, Samples], turns: tuple[Turns, Turns]) -> Accounting:
+    """The times of the first side, as latencies have them, by the judge's clock."""
+    latency_ns = float(np.exp(_middle(np.log(sides[0])).mean()))
+    round_ns, other_ns = (_round_ns(*each) for each in zip(sides, turns, strict=True))
+    return account(*turns, Claims(latency_ns, round_ns, other_ns, _spread(sides[1])))
 
 
 def _round_ns(samples: Samples, turns: Sequence[Turn]) -> float:

@@ -14,8 +14,10 @@ from pytest_fib.verdict._sampling import (
     SamplingTest as SamplingTest,
     check_support as check_support,
     is_seeded as is_seeded,
+    judge_ranks as judge_ranks,
     judge_samples as judge_samples,
     plan_sampling as plan_sampling,
+    ranks as ranks,
 )
 from pytest_fib.verdict._verdict import (
     OutputComparison as OutputComparison,

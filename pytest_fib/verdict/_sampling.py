@@ -325,6 +325,39 @@ def judge_samples(
     return _failed(passed, name, wrong[0].pattern, list(map(str, wrong)), times)
 
 
+def ranks(samples: torch.Tensor, distribution: SamplingTest) -> torch.Tensor:
+    """Where in the distributions of their rows samples [rows] lie, by index and by probability.
+
+    Float64 [2, rows] between 0 and 1, evenly distributed for a perfect sampler, whatever the rows.
+    A sample stands for a range as wide as its share: a random place in it. Open tokens are left
+    out: of these it isn't known.
+    """
+    support, probs = distribution.support, distribution.probs.double()
+    certain = torch.where(probs >= support.certain[:, None], probs, 0.0)
+    token = samples.long().to(probs.device)[:, None]
+    own, index = certain.gather(1, token), torch.arange(probs.shape[1], device=probs.device)
+    before = torch.where(index < token, certain, 0.0), torch.where(certain > own, certain, 0.0)
+    alike = own, torch.where(certain == own, certain, 0.0)
+    below, share = (torch.stack([each.sum(1) for each in sums]) for sums in (before, alike))
+    places = (below + torch.rand_like(share) * share) / support.mass
+    return places[:, own[:, 0] > 0]
+
+
+def judge_ranks(passed: Verdict, name: str, places: torch.Tensor) -> Verdict:
+    """Whether the ``ranks`` of samples of an output, [2, n], are evenly distributed."""
+    for seen, by in zip(places, ("index", "probability"), strict=True):
+        bins = min(COARSE, int(len(seen) / LEAST_EXPECTED))
+        if bins < 2:
+            continue
+        counts = torch.histc(seen, bins, 0.0, 1.0)
+        p_value = g_test(counts, torch.full_like(counts, len(seen) / bins))
+        if p_value < ALPHA:
+            most = int(counts.max())
+            line = f"{most} of {len(seen)} draws lie in 1/{bins} of their distributions, by {by}"
+            return _failed(passed, name, WRONG, [f"{line} (p = {p_value:.1g})"])
+    return passed
+
+
 def _failed(verdict: Verdict, name: str, pattern: str, lines: list[str], *more: str) -> Verdict:
     """The first line as the sentence, others below it."""
     details = detail_lines(*more, *lines[1:SHOWN_COUNTS])

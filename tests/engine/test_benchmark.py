@@ -310,6 +310,30 @@ def test_a_reference_that_fails_when_it_is_timed_is_the_definitions_error(
     assert judge.evaluate(request_for(GOOD, timing=True)).status == "PASSED"
 
 
+VIEW = """\
+name: view
+op_type: toy
+axes: {{n: var, width: 8}}
+inputs:
+  x: {{shape: [n, width], dtype: float32}}
+outputs:
+  out: {{shape: [width, n], dtype: float32}}
+reference: |
+  def run(x):
+      return x.t(){}
+"""
+
+
+def test_a_view_of_an_input_is_returned_where_the_reference_returns_one(define, judge, request_for):
+    text = "def run(x):\n    return x.t()\n"
+    view, copied = (define(VIEW.format(more)) for more in ("", ".contiguous()"))
+    asked = {"n": 8, "timing": True}
+    assert judge.evaluate(request_for(text, of=view, **asked)).status == "PASSED"
+    lazy = judge.evaluate(request_for(text, of=copied, **asked))
+    where = "(while it was timed, and read once its inputs were cleared)"
+    assert lazy.log.splitlines()[0] == f"out: zeros everywhere {where}"
+
+
 class Listening:
     """A sandbox that notes what it is asked."""
 
@@ -328,22 +352,48 @@ class Listening:
 
 
 @pytest.fixture
-def exchange(request_for, fork_server):
-    """What the sides were asked for one timed evaluation, and what they said."""
-    said = {"candidate": [], "reference": []}
-    with Judge("cpu", fork_server=fork_server) as judge:
-        for side, log in said.items():
-            mine = getattr(judge, f"_{side}")
-            setattr(judge, f"_{side}", replace(mine, sandbox=Listening(mine.sandbox, log)))
-        assert judge.evaluate(request_for(GOOD, timing=True)).status == "PASSED"
-    return said
+def exchanged(fork_server):
+    """What the sides are asked for a timed evaluation, and what they say."""
+
+    def exchanged(request):
+        said = {"candidate": [], "reference": []}
+        with Judge("cpu", fork_server=fork_server) as judge:
+            for side, log in said.items():
+                mine = getattr(judge, f"_{side}")
+                setattr(judge, f"_{side}", replace(mine, sandbox=Listening(mine.sandbox, log)))
+            assert judge.evaluate(request).status == "PASSED"
+        return said
+
+    return exchanged
+
+
+@pytest.fixture
+def exchange(exchanged, request_for):
+    """The same of a kernel that is as fast as the reference."""
+    return exchanged(request_for(GOOD, timing=True))
 
 
 def test_both_sides_are_asked_alike(exchange):
     kinds = {side: [type(request) for request, _ in log] for side, log in exchange.items()}
     assert all(isinstance(reply, Done) for log in exchange.values() for _, reply in log)
-    for kind in (Prepare, Blocks, Collect):
+    for kind in (Prepare, Blocks):
         assert kinds["candidate"].count(kind) == kinds["reference"].count(kind) >= 1
+    # Twice more of the reference, to see whether its outputs lie in its inputs.
+    assert kinds["candidate"].count(Collect) == kinds["reference"].count(Collect) - 2 >= 1
+
+
+def test_the_reference_makes_any_of_the_candidates_calls(request_for, definition, exchanged):
+    """Nobody is to know which calls of a candidate's block are compared with its."""
+    slow = (
+        "def run(x, factor):\n    for _ in range(100):\n        x = x * 1\n    return x * factor\n"
+    )
+    slower = definition.model_copy(update={"reference": slow})
+    said = exchanged(request_for(GOOD, of=slower, timing=True))
+    asked, fewer = ([r for r, _ in said[side] if isinstance(r, Prepare)][1] for side in said)
+    assert fewer.size < asked.size
+    starts = [b - a for a, b in zip(asked.groups, fewer.groups, strict=True)]
+    assert any(starts)
+    assert all(0 <= start <= asked.size - fewer.size for start in starts)
 
 
 def test_every_call_of_a_round_has_tensors_of_its_own(exchange):
@@ -383,6 +433,8 @@ HIDDEN = Accounting(
 FAR_OFF = Accounting(
     calls_ns=1e6, blocks_ns=1e6, hidden_ns=4e6, error_ns=1e3, other_error_ns=1e3, allowed_ns=5e4
 )
+#: As far, by what a few of its rounds say that differ by nearly as much.
+OFF_BY_FEW_ROUNDS = replace(FAR_OFF, error_ns=1.1e6)
 #: As far, where the reference's rounds differ by nearly as much.
 OFF_ON_A_BUSY_MACHINE = replace(FAR_OFF, other_error_ns=3.5e6)
 #: A candidate gains nothing by rounds that take longer now and then.
@@ -407,6 +459,11 @@ def test_what_disagrees_once_is_timed_again_later(accounts, timed, definition):
         ),
         (
             FAR_OFF,
+            "its times are false: rounds of calls take 1 ms by their own account, "
+            "5 ms by the judge's clock",
+        ),
+        (
+            OFF_BY_FEW_ROUNDS,
             "its times are false: rounds of calls take 1 ms by their own account, "
             "5 ms by the judge's clock",
         ),

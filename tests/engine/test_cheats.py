@@ -84,7 +84,7 @@ BY_THE_CLOCK = (
     FALSE + r"rounds of calls take \S+ ms by their own account, \S+ ms by the judge's clock"
 )
 WHEN_READ = r"works when its outputs are read, or makes that slow .*: \S+ µs a call more than .*"
-TIMED_WRONG = r"out: .* \(while it was timed\)"
+TIMED_WRONG = r"out: .* \(while it was timed(, and read once its inputs were cleared)?\)"
 TIMED_REASONS = {
     "any_works_for_all": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "by_call_stack": ("INCORRECT_NUMERICAL", TIMED_WRONG),
@@ -99,23 +99,27 @@ TIMED_REASONS = {
     "claim_three_quarters": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "claim_zero": ("RUNTIME_ERROR", FALSE + "a call took 0.0 ns"),
     "copy_after_the_answer": ("RUNTIME_ERROR", BY_THE_CLOCK),
+    "copy_while_collected": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "destination_when_collected": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "first_works_for_all": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "in_place_later": ("RUNTIME_ERROR", r"wrote to its input .x. \(while it was timed\)"),
     "late_thread_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "lazy_later": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
+    "often_when_collected": ("RUNTIME_ERROR", f"{WHEN_READ}|{BY_THE_CLOCK}"),
     "one_for_all": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "patch_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "patch_series": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "ring_of_outputs": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "skip_every_other": ("INCORRECT_NUMERICAL", TIMED_WRONG),
-    "slow_until_sized": ("RUNTIME_ERROR", BY_THE_CLOCK),
+    # On a busy machine, a call's 20 ns are less than what reading takes longer.
+    "slow_until_sized": ("RUNTIME_ERROR", f"{WHEN_READ}|{BY_THE_CLOCK}"),
     "stale_every_other": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "stale_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "stop_reference": NOT_PERMITTED,
     "thread_for_the_last": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "work_after_the_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "work_before_the_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
-    "work_when_collected": ("RUNTIME_ERROR", f"{WHEN_READ}|{BY_THE_CLOCK}"),
+    "work_when_collected": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "zeros_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
 }
 #: What they end with where an answer that was made ahead is left for a later call.

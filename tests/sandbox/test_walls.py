@@ -79,6 +79,8 @@ def test_a_call_that_could_disturb_others_is_refused(run_lines, line):
         "semget": "64, 0, 1, 0o600",
         "mq_open": "240, b'fib', os.O_CREAT, 0o600, 0",
         "clone": "56, 0x10000000 | 17, 0, 0, 0, 0",  # CLONE_NEWUSER
+        "clone, to be woken when it ends": "56, signal.SIGCONT, 0, 0, 0, 0",
+        "prctl, to be woken when the parent ends": "157, 1, signal.SIGCONT",
         "setns": "308, os.open('/proc/self/ns/net', os.O_RDONLY), 0",
         "of 32-bit pointers": "0x40000000 + 39",
     }.values(),

@@ -221,6 +221,22 @@ def test_what_noise_does_to_both_sides_is_not_left_out():
     assert timings.accounting.hidden_ns == pytest.approx(0)
 
 
+def test_rounds_go_on_until_the_latency_is_accounted_for(pair):
+    """Calls of other blocks are disturbed in each round, so that no latency says so."""
+    candidate, reference = pair([30e3], [30e3], groups=8)
+    undisturbed = candidate.run
+
+    def run():
+        number = len(candidate.asked) // 2
+        candidate.placed = 0.6 * np.eye(8)[number % 8] * (number < 20)
+        return undisturbed()
+
+    candidate.run = run
+    found = time_both_sides(candidate, reference, device="cpu", precision="quick", seed=0)
+    assert not found.noisy
+    assert found.accounting.is_clear
+
+
 def test_who_checks_rounds_is_told_of_the_shortest(pair):
     sides = pair([1000.0, 900.0, 800.0, 950.0, 700.0], [1000.0], calls_per_block=200)
     told = []

@@ -8,8 +8,10 @@ import torch
 from pytest_fib.verdict import (
     SamplingTest,
     hypothesis_tests as stats,
+    judge_ranks,
     judge_samples,
     plan_sampling,
+    ranks,
     verdict_of,
 )
 
@@ -388,3 +390,37 @@ def test_rows_in_which_most_hangs_on_the_limit_are_drawn_from():
     probs = probs + torch.linspace(0, 1e-3, 100)
     assert SamplingTest(probs, top_k).most_informative_rows(4) == (0, 13, 17, 23)
     assert SamplingTest(probs[:2], top_k[:2]).most_informative_rows(4) == (0, 1)
+
+
+# ---- each draw from a row of its own ----
+
+
+def drawn_once(choose, count=256):
+    """The verdict on one draw each of many rows."""
+    probs = torch.rand(count, 50, generator=seeded(0)).pow(4)
+    test = SamplingTest(probs / probs.sum(1, keepdim=True), top_p=0.9)
+    kept = torch.where(test.allowed(), test.probs, 0.0)
+    return judge_ranks(verdict_of([]), "samples", ranks(choose(kept), test))
+
+
+def test_right_draws_from_many_rows_pass():
+    assert drawn_once(lambda kept: torch.multinomial(kept, 1, generator=seeded(1))[:, 0]).passed
+
+
+@pytest.mark.parametrize(
+    ("choose", "by"),
+    [
+        (lambda kept: kept.argmax(1), "probability"),
+        (lambda kept: kept.gt(0).int().argmax(1), "index"),
+        (lambda kept: (kept.cumsum(1) < 0.5 * kept.sum(1, keepdim=True)).sum(1), "index"),
+    ],
+    ids=["the most probable", "the first", "the median"],
+)
+def test_draws_from_many_rows_that_are_not_random_fail(choose, by):
+    verdict = drawn_once(choose)
+    assert verdict.diagnosis.pattern == "wrong distribution"
+    assert f"of their distributions, by {by}" in verdict.diagnosis.sentence
+
+
+def test_a_few_draws_say_nothing():
+    assert drawn_once(lambda kept: kept.argmax(1), count=12).passed
