@@ -237,6 +237,8 @@ class EvaluationContext:
     # The candidate.
 
     def load_candidate(self) -> None:
+        if not self.reference.sandbox.holds(self.reference_program):
+            self.reference.sandbox.get_ready()  # meanwhile
         if not self.candidate.sandbox.holds(self.candidate_program):
             # The outputs of another implementation may be the right answers of this one.
             self.candidate.allocator.wipe()
@@ -255,6 +257,7 @@ class EvaluationContext:
             else:
                 with file_in_memory(artifact.content) as file:
                     self.ask_candidate(Load(program), file)
+        self.candidate.sandbox.get_ready()  # for the next one
 
     def _built(self, program: Program) -> Artifact | None:
         """What a program was built to, if it has to be."""

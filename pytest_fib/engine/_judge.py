@@ -131,10 +131,7 @@ class Judge:
         self._core = TimingCore(*place_on_machine(device))
         if self._fork_server is not None:
             self._fork_server.pin(self._core.others)
-        self._spare: SpareProcess | None = None
-        if self._fork_server is not None and device != "cpu":  # a fork alone is quick
-            self._spare = SpareProcess(self._fork_server)
-            self._lock.add_background(self._spare)
+        self._spares: list[SpareProcess] = []
         self._candidate = self._side(untrusted=True)
         self._reference = self._side(untrusted=False)
         kept = builds or default_builds_directory()
@@ -361,8 +358,8 @@ class Judge:
     def _close_sandboxes(self) -> None:
         self._candidate.sandbox.close()
         self._reference.sandbox.close()
-        if self._spare is not None:
-            self._spare.close()
+        for spare in self._spares:
+            spare.close()
 
     def _side(self, *, untrusted: bool) -> Side:
         allocator = ArenaAllocator(self.device)
@@ -374,9 +371,18 @@ class Judge:
             allocator,
             untrusted=untrusted,
             turns=self._lock,
-            spare=self._spare,
+            spare=self._spare(self._fork_server),
         )
         return Side(sandbox, allocator)
+
+    def _spare(self, fork_server: ForkServer) -> SpareProcess | None:
+        """What has one side's next process ready; on the CPU, where a fork is quick, nothing."""
+        if self.device == "cpu":
+            return None
+        spare = SpareProcess(fork_server)
+        self._lock.add_background(spare)
+        self._spares.append(spare)
+        return spare
 
 
 def _silent(_: str) -> None:

@@ -63,6 +63,9 @@ class LocalSandbox:
         """Nothing to start."""
         return Done()
 
+    def get_ready(self) -> None:
+        """It always is."""
+
     def map(self) -> Reply:
         """All memory is this process' own."""
         return Done()
@@ -109,7 +112,7 @@ class ProcessSandbox:
     of an ``untrusted`` one is confirmed with the process that forked it; a reference has nothing to
     gain by killing that, so it is spared the time. One that only builds has no ``allocator``. While
     it works, others may have the device to themselves in ``turns``: then it is stopped. Where there
-    is a ``spare`` process, that is taken, and another one started once a program is loaded.
+    is a ``spare`` process, that is taken.
     """
 
     is_process = True  # so it may be asked while another one is
@@ -155,8 +158,6 @@ class ProcessSandbox:
         reply = self._map() or self._exchange(request, timeout, descriptors)
         if isinstance(request, Load) and isinstance(reply, Done):
             self._program = request.program
-            if self._spare is not None:
-                self._spare.begin()
         if isinstance(reply, Failed) and reply.broken:
             self.close()
         return reply
@@ -172,6 +173,11 @@ class ProcessSandbox:
         if self._child is None:
             self._child = self._fork_server.start()
         return Done()
+
+    def get_ready(self) -> None:
+        """Start a spare process for the next program, where there may be one and is none."""
+        if self._spare is not None:
+            self._spare.begin()
 
     def map(self) -> Reply:
         """Have its memory mapped now: on CUDA that makes a context, for which the device works."""

@@ -31,12 +31,14 @@ def sandbox(fork_server, spare):
 
 @pytest.fixture
 def loaded(sandbox, definition):
-    """Load the reference in a process of its own: the replies."""
+    """Load the reference in a process of its own, and have the next one started: the replies."""
 
     def loaded():
         program = reference_program(definition)
         sandbox.close()
-        return [sandbox.open(program), sandbox.map(), sandbox.ask(Load(program), 60.0)]
+        replies = [sandbox.open(program), sandbox.map(), sandbox.ask(Load(program), 60.0)]
+        sandbox.get_ready()
+        return replies
 
     return loaded
 
@@ -46,10 +48,17 @@ def state(pid):
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
 
 
-def test_there_is_none_until_a_program_is_loaded(spare, loaded):
+def test_there_is_none_until_a_sandbox_gets_ready(spare, loaded):
     assert spare.pid is None
     assert loaded() == [Done()] * 3
     assert spare.pid is not None
+
+
+def test_a_sandbox_gets_ready_once(spare, sandbox):
+    sandbox.get_ready()
+    first = spare.pid
+    sandbox.get_ready()
+    assert spare.pid == first
 
 
 def test_the_next_program_gets_it_and_there_is_another(spare, loaded, lives):
