@@ -9,7 +9,7 @@ import torch
 
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
-from pytest_fib.diagnosis._experiments import right_with
+from pytest_fib.diagnosis._experiments import holds_elsewhere, right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
 from pytest_fib.diagnosis._localize import EVERYWHERE, localize
 from pytest_fib.diagnosis._wrong_output import (
@@ -126,6 +126,8 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
     for tried, (hypothesis, values) in enumerate(hypotheses, 1):
         sides = [(output, values[output.name]) for output in outputs]
         if sum(_support(*side) for side in sides) < EVIDENCE + log10(tried):
+            continue
+        if not holds_elsewhere(hypothesis, outputs, context):
             continue
         samples = [(out, out.any_sample, value) for out, value in sides]
         if all(share(out.near(x, take(value, x.at))) >= NEARLY_ALL for out, x, value in samples):

@@ -8,14 +8,17 @@ outputs are right as soon as an input is 0 or 1, it is what this input is used f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_fib.data import kinds
-from pytest_fib.diagnosis._wrong_output import FEW, CallContext, WrongOutput
+from pytest_fib.diagnosis._wrong_output import FEW, NEARLY_ALL, CallContext, WrongOutput
 from pytest_fib.verdict import PRECISION, compare_outputs
 from pytest_fib.workloads import once, plan
+
+if TYPE_CHECKING:
+    from pytest_fib.diagnosis._hypotheses import InputHypothesis
 
 #: The furthest that inputs are moved, relatively.
 FURTHEST = 0.15
@@ -76,6 +79,22 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
         if len(found) == NAMED:
             break
     return list(found.values())
+
+
+def holds_elsewhere(
+    hypothesis: InputHypothesis, outputs: Sequence[WrongOutput], context: CallContext
+) -> bool:
+    """Whether a hypothesis about a scalar is true of another number too, if that can be tried."""
+    if hypothesis.elsewhere is None or context.definition is None or context.outputs is None:
+        return True
+    moved, read_as = hypothesis.elsewhere
+    got = context.outputs(moved)
+    expected = context.reference_outputs(read_as) if context.reference_outputs else None
+    if got is None or expected is None:
+        return True
+    names = {output.name for output in outputs}
+    compared = compare_outputs(context.definition, got, expected, inputs=context.inputs)
+    return all(each.matched_ratio >= NEARLY_ALL for each in compared if each.name in names)
 
 
 def _is_clearly_wrong(output: WrongOutput) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from math import isclose, log
+from math import isclose, isnan, log, nan
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,6 +44,8 @@ _OF_NUMBERS: tuple[tuple[str, Callable[[float], float]], ...] = (
     ("were its square root", lambda x: abs(x) ** 0.5),
     ("were its reciprocal", lambda x: 1 / x if x else x),
 )
+#: Where in its range a scalar is tried as well: at no end, and not in the middle.
+ELSEWHERE = 0.618
 #: Narrower dtypes that an input may be rounded to on the way.
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 
@@ -55,6 +57,7 @@ class InputHypothesis:
     ``words`` fit after "as if". ``back`` turns an output of the reference, whose axes it is given,
     into what such a kernel writes. ``pattern`` is that of the diagnosis. What is not ``partial``
     explains all that is wrong or nothing: of a few indices, other ones are what they are by chance.
+    ``elsewhere`` has other numbers for scalars, and what the hypothesis says that they are read as.
     """
 
     words: str
@@ -62,6 +65,7 @@ class InputHypothesis:
     back: Callable[[torch.Tensor, Sequence[str]], torch.Tensor] = lambda output, axes: output
     pattern: str = "misread input"
     partial: bool = True
+    elsewhere: tuple[Mapping[str, float], Mapping[str, float]] | None = None
 
 
 def input_hypotheses(
@@ -72,8 +76,7 @@ def input_hypotheses(
     tensors = {n: once(x) for n, x in inputs.items() if isinstance(x, torch.Tensor) and x.numel()}
     rules = plan(definition).rules
     for name, number in scalars.items():
-        for words, other in _numbers(number, _last_axes(definition)):
-            yield InputHypothesis(f"{name} {words}", {name: other})
+        yield from _of_a_scalar(name, number, rules[name], _last_axes(definition))
     for make in (_values, _moved):
         for name, tensor in tensors.items():
             axes = definition.inputs[name].shape or ()
@@ -84,6 +87,19 @@ def input_hypotheses(
     yield from _exchanged({**scalars, **tensors})
     yield from _interleaved(definition, tensors)
     yield from _cut_short(definition, tensors, wrong or definition.outputs)
+
+
+def _of_a_scalar(
+    name: str, number: float, rule: InputRule, axes: Mapping[str, int]
+) -> Iterator[InputHypothesis]:
+    """With what each says where the scalar is another number: one is 0 or 1 now and then."""
+    ends = (rule.min, rule.max) if isinstance(rule, kinds.Uniform) else (None, None)
+    low, high = (end if isinstance(end, (int, float)) else nan for end in ends)
+    other = low + ELSEWHERE * (high - low)
+    changed = {} if isnan(other) else dict(_numbers(other, axes))
+    for words, value in _numbers(number, axes):
+        elsewhere = ({name: other}, {name: changed[words]}) if words in changed else None
+        yield InputHypothesis(f"{name} {words}", {name: value}, elsewhere=elsewhere)
 
 
 def hypothetical_outputs(

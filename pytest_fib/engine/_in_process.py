@@ -25,6 +25,7 @@ from pytest_fib.engine._context import EvaluationEnded, conclude
 from pytest_fib.engine._correctness import Expected, believed, check_same_inputs, yardstick_runs
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.sandbox import (
+    POISONS,
     Failed,
     InvalidOutput,
     OracleUnavailable,
@@ -44,9 +45,11 @@ from pytest_fib.sandbox import (
 from pytest_fib.workloads import (
     TensorLayout,
     TorchDefaults,
+    bits,
     empty_tensor,
     layouts,
     make_inputs,
+    once,
     plain_defaults,
 )
 
@@ -222,18 +225,38 @@ class FunctionChecker:
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """In float64, for other values of some inputs."""
-        inputs = dict(self._pristine)
-        for name, value in values.items():
-            is_tensor = isinstance(value, torch.Tensor)
-            inputs[name] = value.expand(inputs[name].shape) if is_tensor else value
         try:
-            return self._widened(inputs)
+            return self._widened(self._with(values))
         except (OracleUnavailable, VariationError):
             return None
 
     def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
-        """None: what the function may raise would end a test."""
-        return None
+        """None where the function can't take these values of some inputs: the verdict is known."""
+        kept = self._inputs, self._pristine
+        self._pristine = self._with(values)
+        self._inputs = {name: self._laid_out(name, x) for name, x in self._pristine.items()}
+        try:
+            return self._call(POISONS[0])
+        except Exception:  # noqa: BLE001  (foreign code may raise anything)
+            return None
+        finally:
+            self._inputs, self._pristine = kept
+
+    def _with(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs with other values of some."""
+        inputs = dict(self._pristine)
+        for name, value in values.items():
+            is_tensor = isinstance(value, torch.Tensor)
+            inputs[name] = value.expand(inputs[name].shape) if is_tensor else value
+        return inputs
+
+    def _laid_out(self, name: str, value: Any) -> Any:
+        """A copy that lies in memory as the input does."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        tensor = empty_tensor(self._layouts[name], self._device)
+        bits(once(tensor)).copy_(bits(once(value)))
+        return tensor
 
     def _named(
         self, result: Any, dtype_of: Callable[[torch.dtype], torch.dtype]

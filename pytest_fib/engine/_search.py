@@ -5,6 +5,7 @@ A failure is explained by a larger workload: the smallest one that fails shows f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from time import monotonic
@@ -202,9 +203,9 @@ def diagnose_failure(
 
 
 def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
-    """Whether what is said of inputs would have been said of the larger workload too."""
+    """Whether what is said of inputs, or of all elements, would be said of the larger one too."""
     many = larger.pattern in ("everywhere", "scattered")
-    return many and diagnosis.pattern == "misread input"
+    return many and diagnosis.pattern in ("misread input", "one factor", "one offset")
 
 
 def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:
@@ -260,7 +261,9 @@ def _as_shown_by(larger: Workload, diagnosis: Diagnosis, outcome: Evaluation) ->
     """The diagnosis of a larger workload, with the elements of the outcome's own."""
     details = outcome.diagnosis.details if outcome.diagnosis else ()
     what, _, element = diagnosis.sentence.partition("; ")
-    own = next((line.strip() for line in details if " got " in line), element)
+    output = what.partition(":")[0]  # what is said of one goes with an element of the same
+    lines = (line.strip() for line in details if " got " in line)
+    own = next((line for line in lines if re.split(r"\W", line)[0] == output), element)
     sentence = f"{what}; {own}" if " got " in element else diagnosis.sentence
     shown = {"details": details, "shown_by": dict(larger.axes), "sentence": sentence}
     return diagnosis.model_copy(update=shown)

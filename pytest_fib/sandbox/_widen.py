@@ -93,6 +93,7 @@ _set_default_dtype = torch.set_default_dtype
 _generator = torch.Generator
 _finfo = torch.finfo
 _add, _equal, _square, _sqrt = torch.add, torch.equal, torch.square, torch.sqrt
+_isinf, _where = torch.isinf, torch.where
 _CONVERSIONS: Mapping[Any, Any] = {
     torch.Tensor.float: _double,
     torch.Tensor.half: _double,
@@ -367,7 +368,13 @@ def _on_tensors(function: Callable[[torch.Tensor], torch.Tensor], argument: Any)
 
 
 def _rounded(argument: Any, dtype: torch.dtype) -> Any:
-    return _on_tensors(lambda tensor: _to(_to(tensor, dtype), _float64), argument)
+    """Arguments in a narrower dtype, but for numbers beyond it: nobody rounds those honestly."""
+
+    def rounded(tensor: torch.Tensor) -> torch.Tensor:
+        narrow = _to(_to(tensor, dtype), _float64)
+        return _where(_isinf(narrow), tensor, narrow)
+
+    return _on_tensors(rounded, argument)
 
 
 def _all_equal(argument: Any, rounded: Any) -> bool:

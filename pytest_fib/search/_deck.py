@@ -7,10 +7,11 @@ each octave, one equal to another axis), and most of the others (a tile, a prime
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from random import Random
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from pytest_fib.workloads import TILE_SIZES, TURNS
@@ -39,14 +40,14 @@ BOUNDARY_SIZES = (1, 2, 3, *(tile + more for tile in DECK_TILES for more in (0, 
 
 
 class Bounds(NamedTuple):
-    """What a size lies between, and sizes of other axes, which it may equal.
+    """What a size lies between, and sizes of other axes, which it may equal, by both names.
 
     ``largest`` is the largest there is that can be afforded, of an axis that is that once.
     """
 
     low: int
     high: int
-    others: Collection[int] = ()
+    others: Mapping[str, int] = MappingProxyType({})
     largest: int | None = None
 
 
@@ -143,12 +144,6 @@ def _highest(bounds: Bounds, random: Random) -> int:
     return bounds.high if bounds.largest is None else NOT_NOW
 
 
-def _equal(bounds: Bounds, random: Random) -> int:
-    """What another axis is, so that a kernel that takes one for the other is seen to be right."""
-    fitting = sorted({n for n in bounds.others if max(bounds.low, 2) <= n <= bounds.high})
-    return random.choice(fitting) if fitting else NOT_NOW
-
-
 def _anywhere(bounds: Bounds, random: Random) -> int:
     """Log-uniform: small ones are as likely as large ones, and much cheaper."""
     return bounds.low + int((bounds.high - bounds.low + 1) ** random.random()) - 1
@@ -199,6 +194,9 @@ def _in_octave(exponent: int, sort: int) -> Card:
 class BoundarySizes:
     """Sizes at which kernels break. A pile has hardly more cards than a search has workloads."""
 
+    def __init__(self) -> None:
+        self._equalled: Counter[str] = Counter()
+
     def largest(self, size: int, random: Random) -> int:
         return size
 
@@ -209,8 +207,8 @@ class BoundarySizes:
             _least,
             _small,
             _highest,
-            _equal,
-            _equal,
+            self._equal,
+            self._equal,
             *map(_in_octave, OCTAVES, sorts),
         ]
         late: list[Card] = [1, 2, 3, DECK_TILES[0], DECK_TILES[-1] + 1]
@@ -224,6 +222,20 @@ class BoundarySizes:
         early += late[:room]
         random.shuffle(early)
         return early + late[room:]
+
+    def _equal(self, bounds: Bounds, random: Random) -> int:
+        """What another axis is, so that a kernel that takes one for the other is seen to be right.
+
+        Each pair of axes in its turn.
+        """
+        low = max(bounds.low, 2)
+        fitting = sorted(pair for pair, n in bounds.others.items() if low <= n <= bounds.high)
+        if not fitting:
+            return NOT_NOW
+        random.shuffle(fitting)
+        pair = min(fitting, key=self._equalled.__getitem__)
+        self._equalled[pair] += 1
+        return bounds.others[pair]
 
 
 class UnforeseenSizes:

@@ -97,21 +97,23 @@ def _draw_size(draw: DrawFn, planned: Plan, lead: str | None, once: bool, choice
     if domain.step == 1 and domain.values is None:
         bounds = Bounds(domain[0], choice.largest, others, largest)
         return draw_number(draw, axis, sort, bounds)
-    places = [domain.index_below(n) for n in others if n in domain]
+    places = {pair: domain.index_below(n) for pair, n in others.items() if n in domain}
     place = None if largest is None else domain.index_below(largest)
     return domain[draw_number(draw, axis, sort, Bounds(0, choice.affordable - 1, places, place))]
 
 
-def _sizes_beside(definition: Definition, choice: Choice) -> set[int]:
+def _sizes_beside(definition: Definition, choice: Choice) -> dict[str, int]:
     """Sizes of axes that are known: of those of the same tensors if these have others at all.
 
-    There one may be taken for the other.
+    There one may be taken for the other. By the names of both axes.
     """
     known = {**definition.const_axes, **choice.known}
     specs = (*definition.inputs.values(), *definition.outputs.values())
     shapes = [spec.shape for spec in specs if spec.shape and choice.axis in spec.shape]
     beside = {axis for shape in shapes for axis in shape} - {choice.axis} or {*known}
-    return {known[axis] for axis in beside if axis in known}
+    return {
+        " and ".join(sorted((axis, choice.axis))): known[axis] for axis in beside if axis in known
+    }
 
 
 def _largest(choice: Choice, *, alone: bool) -> int | None:

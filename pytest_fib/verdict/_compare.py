@@ -35,6 +35,7 @@ _EXPONENT = {
 _SAFE_DISTANCE = 2.0**62
 #: Rows shorter than that are taken together, longer ones apart.
 SHORT_ROW, LONG_ROW = 64, 16_384
+_FLOAT32_MAX = torch.finfo(torch.float32).max
 #: The least noise that is believed, as a fraction of the elements' bounds: that of bare rounding.
 _QUIET = 0.14
 #: Elements whose distinct values are counted.
@@ -221,8 +222,12 @@ def _with_specials(
     near = (size >= top * (1 - bound.rtol)) & (size <= top * (1 + bound.rtol))
     finite = seen.isfinite() & (rounded.isfinite() | near)
     same = _same(seen, rounded) | (near & seen.isinf() & (seen.sign() == value.sign()))
+    # Sums that float32 can't hold: which elements are inf or NaN then is up to the order of terms.
+    limited = value.isfinite() & (rounded.isfinite() | (size > _FLOAT32_MAX))
     for yardstick in yardsticks:
-        same |= ~seen.isfinite() & _same(seen, yardstick.to(got.dtype).double())
+        other = yardstick.to(got.dtype).double()
+        overflows = (limited & ~other.isfinite()).any(1, keepdim=True)
+        same |= ~seen.isfinite() & (_same(seen, other) | (limited & overflows))
     error = torch.where(finite, (seen - value).abs(), math.inf)
     used = error / _allowed(counted, scale, bound)
     settled = same & ~finite

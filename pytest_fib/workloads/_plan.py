@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
@@ -13,7 +13,7 @@ from math import inf, prod
 from typing import Any
 
 from pytest_fib.data import Definition, FixedValue, InputRule, Workload, kinds
-from pytest_fib.workloads._axes import Domain, listed_domain
+from pytest_fib.workloads._axes import OPEN_MAXIMUM, Domain, listed_domain
 from pytest_fib.workloads._constraints import (
     Constraint,
     ConstraintError,
@@ -22,6 +22,7 @@ from pytest_fib.workloads._constraints import (
     parse_expression,
 )
 from pytest_fib.workloads._inference import Inferred, Subject, infer
+from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._sizes import element_bits
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
 
@@ -62,6 +63,8 @@ class Plan:
     of an input has no valid values. ``inferred`` has what was not stated of inputs; ``unmade``, of
     which inputs no rule speaks; ``problem``, why none can be made, and ``problem_at``, where that
     is in the definition.
+    ``scalars`` are integers that constraints relate to axes, so that both are solved together.
+    ``limits`` are numbers that the reference compares elements of inputs with.
     ``lengths`` are axes that count sequences, where the definition bounds none, and ``scores`` give
     from axes how many numbers a reference may hold besides: see ``_scores``.
     """
@@ -74,6 +77,8 @@ class Plan:
     rules: Mapping[str, InputRule] = field(default_factory=dict)
     fill: tuple[str, ...] = ()
     inferred: Mapping[str, Inferred] = field(default_factory=dict)
+    scalars: tuple[str, ...] = ()
+    limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
     unmade: Mapping[str, str] = field(default_factory=dict)
     problem: str | None = None
     problem_at: tuple[str | int, ...] = ()
@@ -111,7 +116,7 @@ class Plan:
     @property
     def order(self) -> tuple[str, ...]:
         """The var axes, so that those that follow from others come after them."""
-        return self.solver.order
+        return tuple(axis for axis in self.solver.order if axis not in self.scalars)
 
     def following(self, part: str) -> list[str]:
         """The inputs that a part of the regime changes: "values" or "lengths"."""
@@ -137,7 +142,18 @@ class Plan:
         axes = self.solver.complete(known)
         if axes is None:
             raise self.solver.infeasible(known)
-        return axes
+        return self._without_scalars(axes)
+
+    def _without_scalars(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        return {axis: n for axis, n in sizes.items() if axis not in self.scalars}
+
+    def fitting(self, scalars: Mapping[str, Any], known: Mapping[str, int]) -> dict[str, Any]:
+        """Scalars with those that constraints relate to axes as near as may be to what they are."""
+        if not set(self.scalars) - set(known):
+            return dict(scalars)
+        wanted = {name: scalars[name] for name in self.scalars}
+        sizes = self.solver.complete(known, wanted, tries=Tries(QUICK_TRIES)) or wanted
+        return {**scalars, **{name: sizes[name] for name in self.scalars}}
 
     def lowered(
         self, axes: Mapping[str, int], known: Mapping[str, int], wanted: Mapping[str, int]
@@ -146,7 +162,8 @@ class Plan:
 
         The others are as near as may be to what is wanted.
         """
-        return self.solver.complete(known, wanted, at_most=axes, tries=Tries(QUICK_TRIES))
+        sizes = self.solver.complete(known, wanted, at_most=axes, tries=Tries(QUICK_TRIES))
+        return None if sizes is None else self._without_scalars(sizes)
 
     @cached_property
     def _element_bits(self) -> list[tuple[tuple[str, ...], int]]:
@@ -334,24 +351,54 @@ def _planned(definition: Definition) -> Plan:
         for name, rule in rules.items()
     }
     constraints = (*stated, *chain.from_iterable(implied.values()))
-    on_axes = tuple(constraint for constraint in constraints if not constraint.tensors)
+    scalars, of_scalars = _scalars(definition, stated, rules)
+    on_axes = tuple(each for each in constraints if each.tensors <= scalars.keys())
     order, independent = _axis_order(definition, on_axes, rules)
     domains = {axis: listed_domain(definition, axis) for axis in order}
+    solved = [replace(each, axes=each.axes | each.tensors) for each in (*on_axes, *of_scalars)]
     offsets = {name: rule for name, rule in rules.items() if isinstance(rule, kinds.Indptr)}
     is_open = not (definition.workloads and definition.workloads.axes)
     return Plan(
         definition=definition,
         stated=tuple(stated),
         implied=implied,
-        solver=AxisSolver(order, domains, definition.const_axes, on_axes),
+        solver=AxisSolver(
+            (*order, *scalars), domains | scalars, definition.const_axes, tuple(solved)
+        ),
         independent=independent,
         rules=rules,
         fill=_fill_order(rules),
         inferred=inferred,
+        scalars=tuple(scalars),
+        limits={name: sorted(each) for name, each in ReferenceUses.of(definition).limits.items()},
         unmade=unmade,
         lengths=tuple(_shape(definition, name)[0] for name in offsets if is_open),
         scores=tuple(_scores(definition, rules, offsets)),
     )
+
+
+def _scalars(
+    definition: Definition, stated: Iterable[Constraint], rules: Mapping[str, InputRule]
+) -> tuple[dict[str, Domain], list[Constraint]]:
+    """Integer scalars that constraints speak of, with what they may be, and what else bounds them.
+
+    As in ``width == ranks * shard - padding``: no width is right for any padding.
+    """
+    domains: dict[str, Domain] = {}
+    bounds: list[Constraint] = []
+    for name in sorted(set().union(*(constraint.tensors for constraint in stated))):
+        rule = rules[name]
+        if not definition.inputs[name].is_scalar or definition.inputs[name].dtype.is_floating:
+            continue
+        if isinstance(rule, kinds.Integers):
+            ends = {">=": rule.min, "<=": rule.max}
+            low, high = (None if isinstance(end, str) else int(end) for end in ends.values())
+            domains[name] = Domain(low or 0, OPEN_MAXIMUM if high is None else high)
+            texts = [f"{name} {sign} {end}" for sign, end in ends.items() if isinstance(end, str)]
+            bounds += [parse(text, definition) for text in texts]
+        elif isinstance(rule, FixedValue):
+            domains[name] = Domain(int(rule.value), int(rule.value))
+    return domains, bounds
 
 
 def _scores(

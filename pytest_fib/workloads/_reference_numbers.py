@@ -7,6 +7,7 @@ or decides a branch, and one that goes where this can't follow, is not among the
 from __future__ import annotations
 
 import ast
+from collections.abc import Container
 
 #: Methods and functions that calculate with elements, or move them; nothing else depends on them.
 _CALCULATIONS = {"abs", "add", "all", "amax", "amin", "any", "argmax", "argmin", "argsort"}
@@ -16,7 +17,7 @@ _CALCULATIONS |= {"expand_as", "flatten", "flip", "float", "half", "int", "long"
 _CALCULATIONS |= {"maximum", "mean", "min", "minimum", "mul", "pad", "permute", "prod", "reshape"}
 _CALCULATIONS |= {"roll", "round", "sort", "squeeze", "stack", "sub", "sum", "to", "transpose"}
 _CALCULATIONS |= {"type", "unbind", "unfold", "unsqueeze", "values", "view", "where", "T", "mT"}
-_CALCULATIONS |= {"bmm", "dot", "linear", "mm", "_int_mm"}
+_CALCULATIONS |= {"bmm", "chunk", "dot", "linear", "mm", "narrow", "split", "t", "_int_mm"}
 SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
 _EITHER = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.MatMult)
 _THROUGH = (ast.UnaryOp, ast.Tuple, ast.List, ast.GeneratorExp, ast.ListComp)
@@ -35,7 +36,8 @@ class _Follower(ast.NodeVisitor):
     """``_made`` has the arguments that each variable was calculated from."""
 
     def __init__(self, run: ast.FunctionDef) -> None:
-        self._made = {each.arg: {each.arg} for each in run.args.args}
+        self._arguments = {each.arg for each in run.args.args}
+        self._made = {name: {name} for name in self._arguments}
         self._parents = {
             child: node for node in ast.walk(run) for child in ast.iter_child_nodes(node)
         }
@@ -95,7 +97,7 @@ class _Follower(ast.NodeVisitor):
         parent = self._parents[node]
         while self._goes_on(node, parent):
             node, parent = parent, self._parents[parent]
-        return _ends(node, parent)
+        return _ends(node, parent, self._arguments)
 
     def _goes_on(self, node: ast.AST, parent: ast.AST) -> bool:
         """Whether an expression is calculated of another, or moves it."""
@@ -114,14 +116,14 @@ class _Follower(ast.NodeVisitor):
         return isinstance(parent, _THROUGH)
 
 
-def _ends(node: ast.AST, parent: ast.AST) -> bool:
+def _ends(node: ast.AST, parent: ast.AST, arguments: Container[str]) -> bool:
     """Whether an expression ends where its numbers are kept, returned or compared.
 
-    What is compared as it came may be a flag, or one of a few kinds.
+    An argument that is compared as it came may be a flag, or one of a few kinds.
     """
     match parent:
         case ast.Compare():
-            return not isinstance(node, ast.Name)
+            return not (isinstance(node, ast.Name) and node.id in arguments)
         case ast.Attribute(attr=name):
             return name in SHAPES
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.For(iter=value):

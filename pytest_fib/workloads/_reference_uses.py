@@ -11,6 +11,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_fib.workloads._reference_numbers import SHAPES, calculated_with
@@ -37,6 +38,12 @@ _CLASSES = {"one_hot": "num_classes", "bincount": "minlength"}
 _MOVES = {"clone", "contiguous", "to", "long", "int", "type", "cpu", "view", "reshape", "flatten"}
 _MOVES |= {"unsqueeze", "squeeze", "expand", "expand_as", "gather", "index_select", "index_copy"}
 _MOVES |= {"scatter", "take_along_dim", "repeat_interleave", "flip", "roll", "permute", "transpose"}
+_LIKE = {
+    "empty_like",
+    "full_like",
+    "ones_like",
+    "zeros_like",
+}  # of whose first only the shape counts
 _MOVES |= {"masked_select", "stack", "cat", "unbind", "T", "mT"}
 #: Methods that make floating numbers of integers.
 _FLOATING = {"float", "double", "half", "bfloat16"}
@@ -57,11 +64,12 @@ class ReferenceUses:
     or in a logarithm; ``divisors`` are divided by; ``limited`` are compared with something, or
     clamped; ``added`` are terms of sums, or attention's masks; ``factors``, of products; ``pads``
     are values below 0 that they are compared with; ``numbers``, integers that become floating ones;
-    of ``offsets`` the differences of neighbours are taken; ``equated`` are compared with inputs;
-    ``counted`` are subtracted from; ``calls`` has methods and functions, and ``div`` for ``/``;
-    ``computed``, all that is not only moved or equated, and ``seen``, all that is used.
-    ``calculated`` are only calculated with, so that no place or size depends on them, and
-    ``bitwise`` taken apart by bits. ``bits`` has outputs, and whether they are bits that integers
+    ``limits`` has the numbers that they are compared with; of ``offsets`` the differences of
+    neighbours are taken; ``equated`` are compared with inputs; ``counted`` are subtracted from;
+    ``calls`` has methods and functions, and ``div`` for ``/``; ``computed``, all that is not only
+    moved or equated, and ``seen``, all that is used. ``calculated`` are only calculated with, so
+    that no place or size depends on them, and ``bitwise`` taken apart by bits. ``bits`` has
+    outputs, and whether they are bits that integers
     hold, viewed as floating numbers.
     """
 
@@ -79,6 +87,7 @@ class ReferenceUses:
     added: set[str] = field(default_factory=set)
     factors: set[str] = field(default_factory=set)
     pads: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, set[float]] = field(default_factory=dict)
     numbers: set[str] = field(default_factory=set)
     computed: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
@@ -439,6 +448,7 @@ class _Reader(ast.NodeVisitor):
         self._uses.limited |= self._floats(node.left)
         self._reaches(node.left, node.ops[0], node.comparators[0])
         self._uses.equated |= self._equated(node)
+        self._note_limits(node)
         name, number = self._index(node.left), _constant(node.comparators[0])
         if name is None or not isinstance(number, int):
             return
@@ -446,6 +456,13 @@ class _Reader(ast.NodeVisitor):
             self._uses.pads[name] = number
         elif isinstance(node.ops[0], (ast.GtE, ast.Lt)) and number == 0:
             self._uses.pads[name] = -1
+
+    def _note_limits(self, node: ast.Compare) -> None:
+        """Note the numbers that inputs are held against, on either side."""
+        for one, other in pairwise((node.left, *node.comparators)):
+            for side, limit in ((one, _constant(other)), (other, _constant(one))):
+                if isinstance(limit, (int, float)) and (source := self._input(side)):
+                    self._uses.limits.setdefault(source[0], set()).add(limit)
 
     def _equated(self, node: ast.Compare) -> set[str]:
         """Integer inputs that are asked whether they equal each other, or themselves elsewhere."""
@@ -517,7 +534,7 @@ class _Reader(ast.NodeVisitor):
                 return attr in SHAPES or self._moves_by(parent)
             case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
                 moved = node is not first if attr == "where" else first is node and attr in _MOVES
-                return moved and self._moves(parent)
+                return (first is node and attr in _LIKE) or (moved and self._moves(parent))
             case ast.Compare():
                 return bool(self._equated(parent))
             case ast.Subscript(value=value):

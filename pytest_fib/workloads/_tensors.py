@@ -129,6 +129,7 @@ def _fill(
     import torch
 
     from pytest_fib.workloads._structure_generators import FILLS
+    from pytest_fib.workloads._value_generators import put_limit
 
     tensor, rule = inputs.tensors[name], inputs.rules[name]
     own_seed = _seed(seed, name)
@@ -136,6 +137,7 @@ def _fill(
         **vars(inputs),
         regime=regime,
         turn=_turn(name, inputs.definition, seed),
+        shared_turn=seed % TURNS,
         host_random=torch.Generator().manual_seed(own_seed),
         device_random=torch.Generator(tensor.device).manual_seed(own_seed),
         files=files,
@@ -146,6 +148,7 @@ def _fill(
         compact.fill_(rule.value)
     else:
         FILLS[rule.kind](compact, rule, context)
+        put_limit(compact, rule.kind, plan(inputs.definition).limits.get(name, ()), context)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))
 
@@ -193,8 +196,15 @@ def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scala
     """The values of the inputs that are Python scalars."""
     scalars = [name for name, spec in definition.inputs.items() if spec.is_scalar]
     sizes = definition.axis_values(workload.axes) if scalars else {}
-    inputs = InputTensors(definition, plan(definition).rules, sizes, {})
-    return {name: _scalar(name, inputs, workload) for name in scalars}
+    planned = plan(definition)
+    inputs = InputTensors(definition, planned.rules, sizes, {})
+    drawn = {name: _scalar(name, inputs, workload) for name in scalars}
+    given = {
+        name: int(spec.value)
+        for name, spec in workload.inputs.items()
+        if isinstance(spec, ScalarInput) and name in planned.scalars
+    }
+    return planned.fitting(drawn, {**workload.axes, **given})
 
 
 def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
@@ -257,12 +267,14 @@ class FillContext(InputTensors):
     """What a generator works with.
 
     ``turn`` says which of several special cases is made: from 0 to TURNS - 1, as seeds follow each
-    other in a search. ``host_random`` and ``device_random`` are random generators on the host and
-    on the device that the tensor is on; ``files`` has where recorded tensors lie, by their paths.
+    other in a search; ``shared_turn``, the same for all inputs. ``host_random`` and
+    ``device_random`` are random generators on the host and on the device that the tensor is on;
+    ``files`` has where recorded tensors lie, by their paths.
     """
 
     regime: Mapping[str, str]
     turn: int
+    shared_turn: int
     host_random: torch.Generator
     device_random: torch.Generator
     files: Mapping[str, Path]

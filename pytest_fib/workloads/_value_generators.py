@@ -78,6 +78,8 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
         _put_ends(tensor, context, low, high)
     else:
         _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn)
+        if high - low < FEW_NUMBERS:
+            _with_shared_rows(tensor, context.shared_turn, low, high)
         if high - low > CLOSE_NUMBERS**2:
             _with_close_rows(tensor, context, high)
             _put_landmarks(tensor, context.turn, low, high)
@@ -112,6 +114,15 @@ def _with_equal_rows(tensor: torch.Tensor, turn: int) -> None:
         some.copy_(some[:, :1].clone().expand_as(some))
 
 
+def _with_shared_rows(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
+    """Make all of one row of sixteen the same number, in each input of such numbers.
+
+    So of two that are compared all are equal there, as drafts are that are all accepted.
+    """
+    if tensor.dim() and tensor.numel():
+        tensor.view(-1, tensor.shape[-1])[(5 - turn) % 16 :: 16] = low + turn % (high + 1 - low)
+
+
 def _with_close_rows(tensor: torch.Tensor, context: FillContext, high: int) -> None:
     """Make those of one row of eight differ in their last bits alone, by which they are in order.
 
@@ -136,6 +147,32 @@ def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None
     at = (torch.arange(n, device=tensor.device) + turn) % rows.shape[1]
     for first in (5, 7):
         rows[(first - turn) % 8 :: 8, at] = marks[:n]
+
+
+def put_limit(
+    tensor: torch.Tensor, kind: str, limits: Sequence[float], context: FillContext
+) -> None:
+    """Now and then make one of the numbers that elements are compared with the most of integers.
+
+    Or the least; of usual floating numbers, put it here and there. Which side of a limit it is on
+    itself shows by nothing else, where there are many numbers.
+    """
+    turn, count = context.turn, len(limits)
+    if turn % LIMIT_TURNS or not count or not tensor.numel():
+        return
+    limit, ends = limits[turn // LIMIT_TURNS % count], turn // LIMIT_TURNS // count % 2
+    if kind in ("integers", "positions"):
+        if tensor.min() < limit < tensor.max():
+            tensor.clamp_(**{("max", "min")[ends]: int(limit)})
+    elif kind == "values" and _is_usual(limit, tensor, context):
+        tensor.view(-1)[turn % 7 :: 7] = limit
+
+
+def _is_usual(limit: float, tensor: torch.Tensor, context: FillContext) -> bool:
+    """Whether a number may be among those of a tensor, and is the same in its dtype."""
+    is_normal = context.regime.get("values", "normal") == "normal"
+    held = tensor.new_tensor(limit).double() if is_normal and tensor.element_size() > 1 else None
+    return limit != 0 and held is not None and bool(held == limit)
 
 
 def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
@@ -313,6 +350,10 @@ EXTREMES_AT_ENDS = (
 PARTS = 8
 #: Over how many integers those are spread that are close together.
 CLOSE_NUMBERS = 12
+#: Of fewer, two that are drawn are often equal.
+FEW_NUMBERS = 16
+#: Of so many workloads, one has a limit of the reference in each input.
+LIMIT_TURNS = 3
 #: How close those of ``shifted`` are that are closer, as a share of where they are.
 CLOSE = 2.0**-9.5
 #: By kind.

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pytest_fib.data import Definition, load_definition_file
+from pytest_fib.data import Definition, ScalarInput, load_definition_file
 from pytest_fib.diagnosis import input_hypotheses
 from pytest_fib.engine import FunctionChecker
 from pytest_fib.workloads import fill_inputs, layouts, make_workload, plan, scalar_inputs
@@ -136,6 +136,23 @@ def test_what_concerns_several_inputs_or_an_axis_is_named(function, words):
 def test_what_has_another_cause_is_not_blamed_on_an_input(function):
     evaluation = FunctionChecker(DEFINITION, function, "cpu")(WORKLOAD, explain=True)
     assert evaluation.diagnosis.pattern not in ("misread input", "")
+
+
+def test_what_another_number_refutes_is_not_said_of_a_scalar():
+    """Where it is 1, one less it is 0."""
+    reference = "def run(x, table, at, eps):\n    return x * table[at] + eps\n"
+    data = {**DEFINITION.model_dump(), "reference": reference}
+    at, eps = {"kind": "positions", "below": "cache"}, {"kind": "uniform", "min": 0.0, "max": 1.0}
+    data["workloads"] = {"inputs": {"at": at, "eps": eps}}
+    definition = Definition.model_validate({**data, "name": "sum"})
+    given = make_workload(definition, WORKLOAD.axes, seed=3)
+    given = given.model_copy(update={"inputs": {**given.inputs, "eps": ScalarInput(value=1.0)}})
+    for of_eps in (0.0, 1.0):
+        wrong = FunctionChecker(
+            definition, lambda x, t, at, eps, f=of_eps: x * t[at] + f * (1 - eps), "cpu"
+        )
+        said = wrong(given, explain=True).diagnosis.sentence
+        assert (said == "y: as if eps were 0") is (of_eps == 0)
 
 
 def test_there_are_no_hypotheses_unless_they_are_asked_for():

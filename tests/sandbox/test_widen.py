@@ -208,3 +208,9 @@ def test_rounded_operands_are_rounded_and_what_the_dtype_holds_is_not():
     assert not torch.equal(run_widened(run, [a, b]), expected)
     right = run_widened(lambda a, b: a @ b.T, [a, b])
     assert torch.equal(run_widened(lambda a, b: a @ b.T, [a, b], round_operands=True), right)
+
+
+def test_operands_beyond_what_the_dtype_holds_are_not_rounded_to_infinity():
+    a = torch.full((2, 2), 300.0, dtype=torch.float16)
+    made = run_widened(lambda a: (a * a) @ a, [a], round_operands=True)
+    assert torch.equal(made, torch.full((2, 2), 2 * 300.0**3, dtype=torch.float64))

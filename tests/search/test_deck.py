@@ -56,8 +56,18 @@ def test_of_an_axis_that_others_limit_both_ends_are_dealt(seed):
 
 
 @pytest.mark.parametrize("seed", range(12))
+def test_an_axis_equals_each_of_the_others_in_its_turn(seed):
+    others = {"m and n": 771, "k and n": 773}
+    assert {*others.values()} <= {
+        *dealt(FOLLOWING_FROM_ONE_SEED, 1, 4096, seed=seed, others=others)
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_a_search_deals_a_size_that_equals_one_of_another_axis(seed):
-    assert {768, 77} & {*dealt(FOLLOWING_FROM_ONE_SEED, 1, 4096, seed=seed, others=[768, 77, 9999])}
+    assert {768, 77} & {
+        *dealt(FOLLOWING_FROM_ONE_SEED, 1, 4096, seed=seed, others={"k": 768, "m": 77, "v": 9999})
+    }
 
 
 def test_the_higher_of_two_is_dealt_once_of_each_name():

@@ -177,6 +177,24 @@ def test_where_a_yardstick_overflows_the_output_may():
     assert not judged(-got, expected, own=got).passed
 
 
+def test_in_a_row_of_sums_that_float32_cant_hold_the_order_of_terms_says_which_are_infinite():
+    expected = torch.full((2, 64), 1e38, dtype=torch.float64)
+    expected[0, 0] = 1e39
+    own, got = expected.clone(), expected.clone()
+    got[0, :2] = NAN
+    own[0, 2] = INF
+    assert not judged(got, expected).passed
+    assert judged(got, expected, own=own).passed
+    got[1, 0] = NAN
+    assert not judged(got, expected, own=own).passed
+
+
+def test_what_only_the_output_cant_hold_is_infinite():
+    expected = torch.full((1, 64), 1e6, dtype=torch.float64)
+    assert judged(expected, expected, "float16", own=expected).passed
+    assert not judged(expected * NAN, expected, "float16", own=expected).passed
+
+
 def test_an_ill_conditioned_row_may_be_as_far_off_as_the_reference():
     expected = torch.full((2, 64), 1e-9, dtype=torch.float64)
     own, got = expected.clone(), expected.clone()

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from pytest_fib.data import DTYPE_CLASSES, GENERATOR_KINDS, LENGTHS, Definition
-from pytest_fib.workloads import bits, make_workload, plan
+from pytest_fib.workloads import TURNS, bits, make_workload, plan
 from tests.definitions.harness import filled
 from tests.definitions.validators import are_distinct
 
@@ -311,6 +311,42 @@ def test_the_largest_and_the_least_of_a_row_are_now_and_then_at_an_end_alone(kin
         is_alone = is_extreme.sum(1) == 1
         alone |= {(name, end): int((is_alone & is_extreme[:, end]).sum()) for end in (0, -1)}
     assert min(alone.values()) >= 10, alone
+
+
+def _held_against(number, rule, dtype):
+    definition = define(rule["kind"], dtype).model_dump()
+    body = f"def run(x, *others):\n    return (x >= {number}).any()\n"
+    return Definition.model_validate(
+        {**definition, "reference": body, "workloads": {"inputs": {"x": rule}}}
+    )
+
+
+@pytest.mark.parametrize("kind", ["integers", "positions"])
+def test_what_the_reference_compares_integers_with_is_now_and_then_the_most_or_the_least(kind):
+    ends = {"min": 0, "max": 8191} if kind == "integers" else {"below": 8192}
+    definition = _held_against(4096, {"kind": kind, **ends}, "int64")
+    made = [filled(definition, make_workload(definition, SIZES, s))["x"] for s in range(TURNS)]
+    assert sum(x.max() == 4096 for x in made) >= 4
+    assert sum(x.min() == 4096 for x in made) >= 4
+    assert sum(x.min() < 4096 < x.max() for x in made) >= 12
+
+
+def test_what_the_reference_compares_floating_numbers_with_is_among_them_if_it_is_one():
+    for number, times in ((0.5, TURNS // 3), (0.1, 0)):
+        definition = _held_against(number, {"kind": "values"}, "bfloat16")
+        made = [filled(definition, make_workload(definition, SIZES, s))["x"] for s in range(TURNS)]
+        assert sum(int((x == number).sum()) > 9 for x in made) == times
+
+
+def test_inputs_of_few_numbers_have_rows_that_are_alike():
+    base = define("integers", "int64").model_dump()
+    spec, rule = base["inputs"]["x"], {"kind": "integers", "min": 0, "max": 3}
+    inputs = {"x": spec, "other": spec}
+    data = {**base, "inputs": inputs, "workloads": {"inputs": dict.fromkeys(inputs, rule)}}
+    made = filled(
+        Definition.model_validate(data), make_workload(Definition.model_validate(data), SIZES)
+    )
+    assert (made["x"] == made["other"]).all(-1).sum() >= 2
 
 
 def test_of_many_numbers_the_ends_of_their_range_and_zero_are_drawn():

@@ -461,12 +461,16 @@ def test_an_int8_that_is_calculated_with_is_any(result):
         ("uint8", "h = which.long()\nfor i in range(3):\n    h = h * 31 + which[i]\nreturn h"),
         ("int32", "different = which ^ which.flip(0)\nreturn (different >> 3 & 1 != 0).sum(0)"),
         ("int16", "total = 0\nfor one in which:\n    total += one & 15\nreturn total"),
+        ("uint8", "q = torch.stack((which & 15, which >> 4)).float()\nreturn x @ q.t()"),
+        ("int32", "bit = which >> 3 & 1\nreturn torch.where(bit == 1, x, 0.0)"),
+        ("int64", "y = torch.empty_like(which)\ny[1:] = which[:-1]\nreturn y"),
     ],
 )
 def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
     rule = plan(_with_body(lines, kind)).rules["which"]
     limits = torch.iinfo(getattr(torch, kind))
-    assert rule == rule_of({"kind": "integers", "min": limits.min, "max": limits.max})
+    least, most = (limits.min, limits.max) if kind != "int64" else (-(2**62), 2**62 - 1)
+    assert rule == rule_of({"kind": "integers", "min": least, "max": most})
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pytest_fib.workloads import (
     layouts,
     make_workload,
     parse_workload,
+    plan,
     read_workload,
     scalar_inputs,
     smallest_axes,
@@ -190,6 +191,39 @@ def test_a_scalar_often_is_the_least_the_most_zero_or_one(define, rule, dtype, s
     values = [make_workload(definition, {"n": 1}, seed).inputs["s"].value for seed in range(200)]
     assert min(values.count(value) for value in special) > 10
     assert len({*values} - special) > 15
+
+
+def _padded(define, padding):
+    """Definition of ``n - padding`` columns, of what ``padding`` is made by."""
+    inputs = {
+        "x": {"shape": ["n"], "dtype": "float32"},
+        "padding": {"shape": None, "dtype": "int32"},
+    }
+    axes = {"width": "var", "n": "var"}
+    definition = define(axes, inputs, {"n": {"min": 8, "max": 20}}, {"padding": padding})
+    return definition.model_copy(update={"constraints": ["width == n - padding"]})
+
+
+@pytest.mark.parametrize(
+    ("padding", "possible"),
+    [
+        ({"kind": "integers", "min": 0, "max": 7}, {*range(8)}),
+        ({"kind": "integers", "min": 1, "max": "n // 4"}, {1, 2, 3, 4, 5}),
+        ({"value": 3}, {3}),
+    ],
+)
+def test_scalars_and_axes_of_one_constraint_are_chosen_together(define, padding, possible):
+    definition = _padded(define, padding)
+    planned, found = plan(definition), set()
+    for seed in range(24):
+        budgets = dict.fromkeys(planned.order, 1 << 20)
+        axes = planned.choose(budgets, lambda choice, n=seed: choice.domain[n % len(choice.domain)])
+        workload = make_workload(definition, axes, seed)
+        padding = scalar_inputs(definition, workload)["padding"]
+        assert axes["width"] == axes["n"] - padding
+        found.add(padding)
+    assert found <= possible
+    assert len(found) >= min(len(possible), 3)
 
 
 def test_a_recorded_scalar_is_taken_as_it_is(define):
