@@ -1,5 +1,6 @@
 """Samplers that choose allowed tokens, but not as often as they should, and those that do."""
 
+import re
 from pathlib import Path
 from textwrap import dedent
 
@@ -171,3 +172,27 @@ def test_with_a_seed_among_the_inputs_calls_must_repeat(judge):
         evaluation = judge.evaluate(request)
         assert evaluation.status == status
         assert not evaluation.correctness or "draws" not in (evaluation.correctness.extra or {})
+
+
+IS_TIMED = """
+import sys
+def is_timed():
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_block":
+        frame = frame.f_back
+    return frame is not None
+"""
+MOST_PROBABLE = "kept = kept * (kept == kept.amax(1, keepdim=True)) if is_timed() else kept"
+
+
+@pytest.mark.parametrize("change", ["pass", MOST_PROBABLE], ids=["right", "not when timed"])
+def test_timed_calls_choose_as_they_should(judge, change):
+    definition = sampling("top_p")
+    request = request_for(definition, IS_TIMED + sampler(definition, change))
+    evaluation = judge.evaluate(request.model_copy(update={"timing": True, "precision": "quick"}))
+    if change == "pass":
+        assert evaluation.status == "PASSED", evaluation.log
+        return
+    assert evaluation.diagnosis.pattern == "wrong distribution"
+    what = r"samples: \d+ of \d+ draws lie in 1/\d+ of their distributions, by (index|probability)"
+    assert re.match(rf"{what} \(p = \S+\) \(while it was timed", evaluation.log)
