@@ -155,6 +155,19 @@ def test_what_another_number_refutes_is_not_said_of_a_scalar():
         assert (said == "y: as if eps were 0") is (of_eps == 0)
 
 
+def test_an_input_that_makes_all_that_is_wrong_zero_is_not_said_to_make_it_right():
+    returned = "x - x.relu() + (table[at] * eps).tanh() * (x > 0)"
+    reference = f"def run(x, table, at, eps):\n    return {returned}\n"
+    definition = Definition.model_validate({**DEFINITION.model_dump(), "reference": reference})
+
+    def wrong(x, table, at, eps):
+        return x - x.relu() + (table[at] * eps).sin().tanh() * (x > 0)
+
+    said = FunctionChecker(definition, wrong, "cpu")(WORKLOAD, explain=True).diagnosis.sentence
+    assert said.startswith("y: wrong at ")
+    assert "right where" not in said
+
+
 def test_there_are_no_hypotheses_unless_they_are_asked_for():
     wrong = FunctionChecker(DEFINITION, lambda x, t, at, eps: right(x, t, at, 0.0), "cpu")
     assert wrong(WORKLOAD).diagnosis.pattern != "misread input"
