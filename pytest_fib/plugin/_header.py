@@ -45,6 +45,8 @@ def explain_inputs(session: pytest.Session) -> bool:
     from pytest_fib.workloads import plan, why_not_generated
 
     terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
+    if terminal is None:  # -p no:terminal
+        return True
     items = [item for item in session.items if isinstance(item, KernelItem)]
     terminal.ensure_newline()
     for item in {item.definition.name: item for item in items}.values():

@@ -115,14 +115,20 @@ class Session:
         self._start_remote_machines()
         self._recorder = Recorder(config, settings)
         self._tables = Tables(config, self._recorder, self.width, self.baseline)
-        config.pluginmanager.register(self._tables, "fib-tables")
         config.pluginmanager.register(self, "fib-session")
+        if self._has_terminal:
+            self._show_on_terminal()
+        if config.pluginmanager.has_plugin("xdist"):
+            self._share_among_workers()
+
+    def _show_on_terminal(self) -> None:
+        """Have tables and progress written as the run goes on."""
+        config = self.config
+        config.pluginmanager.register(self._tables, "fib-tables")
         if config.get_verbosity() >= 0:
             self._display = Display(config)
             config.pluginmanager.register(self._display, "fib-progress")
             config.add_cleanup(self._display.close)
-        if config.pluginmanager.has_plugin("xdist"):
-            self._share_among_workers()
 
     def _share_among_workers(self) -> None:
         """Have xdist spread workers over GPUs, and items over workers, as suits them."""
@@ -396,7 +402,12 @@ class Session:
         """Columns of the terminal that people read this in."""
         if self._sent:
             return int(self._sent["width"])
-        return self.config.get_terminal_writer().fullwidth
+        return self.config.get_terminal_writer().fullwidth if self._has_terminal else 80
+
+    @property
+    def _has_terminal(self) -> bool:
+        """Not with ``-p no:terminal``."""
+        return self.config.pluginmanager.has_plugin("terminalreporter")
 
     @property
     def waited(self) -> float:

@@ -29,6 +29,13 @@ def test_quiet_shows_nothing_of_ours(scale, no_clock):
     ]
 
 
+def test_without_a_terminal_a_run_leaves_its_records(toys):
+    arguments = "-p", "no:terminal", "kernel_defs/toy/scale.yaml"
+    assert toys.run(*arguments, "--fib-examples=20").ret == pytest.ExitCode.TESTS_FAILED
+    assert [trace["solution"] for trace in toys.traces()] == ["good", "tail"]
+    assert toys.run(*arguments, "--fib-explain-inputs").ret == pytest.ExitCode.OK
+
+
 def test_the_first_failure_stops_a_run_with_x(toys):
     toys.run("-x", "--fib-examples=20").assert_outcomes(passed=1, failed=1)
 
