@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import time
+from codecs import BOM_UTF8
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -212,7 +213,8 @@ class Reader:
                 file.seek(0)
             else:
                 self._read_entry(str(path), 1, "schema_version", int(first[1]), b"")
-            entries = _entries_of(file.read()) if first is None else _entries_by_line(file)
+            whole = file.read().removeprefix(BOM_UTF8) if first is None else b""
+            entries = _entries_of(whole) if first is None else _entries_by_line(file)
             try:
                 for line, key, data, text in entries:
                     self._read_entry(str(path), line, key, data, text)

@@ -121,7 +121,8 @@ class Benchmark:
         try:
             tensors = self._tensors(definition, workload)
         except OSError as error:
-            self._skip(solution, workload, str(error))
+            why = f"recorded tensors can't be read: {error.filename}: {error.strerror}"
+            self._skip(solution, workload, why)
             return None
         return EvaluationRequest(
             definition=definition,

@@ -159,7 +159,8 @@ def test_one_file_keeps_every_record(trace_set, tmp_path):
 def test_a_file_in_another_form_is_read_too(trace_set, tmp_path):
     trace_set.save(tmp_path / "all.json")
     document = json.loads((tmp_path / "all.json").read_text())
-    (tmp_path / "all.json").write_text(json.dumps(dict(reversed(document.items())), indent=4))
+    text = json.dumps(dict(reversed(document.items())), indent=4)
+    (tmp_path / "all.json").write_text(f"\ufeff{text}")  # as some editors begin a file
     assert dict(TraceSet.load(tmp_path / "all.json").traces) == dict(trace_set.traces)
 
 

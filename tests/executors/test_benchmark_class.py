@@ -76,7 +76,7 @@ def test_everything_is_evaluated_and_failures_stop_nothing(trace_set, capsys):
     assert traces[0].evaluation.speedup_factor == 3.0
     assert traces[0].evaluation.max_relative_error == 0.0
     assert sum("the reference fails" in line for line in benchmark.skipped) == 1
-    named = f"right on n=5 ({missing.uuid[:8]}): "
+    named = f"right on n=5 ({missing.uuid[:8]}): recorded tensors can't be read: "
     reasons = [line for line in benchmark.skipped if "blob/x.safetensors" in line]
     assert [line.startswith(named) for line in reasons] == [True, False]
     assert len(trace_set) == 3
