@@ -542,7 +542,7 @@ class BenchmarkPhase:
             test = SamplingTest.of(inputs)
             for name, output in context.candidate.read(candidate.outputs).items():
                 if name in names:
-                    self._ranks.setdefault(name, []).append(ranks(output, test))
+                    self._ranks.setdefault(name, []).append(ranks(output, test).cpu())
 
     def _check_ranks(self) -> None:
         """Against random choices that are not so random once they are timed."""
