@@ -515,7 +515,8 @@ class BenchmarkPhase:
     def _check_kept(self) -> None:
         """Check what was kept. Raises WrongOutputsError."""
         for kept in self._kept:
-            for number in kept.outputs:
+            # First those whose inputs are known: what was written there spoils outputs, too.
+            for number in sorted(kept.outputs, key=lambda number: number not in kept.inputs):
                 self._check_buffer(kept, number)
         self._kept.clear()
 

@@ -189,6 +189,16 @@ def test_in_a_row_of_sums_that_float32_cant_hold_the_order_of_terms_says_which_a
     assert not judged(got, expected, own=own).passed
 
 
+def test_one_number_that_is_rounded_to_infinity_excuses_no_others_of_its_row():
+    expected = torch.full((1, 64), 3e4, dtype=torch.float64)
+    expected[0, 0] = 65_510
+    own, got = expected.clone(), expected.clone()
+    own[0, 0] = 65_530
+    assert judged(got, expected, "float16", own=own).passed
+    got[0, 1] = INF
+    assert not judged(got, expected, "float16", own=own).passed
+
+
 def test_what_only_the_output_cant_hold_is_infinite():
     expected = torch.full((1, 64), 1e6, dtype=torch.float64)
     assert judged(expected, expected, "float16", own=expected).passed
