@@ -226,7 +226,7 @@ def _with_specials(
     limited = value.isfinite() & (rounded.isfinite() | (size > _FLOAT32_MAX))
     for yardstick in yardsticks:
         other = yardstick.to(got.dtype).double()
-        # Those beside the largest number are infinite by rounding alone, which says nothing of sums.
+        # Those beside the largest number are infinite by rounding alone: that says nothing of sums.
         overflows = (limited & (size < top / 2) & ~other.isfinite()).any(1, keepdim=True)
         same |= ~seen.isfinite() & (_same(seen, other) | (limited & overflows))
     error = torch.where(finite, (seen - value).abs(), math.inf)
