@@ -131,7 +131,16 @@ FOUND = {found.name: found for found in IMPLEMENTATIONS}
 CUDA = {path.stem for path in (CHEATS / "timed_cuda").glob("[!_]*.py")}
 GOOD = "def run(x, factor):\n    return x * factor\n"
 #: These take the time of many others.
-SLOW = ("patch_clock", "patch_series", "scan_arena", "scan_files", "scan_memory")
+SLOW = (
+    "often_when_collected",
+    "patch_clock",
+    "patch_series",
+    "scan_arena",
+    "scan_files",
+    "scan_memory",
+    "work_after_the_clock",
+    "work_when_collected",
+)
 #: These break what other tests share.
 BREAKING = ("kill_parent", "write_to_parent")
 #: Nothing but a wall stops these; on systems without it they would do what they try.

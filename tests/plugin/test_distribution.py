@@ -103,6 +103,7 @@ def test_an_implementation_stays_on_a_worker(toys, workers):
     assert all(len(workers_of_one) == 1 for workers_of_one in where.values())
 
 
+@pytest.mark.thorough
 def test_what_a_crashed_worker_had_left_runs_once_on_another(toys):
     toys.write("conftest.py", WITHOUT_CLOCK)
     toys.implement("pair", "x\nimport os\nos._exit(7)", "split")
