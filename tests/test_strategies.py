@@ -242,8 +242,9 @@ def test_a_failure_is_kept_in_the_database_of_hypothesis(by_hand):
     by_hand.run("test_hand.py", "-k", "small")
     again = by_hand.run("test_hand.py", "-k", "small", "--hypothesis-show-statistics")
     again.stdout.fnmatch_lines(["*during reuse phase*", "*- Stopped because*"])
-    first = next(line for line in again.outlines if line.startswith("drawn"))
-    assert '"n":17}' in first
+    drawn = [line for line in again.outlines if line.startswith("drawn")]
+    # Hypothesis may have kept another one beside it, and try that before.
+    assert any('"n":17}' in line for line in drawn[:3]), drawn
 
 
 def test_a_seed_decides_what_is_drawn(by_hand):
