@@ -19,7 +19,7 @@ import torch
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._device_memory import MOST_UNUSED
 from pytest_fib.sandbox._messages import TensorRef
-from pytest_fib.workloads import TensorLayout, bits, extent, once
+from pytest_fib.workloads import TensorLayout, bits, extent, once, power_of_two
 
 #: Tensors start at multiples of this many bytes, as fresh allocations of CUDA's do.
 ALIGNMENT = 256
@@ -139,12 +139,11 @@ def copy_bits(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def _rounded_up(size: int) -> int:
-    """``size`` and up to as much again, so that larger workloads fit too; of many bytes, an eighth.
+    """The next power of two; above ``DOUBLED``, up to an eighth more. Larger workloads fit too.
 
     To allocate an arena, and to map it in two processes, takes longer than to check a workload.
     """
-    eighth = 1 << (size.bit_length() - 4)
-    step = max(GRANULE, eighth if size > DOUBLED else 1 << (size - 1).bit_length())
+    step = max(GRANULE, 1 << (size.bit_length() - 4) if size > DOUBLED else power_of_two(size))
     return -(-size // step) * step
 
 

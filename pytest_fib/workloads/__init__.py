@@ -38,6 +38,7 @@ from pytest_fib.workloads._sizes import (
     TILE_SIZES as TILE_SIZES,
     TURNS as TURNS,
     USUAL_BYTES as USUAL_BYTES,
+    power_of_two as power_of_two,
 )
 from pytest_fib.workloads._solver import InfeasibleError as InfeasibleError
 from pytest_fib.workloads._tensors import (

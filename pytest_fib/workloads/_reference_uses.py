@@ -38,13 +38,9 @@ _CLASSES = {"one_hot": "num_classes", "bincount": "minlength"}
 _MOVES = {"clone", "contiguous", "to", "long", "int", "type", "cpu", "view", "reshape", "flatten"}
 _MOVES |= {"unsqueeze", "squeeze", "expand", "expand_as", "gather", "index_select", "index_copy"}
 _MOVES |= {"scatter", "take_along_dim", "repeat_interleave", "flip", "roll", "permute", "transpose"}
-_LIKE = {
-    "empty_like",
-    "full_like",
-    "ones_like",
-    "zeros_like",
-}  # of whose first only the shape counts
 _MOVES |= {"masked_select", "stack", "cat", "unbind", "T", "mT"}
+#: Functions that take of their first argument its shape alone.
+_LIKE = {"empty_like", "full_like", "ones_like", "zeros_like"}
 #: Methods that make floating numbers of integers.
 _FLOATING = {"float", "double", "half", "bfloat16"}
 _FLOATING_DTYPES = {f"torch.{each}" for each in ("float32", "float16", "bfloat16", "float64")}
