@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 #: Fallbacks of the call form that are remembered; functions made for each call would pile up.
 MOST_FALLBACKS = 1024
 _ON = ("1", "true", "yes", "on")
+_OFF = ("0", "false", "no", "off", "")
 _TOGETHER = frozenset({"args", "kwargs"})
 _dispatchers: WeakSet[Dispatcher] = WeakSet()
 _called: dict[tuple[Any, Any], Callable[..., Any]] = {}
@@ -165,6 +166,7 @@ def enable_apply(
     """
     from pytest_fib.data import TraceSet
 
+    _read_environment()
     chosen = policy_of(policy, within)
     if not 0 <= shadow <= 1:
         raise ValueError(f"shadow should be a share from 0 to 1, not {shadow}")
@@ -181,6 +183,7 @@ def enable_apply(
 
 def disable_apply() -> None:
     """Call the fallbacks from now on."""
+    _read_environment()
     _activate(None)
 
 
@@ -205,6 +208,7 @@ def enable_tracing(
     from pytest_fib.data import TraceSet
     from pytest_fib.dispatch._tracing import Tracer, flush_on_signal
 
+    _read_environment()
     root = Path(_dataset_path() if dataset_dir is None else dataset_dir)
     if trace_set is None and not root.is_dir():
         raise NotADirectoryError(f"{root} is no directory; it or trace_set= has the definitions")
@@ -241,6 +245,7 @@ def _add_definitions(root: Path, trace_set: TraceSet, names: Sequence[str]) -> N
 
 def disable_tracing() -> None:
     """Record no more calls; returns when all that were recorded are written."""
+    _read_environment()
     if (tracer := _State.tracer) is not None:
         _end_tracing(tracer)
 
@@ -275,8 +280,8 @@ def stats() -> dict[str, DefinitionStats]:
 
 def is_enabled() -> bool:
     """Whether calls are routed or recorded now, also as the environment says."""
-    if not _State.environment_read:
-        _enable_from_environment()
+    if not _State.environment_read:  # no call that isn't needed
+        _read_environment()
     return _State.active is not None or _State.tracer is not None
 
 
@@ -308,7 +313,7 @@ def apply(
     may also be given together, as ``args=(x, weight)`` and ``kwargs={"eps": 1e-6}``.
     """
     if not _State.environment_read:
-        _enable_from_environment()
+        _read_environment()
     if keywords and not arguments and keywords.keys() <= _TOGETHER:
         arguments, keywords = keywords.get("args", ()), keywords.get("kwargs", {})
     if fallback is None:
@@ -353,21 +358,30 @@ def _dispatched(name: str, fallback: Callable[..., Any]) -> Callable[..., Any]:
 def _activate(applied: AppliedTraceSet | None) -> None:
     with _lock:
         _State.active = applied
-        _State.environment_read = True
         for dispatcher in list(_dispatchers):
             dispatcher.activate(applied, _State.tracer)
 
 
-def _enable_from_environment() -> None:
-    """What the environment enables; a dataset that can't be read is logged, and nothing happens."""
+def _read_environment() -> None:
+    """Enable what the environment says, once; a dataset that can't be read is logged."""
+    if _State.environment_read:
+        return
     _State.environment_read = True
     for enable, (names, without) in _SWITCHES.items():
-        if not any(os.environ.get(name, "").lower() in _ON for name in names):
+        if not any(_is_on(name) for name in names):
             continue
         try:
             enable()
         except (OSError, ValueError) as error:
             log.warning("%s: %s: %s", names[0], without, error)
+
+
+def _is_on(name: str) -> bool:
+    """Whether a variable of the environment says yes; what says neither is logged."""
+    value = os.environ.get(name, "").strip().lower()
+    if value not in (*_ON, *_OFF):
+        log.warning("%s: %r is taken for 0: it should be 1 or 0", name, value)
+    return value in _ON
 
 
 #: What each of these in the environment enables, and what happens where that can't be.

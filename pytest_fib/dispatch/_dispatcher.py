@@ -15,7 +15,7 @@ from functools import update_wrapper
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_fib.dispatch._kernels import Busy, described, log
+from pytest_fib.dispatch._kernels import RAISED, Busy, blame, log
 from pytest_fib.dispatch._stats import DefinitionStats
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class Dispatcher:
             "_fib_fallback": self.fallback,
             "_fib_resolve": self._resolve,
             "_fib_failed": self._failed,
+            "_fib_raised": RAISED,
             "_fib_numbers": NUMBERS,
             "_fib_tracing": bool,  # says False
             "_fib_without_gradient": _without_gradient,
@@ -226,8 +227,8 @@ class Dispatcher:
                 self._check(result, axes)
             except Busy:
                 raise _NoneServes(BUILDING) from None
-            except Exception as error:  # noqa: BLE001 - an implementation may raise anything
-                self.drop(name, described(error))
+            except RAISED as error:
+                self.drop(name, blame(error))
             else:
                 if self.active is active:  # and no other thread has ended that
                     self._put(active, key, self._guard(arguments), call, name)
@@ -266,7 +267,7 @@ class Dispatcher:
             old.add_to(self.stats)
         self._table[key] = entry
 
-    def _failed(self, error: Exception, entry: Entry, key: Any, *arguments: Any) -> Any:
+    def _failed(self, error: BaseException, entry: Entry, key: Any, *arguments: Any) -> Any:
         """A call whose countdown ended, or whose implementation raised, or the fallback."""
         if entry.reason:
             raise error
@@ -284,16 +285,16 @@ class Dispatcher:
             shadow = active.shadow_call(self, arguments)
         try:
             result = entry.call(*arguments)
-        except Exception as failure:  # noqa: BLE001 - an implementation may raise anything
+        except RAISED as failure:
             return self._served_instead(entry.solution, failure, arguments)
         self.stats.count_hits(entry.solution, 1)
         if shadow is not None:
             shadow.queue(result, entry.solution)
         return result
 
-    def _served_instead(self, name: str, error: Exception, arguments: Sequence[Any]) -> Any:
+    def _served_instead(self, name: str, error: BaseException, arguments: Sequence[Any]) -> Any:
         """What the fallback makes of a call that a solution raised at."""
-        self.drop(name, described(error))
+        self.drop(name, blame(error))
         self.stats.count_fallbacks("raised", 1)
         return self.fall_back(arguments)
 
@@ -472,7 +473,7 @@ def _applied({parameters}):
         try:
             _fib_entry[1]()
             return _fib_entry[2]({inputs})
-        except Exception as _fib_error:
+        except _fib_raised as _fib_error:
             return _fib_failed(_fib_error, _fib_entry, _fib_key, {inputs})
     return _fib_resolve(_fib_key, {inputs})
 """

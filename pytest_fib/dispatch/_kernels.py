@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,8 +24,19 @@ class Busy(Exception):
     """Another thread is building."""
 
 
-def described(error: Exception) -> str:
-    """``RuntimeError: no luck``, in one line."""
+#: What ends no process where foreign code raises it; an interrupt does.
+RAISED = (Exception, SystemExit)
+
+
+def blame(error: BaseException) -> str:
+    """What a solution raised, in one line: ``RuntimeError: no luck``.
+
+    Raises it where that was the handler of a signal instead, which came while the solution ran.
+    """
+    handlers = map(signal.getsignal, signal.valid_signals())
+    code = {getattr(handler, "__code__", None) for handler in handlers}
+    if any(frame.f_code in code for frame, _ in walk_tb(error.__traceback__)):
+        raise error
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return f"{type(error).__name__}: {first}"
 
@@ -62,8 +75,8 @@ class Kernels:
             self.get(name, definition, device)
         except Busy:
             return  # by another thread
-        except Exception as error:  # noqa: BLE001 - an implementation may raise anything
-            self.quarantine(name, described(error))
+        except RAISED as error:
+            self.quarantine(name, blame(error))
 
     def _load(
         self, solution: Solution, definition: Definition, device: Any

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any
 
 from pytest_fib.dispatch._dispatcher import Dispatcher, in_order
-from pytest_fib.dispatch._kernels import event_on, log
+from pytest_fib.dispatch._kernels import RAISED, event_on, log
 
 #: Calls that wait to be compared, at most: each holds its inputs and outputs.
 WAITING = 4
@@ -35,7 +35,7 @@ class ShadowChecker:
             call = self._queue.get()
             try:
                 self._compare(call)
-            except Exception as error:  # noqa: BLE001 - a fallback may raise anything
+            except RAISED as error:
                 log.warning("%s: a call could not be verified: %s", call.dispatcher.name, error)
             finally:
                 self._queue.task_done()

@@ -17,7 +17,7 @@ from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from pytest_fib.dispatch._kernels import event_on, log
+from pytest_fib.dispatch._kernels import RAISED, event_on, log
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TraceSet, Workload
@@ -172,7 +172,7 @@ class Tracer:
             try:
                 key = config.dedup_policy(_bare(kept)) if callable(config.dedup_policy) else shape
                 first = first_of.get(key)
-            except Exception as error:  # noqa: BLE001 - users' functions may raise anything
+            except RAISED as error:
                 self.stats.failed += 1
                 self._warn(error)
                 return
@@ -272,7 +272,7 @@ class Tracer:
             else:
                 self._written = counts
 
-    def _warn(self, error: Exception) -> None:
+    def _warn(self, error: BaseException) -> None:
         if not self._warned:
             self._warned = True
             log.warning("%s: calls can't be recorded, and are not: %s", self.dataset, error)

@@ -3,6 +3,7 @@
 import inspect
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_fib import TraceSet, apply, disable_apply, enable_apply
+from pytest_fib import TraceSet, apply, disable_apply, disable_tracing, enable_apply
 from pytest_fib.data import Definition, Evaluation, Solution, SourceFile, Trace, Workload
-from pytest_fib.dispatch import stats
+from pytest_fib.dispatch import DefinitionStats, stats
 from pytest_fib.timing import processor
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,24 @@ SOURCES |= {
     for at in (1, 2)
     for then in ("pass", "raise ValueError")
 }
+ENDS = """\
+import os, signal
+calls = []
+def run(x, weight, factor):
+    calls.append(1)
+    if len(calls) == {at}:
+        {end}
+    return x * factor + weight
+"""
+SOURCES |= {
+    f"{word} at {at}": ENDS.format(at=at, end=end)
+    for at in (1, 2)
+    for word, end in {
+        "exits": "raise SystemExit(3)",
+        "signals": "os.kill(os.getpid(), signal.SIGUSR1)",
+    }.items()
+}
+SOURCES["exits when imported"] = "raise SystemExit(3)\n"
 MARKS = {"small": 1e-7, "large": 2e-7, "into": 3e-7, "fallback": 0.0}
 
 
@@ -269,7 +288,36 @@ def test_what_fails_later_costs_no_call(routed):
 
 
 @pytest.mark.parametrize("shadow", [0, 1])
-@pytest.mark.parametrize("name", [name for name in SOURCES if " at " in name])
+def test_an_implementation_ends_no_process(routed, shadow):
+    """Not when it is imported, not at its first call, and not later."""
+    names = ("exits when imported", "exits at 1", "exits at 2")
+    measured = trace_set(*[(name, 8, float(i)) for i, name in enumerate(names, 1)])
+    with enable_apply(measured, hardware=HERE, shadow=shadow):
+        for _ in range(3):
+            assert torch.equal(routed(*inputs(8)), fallback(*inputs(8)))
+        assert stats()["scale_add"].errors == dict.fromkeys(names, "SystemExit: 3")
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit])
+def test_the_end_that_a_signal_asks_for_is_no_fault(routed, monkeypatch, at, ending):
+    def end(number, frame):
+        raise ending
+
+    before = signal.signal(signal.SIGUSR1, end)
+    try:
+        with enable_apply(trace_set((f"signals at {at}", 8, 1.0)), hardware=HERE):
+            for _ in range(at - 1):
+                routed(*inputs(8))
+            with pytest.raises(ending):
+                routed(*inputs(8))
+            assert stats().get("scale_add", DefinitionStats()).errors == {}
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("shadow", [0, 1])
+@pytest.mark.parametrize("name", [name for name in SOURCES if name.startswith(("pass", "raise V"))])
 def test_a_call_outlives_what_it_is_routed_by(routed, name, shadow):
     enable_apply(trace_set((name, 8, 1.0)), hardware=HERE, shadow=shadow)
     for _ in range(3):
@@ -413,6 +461,39 @@ def test_the_environment_enables_it(tmp_path, monkeypatch, caplog):
     disable_apply()
     assert served == {"there": "small", "nowhere": "fallback"}
     assert "FIB_ENABLE_APPLY: every call goes to its fallback" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{prefix}_ENABLE_{what}"
+        for prefix in ("FIB", "FLASHINFER_BENCH")
+        for what in ("APPLY", "TRACING")
+    ],
+)
+def test_a_switch_that_is_neither_on_nor_off_is_logged_once(name, monkeypatch, caplog):
+    for value, messages in {
+        "maybe": [f"{name}: 'maybe' is taken for 0: it should be 1 or 0"],
+        "off": [],
+    }.items():
+        monkeypatch.setattr("pytest_fib.dispatch._apply._State.environment_read", False)
+        monkeypatch.setenv(name, value)
+        caplog.clear()
+        assert [server(apply("scale_add")(fallback), 8) for _ in range(2)] == ["fallback"] * 2
+        assert caplog.messages == messages
+
+
+def test_what_a_program_enables_leaves_the_other_switch_alone(tmp_path, monkeypatch):
+    """Tracing by the environment, where apply was enabled before the first call."""
+    measured = trace_set(("small", 8, 1.0))
+    measured.to_path(tmp_path)
+    monkeypatch.setattr("pytest_fib.dispatch._apply._State.environment_read", False)
+    monkeypatch.setenv("FIB_ENABLE_TRACING", "1")
+    monkeypatch.setenv("FIB_DATASET_PATH", str(tmp_path))
+    with enable_apply(measured, hardware=HERE):
+        assert server(apply("scale_add")(fallback), 8) == "small"
+    disable_tracing()
+    assert [t.workload.axes for t in TraceSet.load(tmp_path).workloads["scale_add"]] == [{"n": 8}]
 
 
 def test_where_there_is_nothing_to_choose_from_that_is_said(routed, tmp_path, caplog):
