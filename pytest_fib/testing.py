@@ -50,7 +50,6 @@ from pytest_fib.engine import FunctionChecker, search_and_diagnose
 from pytest_fib.report import (
     describe_comparison,
     describe_evaluation,
-    has_recorded_tensors,
     workload_json,
 )
 from pytest_fib.sandbox import dtype_name
@@ -297,7 +296,7 @@ class KernelCheck:
         name = _name(function)
         # What has no name can't be written again; Python takes three dots for anything.
         argument = name if name.isidentifier() else "..."
-        given = repr(workload) if has_recorded_tensors(workload) else workload_json(workload)
+        given = repr(workload) if workload.has_recorded_tensors else workload_json(workload)
         again = f"kernel_check({definition.name!r}, {argument}, workload={given})"
         where = f"{name}{self._place(function)}"
         return describe_evaluation(outcome, workload, where, again, result.origin)

@@ -102,6 +102,11 @@ class Workload(Record):
     def _from_content(cls, uuid: Raw, info: ValidationInfo) -> Raw:
         return uuid or _content_id(info.data)
 
+    @property
+    def has_recorded_tensors(self) -> bool:
+        """Whether it is more than what follows from its axes, value patterns and seed."""
+        return any(spec.type == "safetensors" for spec in self.inputs.values())
+
     def to_json(self) -> str:
         """This workload as one line of strict JSON."""
         return json.dumps(self.to_flashinfer(), separators=(",", ":"), allow_nan=False)

@@ -89,7 +89,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     settings = session.config.stash[options.SETTINGS]
     if not (settings.active and settings.explain_inputs) or session.testsfailed:
         return None
-    from pytest_fib.plugin._header import explain_inputs
+    from pytest_fib.plugin._collection import explain_inputs
 
     return explain_inputs(session)
 

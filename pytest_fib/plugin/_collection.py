@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from textwrap import wrap
 from typing import Any
 
 import pytest
@@ -24,7 +25,12 @@ from pytest_fib.plugin._items import (
 )
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import message_only
-from pytest_fib.workloads import RecordedWorkload, recorded_workloads
+from pytest_fib.workloads import (
+    RecordedWorkload,
+    plan,
+    recorded_workloads,
+    why_not_generated,
+)
 
 #: How a sentence begins that is about a line of a file.
 _PLACE = re.compile(r"(.+?):(\d+): ")
@@ -74,8 +80,6 @@ class DefinitionFile(pytest.File):
 
     def _refuse_impossible(self, definitions: Iterable[LoadedDefinition]) -> None:
         """Raise CollectError for definitions whose constraints nothing can meet."""
-        from pytest_fib.workloads import plan
-
         plans = [(d, plan(d.definition)) for d in definitions]
         lines = [f"{d.path}:{d.line_of(*p.problem_at)}: {p.problem}" for d, p in plans if p.problem]
         if lines:
@@ -185,3 +189,21 @@ class ImplementationFile(pytest.File):
                 f"{self.name} holds implementations; test them with: pytest {options}"
             )
         return []
+
+
+def explain_inputs(session: pytest.Session) -> bool:
+    """Say how the inputs of the selected items' definitions are made, and what that is from."""
+    terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
+    if terminal is None:  # -p no:terminal
+        return True
+    items = [item for item in session.items if isinstance(item, KernelItem)]
+    terminal.ensure_newline()
+    for item in {item.definition.name: item for item in items}.values():
+        loaded = item.loaded
+        place = f"{item.settings.shown(loaded.path)}:{loaded.line}"
+        terminal.write_line(f"{loaded.definition.name}  {place}")
+        lines = [*plan(loaded.definition).explained(), why_not_generated(loaded.definition) or ""]
+        for line in filter(None, lines):
+            for part in wrap(line, 80, initial_indent="  ", subsequent_indent="    "):
+                terminal.write_line(part)
+    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -37,27 +37,6 @@ def header(session: Session) -> list[str]:
     if settings.workload is None:
         lines.append(f"fib: {_drawn_from(*session.seeds)}")
     return lines + (list(_inferred(session)) if config.get_verbosity() > 0 else [])
-
-
-def explain_inputs(session: pytest.Session) -> bool:
-    """Say how the inputs of the selected items' definitions are made, and what that is from."""
-    from pytest_fib.plugin._items import KernelItem
-    from pytest_fib.workloads import plan, why_not_generated
-
-    terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
-    if terminal is None:  # -p no:terminal
-        return True
-    items = [item for item in session.items if isinstance(item, KernelItem)]
-    terminal.ensure_newline()
-    for item in {item.definition.name: item for item in items}.values():
-        loaded = item.loaded
-        place = f"{item.settings.shown(loaded.path)}:{loaded.line}"
-        terminal.write_line(f"{loaded.definition.name}  {place}")
-        lines = [*plan(loaded.definition).explained(), why_not_generated(loaded.definition) or ""]
-        for line in filter(None, lines):
-            for part in wrap(line, 80, initial_indent="  ", subsequent_indent="    "):
-                terminal.write_line(part)
-    return True
 
 
 def _missing(session: Session) -> Iterator[str]:

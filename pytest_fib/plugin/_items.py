@@ -48,7 +48,6 @@ from pytest_fib.report import (
     describe_definition_fault,
     describe_evaluation,
     describe_slower,
-    has_recorded_tensors,
     message_only,
     replay_command,
     shown_size,
@@ -320,7 +319,7 @@ class KernelItem(pytest.Item):
 
     def _guessed(self, workload: Workload) -> str:
         """The inputs whose meaning was inferred; none where a workload brings them along."""
-        return "" if has_recorded_tensors(workload) else plan(self.definition).guessed
+        return "" if workload.has_recorded_tensors else plan(self.definition).guessed
 
     @property
     def _definition_place(self) -> str:
@@ -385,7 +384,7 @@ class KernelItem(pytest.Item):
     def _replay(self, workload: Workload) -> str:
         """The command that tests just this workload: by --fib-workload, if it has no tensors."""
         node_id = self.id_to_replay
-        if not has_recorded_tensors(workload):
+        if not workload.has_recorded_tensors:
             node_id = node_id.removesuffix(f"-{self.label}]") + "-correctness]"
         return replay_command(node_id, workload, self.settings.replay_options)
 

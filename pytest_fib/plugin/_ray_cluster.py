@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import Machine
 from pytest_fib.executors import RayExecutor, RayOptions, RemoteError, SharedActors
-from pytest_fib.plugin._remote import RemoteMachines, described
+from pytest_fib.plugin._machines import RemoteMachines, described
 
 if TYPE_CHECKING:
     from pytest_fib.data import TensorFiles

@@ -51,7 +51,7 @@ from pytest_fib.report import (
 if TYPE_CHECKING:
     from pytest_fib.data import Compiled, TensorFiles
     from pytest_fib.executors import Executor
-    from pytest_fib.plugin._remote import RemoteMachines
+    from pytest_fib.plugin._machines import RemoteMachines
     from pytest_fib.sandbox import LastCall
     from pytest_fib.testing import KernelCheck
 

@@ -16,7 +16,7 @@ from pytest_fib.executors import (
     SshTarget,
     describe,
 )
-from pytest_fib.plugin._remote import RemoteMachines, described
+from pytest_fib.plugin._machines import RemoteMachines, described
 
 if TYPE_CHECKING:
     from pytest_fib.data import TensorFiles

@@ -7,7 +7,6 @@ from pytest_fib.report._failure import (
     describe_definition_fault as describe_definition_fault,
     describe_evaluation as describe_evaluation,
     describe_slower as describe_slower,
-    has_recorded_tensors as has_recorded_tensors,
     message_only as message_only,
     replay_command as replay_command,
     shown_size as shown_size,

@@ -164,14 +164,9 @@ def replay_command(node_id: str, workload: Workload, options: Sequence[str]) -> 
     ``node_id`` is the correctness item's, or that of a workload with recorded tensors.
     """
     arguments = ["pytest", node_id, *options]
-    if not has_recorded_tensors(workload):
+    if not workload.has_recorded_tensors:
         arguments += ["--fib-workload", workload_json(workload)]
     return shlex.join(arguments)
-
-
-def has_recorded_tensors(workload: Workload) -> bool:
-    """Whether a workload is more than what follows from its axes, value patterns and seed."""
-    return any(spec.type == "safetensors" for spec in workload.inputs.values())
 
 
 def axis_sizes(axes: Mapping[str, int]) -> str:

@@ -10,8 +10,6 @@ from math import exp, hypot, inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
-from pytest_fib.report._failure import has_recorded_tensors
-
 if TYPE_CHECKING:
     from pytest_fib.data import Trace, Workload
 
@@ -128,7 +126,7 @@ def _interval(ends: object, latency: float) -> tuple[float | None, float | None]
 
 def _workload_key(workload: Workload) -> str:
     """What two records of one workload share. Others' uuids of generated inputs are random."""
-    if has_recorded_tensors(workload):
+    if workload.has_recorded_tensors:
         return workload.uuid
     key = (workload.axes, workload.seed, workload.regime)
     return json.dumps(key, sort_keys=True, separators=(",", ":"))

@@ -7,7 +7,13 @@ from pytest_fib.verdict._bounds import (
     is_rounded as is_rounded,
     overridden as overridden,
 )
-from pytest_fib.verdict._compare import marked as marked
+from pytest_fib.verdict._compare import (
+    OutputComparison as OutputComparison,
+    element_name as element_name,
+    element_sentence as element_sentence,
+    marked as marked,
+    number_at as number_at,
+)
 from pytest_fib.verdict._sampling import (
     CALL_BYTES as CALL_BYTES,
     SamplingPlan as SamplingPlan,
@@ -20,15 +26,11 @@ from pytest_fib.verdict._sampling import (
     ranks as ranks,
 )
 from pytest_fib.verdict._verdict import (
-    OutputComparison as OutputComparison,
     Outputs as Outputs,
     Verdict as Verdict,
     compare_outputs as compare_outputs,
     compare_tensor as compare_tensor,
     detail_lines as detail_lines,
-    element_name as element_name,
-    element_sentence as element_sentence,
-    number_at as number_at,
     qualified as qualified,
     verdict_of as verdict_of,
 )

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
 from pytest_fib.verdict._bounds import (
@@ -22,7 +23,7 @@ from pytest_fib.verdict._bounds import (
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.verdict._verdict import OutputComparison
+    from pytest_fib.verdict._by_index import PointedAt
 
 #: Elements compared at a time: on the CPU few enough for the intermediate values to stay in cache.
 CHUNK = {"cpu": 1 << 16, "cuda": 1 << 25}
@@ -40,6 +41,172 @@ _FLOAT32_MAX = torch.finfo(torch.float32).max
 _QUIET = 0.14
 #: Elements whose distinct values are counted.
 _COUNTED = 4096
+
+
+@dataclass
+class OutputComparison:
+    """One output, what is expected of it, and how far apart they are.
+
+    ``used`` is the largest error of an element over its bound, at the flat index ``at``, where
+    yardsticks made the bound ``width`` times as wide; ``rows_used`` is the same of a row, the one
+    from ``row_at`` on. Of an output of indices, ``by_index`` has what is compared.
+    """
+
+    name: str
+    got: torch.Tensor
+    expected: torch.Tensor
+    bound: Bound
+    yardsticks: Sequence[torch.Tensor] = ()
+    by_index: PointedAt | None = None
+    row: int = 1
+    wrong: int = 0
+    max_absolute: float = 0.0
+    max_relative: float = 0.0
+    max_ulp: float = 0.0
+    square_sum: float = 0.0
+    used: float = 0.0
+    at: int = 0
+    width: float = 1.0
+    rows_used: float = 0.0
+    row_at: int = 0
+    bias: Bias | None = None
+
+    @property
+    def total(self) -> int:
+        return self.got.numel()
+
+    @property
+    def oracle(self) -> bool:
+        """Whether the expected values are exact, or in float64."""
+        return self.expected.dtype is torch.float64 or not self.expected.is_floating_point()
+
+    @property
+    def matched_ratio(self) -> float:
+        """The share of elements within their bound."""
+        return 1.0 - self.wrong / self.total if self.total else 1.0
+
+    @property
+    def rmse(self) -> float:
+        return math.sqrt(self.square_sum / self.total) if self.total else 0.0
+
+    @property
+    def bias_used(self) -> float:
+        """How much the factor or the offset uses of its bound."""
+        return self.bias.used if self.bias else 0.0
+
+    @property
+    def elements_used(self) -> float:
+        """How much of what it allows them the elements use; more than 1 is wrong."""
+        share = 1.0 - self.bound.matched_ratio
+        if share > 0 and self.used > 1:
+            return (1.0 - self.matched_ratio) / share
+        return self.used
+
+    @property
+    def bound_used(self) -> float:
+        """The same of elements, rows and bias; the largest of them."""
+        return max(self.elements_used, self.rows_used, self.bias_used)
+
+    @property
+    def passed(self) -> bool:
+        return self.bound_used <= 1
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """The worst of several outputs has the highest."""
+        return (self.bound_used, self.wrong)
+
+    @property
+    def check(self) -> str:
+        """Which of the bounds is used most: the elements' wherever these are wrong."""
+        elements, others = self.elements_used, max(self.rows_used, self.bias_used)
+        if elements > 1 or elements >= others:
+            return "elements"
+        return "rows" if self.rows_used >= self.bias_used else "bias"
+
+    @property
+    def shown_by_elements(self) -> bool:
+        """Whether its wrong elements show by themselves what is wrong."""
+        return self.by_index is None and self.check == "elements"
+
+    def worst_element(self) -> dict[str, Any]:
+        """Where the worst element is, both sides, and how far apart they may be."""
+        if self.total == 0:
+            return {}
+        index = unravelled(self.at, self.got.shape)
+        expected = number_at(self.expected, self.at)
+        element = {
+            "output": self.name,
+            "index": list(index),
+            "got": number_at(self.got, self.at),
+            "expected": expected,
+            "allowed": self._allowed(float(expected)),
+        }
+        return element | (self.by_index.facts(self.at) if self.by_index else {})
+
+    def _allowed(self, expected: float) -> float:
+        """How far the worst element may be off."""
+        bound = self.bound
+        if self.by_index is not None or not math.isfinite(expected):
+            return 0.0
+        reach = bound.atol + bound.rtol * abs(expected)
+        if bound.scale:
+            start = self.at // self.row * self.row
+            row = self.expected.reshape(-1)[start : start + self.row].double().cpu()
+            row = row[row.abs() <= torch.finfo(self.got.dtype).max]
+            reach += bound.scale * (float(row.square().mean().sqrt()) if len(row) else 0.0)
+        return self.width * reach
+
+    def describe(self) -> str:
+        """What is wrong, in one line: the bound that is broken, where and by how much."""
+        if self.check == "rows":
+            return self._describe_row()
+        if self.check == "bias" and self.bias is not None:
+            return f"{self.name} {self.bias.describe()}"
+        element = self.worst_element()
+        allowed = None if self.by_index else element["allowed"]
+        name = element_name(self.name, self.at, self.got.shape)
+        sentence = element_sentence(name, element["got"], element["expected"], allowed)
+        return f"{sentence}: {element['reason']}" if self.by_index else sentence
+
+    def _describe_row(self) -> str:
+        shape = self.got.shape or (1,)
+        *index, start = unravelled(self.row_at, shape)
+        end = min(start + self.row, shape[-1])
+        line = ":" if shape[-1] == self.row else f"{start}:{end}"
+        digits = 3 if self.rows_used >= 1.01 else 6
+        error = f"RMS error is {self.rows_used:.{digits}g} times its limit"
+        row = ", ".join([*map(str, index), line])
+        return f"{self.name}[{row}]: {error}; each element is within its own"
+
+
+def unravelled(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """The index of an element by its place in memory."""
+    # NumPy's, since the first call of torch's imports for seconds.
+    return tuple(int(i) for i in np.unravel_index(flat, tuple(shape)))
+
+
+def element_name(name: str, flat: int, shape: Sequence[int]) -> str:
+    """An element of an output as it is written in Python: ``y[3, 17]``; a scalar is ``y``."""
+    index = unravelled(flat, shape)
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
+
+
+def number_at(tensor: torch.Tensor, flat: int) -> float:
+    """An element by its place in memory: integers and bools as such."""
+    element = tensor[unravelled(flat, tensor.shape)]
+    return float(element) if tensor.is_floating_point() else element.item()
+
+
+def element_sentence(element: str, got: float, expected: float, allowed: float | None) -> str:
+    """Both sides of an element and, unless None, how far apart they may be.
+
+    Integers are shown whole, floats in as many digits as tell them apart.
+    """
+    digits = next(n for n in (6, 9, 17) if n == 17 or f"{got:.{n}g}" != f"{expected:.{n}g}")
+    one, other = (f"{x:.{digits}g}" if isinstance(x, float) else str(x) for x in (got, expected))
+    sides = f"{element} got {one}, expected {other}"
+    return sides if allowed is None or isinstance(got, bool) else f"{sides}, allowed ±{allowed:.2g}"
 
 
 def measure(comparison: OutputComparison) -> None:
