@@ -64,8 +64,8 @@ def _no_axis(text: str, axes: Mapping[str, Any]) -> str:
     if text.strip().isdigit():
         return f"{text!r} is text; a size has no quotes: {text.strip()}"
     if not used or used == [text.strip()]:
-        return _unknown_axis(text, axes)
-    missing = [_unknown_axis(name, axes) for name in used if name not in axes]
+        return unknown_axis(text, axes)
+    missing = [unknown_axis(name, axes) for name in used if name not in axes]
     name = f"{used[0]}_{len(axes)}" if f"len_{used[0]}" in axes else f"len_{used[0]}"
     remedy = f"add `{name}: var` to axes and `{name} == {text}` to constraints, and write {name}"
     return "; ".join([f"{text!r} is an expression, not an axis: {remedy} here", *missing])
@@ -97,7 +97,7 @@ def is_unnamed(axis: str) -> bool:
     return _UNNAMED.fullmatch(axis) is not None
 
 
-def _unknown_axis(name: object, axes: Iterable[Any]) -> str:
+def unknown_axis(name: object, axes: Iterable[Any]) -> str:
     return unknown("axis", name, [axis for axis in axes if not is_unnamed(str(axis))])
 
 
@@ -252,7 +252,7 @@ def _bad_tolerances(data: Mapping[str, Any]) -> Iterator[Violation]:
 def _not_var(loc: Loc, names: Iterable[str], axes: Mapping[str, Any]) -> Iterator[Violation]:
     for name in names:
         if name not in axes:
-            yield Violation((*loc, name), _unknown_axis(name, axes))
+            yield Violation((*loc, name), unknown_axis(name, axes))
         elif _is_const(axes[name]):
             yield Violation((*loc, name), f"{name!r} is a const axis; only var axes can be set")
 

@@ -18,7 +18,7 @@ from ._base import (
     in_each,
     size_in_any_form,
 )
-from ._checks import definition_violations, with_named_sizes
+from ._checks import definition_violations, unknown_axis, with_named_sizes
 from ._dtypes import DType
 from ._errors import shown
 from ._workloads_section import Tolerance, WorkloadsSection
@@ -162,16 +162,22 @@ class Definition(CheckedRecord):
     def axis_values(self, workload_axes: Mapping[str, int]) -> dict[str, int]:
         """Every axis's size: the const ones, and the workload's for the others.
 
-        Raises ValueError where the workload lacks a var axis or contradicts a const one.
+        Raises ValueError where the workload lacks a var axis, contradicts a const one, or has
+        others: with all of these.
         """
         const = self.const_axes
-        for name, value in const.items():
-            if workload_axes.get(name, value) != value:
-                raise ValueError(f"axis {name!r} is {value}, not {workload_axes[name]}")
-        missing = [name for name in self.var_axes if name not in workload_axes]
-        if missing:
-            raise ValueError(f"no value for axis {', '.join(map(repr, missing))}")
+        if problems := [*self._axis_problems(workload_axes, const)]:
+            raise ValueError("; ".join(problems))
         return {name: const.get(name, workload_axes.get(name, 0)) for name in self.axes}
+
+    def _axis_problems(self, given: Mapping[str, int], const: Mapping[str, int]) -> Iterator[str]:
+        for name, size in given.items():
+            if name not in self.axes:
+                yield unknown_axis(name, self.axes)
+            elif size != const.get(name, size):
+                yield f"axis {name!r} is {const[name]}, not {size}"
+        if missing := [name for name in self.var_axes if name not in given]:
+            yield f"no value for axis {', '.join(map(repr, missing))}"
 
     def is_sampled(self, output: str) -> bool:
         """Whether an output is chosen at random.

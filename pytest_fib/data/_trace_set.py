@@ -145,9 +145,12 @@ class TraceSet:
     ) -> None:
         """Add a workload that was called ``count`` times; one that is there already is kept once.
 
-        Raises ValueError for an unknown definition, and where its uuid is that of another workload.
+        Raises ValueError for an unknown definition, where its axes aren't the definition's, and
+        where its uuid is that of another workload.
         """
         name = definition.name if isinstance(definition, Definition) else definition
+        self._known_definition(name)
+        _check_axes(self.definitions[name], workload)
         trace = Trace(definition=name, workload=workload)
         self._keep_workload(name, workload.uuid, trace.to_json_line().encode())
         if count:
@@ -156,11 +159,14 @@ class TraceSet:
     def add_trace(self, trace: Trace) -> None:
         """Add a trace; one without solution and evaluation is a workload.
 
-        Raises ValueError for an unknown definition or solution.
+        Raises ValueError for an unknown definition or solution, and where its axes aren't the
+        definition's.
         """
         if trace.solution is None and trace.evaluation is None:
             self.add_workload(trace.definition, trace.workload)
             return
+        self._known_definition(trace.definition)
+        _check_axes(self.definitions[trace.definition], trace.workload)
         text = trace.to_json_line().encode()
         self._keep_row(row_of(text, from_json(text)))
 
@@ -612,14 +618,18 @@ class TraceSet:
     def validate(self) -> list[str]:
         """Read every record in full: what is wrong, one line each; nothing where all is right."""
         problems: list[str] = []
-        for definition in self._definitions.values():
-            _collect(problems, definition.get)
         for solution in self._solutions.values():
             _collect(problems, solution.get)
-        for name in self._definitions:
-            _collect(problems, partial(list, self._recorded(name)))
-            for row in self._of(name):
-                _collect(problems, partial(self._read_trace, row))
+        for name, stored in self._definitions.items():
+            definition = _collect(problems, stored.get)
+            reads = [
+                partial(Trace.from_json, text) for text in self._workloads.get(name, {}).values()
+            ]
+            reads += [partial(self._read_trace, row) for row in self._of(name)]
+            for read in reads:
+                trace = _collect(problems, read)
+                if definition and trace:
+                    _collect(problems, partial(_check_axes, definition, trace.workload))
         return list(dict.fromkeys(problems))
 
 
@@ -628,11 +638,20 @@ def _one_by_one(records: Iterable[_T] | Mapping[str, Iterable[_T]]) -> Iterable[
     return chain.from_iterable(records.values()) if isinstance(records, Mapping) else records
 
 
-def _collect(problems: list[str], read: Callable[[], object]) -> None:
+def _collect(problems: list[str], read: Callable[[], _T]) -> _T | None:
     try:
-        read()
+        return read()
     except ValueError as error:
         problems.append(str(error))
+        return None
+
+
+def _check_axes(definition: Definition, workload: Workload) -> None:
+    """Raise ValueError where a workload's axes aren't those of a definition."""
+    try:
+        definition.axis_values(workload.axes)
+    except ValueError as error:
+        raise ValueError(f"a workload of {definition.name}: {error}") from None
 
 
 def _line(record: Record) -> bytes:

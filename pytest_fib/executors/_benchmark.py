@@ -114,8 +114,10 @@ class Benchmark:
     ) -> EvaluationRequest | None:
         """What is asked; None, and a line in `skipped`, where it can't be answered here."""
         from pytest_fib.data import EvaluationRequest
+        from pytest_fib.workloads import why_unfit
 
-        if self._executor is None and (reason := self._why_not_here(solution)):
+        not_here = self._why_not_here(solution) if self._executor is None else None
+        if reason := not_here or why_unfit(definition, workload):
             self._skip(solution, workload, reason)
             return None
         try:

@@ -84,6 +84,27 @@ def test_names_are_checked_as_records_are_added(trace_set):
         trace_set.add_trace(trace("third"))
 
 
+def test_workloads_have_the_axes_of_their_definition(trace_set, tmp_path):
+    """Also where a dataset has them; what is wrong is said whole."""
+    wrong = Workload(axes={"m": 4, "width": 9})
+    evaluation = trace().evaluation
+    problem = "a workload of scale: unknown axis 'm'; there are n, width; axis 'width' is 8, not 9;"
+    problem += " no value for axis 'n'"
+    with pytest.raises(ValueError, match=f"^{problem}$"):
+        trace_set.add_workload("scale", wrong)
+    with pytest.raises(ValueError, match=f"^{problem}$"):
+        trace_set.add_trace(trace().model_copy(update={"workload": wrong}))
+    trace_set.add_workload("scale", Workload(axes={"n": 4, "width": 8}))
+    trace_set.to_path(tmp_path)
+    (file,) = tmp_path.rglob("workloads/**/scale.jsonl")
+    line = Trace(definition="scale", workload=wrong).to_json_line()
+    file.write_text(f"{file.read_text()}{line}\n")
+    (file,) = tmp_path.rglob("traces/a/**/scale.jsonl")
+    by = Trace(definition="scale", workload=wrong, solution="fast", evaluation=evaluation)
+    file.write_text(f"{file.read_text()}{by.to_json_line()}\n")
+    assert TraceSet.load(tmp_path).validate() == [problem]
+
+
 def test_it_is_made_of_mappings_as_it_has_them(trace_set):
     of_mappings = TraceSet(
         trace_set.definitions, trace_set.solutions, trace_set.workloads, trace_set.traces

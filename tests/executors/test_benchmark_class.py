@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pytest_fib import Benchmark, Definition, Solution, TraceSet
+from pytest_fib import Benchmark, Definition, Solution, Trace, TraceSet
 from pytest_fib.data import DefinitionFault, Evaluation, EvaluationRequest, TensorFiles, Workload
 from pytest_fib.executors import DevicePool, DeviceProcess
 
@@ -168,6 +168,17 @@ def test_what_cannot_run_on_this_machine_is_skipped(fact, reason):
     assert benchmark.run_all() == []
     assert "far on " in benchmark.skipped[0]
     assert reason in benchmark.skipped[0]
+
+
+def test_a_workload_that_does_not_fit_its_definition_is_skipped(trace_set, tmp_path):
+    """As a dataset may hold one."""
+    trace_set.to_path(tmp_path)
+    (file,) = tmp_path.rglob("workloads/**/double.jsonl")
+    file.write_text(Trace(definition="double", workload=Workload(axes={"m": 4})).to_json_line())
+    benchmark = Benchmark(TraceSet.from_path(tmp_path), executor=Scripted())
+    assert benchmark.run_all() == []
+    assert len(benchmark.skipped) == 2
+    assert "unknown axis 'm'" in benchmark.skipped[0]
 
 
 def test_a_journal_outlives_its_driver(trace_set, tmp_path):
