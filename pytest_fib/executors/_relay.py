@@ -6,6 +6,7 @@ and Python 3.7 can read it. What it speaks are frames: JSON, then bytes.
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -20,7 +21,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +141,13 @@ def _remove_unused(parent: Path) -> None:
 
 def _attached(order: dict[str, Any], folders: list[str]) -> socket.socket:
     """A connection to the worker, which is started where there is none. Raises OSError."""
-    folder = Path(tempfile.gettempdir(), f"pytest-fib-{os.getuid()}-{order['session']}")
+    beginning = f"pytest-fib-{os.getuid()}-"
+    folder = Path(tempfile.gettempdir(), beginning + order["session"])
     connection = _connected(folder)
     if connection is not None:
         return connection
     shutil.rmtree(str(folder), ignore_errors=True)  # of a worker that died
+    _remove_abandoned(folder.parent.glob(f"{beginning}*"))
     folder.mkdir(0o700)  # which fails if it is anyone else's
     worker = _started(order, folder, folders)
     until = time.monotonic() + START
@@ -161,12 +164,28 @@ def _attached(order: dict[str, Any], folders: list[str]) -> socket.socket:
     raise OSError(f"the worker does not start: {last.strip()}")
 
 
+def _remove_abandoned(folders: Iterable[Path]) -> None:
+    """Remove those whose workers were killed: the lock on a log goes with who writes to it."""
+    for folder in folders:
+        log = folder / "log"
+        try:
+            is_new = log.stat().st_mtime > time.time() - START  # and may not be locked yet
+            if is_new or folder.lstat().st_uid != os.getuid():
+                continue
+            with log.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(str(folder), ignore_errors=True)
+        except OSError:
+            pass  # in use, or gone by now
+
+
 def _started(order: dict[str, Any], folder: Path, path: list[str]) -> subprocess.Popen[bytes]:
     """A worker in a session of its own, which the end of this one does not end."""
     path = [*path, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path), **order["environment"])
     command = [sys.executable, "-P", "-m", "pytest_fib.executors.worker"]
     with (folder / "log").open("wb") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)  # until the worker ends, which writes to it
         return subprocess.Popen(
             [*command, str(folder), json.dumps(order["options"])],
             stdin=subprocess.DEVNULL,

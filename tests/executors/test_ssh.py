@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from contextlib import contextmanager, suppress
 from importlib.metadata import distribution
 from pathlib import Path
@@ -112,6 +113,21 @@ def test_a_worker_that_nobody_needs_ends(ssh):
         worker = executor.worker_pid
         ssh.kill_when(lambda: True)
         assert is_gone(worker)
+
+
+def test_what_a_killed_worker_left_is_removed_by_a_later_one(ssh, monkeypatch):
+    """And nothing of one that still works."""
+    with tempfile.TemporaryDirectory() as there:  # a short path, as sockets need
+        monkeypatch.setenv("TMPDIR", there)
+        with connected(grace=0.0) as killed, connected():
+            os.kill(killed.worker_pid, signal.SIGKILL)
+            assert is_gone(killed.worker_pid)
+            for log in Path(there).glob("*/log"):
+                os.utime(log, (0, 0))
+            with connected():
+                folders = [path.parent for path in Path(there).glob("*/log")]
+        assert len(folders) == 2
+        assert not any(folder.exists() for folder in folders)
 
 
 @pytest.mark.thorough
