@@ -59,11 +59,17 @@ def _missing(session: Session) -> Iterator[str]:
 
 
 def _collects_others_only(session: Session) -> str:
-    """What doesn't have definitions, of all that is collected; none where the user said what."""
+    """What doesn't have definitions, of all that is collected.
+
+    None where the user named something else than folders of implementations.
+    """
     source, config = pytest.Config.ArgsSource, session.config
-    if config.args_source is source.ARGS:
-        return ""
     paths = list(map(session.settings.place, config.args))
+    if config.args_source is source.ARGS:
+        kernels = session.settings.implementation_dirs
+        named = all(any(p.is_relative_to(k) for k in kernels) for p in paths)
+        only = named and not any(p.is_relative_to(f) for f in session.folders for p in paths)
+        return "among the arguments" if only else ""
     if any(f.is_relative_to(p) or p.is_relative_to(f) for f in session.folders for p in paths):
         return ""
     return "among testpaths" if config.args_source is source.TESTPATHS else "below this folder"

@@ -116,5 +116,13 @@ def test_what_pytest_does_not_collect_is_said_with_the_command_that_does(
     assert line not in scale.run("--collect-only", str(scale.path / "tests")).outlines
 
 
+def test_a_folder_of_implementations_given_by_path_says_what_to_run_instead(scale):
+    line = "fib: no kernel is collected: kernel_defs is not among the arguments; pytest kernel_defs"
+    for folder in ("kernel_impls", "kernel_impls/scale"):
+        assert f"{line} does" in scale.run("--collect-only", folder).outlines
+    both = scale.run("--collect-only", "kernel_impls", "kernel_defs").outlines
+    assert not any(line in each for each in both)
+
+
 def test_a_run_that_would_time_and_has_nothing_to_time_says_so(project):
     assert "fib: nothing is timed: there is no kernel_defs" in project.run("--fib-bench").outlines
