@@ -66,6 +66,8 @@ def _scalar(value: Raw) -> Raw:
 
 
 Text = Annotated[str, Field(min_length=1)]
+# Part of a file's name, which may have 255 bytes with what is added.
+FilePart = Annotated[str, Field(min_length=1, max_length=200)]
 OptionalText = Annotated[str | None, Field(exclude_if=is_none)]
 OptionalList = Annotated[list[Text], Field(exclude_if=lambda items: not items)]
 # More elements, or bytes, than any memory has. Far below what 64 bits hold: products of two sizes

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from ._base import (
     CheckedRecord,
+    FilePart,
     OptionalList,
     OptionalText,
     Raw,
@@ -102,8 +103,8 @@ class Definition(CheckedRecord):
 
     OWN = tuple((key,) for key in OWN_KEYS)
 
-    name: Text
-    op_type: Text
+    name: FilePart
+    op_type: FilePart
     description: OptionalText = None
     tags: OptionalList = Field(default_factory=list)
     axes: dict[str, Axis]

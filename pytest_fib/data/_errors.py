@@ -76,8 +76,9 @@ def _sentence(error: ErrorDetails) -> str:
     if kind in ("greater_than_equal", "less_than_equal"):
         limit = f"least {context['ge']:g}" if "ge" in context else f"most {context['le']}"
         return f"should be at {limit}, not {shown(value)}"
-    if kind in ("too_short", "string_too_short"):
-        return "should not be empty"
+    if kind in ("too_short", "string_too_short", "string_too_long"):
+        most = context.get("max_length")
+        return f"should have at most {most} characters" if most else "should not be empty"
     if kind == "json_invalid":
         return f"bad JSON: {context['error']}"
     return str(context["error"]) if kind == "value_error" else error["msg"]

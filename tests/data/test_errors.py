@@ -73,6 +73,11 @@ def test_errors_survive_pickling():
             "2: name: 'a.scale_d128' should be letters, digits, '_' and '-', not starting with '-'",
         ),
         ("name: scale_d128", "name: 128", "2: name: should be text, not 128"),
+        (
+            "op_type: elementwise",
+            f"op_type: {201 * 'e'}",
+            "3: op_type: should have at most 200 characters",
+        ),
         ("op_type: elementwise", "op_type: ''", "3: op_type: should not be empty"),
         (
             "outputs:\n  y: {shape: [batch, hidden], dtype: float16}\n",
