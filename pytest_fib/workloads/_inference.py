@@ -26,6 +26,8 @@ from pytest_fib.workloads._sizes import power_of_two
 
 #: Dimensions of a query-key product before absorption in multi-head latent attention.
 MLA_HEAD_DIM = 128 + 64
+#: Positions that have no table which says how many there are.
+POSITIONS = 8192
 
 
 @dataclass(frozen=True)
@@ -326,6 +328,14 @@ def _calculated(subject: Subject) -> InputRule | None:
     return _any_number(subject) if subject.name in free & uses.calculated else None
 
 
+def _angles(subject: Subject) -> InputRule | None:
+    """Positions of tokens, or of pixels; nothing says how many there may be."""
+    if subject.name not in subject.uses.angles or subject.spec.is_scalar:
+        return None
+    subject.doubts.append(f"below {POSITIONS}")
+    return kinds.Positions(below=POSITIONS)
+
+
 def _any_number(subject: Subject) -> InputRule:
     """Half of them, of int64."""
     if subject.spec.dtype is DType.UINT8:
@@ -505,6 +515,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
+    Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),

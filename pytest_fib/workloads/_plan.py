@@ -406,14 +406,20 @@ def _scores(
 ) -> Iterator[Callable[[Mapping[str, Any]], Any]]:
     """Of offsets of keys with those of queries, the products if one sequence has all of both.
 
-    References hold them in float64. They are no part of a workload, so one that is listed may have
-    more; but what is drawn has to leave room for them, or a few thousand tokens would take tens of
-    gigabytes, and minutes.
+    And of a table of pages, all pages that it may name. References or implementations hold them,
+    in float64. They are no part of a workload, so one that is listed may have more; but what is
+    drawn has to leave room for them, or a few thousand tokens would take tens of gigabytes, and
+    minutes.
     """
+    shapes = [_shape(definition, name) for name in definition.inputs]
+    for name, table in rules.items():
+        if isinstance(table, kinds.BlockTable):
+            pages = (shape[1:] for shape in shapes if shape[:1] == (str(table.pages),))
+            named = (*_shape(definition, name), *max(pages, key=len, default=()))
+            yield parse_expression(" * ".join(named), definition)
     for rule in offsets.values():
         if rule.at_least is not None:
             queries = str(kinds.total_of(rule.at_least, rules))
-            shapes = (_shape(definition, name) for name in definition.inputs)
             of_queries = (shape[1:-1] for shape in shapes if shape[:1] == (queries,))
             heads = max(of_queries, key=len, default=())
             factors = (queries, *heads, rule.total, rule.page_size)

@@ -18,18 +18,25 @@ _CALCULATIONS |= {"maximum", "mean", "min", "minimum", "mul", "pad", "permute", 
 _CALCULATIONS |= {"roll", "round", "sort", "squeeze", "stack", "sub", "sum", "to", "transpose"}
 _CALCULATIONS |= {"type", "unbind", "unfold", "unsqueeze", "values", "view", "where", "T", "mT"}
 _CALCULATIONS |= {"bmm", "chunk", "dot", "linear", "mm", "narrow", "split", "t", "_int_mm"}
+_CALCULATIONS |= {"outer"}
+#: Methods that move elements to places that their arguments decide.
+_REPEATS = {"repeat", "repeat_interleave"}
 SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
 _EITHER = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.MatMult)
 _THROUGH = (ast.UnaryOp, ast.Tuple, ast.List, ast.GeneratorExp, ast.ListComp)
 _LOGICAL = (ast.BitAnd, ast.BitOr, ast.BitXor)  # a shift alone may halve a count
 
 
-def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str]]:
-    """The arguments that the function only calculates with, and those it takes apart by bits."""
+#: Functions of angles.
+_ROTATIONS = {"cos", "polar", "sin"}
+
+
+def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str], set[str]]:
+    """The arguments that the function only calculates with, takes apart by bits, or turns by."""
     follower = _Follower(run)
     for _ in range(2):  # what a loop ends with is what it goes on with
         follower.visit(run)
-    return follower.seen - follower.steering, follower.bitwise
+    return follower.seen - follower.steering, follower.bitwise, follower.angles
 
 
 class _Follower(ast.NodeVisitor):
@@ -44,6 +51,7 @@ class _Follower(ast.NodeVisitor):
         self.seen: set[str] = set()
         self.steering: set[str] = set()
         self.bitwise: set[str] = set()
+        self.angles: set[str] = set()
 
     def visit_Name(self, node: ast.Name) -> None:
         made = self._made.get(node.id, set())
@@ -64,6 +72,11 @@ class _Follower(ast.NodeVisitor):
     def visit_For(self, node: ast.For) -> None:
         self._note(node.target, node.iter)
         self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr.removesuffix("_") in _ROTATIONS:
+            self.angles |= self._held(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         self.generic_visit(node)
@@ -108,11 +121,11 @@ class _Follower(ast.NodeVisitor):
                 return value is node
             case ast.Attribute(attr="view"):
                 return "torch." not in ast.unparse(self._parents[parent])  # bits as another dtype
-            case (
-                ast.Attribute(attr=name)
-                | ast.Call(func=ast.Attribute(attr=name) | ast.Name(id="sum" as name))
-            ):
-                return name.removesuffix("_") in _CALCULATIONS
+            case ast.Attribute(attr=name):
+                return name.removesuffix("_") in _CALCULATIONS | _REPEATS
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id="sum" as name)):
+                repeats = name in _REPEATS and parent.func is node
+                return repeats or name.removesuffix("_") in _CALCULATIONS
         return isinstance(parent, _THROUGH)
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pytest_fib.workloads._inlining import inlined_run
 from pytest_fib.workloads._reference_numbers import SHAPES, calculated_with
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ class ReferenceUses:
     neighbours are taken; ``equated`` are compared with inputs; ``counted`` are subtracted from;
     ``calls`` has methods and functions, and ``div`` for ``/``; ``computed``, all that is not only
     moved or equated, and ``seen``, all that is used. ``calculated`` are only calculated with, so
-    that no place or size depends on them, and ``bitwise`` taken apart by bits. ``bits`` has
-    outputs, and whether they are bits that integers
-    hold, viewed as floating numbers.
+    that no place or size depends on them, and ``bitwise`` taken apart by bits; sines or cosines
+    are taken of ``angles``. ``bits`` has outputs, and whether they are bits that integers hold,
+    viewed as floating numbers.
     """
 
     picks: dict[str, str | int] = field(default_factory=dict)
@@ -89,6 +90,7 @@ class ReferenceUses:
     seen: set[str] = field(default_factory=set)
     calculated: set[str] = field(default_factory=set)
     bitwise: set[str] = field(default_factory=set)
+    angles: set[str] = field(default_factory=set)
     bits: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
@@ -121,11 +123,10 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         module = ast.parse(reference)
     except SyntaxError:
         return uses  # it is seen where the reference is loaded
-    for node in module.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "run":
-            arguments = [each.arg for each in node.args.args]
-            _Reader(dict(inputs), dict(outputs), uses, arguments).visit(node)
-            uses.calculated, uses.bitwise = calculated_with(node)
+    if run := inlined_run(module):
+        arguments = [each.arg for each in run.args.args]
+        _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
+        uses.calculated, uses.bitwise, uses.angles = calculated_with(run)
     return uses
 
 

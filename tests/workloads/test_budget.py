@@ -54,3 +54,13 @@ def test_nothing_drawn_takes_more_than_its_budget_and_some_take_half(name):
     budget = max(MIB, 4 * workload_bytes(definition, smallest_axes(definition)))
     taken = [workload_bytes(definition, w.axes) for w in found(definition, 60, budget)]
     assert budget / 2 < max(taken) <= budget
+
+
+def test_the_pages_of_a_table_fit_if_each_sequence_has_all_of_its_own():
+    shapes = "q[batch,dim]:f16 k[num_pages,page_size,dim]:f16 block_table[batch,width]:i32"
+    axes = "batch width num_pages page_size=16 dim=64"
+    given = signature("attention", axes, f"{shapes} seq_lens[batch]:i32", "out[batch,dim]:f16")
+    definition = Definition.model_validate(given)
+    for workload in found(definition, 40, MIB):
+        batch, width = workload.axes["batch"], workload.axes["width"]
+        assert 8 * batch * width * 16 * 64 <= MIB

@@ -317,6 +317,7 @@ def test_every_rule_decides_a_case(rule):
     referred = {_says(case[0]) for case in REFERENCES if case[1] is not None}
     referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
+    referred |= {_says("(which[:, None] * x).sin()")}
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
 
 
@@ -464,6 +465,7 @@ def test_an_int8_that_is_calculated_with_is_any(result):
         ("uint8", "q = torch.stack((which & 15, which >> 4)).float()\nreturn x @ q.t()"),
         ("int32", "bit = which >> 3 & 1\nreturn torch.where(bit == 1, x, 0.0)"),
         ("int64", "y = torch.empty_like(which)\ny[1:] = which[:-1]\nreturn y"),
+        ("int32", "return (which & 15).repeat_interleave(4, dim=0) * x"),
     ],
 )
 def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
@@ -483,11 +485,45 @@ def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
         ("uint8", "return which.view(torch.float8_e4m3fn).float() + 1"),
         ("int32", "return which + 1"),
         ("int32", "low = which & 3\nreturn torch.repeat_interleave(x, low)"),
+        ("int32", "low = which & 3\nreturn x.repeat_interleave(low)"),
         ("int32", "for i in (which & 3).tolist():\n    x = x[i:]\nreturn x"),
     ],
 )
 def test_integers_on_which_places_or_sizes_may_depend_are_not(kind, lines):
     assert plan(_with_body(lines, kind)).unmade.keys() == {"which"}
+
+
+@pytest.mark.parametrize(
+    ("helper", "call", "kind"),
+    [
+        ("def rows(t, at):\n    return t[at]", "rows(table, which)", "indices"),
+        ("def rows(t, *, at=None):\n    return t[at]", "rows(table, at=which)", "indices"),
+        ("def both(x):\n    y = x & 15\n    return y + (x >> 4)", "both(which)", "integers"),
+        ("def inner(t, i):\n    return t[i]\ndef rows(t, i):\n    out = inner(t, i)\n"
+         "    return out", "rows(table, which) + x", "indices"),
+        ("def rows(t, at):\n    if at is None:\n        return t\n    return t[at]",
+         "rows(table, which)", None),
+        ("def down(x, i):\n    return down(x, i - 1)", "down(x, which)", None),
+    ],
+)  # fmt: skip
+def test_functions_that_the_reference_calls_are_read_where_it_calls_them(helper, call, kind):
+    definition = _of_reference(call, "int32")
+    given = {**definition.model_dump(), "reference": f"{helper}\n{definition.reference}"}
+    made = plan(Definition.model_validate(given))
+    assert (None if made.unmade else made.rules["which"].kind) == kind
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "angle = which[:, None] * x\nreturn torch.cat([angle.cos(), angle.sin()], -1)",
+        "return torch.polar(x, torch.outer(which.float(), x[0]))",
+    ],
+)
+def test_what_the_reference_takes_sines_of_are_positions(lines):
+    made = plan(_with_body(lines, "int32"))
+    assert made.rules["which"] == rule_of({"kind": "positions", "below": 8192})
+    assert "a guess" in str(made.inferred["which"])
 
 
 def _with_body(lines, kind):

@@ -1,0 +1,103 @@
+"""A reference's functions, written where ``run`` calls them: what they do with inputs, it does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+#: Calls that are written out, nested ones among them: a reference may call itself.
+MOST_CALLS = 64
+#: What binds names of its own, to which the statements before it can't refer.
+_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def inlined_run(module: ast.Module) -> ast.FunctionDef | None:
+    """``run`` of a module, whose calls of other functions there are these functions' statements.
+
+    A function is left alone where it returns before its end, or is called with other arguments
+    than names and positions tell.
+    """
+    functions = {each.name: each for each in module.body if isinstance(each, ast.FunctionDef)}
+    run = functions.pop("run", None)
+    if run is None or not functions:
+        return run
+    run = deepcopy(run)
+    run.body = _Inliner({n: f for n, f in functions.items() if _ends_once(f)}).block(run.body)
+    return run
+
+
+def _ends_once(function: ast.FunctionDef) -> bool:
+    returns = [each for each in ast.walk(function) if isinstance(each, ast.Return)]
+    return returns == function.body[-1:] and not (function.args.vararg or function.args.kwarg)
+
+
+@dataclass
+class _Inliner(ast.NodeTransformer):
+    """Puts ``before`` a statement what it calls; each call's variables get a number."""
+
+    functions: Mapping[str, ast.FunctionDef]
+    calls: int = 0
+    before: list[ast.stmt] = field(default_factory=list)
+
+    def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """Statements, and those of what they call."""
+        return [each for statement in statements for each in self._statement(statement)]
+
+    def _statement(self, statement: ast.stmt) -> Iterator[ast.stmt]:
+        outer, self.before = self.before, []
+        for name, value in ast.iter_fields(statement):
+            if isinstance(value, ast.expr):
+                setattr(statement, name, self.visit(value))
+        before, self.before = self.before, outer
+        for name in ("body", "orelse"):
+            if isinstance(inner := getattr(statement, name, None), list):
+                setattr(statement, name, self.block(inner))
+        yield from (*before, statement)
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return node if isinstance(node, _SCOPES) else super().visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        bound = _bound(self.functions[name], node) if name in self.functions else None
+        if bound is None or self.calls >= MOST_CALLS:
+            return node
+        self.calls += 1
+        body = _renamed(self.functions[name], f"{name}_{self.calls}_")
+        self.before += [_assigned(f"{name}_{self.calls}_{n}", value) for n, value in bound.items()]
+        self.before += self.block(body[:-1])
+        returned = body[-1].value if isinstance(body[-1], ast.Return) else None
+        return self.visit(returned or ast.Constant(value=None))
+
+
+def _bound(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
+    """The arguments of a call by their names; None where these aren't known."""
+    args, given = function.args, [each.arg for each in call.keywords]
+    places = [each.arg for each in (*args.posonlyargs, *args.args)]
+    starred = any(isinstance(each, ast.Starred) for each in call.args)
+    if starred or None in given or len(call.args) > len(places):
+        return None
+    defaults = dict(zip(places[len(places) - len(args.defaults) :], args.defaults, strict=True))
+    of_keywords = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    defaults |= {each.arg: value for each, value in of_keywords if value is not None}
+    named = {each.arg: each.value for each in call.keywords if each.arg is not None}
+    return deepcopy(defaults) | dict(zip(places, call.args, strict=False)) | named
+
+
+def _assigned(name: str, value: ast.expr) -> ast.stmt:
+    assigned = ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=value)
+    return ast.fix_missing_locations(ast.copy_location(assigned, value))
+
+
+def _renamed(function: ast.FunctionDef, prefix: str) -> list[ast.stmt]:
+    """The function's statements, with its own variables under other names."""
+    copy = deepcopy(function)
+    names = {each.arg for each in ast.walk(copy.args) if isinstance(each, ast.arg)}
+    found = [each for each in ast.walk(copy) if isinstance(each, ast.Name)]
+    names |= {each.id for each in found if isinstance(each.ctx, ast.Store)}
+    for each in found:
+        each.id = prefix + each.id if each.id in names else each.id
+    return copy.body
