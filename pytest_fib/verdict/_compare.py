@@ -386,7 +386,8 @@ def _with_specials(
     counts = size.isfinite() & (size <= top * (1 + bound.rtol))
     counted = torch.where(counts, size.clamp_max(top), 0.0)
     scale = _scale(counted, counts.sum(1))
-    near = (size >= top * (1 - bound.rtol)) & (size <= top * (1 + bound.rtol))
+    reach = _reach(value, counted, scale, bound, yardsticks).clamp_min(top * bound.rtol)
+    near = (size >= top - reach) & (size <= top + reach)
     finite = seen.isfinite() & (rounded.isfinite() | near)
     same = _same(seen, rounded) | (near & seen.isinf() & (seen.sign() == value.sign()))
     # Sums that can't be held: which elements are inf or NaN then is up to the order of terms.
@@ -402,6 +403,30 @@ def _with_specials(
     used = torch.where(settled, 0.0, torch.where(finite, used, math.inf))
     error = torch.where(settled, 0.0, error)
     return _Rows(error, counted, used, scale, _rows_used(used, bound))
+
+
+def _reach(
+    value: torch.Tensor,
+    size: torch.Tensor,
+    scale: torch.Tensor,
+    bound: Bound,
+    yardsticks: Sequence[torch.Tensor],
+) -> torch.Tensor:
+    """How far off finite elements may be; 0 where no yardstick says more than the dtype does."""
+    allowed = _allowed(size, scale, bound)
+    width = allowed.new_zeros(len(allowed))
+    for yardstick in yardsticks:
+        width = torch.maximum(width, YARDSTICK * _used_by(yardstick, value, allowed).amax(dim=1))
+    return allowed * width[:, None]
+
+
+def _used_by(yardstick: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """How much of the bounds a yardstick uses.
+
+    Where it is NaN or infinite it says nothing of how far off finite numbers may be.
+    """
+    used = (yardstick.to(value.dtype) - value).abs_().div_(allowed)
+    return used.nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -442,9 +467,7 @@ def _widened(
     allowed = _allowed(rows.size, rows.scale, bound)
     elements = together = torch.ones_like(rows.rows_used)
     for yardstick in yardsticks:
-        used = (yardstick.to(value.dtype) - value).abs_().div_(allowed)
-        # Where it is NaN or infinite it says nothing of how far off finite numbers may be.
-        used.nan_to_num_(0.0, 0.0, 0.0)
+        used = _used_by(yardstick, value, allowed)
         elements = torch.maximum(elements, YARDSTICK * used.amax(dim=1))
         together = torch.maximum(together, YARDSTICK * _rows_used(used, bound))
     # Elements that are alike are computed alike: what one is off by, all of them are.

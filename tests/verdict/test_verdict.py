@@ -205,6 +205,20 @@ def test_what_only_the_output_cant_hold_is_infinite():
     assert not judged(expected * NAN, expected, "float16", own=expected).passed
 
 
+@pytest.mark.parametrize(("value", "rounds_to"), [(66_000.0, 65_400.0), (65_000.0, INF)])
+def test_what_a_yardstick_moves_across_the_largest_number_may_be_on_either_side(value, rounds_to):
+    expected = torch.full((1, 64), 3e4, dtype=torch.float64)
+    expected[0, 0] = value
+    got, own = expected.clone(), expected.clone()
+    got[0, 0] = rounds_to
+    own[0, 5] += 1000
+    assert not judged(got, expected, "float16").passed
+    assert judged(got, expected, "float16", own=own).passed
+    assert not judged(-got, expected, "float16", own=own).passed
+    own[0, 5] = 3e4 + 100
+    assert not judged(got, expected, "float16", own=own).passed
+
+
 def test_an_ill_conditioned_row_may_be_as_far_off_as_the_reference():
     expected = torch.full((2, 64), 1e-9, dtype=torch.float64)
     own, got = expected.clone(), expected.clone()
