@@ -13,6 +13,8 @@ import torch
 from torch._decomp import decomposition_table
 from torch.utils._pytree import tree_map
 
+from pytest_fib.sandbox._ties import Ties
+
 #: Numbers that have errors. Narrower ones are results of decisions.
 WIDE = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 #: Unit roundoff of float32, and the size below which its numbers have an error of one size.
@@ -333,8 +335,11 @@ class Decider:
     """A decision on a number, such as ``round``, a conversion to float8, or ``bucketize``.
 
     Results may be made from what is ``decided``, and for inputs that are moved by up to ``reach``
-    the one ``way`` or the other, -1 or 1, while other decisions go the way ``others``.
+    the one ``way`` or the other, -1 or 1, while other decisions go the way ``others``. Of results
+    that may have any of several in a place, there are ``ties`` then.
     """
+
+    ties: Ties | None = None
 
     def __init__(self, call: Operation) -> None:
         self.call = call
@@ -467,13 +472,11 @@ class _Order(_Extreme):
             near |= left == right  # infinities, whose difference is no number
         group = torch.cat([torch.zeros_like(order.narrow(dim, 0, 1)), (~near).cumsum(dim)], dim)
         if others < 0:
-            ends = order.scatter_reduce(
-                dim, group, order, "amin" if way < 0 else "amax", include_self=False
-            )
-            order = ends.gather(dim, group)
-        else:
-            place = torch.arange(size, device=value.device).view(-1, *[1] * (value.dim() - 1 - dim))
-            order = order.gather(dim, (group * size - place).argsort(dim))
+            places = group.narrow(dim, 0, call.args[1]) if call.name == "topk" else group
+            self.ties = Ties(order, group, places, dim, way)
+            return self.pinned(self.ties.ends())
+        place = torch.arange(size, device=value.device).view(-1, *[1] * (value.dim() - 1 - dim))
+        order = order.gather(dim, (group * size - place).argsort(dim))
         return self.pinned(order.narrow(dim, 0, call.args[1]) if call.name == "topk" else order)
 
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory
 from pytest_fib.sandbox._operations import (
@@ -33,6 +34,9 @@ from pytest_fib.sandbox._operations import (
     moved_result,
     simpler,
 )
+
+if TYPE_CHECKING:
+    from pytest_fib.sandbox._ties import Ties
 
 #: How much of the reason why there is no float64 reference, in characters.
 REASON_LIMIT = 200
@@ -244,11 +248,12 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
     """Decides as if inputs were as low as their errors may make them (-1), or as high (1).
 
     ``ways`` are that of the first decision that may fall either way, as on a scale, and of all
-    others.
+    others. What follows from orders of what is tied is followed to the integers that it picks.
     """
 
     def __init__(self, decisions: Sequence[Decision], ways: tuple[int, int]) -> None:
         super().__init__(decisions)
+        self._tied: list[tuple[torch.Tensor, Ties]] = []
         self._ways, self._next_ways = ways, ways[::-1]
 
     def decide(self, decision: Decider) -> Any:
@@ -258,4 +263,16 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
             return decision.call.run()
         first.expect(decision)
         ways, self._ways = self._ways, self._next_ways
-        return decision.leaning(first.reach, *ways)
+        result = decision.leaning(first.reach, *ways)
+        if decision.ties is not None:
+            self._tied.append((decision.decided(result), decision.ties))
+        return result
+
+    def compute(self, call: Operation) -> Any:
+        """The result; of integers that are tied, the least or the most that each may be."""
+        for value in tree_leaves(call.args):
+            known = next((ties for tied, ties in self._tied if tied is value), None)
+            if known is not None and (ties := known.after(call)) is not None:
+                self._tied.append((ties.ends(), ties))
+                return self._tied[-1][0]
+        return call.run()

@@ -109,6 +109,30 @@ def test_each_of_what_is_nearly_equal_may_be_in_each_place():
         assert run(lambda x: (x / 3).topk(2).indices).tolist() == [ends[:2]]
 
 
+@pytest.mark.parametrize(
+    ("pick", "least", "most"),
+    [
+        (lambda x, ids: ids.gather(-1, x.topk(3).indices), 10, 90),
+        (lambda x, ids: ids.gather(-1, x.argsort()[:3].int().long()), 10, 90),
+        (lambda x, ids: ids[x.topk(3).indices] + 1, 11, 91),
+        (lambda x, ids: ids.gather(-1, ids.argsort().gather(-1, x.topk(3).indices)), 10, 90),
+        (lambda x, ids: x.topk(3).indices % 4, 0, 3),
+        (lambda x, ids: ids.gather(-1, x.topk(3).indices // 2), 10, 90),
+    ],
+)
+def test_integers_that_an_order_of_equal_numbers_picks_may_be_any_of_them(pick, least, most):
+    x, ids = torch.ones(6), torch.tensor([50, 90, 10, 70, 30, 20])
+    for way, end in ((-1, least), (1, most)):
+        assert run_widened(pick, [x, ids], lean=(way, -1)).tolist() == [end] * 3
+
+
+def test_integers_that_numbers_apart_pick_are_those():
+    x, ids = torch.tensor([1.0, 3.0, 3.0, 2.0]), torch.tensor([5, 8, 6, 7])
+    for way, ends in ((-1, [6, 6, 7]), (1, [8, 8, 7])):
+        run = partial(run_widened, inputs=[x, ids], lean=(way, -1))
+        assert run(lambda x, ids: ids.gather(0, x.topk(3).indices)).tolist() == ends
+
+
 @pytest.mark.parametrize("x", [[[2, 5, 2, 7]], [[2.0, 5.0, 2.0, math.inf]]])
 def test_what_is_equal_has_no_order_unless_that_is_stable(x):
     x = torch.tensor(x)

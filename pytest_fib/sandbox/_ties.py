@@ -1,0 +1,67 @@
+"""Which integers an honest order may give where it may have any of several in a place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from pytest_fib.sandbox._operations import Operation
+
+#: What gives some of the elements, each as it is; and what computes each element from one number.
+_SELECTED = frozenset({"slice", "narrow", "clone", "alias", "detach"})
+_COMPUTED = frozenset({"add", "sub", "mul", "floor_divide", "remainder", "fmod", "div", "_to_copy"})
+
+
+@dataclass(frozen=True)
+class Ties:
+    """``values`` in an order along ``dim``, of which those of one ``group`` may be any way round.
+
+    ``places`` has the group of each element that is looked at; each is the least (``way`` -1) or
+    the most (1) of its group.
+    """
+
+    values: torch.Tensor
+    group: torch.Tensor
+    places: torch.Tensor
+    dim: int
+    way: int
+
+    def ends(self) -> torch.Tensor:
+        """The elements."""
+        reduce = "amin" if self.way < 0 else "amax"
+        table = self.values.scatter_reduce(
+            self.dim, self.group, self.values, reduce, include_self=False
+        )
+        return table.gather(self.dim, self.places)
+
+    def after(self, call: Operation) -> Ties | None:
+        """The same of what an operation makes of the elements; None where that isn't followed."""
+        first, *others = call.args
+        if call.in_place:
+            return None
+        if call.name == "gather":
+            return self._gathered(*call.args)
+        if call.name == "index":
+            plain = first.dim() == self.values.dim() == len(others[0]) == 1
+            return self._gathered(first, 0, None) if plain else None
+        if any(isinstance(each, torch.Tensor) and each.dim() for each in others):
+            return None
+        if call.name in _SELECTED:
+            return replace(self, places=call.func(self.places, *others, **call.kwargs))
+        values = call.func(self.values, *others, **call.kwargs) if call.name in _COMPUTED else None
+        return self._holding(values)
+
+    def _gathered(self, source: torch.Tensor, dim: int, _index: Any) -> Ties | None:
+        """The elements of a source at these places."""
+        if dim % source.dim() != self.dim or self.values is source:
+            return None
+        return self._holding(source.gather(self.dim, self.values))
+
+    def _holding(self, values: torch.Tensor | None) -> Ties | None:
+        """Other values; numbers that have errors are alike where what orders them is."""
+        if values is None or values.is_floating_point() or values.dtype is torch.bool:
+            return None
+        return replace(self, values=values)
