@@ -270,9 +270,11 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
 
     def compute(self, call: Operation) -> Any:
         """The result; of integers that are tied, the least or the most that each may be."""
-        for value in tree_leaves(call.args):
+        function = partial(call.func, **call.kwargs)
+        for value in () if call.in_place else tree_leaves(call.args):
             known = next((ties for tied, ties in self._tied if tied is value), None)
-            if known is not None and (ties := known.after(call)) is not None:
+            ties = known and known.after(call.name, function, call.args)
+            if ties is not None:
                 self._tied.append((ties.ends(), ties))
                 return self._tied[-1][0]
         return call.run()

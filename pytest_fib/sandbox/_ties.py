@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from pytest_fib.sandbox._operations import Operation
+    from collections.abc import Callable
 
 #: What gives some of the elements, each as it is; and what computes each element from one number.
 _SELECTED = frozenset({"slice", "narrow", "clone", "alias", "detach"})
@@ -37,22 +37,19 @@ class Ties:
         )
         return table.gather(self.dim, self.places)
 
-    def after(self, call: Operation) -> Ties | None:
+    def after(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Ties | None:
         """The same of what an operation makes of the elements; None where that isn't followed."""
-        first, *others = call.args
-        if call.in_place:
-            return None
-        if call.name == "gather":
-            return self._gathered(*call.args)
-        if call.name == "index":
+        first, *others = args
+        if name == "gather":
+            return self._gathered(*args)
+        if name == "index":
             plain = first.dim() == self.values.dim() == len(others[0]) == 1
             return self._gathered(first, 0, None) if plain else None
         if any(isinstance(each, torch.Tensor) and each.dim() for each in others):
             return None
-        if call.name in _SELECTED:
-            return replace(self, places=call.func(self.places, *others, **call.kwargs))
-        values = call.func(self.values, *others, **call.kwargs) if call.name in _COMPUTED else None
-        return self._holding(values)
+        if name in _SELECTED:
+            return replace(self, places=function(self.places, *others))
+        return self._holding(function(self.values, *others)) if name in _COMPUTED else None
 
     def _gathered(self, source: torch.Tensor, dim: int, _index: Any) -> Ties | None:
         """The elements of a source at these places."""
@@ -60,8 +57,8 @@ class Ties:
             return None
         return self._holding(source.gather(self.dim, self.values))
 
-    def _holding(self, values: torch.Tensor | None) -> Ties | None:
+    def _holding(self, values: torch.Tensor) -> Ties | None:
         """Other values; numbers that have errors are alike where what orders them is."""
-        if values is None or values.is_floating_point() or values.dtype is torch.bool:
+        if values.is_floating_point() or values.dtype is torch.bool:
             return None
         return replace(self, values=values)
