@@ -1,5 +1,6 @@
 """Definitions, solutions and traces from files."""
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -135,10 +136,17 @@ def _on_line(error: ValidationError, data: Raw, path: str, number: int) -> list[
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return _text(Path(path), "utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise DataError([Problem(path, line, "not UTF-8 text")]) from None
+
+
+def _text(path: Path, encoding: str) -> str:
+    """A file's text. Raises UnicodeDecodeError, and OSError: also of a pipe, instead of waiting."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return path.read_text(encoding=encoding)
 
 
 def _validated(
@@ -189,7 +197,7 @@ def _with_content(document: Document, source: Raw, loc: Loc, problems: list[Prob
     if not isinstance(path, str) or not path or unsafe_path(path):
         return {**source, "content": ""}
     try:
-        content = (Path(document.path).parent / path).read_text(encoding="utf-8-sig")
+        content = _text(Path(document.path).parent / path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = "is not UTF-8 text" if isinstance(error, ValueError) else "can't be read"
         reason = "does not exist" if isinstance(error, FileNotFoundError) else reason

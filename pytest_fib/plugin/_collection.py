@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -68,7 +69,8 @@ class DefinitionFile(pytest.File):
     def _warn_of_stray(self, sentence: str) -> None:
         """Warn at the implementation that it begins with, else of this file."""
         warning, place = FibWarning(self._run.settings.readable(sentence)), _PLACE.match(sentence)
-        if place is None:
+        path = Path(place[1]) if place else self.path
+        if place is None or (path.exists() and not path.is_file()):  # a pipe: warnings quote lines
             self.warn(warning)
         else:
             warnings.warn_explicit(warning, None, place[1], int(place[2]))

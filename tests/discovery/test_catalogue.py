@@ -1,6 +1,7 @@
 """Definitions matched with implementations."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -89,17 +90,20 @@ def test_a_broken_definition_is_known_by_the_name_it_seems_to_have(tmp_path, sca
 
 @pytest.fixture
 def unreadable(tmp_path):
-    """Links that lead nowhere and in a circle, by what is said of them."""
+    """Links that lead nowhere and in a circle, and a pipe, by what is said of them."""
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
     lost, circle = tmp_path / "lost.yaml", tmp_path / "circle.yaml"
     lost.symlink_to("gone")
     circle.symlink_to("circle.yaml")
     return {
         lost: f"{lost}:1: can't be read: it links to gone, which does not exist",
         circle: f"{circle}:1: can't be read: Too many levels of symbolic links",
+        pipe: f"{pipe}:1: can't be read: it is no regular file",
     }
 
 
-def test_a_link_that_leads_nowhere_is_one_sentence_and_the_others_go_on(
+def test_what_leads_to_no_file_is_one_sentence_and_the_others_go_on(
     tmp_path, scale_yaml, unreadable
 ):
     path = tmp_path / "scale.yaml"

@@ -1,5 +1,7 @@
 """Which items there are, what they are called and how they are selected."""
 
+import os
+
 import pytest
 
 SCALE_IDS = [
@@ -394,6 +396,14 @@ def test_a_selection_without_paths_collects_kernels_only_under_xdist_too(toys):
     toys.write("test_unrelated.py", "def test_unrelated(): pass")
     result = toys.run_apart("-n2", "-v", "--fib-definition=split", "-k", "pair")
     result.assert_outcomes(passed=1)
+
+
+def test_a_pipe_is_not_waited_for(scale):
+    os.mkfifo(scale.path / "kernel_defs/toy/pipe.yaml")
+    result = scale.run("-W", "default::pytest_fib.FibWarning")
+    result.assert_outcomes(passed=1, warnings=1)
+    why = "pipe.yaml:1: can't be read: it is no regular file"
+    result.stdout.fnmatch_lines([f"*: FibWarning: kernel_defs/toy/{why}"])
 
 
 def test_a_link_that_leads_nowhere_is_a_warning_and_kernels_are_tested(scale):
