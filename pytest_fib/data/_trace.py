@@ -71,20 +71,29 @@ class Diagnosis(Record):
     `pattern` names what the wrong outputs look like ("one factor"), or is empty where there are
     none to look at, as after an exception; ``not evaluated`` is what the machine kept from being
     tried, ``out of memory`` what found none left. `place` names where they are ("last tile").
-    `sentence` is one line for people, `details` more lines below it. `shown_by` has the axes of the
-    larger workload that shows the pattern, where it isn't the workload of the evaluation.
+    `sentence` is one line for people, `details` more lines below it. It is about `output`, of
+    which `element` is the worst one; `vague` says that the sentence needs it. `shown_by` has the
+    axes of the larger workload that shows the pattern, where it isn't that of the evaluation.
     """
 
     sentence: str
+    output: Annotated[str, Field(exclude_if=_is_empty)] = ""
+    element: Annotated[str, Field(exclude_if=_is_empty)] = ""
+    vague: Annotated[bool, Field(exclude_if=_is_empty)] = False
     pattern: Annotated[str, Field(exclude_if=_is_empty)] = ""
     place: Annotated[str, Field(exclude_if=_is_empty)] = ""
     details: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
     shown_by: Annotated[dict[str, Size], Field(exclude_if=_is_empty)] = Field(default_factory=dict)
 
     @property
+    def headline(self) -> str:
+        """The sentence, with the worst element where it says little without."""
+        return f"{self.sentence}; {self.element}" if self.vague else self.sentence
+
+    @property
     def text(self) -> str:
-        """The sentence, and the details below it."""
-        return "\n".join([self.sentence, *self.details])
+        """The headline, and the details below it."""
+        return "\n".join([self.headline, *self.details])
 
 
 class Environment(Record):

@@ -69,8 +69,7 @@ def explain(failure: Failure) -> Diagnosis:
     if diagnosis is None:
         raise ValueError("there are no outputs with elements")
     if diagnosis.pattern in VAGUE_PATTERNS and (inputs := right_with(outputs, failure.context)):
-        what, semicolon, element = diagnosis.sentence.partition("; ")
-        sentence = f"{what}, but right where {' or '.join(inputs)}{semicolon}{element}"
+        sentence = f"{diagnosis.sentence}, but right where {' or '.join(inputs)}"
         return diagnosis.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
     return diagnosis
 
@@ -88,10 +87,11 @@ def _detected(
 
 def _diagnosis(pattern: str, sentence: str, output: WrongOutput, place: str) -> Diagnosis:
     elements = _worst_elements(output)
-    is_vague = pattern in VAGUE_PATTERNS or output.count < FEW
-    element = f"; {elements[0]}" if is_vague else ""
     return Diagnosis(
-        sentence=f"{output.name}: {sentence}{element}",
+        sentence=f"{output.name}: {sentence}",
+        output=output.name,
+        element=elements[0],
+        vague=pattern in VAGUE_PATTERNS or output.count < FEW,
         pattern=pattern,
         place=place,
         details=detail_lines(*elements),

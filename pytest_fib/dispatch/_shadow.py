@@ -61,7 +61,7 @@ class ShadowChecker:
         if verdict.diagnosis is None:
             return
         stats.mismatches += 1
-        dispatcher.drop(call.solution, f"differs from the fallback: {verdict.diagnosis.sentence}")
+        dispatcher.drop(call.solution, f"differs from the fallback: {verdict.diagnosis.headline}")
         self._record(call)
 
     def _record(self, call: ShadowCall) -> None:

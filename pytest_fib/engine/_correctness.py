@@ -250,7 +250,7 @@ def _nondeterministic(second: Verdict, differences: Sequence[str]) -> Verdict:
     """That the second call differs from the first, and what is wrong with it besides."""
     details = detail_lines(*differences[1:])
     if second.diagnosis is not None:
-        details += ("", *detail_lines(second.diagnosis.sentence), *second.diagnosis.details)
+        details += ("", *detail_lines(second.diagnosis.headline), *second.diagnosis.details)
     diagnosis = Diagnosis(sentence=differences[0], pattern="nondeterministic", details=details)
     return second.failed(diagnosis)
 

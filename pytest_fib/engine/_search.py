@@ -5,7 +5,6 @@ A failure is explained by a larger workload: the smallest one that fails shows f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from time import monotonic
@@ -259,13 +258,10 @@ def _with_layout(
 
 def _as_shown_by(larger: Workload, diagnosis: Diagnosis, outcome: Evaluation) -> Diagnosis:
     """The diagnosis of a larger workload, with the elements of the outcome's own."""
-    details = outcome.diagnosis.details if outcome.diagnosis else ()
-    what, _, element = diagnosis.sentence.partition("; ")
-    output = what.partition(":")[0]  # what is said of one goes with an element of the same
-    lines = (line.strip() for line in details if " got " in line)
-    own = next((line for line in lines if re.split(r"\W", line)[0] == output), element)
-    sentence = f"{what}; {own}" if " got " in element else diagnosis.sentence
-    shown = {"details": details, "shown_by": dict(larger.axes), "sentence": sentence}
+    own = outcome.diagnosis
+    shown: dict[str, Any] = {"shown_by": dict(larger.axes), "details": own.details if own else ()}
+    if own and own.output == diagnosis.output:
+        shown["element"] = own.element
     return diagnosis.model_copy(update=shown)
 
 

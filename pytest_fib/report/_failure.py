@@ -74,7 +74,7 @@ def describe_evaluation(
     if diagnosis.shown_by:
         fields.append(("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}"))
     fields += _guesses(guessed)
-    first = _headline(evaluation.status, diagnosis.sentence, width, blamed)
+    first = _headline(evaluation.status, diagnosis.headline, width, blamed)
     return _paragraphs(first, fields, diagnosis.details, replay, width)
 
 
@@ -82,7 +82,7 @@ def describe_comparison(
     status: EvaluationStatus, diagnosis: Diagnosis, correctness: Correctness
 ) -> str:
     """What is wrong with a tensor that nobody knows the origin of."""
-    first = _headline(status, diagnosis.sentence, COLUMNS)
+    first = _headline(status, diagnosis.headline, COLUMNS)
     return _paragraphs(first, _errors(correctness), diagnosis.details, "", COLUMNS)
 
 

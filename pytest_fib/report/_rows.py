@@ -98,11 +98,13 @@ class Row:
         correctness = evaluation.get("correctness") or {}
         performance = evaluation.get("performance") or {}
         diagnosis = evaluation.get("diagnosis") or {}
+        shown = ("sentence", "element") if diagnosis.get("vague") else ("sentence",)
+        headline = "; ".join(diagnosis[part] for part in shown if part in diagnosis)
         first_line = evaluation.get("log", "").partition("\n")[0]
         return replace(
             self,
             status=self._status(evaluation["status"], category),
-            reason=self.reason or diagnosis.get("sentence") or first_line,
+            reason=self.reason or headline or first_line,
             error_share=(correctness.get("extra") or {}).get("bound_used"),
             no_oracle=(correctness.get("extra") or {}).get("no_oracle", ""),
             host=(evaluation.get("environment") or {}).get("host", ""),

@@ -130,7 +130,7 @@ COUNTS = define(
 
 def test_integers_have_all_their_digits_and_are_not_rounded(judge):
     found = diagnosis(judge, COUNTS, "return (x > 0).sum(0) * 1_000_000_007 + (x > 1).sum(0)")
-    assert re.search(r"got (\d{11,}), expected (?!\1\b)\d{11,}", found.sentence)
+    assert re.search(r"got (\d{11,}), expected (?!\1\b)\d{11,}", found.element)
     assert not re.search("float|round", found.sentence)
 
 
@@ -148,7 +148,7 @@ def test_an_infinity_of_a_mask_is_no_overflow(judge):
     assert found.pattern == "infinity"
     assert re.fullmatch(r"y: -inf at 400 of 12800 elements, where numbers .*", found.sentence)
     found = diagnosis(judge, MASKED, "return x.masked_fill(x < x.topk(8).values[:, -1:], -1e9)")
-    assert found.sentence == "y: finite numbers only where -inf is expected"
+    assert found.headline == "y: finite numbers only where -inf is expected"
 
 
 def test_nan_of_one_byte_was_written(judge):
@@ -159,7 +159,7 @@ def test_nan_of_one_byte_was_written(judge):
         "y = x.to(torch.float8_e4m3fn).view(torch.uint8)\n"
         "    return torch.where(x < 0, 255, y).to(torch.uint8).view(torch.float8_e4m3fn)"
     )
-    assert re.match(r"y: NaN at \d+ of 12800 elements", diagnosis(judge, cast, wrong).sentence)
+    assert re.match(r"y: NaN at \d+ of 12800 elements", diagnosis(judge, cast, wrong).headline)
 
 
 ABOVE = define({"x": "float32[n, d]", "t": "float32[d]"}, {"y": "bool[n, d]"}, "return x > t")
@@ -177,7 +177,7 @@ ABOVE = define({"x": "float32[n, d]", "t": "float32[d]"}, {"y": "bool[n, d]"}, "
     ],
 )
 def test_bools_that_agree_with_something_may_do_so_by_chance(judge, wrong, regime, words):
-    assert diagnosis(judge, ABOVE, f"return {wrong}", regime=regime).sentence.startswith(words)
+    assert diagnosis(judge, ABOVE, f"return {wrong}", regime=regime).headline.startswith(words)
 
 
 LOSS = define(
@@ -198,7 +198,7 @@ LOSS = define(
     ],
 )
 def test_one_element_says_what_it_is_and_what_it_can_hardly_be_by_chance(judge, wrong, words):
-    assert words in diagnosis(judge, LOSS, f"return {wrong}").sentence
+    assert words in diagnosis(judge, LOSS, f"return {wrong}").headline
 
 
 def test_a_definition_whose_reference_has_another_dtype_is_wrong_and_nobody_else(judge):
@@ -230,7 +230,9 @@ def test_what_explains_one_row_and_not_many_is_not_said(seed):
     assert "as if grad were divided by ln 2" in alone.diagnosis.sentence
     found = diagnose_failure(ADAGRAD, row, alone, lambda w: check(w, explain=True), 1 << 16)
     assert "as if" not in found.diagnosis.sentence
-    assert "; y[0, " in found.diagnosis.sentence  # of the one row, which the message is about
+    # Of the one row, which the message is about.
+    assert found.diagnosis.element.startswith("y[0, ")
+    assert found.diagnosis.headline.endswith(f"; {found.diagnosis.element}")
 
 
 CAPPED = define(

@@ -83,7 +83,7 @@ def test_an_element_that_says_more_than_its_place_is_in_the_first_line():
     expected = values(8, 64)
     got = expected.float()
     got[3, 4] = 9
-    summary = checker(expected).check({"y": got}).diagnosis.sentence
+    summary = checker(expected).check({"y": got}).diagnosis.headline
     assert summary.startswith("y: wrong in one element; y[3, 4] got 9, expected ")
 
 
@@ -239,7 +239,7 @@ def test_packed_outputs_are_explained_by_their_bytes():
     got[2, 3] = 200
     packed = torch.float4_e2m1fn_x2
     verdict = checker(expected.view(packed), "float4_e2m1").check({"y": got.view(packed)})
-    assert verdict.diagnosis.sentence == (
+    assert verdict.diagnosis.headline == (
         "y: wrong in one element; y[2, 3] got 200, expected 35, allowed ±0"
     )
 
