@@ -40,13 +40,17 @@ class Pages:
         self.files: dict[str, int] = {}
         self.changes = 0
         self._now = ""
+        self._importing = 0
 
     def see(self, frame: FrameType, event: str, _: object) -> None:
         """A profile function."""
         name = frame.f_code.co_filename
         if event not in ("call", "return") or not name.startswith(PACKAGE):
             return
-        if frame.f_code.co_name == "<module>":  # an import
+        if frame.f_code.co_name == "<module>":
+            self._importing += 1 if event == "call" else -1
+            return
+        if self._importing:  # a class that is defined, a table that is made
             return
         self.files[name] = self.files.get(name, 0) + (event == "call")
         self.changes += name != self._now

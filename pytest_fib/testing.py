@@ -52,10 +52,10 @@ from pytest_fib.report import (
     describe_evaluation,
     workload_json,
 )
-from pytest_fib.sandbox import dtype_name
 from pytest_fib.verdict import compare_tensor, dtype_bound, overridden, verdict_of
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
+    dtype_name,
     example_workloads,
     plain_defaults,
     read_workload,

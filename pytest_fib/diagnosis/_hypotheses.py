@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.data import Definition, InputRule, kinds
-from pytest_fib.workloads import TILE_SIZES, bits, once, plan
+from pytest_fib.workloads import TILE_SIZES, bits, dtype_name, once, plan
 
 if TYPE_CHECKING:
     from pytest_fib.diagnosis._wrong_output import CallContext
@@ -203,7 +203,7 @@ def _rounded(tensors: Mapping[str, torch.Tensor]) -> Iterator[InputHypothesis]:
     wide = {n: x for n, x in tensors.items() if x.is_floating_point() and x.element_size() > 1}
     for dtype in _NARROW:
         values = {name: x.to(dtype).to(x.dtype) for name, x in wide.items() if x.dtype is not dtype}
-        words = f"rounded to {str(dtype).removeprefix('torch.')}"
+        words = f"rounded to {dtype_name(dtype)}"
         if len(values) > 1:
             yield InputHypothesis(f"all inputs were {words}", values, pattern="lower precision")
         for name, value in values.items():

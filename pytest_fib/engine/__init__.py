@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from pytest_fib.engine._in_process import FunctionChecker as FunctionChecker
     from pytest_fib.engine._judge import Judge as Judge
+    from pytest_fib.engine._reference_costs import Costs as Costs
     from pytest_fib.engine._search import (
         diagnose_failure as diagnose_failure,
         search_and_diagnose as search_and_diagnose,
@@ -38,6 +39,7 @@ __getattr__ = lazily(
         "_device_lock": "DeviceHeldError DeviceLock",
         "_in_process": "FunctionChecker",
         "_judge": "Judge",
+        "_reference_costs": "Costs",
         "_search": "diagnose_failure search_and_diagnose",
         "_start": "Isolation start_fork_server",
     },

@@ -59,7 +59,6 @@ from pytest_fib.engine._sample_plan import check_samples
 from pytest_fib.engine._search import (
     search_and_diagnose,
     search_step,
-    shown_axes,
     unfinished_result,
 )
 from pytest_fib.engine._start import Isolation, compiler_caches, start_fork_server
@@ -172,7 +171,7 @@ class Judge:
 
         def check(workload: Workload, *, explain: bool = False, **how: Any) -> Outcome:
             what = "explaining a failure" if explain else search_step(request, checked)
-            self._progress(f"{what}: {shown_axes(workload)}")
+            self._progress(f"{what}: {_shown_axes(workload)}")
             outcome = self._outcome(request.evaluation(workload, explain=explain, **how))
             if not explain:
                 checked.append((workload, outcome))
@@ -206,7 +205,7 @@ class Judge:
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         """Run the implementation, then the reference, on one workload, and compare."""
         self._progress(
-            f"{'timing' if request.timing else 'checking'} {shown_axes(request.workload)}"
+            f"{'timing' if request.timing else 'checking'} {_shown_axes(request.workload)}"
         )
         try:
             return self._outcome(request)
@@ -439,3 +438,8 @@ class _Subject:
             and _is_same(self.solution, request.solution)
             and self.directory == request.directory
         )
+
+
+def _shown_axes(workload: Workload) -> str:
+    """``batch=7, n=64``."""
+    return ", ".join(f"{axis}={n}" for axis, n in workload.axes.items()) or "no var axes"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from itertools import combinations_with_replacement
+from math import exp, inf, log
+from statistics import fmean, pstdev
+
 from pytest_fib.data import (
     OUT_OF_MEMORY,
     Definition,
@@ -10,7 +15,7 @@ from pytest_fib.data import (
     Outcome,
     Workload,
 )
-from pytest_fib.workloads import Costs
+from pytest_fib.workloads import plan, workload_bytes
 
 #: What a reference may take of the time of an evaluation on a workload that is drawn; and from
 #: which share on, also of its memory, it is not to be wondered at that an implementation takes all.
@@ -19,6 +24,8 @@ DRAWN_SHARE, LATE_SHARE = 0.1, 0.25
 MEMORY_FACTOR = 8
 #: From which seconds and bytes beyond the least on something is learnt.
 NOTICEABLE_SECONDS, NOTICEABLE_BYTES = 0.5, 16 << 20
+#: Of fewer costs nothing is fitted: whatever takes long once may have waited for other work.
+LEAST_KNOWN = 3
 
 
 class ReferenceCosts:
@@ -50,3 +57,66 @@ class ReferenceCosts:
             return False
         most = MEMORY_FACTOR * max_bytes
         return self._bytes.expected(workload.axes) > LATE_SHARE * most
+
+
+class Costs:
+    """Costs of one definition's workloads by their axes.
+
+    A workload costs what the cheapest does, and more in proportion to some quantity: its bytes, an
+    axis or their sum, the product of two (scores of queries and keys), or of an axis and its bytes.
+    That which fits the costs so far tells those of others; what is below ``noticeable`` tells
+    nothing. A cost does not shrink as axes grow.
+    """
+
+    def __init__(self, definition: Definition, noticeable: float) -> None:
+        self._definition = definition
+        self._axes = plan(definition).independent
+        self._noticeable = noticeable
+        self._known: dict[tuple[int, ...], float] = {}
+        self._quantities: dict[tuple[int, ...], list[float]] = {}
+
+    def add(self, axes: Mapping[str, int], cost: float) -> None:
+        """Learn what a workload of these axes cost: no more than one that is no smaller."""
+        sizes = self._sizes(axes)
+        for known, before in self._known.items():
+            if _is_within(known, sizes):
+                self._known[known] = min(cost, before)
+        no_smaller = (c for known, c in self._known.items() if _is_within(sizes, known))
+        self._known[sizes] = min(cost, *no_smaller, inf)
+        self._quantities[sizes] = self._quantities_of(axes)
+
+    def expected(self, axes: Mapping[str, int]) -> float:
+        """What a workload of these axes may cost: at least what is known of smaller ones."""
+        sizes, least = self._sizes(axes), min(self._known.values(), default=0.0)
+        shares = {known: cost - least for known, cost in self._known.items()}
+        clear = {known: share for known, share in shares.items() if share > self._noticeable}
+        if len(clear) < LEAST_KNOWN:
+            return max((least + share for share in _within(sizes, clear)), default=0.0)
+        columns = zip(*(self._quantities[known] for known in clear), strict=True)
+        rates = [
+            [log(share / of) for share, of in zip(clear.values(), column, strict=True)]
+            for column in columns
+        ]
+        best = min(range(len(rates)), key=lambda i: pstdev(rates[i]))
+        share = exp(fmean(rates[best])) * self._quantities_of(axes)[best]
+        return least + max(share, 0.0, *_within(sizes, clear))
+
+    def _sizes(self, axes: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(axes[axis] for axis in self._axes)
+
+    def _quantities_of(self, axes: Mapping[str, int]) -> list[float]:
+        """What costs may be in proportion to, the likeliest first; none is 0."""
+        size, sizes = 1 + workload_bytes(self._definition, axes), self._sizes(axes)
+        products = [(1 + n) * (1 + m) for n, m in combinations_with_replacement(sizes, 2)]
+        alone = [1 + sum(sizes), *(1 + n for n in sizes)]
+        return [size, *alone, *products, *(size * (1 + n) for n in sizes)]
+
+
+def _within(sizes: tuple[int, ...], costs: Mapping[tuple[int, ...], float]) -> Iterator[float]:
+    """The costs of what is no larger."""
+    return (cost for known, cost in costs.items() if _is_within(known, sizes))
+
+
+def _is_within(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether no axis is larger."""
+    return all(n <= most for n, most in zip(one, other, strict=True))

@@ -135,11 +135,6 @@ def search_step(request: SearchRequest, checked: Sequence[tuple[Workload, Outcom
     return f"workload {len(checked) + 1} of {max(total, len(checked) + 1)}"
 
 
-def shown_axes(workload: Workload) -> str:
-    """``batch=7, n=64``."""
-    return ", ".join(f"{axis}={n}" for axis, n in workload.axes.items()) or "no var axes"
-
-
 def _failed(outcome: Outcome) -> bool:
     """Whether an outcome ends a search."""
     return not isinstance(outcome, Evaluation) or outcome.status is not EvaluationStatus.PASSED

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
         changed as changed,
         copy_bits as copy_bits,
         fill_with_poison as fill_with_poison,
+        give_back_unused as give_back_unused,
         nbytes as nbytes,
         room_for as room_for,
     )
     from pytest_fib.sandbox._calling import (
         InvalidOutput as InvalidOutput,
         bind as bind,
-        dtype_name as dtype_name,
         store as store,
     )
     from pytest_fib.sandbox._channel import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     )
     from pytest_fib.sandbox._container import container_command as container_command
     from pytest_fib.sandbox._cores import TimingCore as TimingCore
-    from pytest_fib.sandbox._device_memory import give_back_unused as give_back_unused
     from pytest_fib.sandbox._foreign_errors import (
         one_line as one_line,
         out_of_memory as out_of_memory,
@@ -90,13 +89,13 @@ __getattr__ = lazily(
     __name__,
     {
         "_arena": (
-            "ALIGNMENT POISONS ArenaAllocator changed copy_bits fill_with_poison nbytes room_for"
+            "ALIGNMENT POISONS ArenaAllocator changed copy_bits fill_with_poison give_back_unused "
+            "nbytes room_for"
         ),
-        "_calling": "InvalidOutput bind dtype_name store",
+        "_calling": "InvalidOutput bind store",
         "_channel": "Channel ChannelBroken ChannelClosed ChannelLate",
         "_container": "container_command",
         "_cores": "TimingCore",
-        "_device_memory": "give_back_unused",
         "_fork_server_client": "ForkServer ForkServerError environment_for",
         "_foreign_errors": "one_line out_of_memory own_traceback",
         "_host_memory": "forget_peak limited_memory peak_bytes",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from pytest_fib.workloads import extent
+from pytest_fib.workloads import dtype_name, extent
 
 if TYPE_CHECKING:
     from pytest_fib.sandbox._messages import FailedStatus
@@ -107,8 +107,3 @@ def _checked(name: str, value: Any, output: torch.Tensor) -> torch.Tensor:
         difference = f"got {value.device}, expected {output.device}"
         raise InvalidOutput("RUNTIME_ERROR", f"{name} is on the wrong device: {difference}")
     return value
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """``float16`` for ``torch.float16``."""
-    return str(dtype).removeprefix("torch.")

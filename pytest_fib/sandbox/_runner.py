@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_fib.build import BuildError, Program, build, load
+from pytest_fib.sandbox._arena import give_back_unused
 from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, copies, store
-from pytest_fib.sandbox._device_memory import give_back_unused
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory, own_traceback
 from pytest_fib.sandbox._host_memory import peak_bytes
 from pytest_fib.sandbox._messages import (

@@ -5,7 +5,6 @@ Nothing here imports torch before tensors are made: collecting tests does not ne
 
 from pytest_fib.workloads._axes import Domain as Domain, is_open as is_open
 from pytest_fib.workloads._bytes_needed import bytes_needed as bytes_needed
-from pytest_fib.workloads._costs import Costs as Costs
 from pytest_fib.workloads._inference import RULES
 from pytest_fib.workloads._make import (
     bench_workloads as bench_workloads,
@@ -47,6 +46,7 @@ from pytest_fib.workloads._tensors import (
     TorchDefaults as TorchDefaults,
     bits as bits,
     coupled_inputs as coupled_inputs,
+    dtype_name as dtype_name,
     empty_tensor as empty_tensor,
     extent as extent,
     fill_inputs as fill_inputs,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,7 +23,6 @@ from pytest_fib.workloads._constraints import (
 )
 from pytest_fib.workloads._inference import Inferred, Subject, infer
 from pytest_fib.workloads._reference_uses import ReferenceUses
-from pytest_fib.workloads._sizes import element_bits
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
 
 #: How many plans are cached; making one takes about a millisecond.
@@ -166,12 +165,23 @@ class Plan:
         return None if sizes is None else self._without_scalars(sizes)
 
     @cached_property
-    def _element_bits(self) -> list[tuple[tuple[str, ...], int]]:
-        return element_bits(self.definition)
+    def _element_bits(self) -> Counter[tuple[str, ...]]:
+        """Bits that a workload takes for each element along some var axes."""
+        const = self.solver.const
+        bits: Counter[tuple[str, ...]] = Counter()
+        for spec in (*self.definition.inputs.values(), *self.definition.outputs.values()):
+            if spec.shape is not None:
+                var_axes = (axis for axis in spec.shape if axis not in const)
+                elements = prod(const.get(axis, 1) for axis in spec.shape)
+                copy = 64 if spec.dtype.is_floating else 0
+                bits[tuple(sorted(var_axes))] += elements * (spec.dtype.itemsize_bits + copy)
+        return bits
 
     def bytes_at(self, axes: Mapping[str, int]) -> int:
         """Bytes of all inputs and outputs, and of a float64 copy of those that are floating."""
-        bits = sum(bits * prod(axes[axis] for axis in of) for of, bits in self._element_bits)
+        bits = sum(
+            bits * prod(axes[axis] for axis in of) for of, bits in self._element_bits.items()
+        )
         return -(-bits // 8)
 
     def fits(self, axes: Mapping[str, int], max_bytes: int) -> bool:

@@ -309,6 +309,11 @@ class TensorLayout:
         return cls(tuple(shape), contiguous(shape), dtype)
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """``float16`` for ``torch.float16``."""
+    return str(dtype).removeprefix("torch.")
+
+
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a row-major tensor, in elements."""
     strides = [1]

@@ -2,9 +2,19 @@
 
 import pytest
 
-from pytest_fib.workloads import Costs
+from pytest_fib.data import Definition
+from pytest_fib.engine import Costs
 
-AXES = {"m": "var", "n": "var"}
+DEFINITION = Definition.model_validate(
+    {
+        "name": "op",
+        "op_type": "op",
+        "axes": {"m": "var", "n": "var"},
+        "inputs": {"x": {"shape": ["m", "n"], "dtype": "float32"}},
+        "outputs": {"y": {"shape": ["m", "n"], "dtype": "float32"}},
+        "reference": "def run(x): ...",
+    }
+)
 TRIED = [{"m": m, "n": n} for m, n in [(2, 2), (8, 300), (250, 30), (500, 70), (90, 900)]]
 
 
@@ -17,25 +27,25 @@ TRIED = [{"m": m, "n": n} for m, n in [(2, 2), (8, 300), (250, 30), (500, 70), (
         lambda m, n: m * n + 20.0 * m,
     ],
 )
-def test_what_costs_grow_with_is_found(define, cost):
-    costs = Costs(define(AXES), noticeable=10.0)
+def test_what_costs_grow_with_is_found(cost):
+    costs = Costs(DEFINITION, noticeable=10.0)
     for axes in TRIED:
         costs.add(axes, cost(**axes))
     larger = {"m": 5000, "n": 7000}
     assert cost(**larger) / 3 < costs.expected(larger) < cost(**larger) * 3
 
 
-def test_nothing_is_expected_of_costs_that_are_hardly_more_than_the_least(define):
-    costs = Costs(define(AXES), noticeable=10.0)
+def test_nothing_is_expected_of_costs_that_are_hardly_more_than_the_least():
+    costs = Costs(DEFINITION, noticeable=10.0)
     assert costs.expected(TRIED[0]) == 0.0
     for cost, axes in enumerate(TRIED):
         costs.add(axes, 100.0 + cost)
     assert costs.expected({"m": 10**6, "n": 10**6}) == 0.0
 
 
-def test_what_is_larger_and_cost_less_is_believed(define):
+def test_what_is_larger_and_cost_less_is_believed():
     """A first call may take seconds whatever its size."""
-    costs = Costs(define(AXES), noticeable=0.1)
+    costs = Costs(DEFINITION, noticeable=0.1)
     for n in (1, 2, 3, 4):
         costs.add({"m": n, "n": n}, 5.0 * n)
     assert costs.expected({"m": 100, "n": 100}) > 100.0
@@ -43,22 +53,22 @@ def test_what_is_larger_and_cost_less_is_believed(define):
     assert costs.expected({"m": 100, "n": 100}) < 0.1
 
 
-def test_one_or_two_that_took_long_tell_nothing_of_larger_ones(define):
-    costs = Costs(define(AXES), noticeable=0.1)
+def test_one_or_two_that_took_long_tell_nothing_of_larger_ones():
+    costs = Costs(DEFINITION, noticeable=0.1)
     for n, cost in ((1, 0.01), (2, 1.0), (3, 1.0)):
         costs.add({"m": n, "n": n}, cost)
     assert costs.expected({"m": 5000, "n": 5000}) == pytest.approx(1.0)
 
 
-def test_nothing_costs_less_than_what_is_smaller_along_every_axis(define):
-    costs = Costs(define(AXES), noticeable=0.1)
+def test_nothing_costs_less_than_what_is_smaller_along_every_axis():
+    costs = Costs(DEFINITION, noticeable=0.1)
     for axes, cost in [((1, 1), 0.0), ((50, 10_000), 1.0), ((60, 90), 60.0)]:
         costs.add(dict(zip("mn", axes, strict=True)), cost)
     assert costs.expected({"m": 60, "n": 91}) >= 60.0
 
 
-def test_costs_are_fitted_for_what_is_smaller_along_some_axis_than_all_that_was_tried(define):
-    costs = Costs(define(AXES), noticeable=0.1)
+def test_costs_are_fitted_for_what_is_smaller_along_some_axis_than_all_that_was_tried():
+    costs = Costs(DEFINITION, noticeable=0.1)
     costs.add({"m": 1, "n": 1}, 0.0)
     for n in (10, 20, 40):
         costs.add({"m": n, "n": n}, n)
