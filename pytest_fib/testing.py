@@ -116,9 +116,8 @@ def _tensor(what: str, value: object, **options: Any) -> torch.Tensor:
     try:
         return torch.as_tensor(value, **options)
     except (RuntimeError, TypeError, ValueError):
-        kinds = "a tensor, an array of numpy, a list of numbers or a number"
-        message = f"{what} is {type(value).__name__}, and neither that nor what it holds is {kinds}"
-        raise TypeError(message) from None
+        kinds = "a tensor, an array of numpy, a number or a list of numbers"
+        raise TypeError(f"{what} ({type(value).__name__}) should be {kinds}") from None
 
 
 def _complaint(

@@ -441,9 +441,10 @@ def test_numbers_lists_and_arrays_are_compared_too(actual, expected):
 @pytest.mark.parametrize(
     ("arguments", "more", "error", "message"),
     [
-        ((None, 1.0), {}, TypeError, "actual is NoneType, and neither that nor what it holds is"),
-        ((1.0, "x"), {}, TypeError, "expected is str, and neither that nor"),
-        (((torch.ones(2), torch.ones(3)), 1.0), {}, TypeError, "actual is tuple, and"),
+        ((None, 1.0), {}, TypeError, r"actual \(NoneType\) should be a tensor, an array"),
+        ((1.0, "x"), {}, TypeError, r"expected \(str\) should be a tensor"),
+        (({"y": torch.ones(1)}, 1.0), {}, TypeError, r"actual \(dict\) should be a tensor"),
+        (((torch.ones(2), torch.ones(3)), 1.0), {}, TypeError, r"actual \(tuple\) should be"),
         ((1.0, 1.0), {"matched_ratio": 2}, ValueError, r"matched_ratio: .* less than .* 1\Z"),
         ((1.0, 1.0), {"exact": True, "rtol": 1}, ValueError, "tolerance: .*exact can't be"),
     ],
