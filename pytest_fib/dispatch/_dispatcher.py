@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import update_wrapper
 from operator import length_hint
@@ -640,7 +641,12 @@ _ROUTER = """\
 def _router({parameters}):
     if not _fib_is_active():
         return _fib_fallback({given})
-    return _fib_named(_fib_definition({chosen}))({given})
+    try:
+        _fib_function = _fib_named(_fib_definition({chosen}))
+    except _fib_raised as _fib_error:
+        _fib_unnamed(_fib_error)
+        _fib_function = _fib_fallback
+    return _fib_function({given})
 """
 
 
@@ -652,8 +658,17 @@ def generated_router(
 ) -> Callable[..., Any]:
     """A function with the fallback's parameters that is routed by what ``definition`` returns.
 
-    That gets the parameters that it names or, where the fallback has others, the first ones.
+    That gets the parameters that it names or, where the fallback has others, the first ones. What
+    it raises is logged once, and the fallback serves such calls.
     """
+    was_said = threading.Event()
+
+    def unnamed(error: BaseException) -> None:
+        why = blame(error)
+        if not was_said.is_set():
+            was_said.set()
+            log.warning("what names a definition fails, calls go to the fallback: %s", why)
+
     parameters = _parameters(fallback)
     if not parameters:
         return fallback
@@ -670,6 +685,8 @@ def generated_router(
         "_fib_named": named,
         "_fib_definition": definition,
         "_fib_is_active": is_active,
+        "_fib_raised": RAISED,
+        "_fib_unnamed": unnamed,
     }
     exec(compile(source, "<apply>", "exec"), namespace)
     router: Callable[..., Any] = namespace["_router"]

@@ -248,6 +248,15 @@ def test_the_call_form_and_names_from_arguments():
     disable_apply()
 
 
+def test_what_names_no_definition_goes_to_the_fallback_and_is_logged_once(caplog):
+    routed = apply(lambda x, weight: f"scale_add{x.shape[1]}")(fallback)
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        for _ in range(2):
+            assert routed(torch.ones(3), torch.zeros(3)).tolist() == [2.0] * 3
+    (message,) = caplog.messages
+    assert message.endswith("calls go to the fallback: IndexError: tuple index out of range")
+
+
 def test_what_fails_is_quarantined_and_logged_once(routed, caplog):
     measured = trace_set(
         ("unbuildable", 8, 1.0),
