@@ -30,6 +30,10 @@ from pytest_fib.workloads import enlarge, make_workload, smallest_axes, workload
 DRAWN_BYTES = 32 << 20
 #: Memory of the larger workload: rows enough for a pattern, and calls that take milliseconds.
 DIAGNOSIS_BYTES = 4 << 20
+#: Shares of it that are tried in turn, and seconds that a check may take beyond that of the first:
+#: all explanations have 20. What is computed from tensors of eight times the size may take 64 times
+#: as long.
+SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
 #: Elements of every tensor of a workload that shows too little.
 TINY = 16
 #: Patterns that say what becomes of inputs, whatever their size.
@@ -60,12 +64,13 @@ def search_and_diagnose(
     run_seed: int | None,
     max_bytes: int,
     draws: bool = True,
+    clock: Callable[[], float] = monotonic,
     **drawn: Any,
 ) -> SearchResult:
     """Look for a workload that fails, and for the smallest like it. As in a SearchRequest.
 
-    ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable`` and ``undecided``, and
-    its ``clock``.
+    ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable`` and ``undecided``;
+    ``clock`` is as there.
 
     A failure is explained by a larger workload, and by no more than is known ``EXPLAIN_SECONDS``
     later. Where nothing fails, with ``draws``, outputs that are chosen at random are drawn many
@@ -83,6 +88,11 @@ def search_and_diagnose(
         outcome = check(workload, explain=True, explain_seconds=seconds_left)
         return outcome if isinstance(outcome, Evaluation) else None
 
+    def seconds_of(workload: Workload) -> float:
+        start = clock()
+        check(workload)
+        return clock() - start
+
     result = search(
         definition,
         check,
@@ -95,6 +105,7 @@ def search_and_diagnose(
         seed=seed,
         run_seed=run_seed,
         max_bytes=max_bytes,
+        clock=clock,
         **drawn,
     )
     workload, outcome = result.workload, result.outcome
@@ -104,12 +115,38 @@ def search_and_diagnose(
         seeded = workload.model_copy(update={"seed": last_seed})
         workload = enlarge(definition, seeded, {}, min(max_bytes, DRAWN_BYTES))
         outcome = check(workload, draws=True)
-    elif isinstance(outcome, Evaluation):
+    elif isinstance(outcome, Evaluation) and _has_pattern(outcome):
+        most = _bytes_to_explain(definition, workload, seconds_of, min(max_bytes, DIAGNOSIS_BYTES))
         until = monotonic() + EXPLAIN_SECONDS
-        outcome = diagnose_failure(definition, workload, outcome, explain, max_bytes)
+        outcome = diagnose_failure(definition, workload, outcome, explain, most)
     return SearchResult(
         tried=result.tried, workload=workload, outcome=outcome, origin=result.origin
     )
+
+
+def _bytes_to_explain(
+    definition: Definition,
+    workload: Workload,
+    seconds_of: Callable[[Workload], float],
+    most: int,
+) -> int:
+    """How much memory a workload may take that is evaluated again and again, ``most`` of all.
+
+    What is computed from its tensors may take far more: all pairs of two of them, say.
+    """
+
+    def seconds(size: int) -> float:
+        larger = enlarge(definition, workload, {}, size)
+        # A first call may compile, and others' work be in the way.
+        return min(seconds_of(larger), seconds_of(larger))
+
+    smallest, *others = (int(share * most) for share in SHARES)
+    allowed, quick = seconds(smallest) + QUICK_SECONDS, smallest
+    for size in others:
+        if seconds(size) > allowed:
+            break
+        quick = size
+    return quick
 
 
 def unfinished_result(
@@ -176,7 +213,7 @@ def diagnose_failure(
     evaluates a workload with ``explain``, or returns None where it can't. Only wrong numbers have
     a pattern, so other outcomes are returned as they are.
     """
-    if outcome.status is not EvaluationStatus.INCORRECT_NUMERICAL:
+    if not _has_pattern(outcome):
         return outcome
     first, passes = None, False
     for shown in (*_larger(definition, workload, max_bytes), workload):
@@ -228,9 +265,11 @@ def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Itera
 
 def _diagnosis_of(outcome: Evaluation | None) -> Diagnosis | None:
     """The diagnosis of wrong numbers; None of any other outcome."""
-    if outcome is None or outcome.status is not EvaluationStatus.INCORRECT_NUMERICAL:
-        return None
-    return outcome.diagnosis
+    return outcome.diagnosis if outcome is not None and _has_pattern(outcome) else None
+
+
+def _has_pattern(outcome: Evaluation) -> bool:
+    return outcome.status is EvaluationStatus.INCORRECT_NUMERICAL
 
 
 def _with_layout(

@@ -56,3 +56,22 @@ def test_explaining_ends_with_its_time(explain):
     assert explain(1e-6) > 200e-6
     assert explain(0.5) <= EXPLAIN_SECONDS + 0.5
     assert explain(EXPLAIN_SECONDS) <= 15 * EXPLAIN_SECONDS
+
+
+@pytest.mark.parametrize(("of_a_row", "rows"), [(1e-9, 1365), (1e-6, 169), (1e-4, 21), (1e3, 2)])
+def test_what_takes_too_long_is_explained_by_a_smaller_workload(of_a_row, rows):
+    """A check takes seconds in proportion to the square of its size."""
+    checker, now, explained = (
+        FunctionChecker(DEFINITION, lambda a, *_: a.sin(), "cpu"),
+        [0.0],
+        set(),
+    )
+
+    def check(workload, *, explain=False, **how):
+        now[0] += of_a_row * workload.axes["n"] ** 2
+        if explain:
+            explained.add(workload.axes["n"])
+        return checker(workload, explain=explain, **how)
+
+    search_and_diagnose(DEFINITION, check, clock=lambda: now[0], **{**DRAWN, "max_bytes": 1 << 20})
+    assert max(explained) == rows
