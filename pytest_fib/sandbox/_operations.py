@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -124,22 +125,53 @@ def _graded(call: Operation, result: torch.Tensor) -> torch.Tensor:
 # ---- arithmetic ----
 
 
-def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+@dataclass
+class Sum:
+    """How a sum is added ``again``, moved otherwise, and how often it was ``used``.
+
+    ``before`` are the versions of tensors, its own the first, without which it is another one.
+    """
+
+    again: Callable[[], torch.Tensor]
+    of: Operation
+    before: list[int]
+    used: int = 0
+
+    @classmethod
+    def noted(cls, result: torch.Tensor, of: Operation, again: Callable[[], torch.Tensor]) -> Sum:
+        """That of a result that was just computed."""
+        return cls(again, of, _versions(result, of))
+
+
+#: The sums of a run, and views of them.
+Sums = MutableMapping[torch.Tensor, Sum]
+
+
+def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], sums: Sums) -> Any:
     """What an operation returns, moved by roundoffs of float32 where that can't hold it.
 
     ``noise`` makes random numbers between -1 and 1 for the elements of a tensor. Sums are those of
     terms that are moved, since orders of summation differ by roundoffs of partial sums; of ``n``
     terms, by about the root of ``n`` of them; of equal terms by a share of ``n``, since these are
-    rounded to the same side one after the other.
+    rounded to the same side one after the other. What uses one of the ``sums`` again has it added
+    again: an implementation may have another there, of the same terms or of what equals them.
     """
     adds = call.name in _PRODUCTS | _SUMS or "_backward" in call.name
     computes = adds or call.name in _ELEMENTWISE
     if not computes or not any(map(is_wide, call.args)):  # integers and bools have no errors
-        return call.run()
+        return _viewed(call, sums)
     if call.in_place:
         return _moved_in_place(call, noise, adds)
+    call = replace(call, args=tuple(_used(x, sums) for x in call.args))
     if adds and _is_exact(call):
         return call.run()
+    result = _moved(call, noise, adds)
+    if adds and is_wide(result):
+        sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds))
+    return result
+
+
+def _moved(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], adds: bool) -> Any:
     args, by = call.args, MOVED
     if adds:
         terms = _terms(call)
@@ -150,6 +182,30 @@ def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor])
         keep = output == 0 if adds else _held(call, output)
         output.add_(torch.where(keep, 0.0, _step(output, by, noise(output))))
     return result
+
+
+def _versions(result: torch.Tensor, call: Operation) -> list[int]:
+    return [x._version for x in (result, *call.args) if isinstance(x, torch.Tensor)]
+
+
+def _viewed(call: Operation, sums: Sums) -> Any:
+    """What an operation returns that computes nothing; what it shows of a sum is one."""
+    result = call.run()
+    known = sums.get(call.args[0]) if call.args and is_wide(call.args[0]) else None
+    if known is not None and is_wide(result) and not call.in_place:
+        rest = call.args[1:]
+        again = partial(lambda each: replace(call, args=(each.again(), *rest)).run(), known)
+        sums[result] = Sum.noted(result, known.of, again)
+    return result
+
+
+def _used(value: Any, sums: Sums) -> Any:
+    """An argument; of a sum, another from its second use on."""
+    known = sums.get(value) if is_wide(value) else None
+    if known is None or _versions(value, known.of) != known.before:
+        return value
+    known.used += 1
+    return value if known.used == 1 else known.again()
 
 
 def _moved_in_place(

@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory
 from pytest_fib.sandbox._operations import (
     UNDERFLOW,
     Decider,
     Operation,
+    Sums,
     added_in_turn,
     by_reciprocal,
     decider,
@@ -189,6 +191,7 @@ class Sampling(Replaying):  # type: ignore[no-untyped-call]
         super().__init__(decisions)
         self._seed = seed
         self._generators: dict[torch.device, torch.Generator] = {}
+        self._sums: Sums = WeakIdKeyDictionary()
 
     def decide(self, decision: Decider) -> Any:
         """What the first run decided."""
@@ -199,7 +202,7 @@ class Sampling(Replaying):  # type: ignore[no-untyped-call]
 
     def compute(self, call: Operation) -> Any:
         """The result, moved where float32 can't hold it."""
-        return call.run() if self._seed is None else moved_result(call, self._noise)
+        return call.run() if self._seed is None else moved_result(call, self._noise, self._sums)
 
     def _noise(self, like: torch.Tensor) -> torch.Tensor:
         """A random sign times a number between 1/2 and 1; the other sign for the negated seed."""

@@ -343,3 +343,32 @@ def test_adding_in_turn_does_not_import_a_compiler():
     code += "; print('torch._dynamo' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def _spread(run, *inputs):
+    """How far results of moved operations are off, at most."""
+    runs = [run_widened(run, inputs, moved=seed) for seed in (1, -1, 2)]
+    return max(float((each - run_widened(run, inputs)).abs().max()) for each in runs)
+
+
+def test_a_sum_that_is_used_twice_may_be_two_sums():
+    """As in attention's gradient, where the sum of p * dp is also that of dout * out."""
+    x, y = torch.randn(1, 64), torch.randn(64, 1)
+    y[0] -= (x @ y).item() / x[0, 0]  # terms that cancel
+
+    def difference(x, y):
+        dp = (x @ y)[None].clone()
+        return dp * 1 - (1 * dp).sum(-1, keepdim=True)
+
+    assert _spread(difference, x, y) > 1e-6
+    assert _spread(lambda x, y: (x @ y) * 0, x, y) == 0
+
+
+def test_a_sum_that_was_written_to_is_no_longer_that_sum():
+    def replaced(x, y):
+        total = x @ y
+        total * 1
+        total[0] = 5.0
+        return total - total * 1
+
+    assert _spread(replaced, torch.randn(1, 64), torch.randn(64, 1)) < 1e-5
