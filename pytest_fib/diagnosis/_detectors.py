@@ -98,6 +98,10 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
     """NaN and infinities where there should be none, or none where there should be."""
     got, expected = output.wrong_sample.got, output.wrong_sample.expected
     infinite = got.isinf() & expected.isfinite()
+    lost = got.isfinite() & expected.isinf()
+    if infinite.any() and lost.any() and share(infinite | lost) >= MOST:
+        special = f"{float(got[infinite][0]):g}"
+        yield "infinity", f"{special} where numbers are expected, and the other way{where(output)}"
     if share(~got.isfinite() & expected.isfinite()) >= MOST and infinite.any():
         kinds = torch.unique(got[infinite]).tolist()
         special = f"{kinds[0]:g}" if len(kinds) == 1 else "infinities"

@@ -93,10 +93,11 @@ def factor_or_offset(output: WrongOutput, failure: Failure) -> Iterator[tuple[st
     """
     if not output.is_number:
         return
-    yield from _one_number(output, failure, output.any_sample, "every element is ", "")
+    if vary(output.any_sample.expected.abs()):  # in place of one number, another is some factor
+        yield from _one_number(output, failure, output.any_sample, "every element is ", "")
     if localize(output) is None:
         yield from _factor_per_row(output)
-    if vary(output.wrong_sample.expected):  # in place of one number, another is some factor of it
+    if vary(output.wrong_sample.expected.abs()):
         yield from _one_number(output, failure, output.wrong_sample, "", where(output))
     yield from _factor_per_row(output)
 

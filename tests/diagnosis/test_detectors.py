@@ -169,6 +169,20 @@ def test_a_number_in_place_of_an_infinity_is_named():
     assert (found.pattern, found.place) == ("lost special value", "padding region")
 
 
+def test_infinities_in_place_of_numbers_and_the_other_way_are_both_told():
+    expected = torch.tensor([1.0, -math.inf], dtype=torch.float64)
+    found = explained((("n",), (2,), torch.float32), lambda x: x.flip(0), expected)
+    assert "-inf where numbers are expected, and the other way" in found.sentence
+
+
+def test_one_number_in_place_of_another_is_no_factor():
+    """As of a clamp, in a workload in which all elements are at its end."""
+    expected = torch.full((8,), 448.0, dtype=torch.float64)
+    expected[3] = -448.0
+    found = explained((("n",), (8,), torch.float32), lambda x: x.clamp(-240, 240), expected)
+    assert "x expected" not in found.sentence
+
+
 def test_padding_is_a_place():
     expected = normal(NORM[1])
     expected[[3, 9, 11, 30]] = 0.0
@@ -457,6 +471,7 @@ def test_where_one_number_stands_for_another_that_is_no_factor():
 
 def test_one_number_that_is_off_by_little_is_told_in_enough_digits():
     expected = torch.full((5000,), 0.25)
+    expected[::2] = 0.5
     found = explained(VECTOR, lambda x: x * (1 + 2**-16), expected)
     assert found.pattern == "one factor"
     assert found.sentence == "out: every element is 1.00001526 x expected"

@@ -111,6 +111,18 @@ def test_errors_of_a_formula_are_no_rounding(judge, wrong, words):
     assert not re.search("float16|round|errors of", found.sentence)
 
 
+STEP = define(
+    {"p": "float32[n, d]", "g": "float32[n, d]", "rate": "float32[d]"},
+    {"y": "float32[n, d]"},
+    "return p - rate * g / (g.abs() + 0.1)",
+)
+
+
+def test_that_nothing_is_wrong_where_an_input_stays_what_it_is_says_nothing(judge):
+    found = diagnosis(judge, STEP, "return p - rate * g / (g * g + 0.1).sqrt()")
+    assert "rate is 0" not in found.sentence
+
+
 def test_errors_of_rounding_are_called_that(judge):
     right = "x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w + b"
     found = diagnosis(judge, NORM, f"return torch.sigmoid(({right}).bfloat16().float())")
