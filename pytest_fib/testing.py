@@ -106,18 +106,18 @@ def _tolerance(**limits: Any) -> Tolerance:
         return Tolerance(**limits)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        what = ".".join(map(str, first["loc"])) or "tolerance"
-        raise ValueError(f"{what}: {first['msg']}") from None
+        field = ".".join(map(str, first["loc"])) or "tolerance"
+        raise ValueError(f"{field}: {first['msg']}") from None
 
 
-def _tensor(what: str, value: object, **options: Any) -> torch.Tensor:
+def _tensor(name: str, value: object, **options: Any) -> torch.Tensor:
     """Raises TypeError for what is no tensor and can't become one."""
     __tracebackhide__ = True
     try:
         return torch.as_tensor(value, **options)
     except (RuntimeError, TypeError, ValueError):
         kinds = "a tensor, an array of numpy, a number or a list of numbers"
-        raise TypeError(f"{what} ({type(value).__name__}) should be {kinds}") from None
+        raise TypeError(f"{name} ({type(value).__name__}) should be {kinds}") from None
 
 
 def _complaint(

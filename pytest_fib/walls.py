@@ -208,10 +208,10 @@ def _drop_capabilities() -> None:
         if capability != _CAP_DAC_OVERRIDE:
             _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = struct.pack("Ii", _CAPABILITIES_VERSION, 0)
-    held = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; and the upper halves
-    _LIBC.capget(header, held)
-    left = [bits & 1 << _CAP_DAC_OVERRIDE for bits in held[:3]]
-    _LIBC.capset(header, struct.pack("6I", *left, 0, 0, 0))
+    caps = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; and the upper halves
+    _LIBC.capget(header, caps)
+    kept_bits = [bits & 1 << _CAP_DAC_OVERRIDE for bits in caps[:3]]
+    _LIBC.capset(header, struct.pack("6I", *kept_bits, 0, 0, 0))
 
 
 @cache

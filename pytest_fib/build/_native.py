@@ -209,11 +209,11 @@ def _headers(folder: Path) -> Iterable[tuple[str, str]]:
 
     Not those of the system and of nvcc's toolkit: versions that are known decide those.
     """
-    seen: set[str] = set()
+    listed: set[str] = set()
     for listing in folder.glob("*.d"):
         _, _, names = listing.read_text(encoding="utf-8").replace("\\\n", " ").partition(":")
-        seen.update(re.split(r"(?<!\\)\s+", names.strip()))
-    paths = {folder / name.replace("\\ ", " ") for name in seen}
+        listed.update(re.split(r"(?<!\\)\s+", names.strip()))
+    paths = {folder / name.replace("\\ ", " ") for name in listed}
     toolkits = {path.resolve().parent for path in paths if path.name == "cuda_runtime.h"}
     for path in sorted(paths):
         if not any(path.resolve().is_relative_to(place) for place in (folder.resolve(), *toolkits)):

@@ -130,10 +130,10 @@ def _parameter(definition: Definition, name: str, tensor: TensorSpec) -> Paramet
     if tensor.shape is None:
         return Parameter(name, tensor.dtype.value, None)
     section = definition.workloads
-    asked = section.inputs.get(name) if section else None
-    order = getattr(asked, "memory_order", None) or tensor.shape
-    is_compact = getattr(asked, "broadcast", None) is None and not (section and section.layouts)
-    packed = getattr(asked, "packed", None)
+    rule = section.inputs.get(name) if section else None
+    order = getattr(rule, "memory_order", None) or tensor.shape
+    is_compact = getattr(rule, "broadcast", None) is None and not (section and section.layouts)
+    packed = getattr(rule, "packed", None)
     sizes: dict[str, int | str] = {**definition.const_axes}
     if packed:
         sizes[packed] = f"{packed} / 2"

@@ -66,8 +66,8 @@ def load(program: Program, artifact: Path | None) -> Any:
 
 def _placed(program: Program, error: Exception) -> BuildError:
     """The error, at the innermost line of the program's sources that it came from."""
-    said = str(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
-    first = next(iter(_COLOURS.sub("", said).strip().splitlines()), type(error).__name__)
+    message = str(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
+    first = next(iter(_COLOURS.sub("", message).strip().splitlines()), type(error).__name__)
     log = _COLOURS.sub("", "".join(traceback.format_exception(error)))
     for file, line in _places(error):
         for path, text in program.sources:
@@ -80,8 +80,8 @@ def _placed(program: Program, error: Exception) -> BuildError:
 
 def _places(error: Exception) -> Iterator[tuple[str, int]]:
     """Files and lines: those that CuTe DSL says, and those that the error went through."""
-    said = getattr(error, "filename", None), getattr(error, "line", None)
-    if isinstance(said[0], str) and isinstance(said[1], int):
-        yield said[0], said[1]
+    place = getattr(error, "filename", None), getattr(error, "line", None)
+    if isinstance(place[0], str) and isinstance(place[1], int):
+        yield place[0], place[1]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         yield frame.filename, frame.lineno or 0

@@ -28,10 +28,10 @@ def _run(given: Namespace) -> int:
     from pytest_fib.data import TraceSet, shortened
 
     trace_set = TraceSet.load(given.dataset)
-    there = sorted(trace_set.definitions)
-    for name in given.names or there:
-        if name not in there:
-            has = shortened(there)
+    available = sorted(trace_set.definitions)
+    for name in given.names or available:
+        if name not in available:
+            has = shortened(available)
             raise ValueError(f"no definition {name!r} in {given.dataset}; it has {has}")
         _import(trace_set, trace_set.definitions[name])
     return 0

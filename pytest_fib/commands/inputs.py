@@ -40,13 +40,13 @@ def _drawn(definition: Definition, examples: int, seed: int) -> list[Workload]:
     """What a correctness item with these options would try."""
     from pytest_fib.search import search
 
-    seen: list[Workload] = []
+    workloads: list[Workload] = []
     search(
         definition,
-        seen.append,
+        workloads.append,
         failed=lambda _: False,
         closeness=lambda _: 0.0,
         examples=examples,
         seed=seed,
     )
-    return seen
+    return workloads

@@ -163,9 +163,9 @@ def _given(texts: Sequence[str]) -> dict[str, _TensorSpec]:
 
 def _inputs(given: Namespace) -> list[_TensorSpec]:
     """Those of a function, as far as ``--input`` says nothing else; then all other ones."""
-    said = _given(given.input)
+    described = _given(given.input)
     signature = _signature(given.like) if given.like else []
-    known = {tensor.name: said.get(tensor.name, tensor) for tensor in signature} | said
+    known = {tensor.name: described.get(tensor.name, tensor) for tensor in signature} | described
     return list(known.values()) or [_TensorSpec("x", "float32", ("n",))]
 
 

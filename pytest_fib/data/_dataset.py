@@ -33,9 +33,9 @@ class Places:
         self._root = root
         self._taken: dict[Path, tuple[str, ...]] = {}
 
-    def place(self, kind: str, names: tuple[str, ...], suffix: str, *, apart: bool) -> Path:
+    def place(self, kind: str, names: tuple[str, ...], suffix: str, *, own: bool) -> Path:
         """The file of a record whose folders and name these are."""
-        base = self._root / OWN / kind if apart else self._root / kind
+        base = self._root / OWN / kind if own else self._root / kind
         path = base.joinpath(*map(file_name, names[:-1]), f"{file_name(names[-1])}{suffix}")
         if self._taken.setdefault(path, names) != names:
             digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:8]

@@ -51,10 +51,10 @@ def _for_files(schema: Any) -> Any:
         return [_for_files(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: value for key, value in schema.items() if key not in ("title", "discriminator")}
-    if kept.get("type") in _PLAIN_TYPES or "enum" in kept:
-        return {"anyOf": [kept, _VARIABLE_SCHEMA]}
-    changed = {key: _for_each(key, value) for key, value in kept.items()}
+    needed = {key: value for key, value in schema.items() if key not in ("title", "discriminator")}
+    if needed.get("type") in _PLAIN_TYPES or "enum" in needed:
+        return {"anyOf": [needed, _VARIABLE_SCHEMA]}
+    changed = {key: _for_each(key, value) for key, value in needed.items()}
     if "properties" in changed:
         changed.setdefault("additionalProperties", False)
     return changed

@@ -70,12 +70,13 @@ def _served_by(
     names: Sequence[str], calls: Sequence[int], times: Sequence[Times]
 ) -> dict[str, Served]:
     """What each of these solutions serves where the fastest of them is called at each shape."""
-    taken: dict[str, list[tuple[int, float]]] = {name: [] for name in names}
+    calls_at: dict[str, list[tuple[int, float]]] = {name: [] for name in names}
     for number, at_shape in zip(calls, times, strict=True):
         fastest = min((name for name in names if name in at_shape), key=lambda n: (at_shape[n], n))
-        taken[fastest].append((number, number * at_shape[fastest]))
+        calls_at[fastest].append((number, number * at_shape[fastest]))
     served = {
-        name: Served(sum(n for n, _ in of), fsum(ms for _, ms in of)) for name, of in taken.items()
+        name: Served(sum(n for n, _ in of), fsum(ms for _, ms in of))
+        for name, of in calls_at.items()
     }
     return dict(sorted(served.items(), key=lambda item: (-item[1].calls, item[0])))
 
@@ -105,16 +106,16 @@ def smallest_set(costs: Sequence[Times], within: float) -> tuple[str, ...]:
 
 def _greedy(rows: Mapping[str, Sequence[float]], start: Sequence[float], limit: float) -> list[str]:
     chosen: list[str] = []
-    kept = start
-    while fsum(kept) > limit:
-        _, name = min((-_gain(kept, rows[name]), name) for name in rows if name not in chosen)
+    cheapest = start
+    while fsum(cheapest) > limit:
+        _, name = min((-_gain(cheapest, rows[name]), name) for name in rows if name not in chosen)
         chosen.append(name)
-        kept = list(map(min, kept, rows[name]))
+        cheapest = list(map(min, cheapest, rows[name]))
     return chosen
 
 
-def _gain(kept: Sequence[float], row: Sequence[float]) -> float:
-    return fsum(before - now for before, now in zip(kept, row, strict=True) if now < before)
+def _gain(cheapest: Sequence[float], row: Sequence[float]) -> float:
+    return fsum(before - now for before, now in zip(cheapest, row, strict=True) if now < before)
 
 
 class _SubsetSearch:
@@ -132,20 +133,24 @@ class _SubsetSearch:
         return self._best[1] if self._best else ()
 
     def _extend(
-        self, chosen: tuple[str, ...], size: int, kept: Sequence[float], names: Sequence[str]
+        self,
+        chosen: tuple[str, ...],
+        size: int,
+        cheapest: Sequence[float],
+        names: Sequence[str],
     ) -> None:
         if size == 0:
-            self._offer(fsum(kept), chosen)
+            self._offer(fsum(cheapest), chosen)
             return
-        total = fsum(kept)
-        gains = sorted((-_gain(kept, self._rows[name]), name) for name in names)
+        total = fsum(cheapest)
+        gains = sorted((-_gain(cheapest, self._rows[name]), name) for name in names)
         for i in range(len(gains) - size + 1):
             self._steps -= 1
             at_least = total + fsum(gain for gain, _ in gains[i : i + size])
             if at_least > self._limit * (1 + _ROUNDING) or self._steps < 0:
                 return
             name, rest = gains[i][1], [name for _, name in gains[i + 1 :]]
-            now = list(map(min, kept, self._rows[name]))
+            now = list(map(min, cheapest, self._rows[name]))
             self._extend((*chosen, name), size - 1, now, rest)
 
     def _offer(self, total: float, names: tuple[str, ...]) -> None:

@@ -193,8 +193,8 @@ class TraceSet:
 
     def _keep_workload(self, definition: str, uuid: str, text: bytes) -> None:
         self._known_definition(definition)
-        kept = self._workloads[definition].setdefault(uuid, text)
-        if kept != text and from_json(kept)["workload"] != from_json(text)["workload"]:
+        known = self._workloads[definition].setdefault(uuid, text)
+        if known != text and from_json(known)["workload"] != from_json(text)["workload"]:
             raise ValueError(f"{definition}: two workloads have the uuid {uuid!r}")
 
     def _keep_row(self, row: TraceRow) -> None:

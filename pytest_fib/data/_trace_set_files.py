@@ -314,11 +314,11 @@ class Writer:
 
     def _write_counts(self, counts: dict[str, dict[str, int]]) -> None:
         """Write what the files there don't count yet; processes that trace go on with theirs."""
-        there = type(self._set)()
-        reader = Reader(there)
+        written = type(self._set)()
+        reader = Reader(written)
         reader.read_counts(self._root)
         reader.finish()
-        more = {name: Counter(of) - there._counts[name] for name, of in counts.items()}
+        more = {name: Counter(of) - written._counts[name] for name, of in counts.items()}
         if any(more.values()):
             writer = f"exported-{time.time_ns()}"
             write_counts(self._root, writer, {name: dict(of) for name, of in more.items() if of})
@@ -326,13 +326,13 @@ class Writer:
     def _put_file(
         self, kind: str, names: tuple[str, ...], data: dict[str, Any], refusals: list[str]
     ) -> None:
-        path = self._places.place(kind, names, ".json", apart=bool(refusals))
+        path = self._places.place(kind, names, ".json", own=bool(refusals))
         self._lines[path] = [json.dumps(data, indent=2, allow_nan=False).encode(), b"\n"]
         self._count(f"{kind.removesuffix('s')} {names[-1]}", refusals)
 
     def _put_line(self, kind: str, names: tuple[str, ...], trace: Trace) -> None:
         data, refusals = trace_for_flashinfer(trace)
-        path = self._places.place(kind, names, ".jsonl", apart=bool(refusals))
+        path = self._places.place(kind, names, ".jsonl", own=bool(refusals))
         line = json.dumps(data, separators=(",", ":"), allow_nan=False)
         self._lines[path].append(f"{line}\n".encode())
         by = f" by {trace.solution}" if trace.solution else ""

@@ -81,17 +81,18 @@ def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str,
     Of one call, only where two bytes tell poison from numbers.
     """
     context, at = failure.context, output.wrong_sample.at
-    again = context.again.get(output.name)
-    calls = [output.got] if again is None else [output.got, again]
+    second_call = context.again.get(output.name)
+    calls = [output.got] if second_call is None else [output.got, second_call]
     if len(calls) > len(context.poisons) or (len(calls) == 1 and output.got.element_size() == 1):
         return
-    left = torch.ones(output.shape, dtype=torch.bool, device=output.got.device)
+    poison_left = torch.ones(output.shape, dtype=torch.bool, device=output.got.device)
     for got, poison in zip(calls, context.poisons, strict=False):
         written = bits(got.reshape(-1))
         same = written == fill_with_poison(written[:1].clone(), poison)
-        left &= same.view(output.shape)
-    if share(left.reshape(-1)[at]) >= MOST:
-        yield "unwritten", f"never written{_where_those(output, left)}".removesuffix(" everywhere")
+        poison_left &= same.view(output.shape)
+    if share(poison_left.reshape(-1)[at]) >= MOST:
+        place = _where_those(output, poison_left).removesuffix(" everywhere")
+        yield "unwritten", f"never written{place}"
 
 
 def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
@@ -290,7 +291,7 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     if moved is None:
         yield "small errors", words
     elif abs(correlation(take(moved, rows.at), rows.error, beside=rows.expected)) < RELATED:
-        name = min(ROUNDOFFS, key=lambda which: abs(log(size / (ROUNDOFFS[which] * 0.5))))
+        name = min(ROUNDOFFS, key=lambda dtypes: abs(log(size / (ROUNDOFFS[dtypes] * 0.5))))
         yield "lower precision", f"{words}, like those of rounding {name}"
 
 

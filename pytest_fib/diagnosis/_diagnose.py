@@ -121,23 +121,23 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
 
     Best is one by which all else is right as well.
     """
-    found = None
+    partial = None
     hypotheses = hypothetical_outputs(context, [output.name for output in outputs])
-    for tried, (hypothesis, values) in enumerate(hypotheses, 1):
+    for number, (hypothesis, values) in enumerate(hypotheses, 1):
         sides = [(output, values[output.name]) for output in outputs]
-        if sum(_support(*side) for side in sides) < EVIDENCE + log10(tried):
+        if sum(_support(*side) for side in sides) < EVIDENCE + log10(number):
             continue
         if not holds_elsewhere(hypothesis, outputs, context):
             continue
         samples = [(out, out.any_sample, value) for out, value in sides]
         if all(share(out.near(x, take(value, x.at))) >= NEARLY_ALL for out, x, value in samples):
             return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], "")
-        found = found or (hypothesis if hypothesis.partial else None)
+        partial = partial or (hypothesis if hypothesis.partial else None)
     location = localize(outputs[0])
-    if found is None or location is None or not location.dense or location == EVERYWHERE:
+    if partial is None or location is None or not location.dense or location == EVERYWHERE:
         return None
-    sentence = f"as if {found.words}, {location.phrase}"
-    return _diagnosis(found.pattern, sentence, outputs[0], location.name)
+    sentence = f"as if {partial.words}, {location.phrase}"
+    return _diagnosis(partial.pattern, sentence, outputs[0], location.name)
 
 
 def _support(output: WrongOutput, values: torch.Tensor) -> float:
@@ -146,6 +146,6 @@ def _support(output: WrongOutput, values: torch.Tensor) -> float:
     Of bools the values are no evidence.
     """
     sample = output.wrong_sample
-    held = take(values, sample.at)
-    agrees = output.is_number and output.agrees(sample, held)
-    return output.evidence(sample, held) if agrees else -inf
+    claimed = take(values, sample.at)
+    agrees = output.is_number and output.agrees(sample, claimed)
+    return output.evidence(sample, claimed) if agrees else -inf

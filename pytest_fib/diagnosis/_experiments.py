@@ -77,15 +77,15 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
         return []
     if not any(_is_clearly_wrong(output) for output in outputs):
         return []
-    found: dict[str, str] = {}
+    conditions: dict[str, str] = {}
     for name, number, value in _plain_inputs(context):
         sides = _both(context, {name: value})
         if sides is not None and _is_right(outputs, context, *sides):
             is_bool = context.definition.inputs[name].dtype.value == "bool"
-            found.setdefault(name, f"{name} is {bool(number) if is_bool else number}")
-        if len(found) == NAMED:
+            conditions.setdefault(name, f"{name} is {bool(number) if is_bool else number}")
+        if len(conditions) == NAMED:
             break
-    return list(found.values())
+    return list(conditions.values())
 
 
 def holds_elsewhere(

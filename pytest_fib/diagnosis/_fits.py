@@ -133,8 +133,8 @@ def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
     low, high = (float(end) for end in fit.value[fit.good].aminmax())
     sums = [(side.sum(1) - 1).abs() < 1e-2 for side in (rows.got, rows.expected)]
     to_one = "; each row sums to 1" if sums[0].all() and not sums[1].all() else ""
-    which = "each row" if localize(output) else "each row that is wrong"
-    words = f"{which} is scaled by a different factor, {low:.4g} to {high:.4g}"
+    rows_named = "each row" if localize(output) else "each row that is wrong"
+    words = f"{rows_named} is scaled by a different factor, {low:.4g} to {high:.4g}"
     yield "factor per row", f"{words},{where(output)}{to_one}"
 
 

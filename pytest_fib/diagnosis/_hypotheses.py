@@ -239,9 +239,9 @@ def _interleaved(
         size = constants.get(axis, 0)
         for length in sorted({n for n in (size, *constants.values()) if 3 < n <= size})[::-1]:
             sizes = {2, *(n for n in constants.values() if n > 1)}
-            for apart in sorted({n for s in sizes if length % s == 0 for n in (s, length // s)}):
-                if 1 < apart < length:
-                    yield _counted(definition, tensors, axis, length, apart)
+            for distance in sorted({n for s in sizes if length % s == 0 for n in (s, length // s)}):
+                if 1 < distance < length:
+                    yield _counted(definition, tensors, axis, length, distance)
 
 
 def _counted(
@@ -249,19 +249,19 @@ def _counted(
     tensors: Mapping[str, torch.Tensor],
     axis: str,
     length: int,
-    apart: int,
+    distance: int,
 ) -> InputHypothesis:
     """Of an axis the first ``length``, what should be neighbours so many elements apart."""
     size = definition.const_axes[axis]
     order = torch.arange(size)
-    order[:length] = order[:length].view(-1, apart).T.flatten()
+    order[:length] = order[:length].view(-1, distance).T.flatten()
     values = {
         name: _ordered(x, definition.inputs[name].shape or (), axis=axis, order=order)
         for name, x in tensors.items()
         if axis in (definition.inputs[name].shape or ())
     }
-    which = axis if length == size else f"the first {length} of {axis}"
-    words = f"{which} were interleaved, with neighbours {apart} apart"
+    counted = axis if length == size else f"the first {length} of {axis}"
+    words = f"{counted} were interleaved, with neighbours {distance} distance"
     return InputHypothesis(words, values, partial(_ordered, axis=axis, order=order.argsort()))
 
 

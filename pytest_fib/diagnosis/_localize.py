@@ -98,21 +98,21 @@ def _filled(output: WrongOutput) -> tuple[float, float]:
 
 def _along_dimensions(output: WrongOutput) -> Location | None:
     """Some indices of one dimension or more, and in the others all."""
-    found = [indices for dim in range(len(output.shape)) if (indices := _along(output, dim))]
-    density = output.count / (prod(indices.part for indices in found) * output.total)
+    sets = [indices for dim in range(len(output.shape)) if (indices := _along(output, dim))]
+    density = output.count / (prod(indices.part for indices in sets) * output.total)
     dense = density >= 0.5
     # Else, where errors of all elements happen to be larger. A list of most is one of whole rows.
     # What is true of nearly a whole dimension may be so by chance, as where an input is small.
-    found = [
+    sets = [
         each
-        for each in found
+        for each in sets
         if (dense, each.part <= 0.5, not each.listed or density >= NEARLY_WHOLE).count(True) >= 2
         and each.part <= NEARLY_WHOLE
     ]
-    if not found:
+    if not sets:
         return None
     some = "" if dense else f"in {100 * density:.2g} % of elements "
-    return Location(found[0].name, some + " and ".join(each.phrase for each in found), dense)
+    return Location(sets[0].name, some + " and ".join(each.phrase for each in sets), dense)
 
 
 def _along(output: WrongOutput, dim: int) -> _Indices | None:
@@ -178,8 +178,8 @@ def _tile(size: int, count: int) -> str:
     """What a tail of this length may come from; of few elements, the last may be any."""
     if count == 1:
         return " (off by one?)" if size >= LEAST_SIZE else ""
-    rest = next((f" (what tiles of {tile} leave)" for tile in TILES if size % tile == count), "")
-    return rest or (f" (a tile of {count})" if count in TILES else "")
+    why = next((f" (what tiles of {tile} leave)" for tile in TILES if size % tile == count), "")
+    return why or (f" (a tile of {count})" if count in TILES else "")
 
 
 def ordinal(number: int) -> str:

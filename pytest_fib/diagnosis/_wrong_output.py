@@ -216,8 +216,8 @@ class WrongOutput:
 
         What is written is not zeros where it is small beside what is expected.
         """
-        held = sample.got == values if exact else self.near(sample, values)
-        if share(held) < NEARLY_ALL:
+        matches = sample.got == values if exact else self.near(sample, values)
+        if share(matches) < NEARLY_ALL:
             return False
         numbers = sample.finite & values.isfinite()
         got = sample.got[numbers]
@@ -231,8 +231,8 @@ class WrongOutput:
         that are as far apart as what is written and expected are within a bound. So what all
         elements hold is no evidence, one of few integers or of 0 and 1 hardly any.
         """
-        held = self.near(sample, values)
-        if not bool(held.any()):
+        matches = self.near(sample, values)
+        if not bool(matches.any()):
             return 0.0
         generator = torch.Generator().manual_seed(0)
         order = torch.randperm(len(values), generator=generator).to(values.device)
@@ -241,7 +241,7 @@ class WrongOutput:
         known = sample.finite & (sample.got.abs() != 1) & (sample.got != 0)
         chance = self._reach(sample, values) / sample.error.abs()
         chance = torch.where(known, chance, chance.nan_to_num(1.0).clamp(min=COMMON))
-        return float(-chance[held].clamp(max(others, 1e-9), 1.0).log10().sum())
+        return float(-chance[matches].clamp(max(others, 1e-9), 1.0).log10().sum())
 
     def near(self, sample: Sample, values: torch.Tensor) -> torch.Tensor:
         """Which elements of a sample hold ``values``, to within twice their bound."""

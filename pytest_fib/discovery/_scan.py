@@ -43,9 +43,9 @@ def find_implementations(directories: Iterable[Path]) -> tuple[Implementation, .
     paths = sorted(_source_files(directories))
     # Names of files and of records may hold any character; that of an item is shown everywhere.
     return tuple(
-        replace(found, name=visible_line(found.name), problem=found.problem or _bad_name(path))
+        replace(each, name=visible_line(each.name), problem=each.problem or _bad_name(path))
         for path in paths
-        for found in _in_file(path)
+        for each in _in_file(path)
     )
 
 

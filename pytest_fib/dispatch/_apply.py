@@ -213,11 +213,11 @@ def enable_tracing(
     if trace_set is None and not root.is_dir():
         raise NotADirectoryError(f"{root} is no directory; it or trace_set= has the definitions")
     if trace_set is None:
-        trace_set = there = TraceSet.load(root)
+        trace_set = on_disk = TraceSet.load(root)
     else:
-        there = TraceSet.from_path(root) if root.is_dir() else TraceSet()
+        on_disk = TraceSet.from_path(root) if root.is_dir() else TraceSet()
     names = trace_set.definitions if tracing_configs is None else tracing_configs
-    _add_definitions(root, trace_set, [n for n in names if n not in there.definitions])
+    _add_definitions(root, trace_set, [n for n in names if n not in on_disk.definitions])
     for name, config in (tracing_configs or {}).items():
         if name in trace_set.definitions:
             config.dumped(trace_set.definitions[name])

@@ -44,9 +44,9 @@ class Nearest:
         import numpy as np
 
         shapes = sorted(measured)
-        kept = measured, shapes, np.array([_logs(shape) for shape in shapes])
-        self._kept[id(measured)] = kept
-        return kept
+        logged = measured, shapes, np.array([_logs(shape) for shape in shapes])
+        self._kept[id(measured)] = logged
+        return logged
 
 
 def _logs(shape: Shape) -> list[float]:

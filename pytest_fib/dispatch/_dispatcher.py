@@ -156,15 +156,15 @@ class Dispatcher:
     def _why_not_routed(self, definition: Definition) -> str | None:
         """Why calls can't be routed; sets which parameters are the inputs, and the outputs."""
         names = [parameter.name for parameter in self._parameters]
-        wanted = [*definition.inputs]
+        expected = [*definition.inputs]
         if len(names) == len(definition.inputs) + len(definition.outputs):
-            wanted += definition.outputs
-        if len(names) != len(wanted):
-            return f"it takes {len(names)} arguments, the definition has {len(wanted)} inputs"
+            expected += definition.outputs
+        if len(names) != len(expected):
+            return f"it takes {len(names)} arguments, the definition has {len(expected)} inputs"
         if any("float4" in spec.dtype for spec in definition.inputs.values()):
             return "float4 is packed, and its shapes are not those of the definition"
-        same = set(names) == set(wanted)
-        self._order = tuple(names.index(name) for name in wanted) if same else range_of(names)
+        same = set(names) == set(expected)
+        self._order = tuple(names.index(name) for name in expected) if same else range_of(names)
         return None
 
     def _key(self, definition: Definition) -> str:

@@ -156,7 +156,7 @@ class Tracer:
         config = (self._configs or {}).get(definition.name, TracingConfig())
         dumped = config.dumped(definition)
         cells: dict[Any, _Cell] = {}
-        taken: dict[Any, int] = {}
+        recorded: dict[Any, int] = {}
         first_of: dict[Any, _Cell] = {}
         known = self._cells.setdefault(definition.name, [])
         limit = {"shape_only": 1, "keep_first_k": config.k}.get(str(config.dedup_policy))
@@ -168,9 +168,9 @@ class Tracer:
                 return
             if not dispatcher.is_like(arguments):
                 return
-            kept = self._captured(definition, dumped, dispatcher.axes_of(arguments), arguments)
+            call = self._captured(definition, dumped, dispatcher.axes_of(arguments), arguments)
             try:
-                key = config.dedup_policy(_bare(kept)) if callable(config.dedup_policy) else shape
+                key = config.dedup_policy(_bare(call)) if callable(config.dedup_policy) else shape
                 first = first_of.get(key)
             except RAISED as error:
                 self.stats.failed += 1
@@ -178,12 +178,12 @@ class Tracer:
                 return
             if callable(config.dedup_policy) and first is not None:
                 first.count += 1
-            elif self._put(kept):  # else the next such call may find room
-                taken[key] = taken.get(key, 0) + 1
-                first_of.setdefault(key, kept.cell)
-                known.append(kept.cell)
-                if limit is not None and taken[key] >= limit:
-                    cells[shape] = kept.cell
+            elif self._put(call):  # else the next such call may find room
+                recorded[key] = recorded.get(key, 0) + 1
+                first_of.setdefault(key, call.cell)
+                known.append(call.cell)
+                if limit is not None and recorded[key] >= limit:
+                    cells[shape] = call.cell
 
         return record
 

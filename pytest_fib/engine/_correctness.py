@@ -162,9 +162,9 @@ class OutputChecker:
     ) -> list[OutputComparison]:
         """The same with as many yardsticks as it takes, or all there are."""
         yardsticks: list[Outputs] = []
-        for made in self.yardsticks():
-            yardsticks += made
-            if made:
+        for more in self.yardsticks():
+            yardsticks += more
+            if more:
                 compared = self.compare(outputs, self._of_float64(yardsticks))
             if _all_passed(compared):
                 break
@@ -236,13 +236,13 @@ def _difference(name: str, first: torch.Tensor, second: torch.Tensor) -> str:
     if not is_readable(first):
         first, second = first.view(torch.uint8), second.view(torch.uint8)
     sides = take(first, at), take(second, at)
-    apart = (sides[0] - sides[1]).abs().nan_to_num(math.inf, math.inf)
-    worst = int(apart.argmax())
+    differences = (sides[0] - sides[1]).abs().nan_to_num(math.inf, math.inf)
+    worst = int(differences.argmax())
     element = element_name(name, int(at[worst]), first.shape)
     one, other = (f"{float(side[worst]):.9g}" for side in sides)
     return (
         f"{name}: two calls on the same inputs gave other bits in {len(at)} of {len(differ)} "
-        f"elements; {element} was {one}, then {other}, the most apart"
+        f"elements; {element} was {one}, then {other}, the most differences"
     )
 
 

@@ -69,17 +69,17 @@ class CountsCache:
         if path is None:
             return
         merged = self._known[name] = self._read(name) | self._known[name]
-        kept = list(merged.items())[-MOST_WORKLOADS:]
+        newest = list(merged.items())[-MOST_WORKLOADS:]
         with suppress(OSError):  # full, or read-only
-            write_json(path, {key: None if each is None else asdict(each) for key, each in kept})
+            write_json(path, {key: None if each is None else asdict(each) for key, each in newest})
 
 
 def _counts(value: dict[str, object] | None) -> OperationCounts | None:
     """Raises TypeError and ValueError."""
     if value is None:
         return None
-    read = [None if each is None else int(each) for each in value["read_bytes"]]  # type: ignore[attr-defined]
-    return OperationCounts(int(value["flops"]), int(value["moved_bytes"]), tuple(read))  # type: ignore[call-overload]
+    read_bytes = [None if each is None else int(each) for each in value["read_bytes"]]  # type: ignore[attr-defined]
+    return OperationCounts(int(value["flops"]), int(value["moved_bytes"]), tuple(read_bytes))  # type: ignore[call-overload]
 
 
 def _key(request: EvaluationRequest) -> str:

@@ -183,8 +183,8 @@ class FunctionChecker:
         except OracleUnavailable as error:
             return Expected(self._call_reference(), str(error))
         finally:
-            taken = None if before is None else max(0, peak_bytes() - before)
-            self._costs.add(workload, monotonic() - start, taken)
+            peak = None if before is None else max(0, peak_bytes() - before)
+            self._costs.add(workload, monotonic() - start, peak)
 
     def _learn_cost(self) -> None:
         """See what the reference takes, where the function took more than there is."""
@@ -216,12 +216,12 @@ class FunctionChecker:
     def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
         yield [self._call_reference()]
         for runs in yardstick_runs(own=own):
-            made = []
+            outputs = []
             for how in runs:
                 # What a variation decides otherwise may have another shape: no yardstick then.
                 with suppress(OracleUnavailable, DefinitionError):
-                    made.append(believed(how, self._widened(self._pristine, **how)))
-            yield made
+                    outputs.append(believed(how, self._widened(self._pristine, **how)))
+            yield outputs
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """In float64, for other values of some inputs."""
@@ -232,7 +232,7 @@ class FunctionChecker:
 
     def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """None where the function can't take these values of some inputs: the verdict is known."""
-        kept = self._inputs, self._pristine
+        before = self._inputs, self._pristine
         self._pristine = self._with(values)
         self._inputs = {name: self._laid_out(name, x) for name, x in self._pristine.items()}
         try:
@@ -240,7 +240,7 @@ class FunctionChecker:
         except Exception:  # noqa: BLE001  (foreign code may raise anything)
             return None
         finally:
-            self._inputs, self._pristine = kept
+            self._inputs, self._pristine = before
 
     def _with(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs with other values of some."""

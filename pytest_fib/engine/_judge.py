@@ -133,9 +133,9 @@ class Judge:
         self._spares: list[SpareProcess] = []
         self._candidate = self._side(untrusted=True)
         self._reference = self._side(untrusted=False)
-        kept = builds or default_builds_directory()
-        self._counts = CountsCache(kept and kept / "counts", device)
-        cache = ArtifactCache(kept, announce)
+        folder = builds or default_builds_directory()
+        self._counts = CountsCache(folder and folder / "counts", device)
+        cache = ArtifactCache(folder, announce)
         self._builds = builds
         self._build_server: ForkServer | None = None
         ahead = None if prebuilt is None else Prebuilt(prebuilt)
@@ -170,8 +170,8 @@ class Judge:
         costs = self._known_of(request.definition).costs
 
         def check(workload: Workload, *, explain: bool = False, **how: Any) -> Outcome:
-            what = "explaining a failure" if explain else search_step(request, checked)
-            self._progress(f"{what}: {_shown_axes(workload)}")
+            step = "explaining a failure" if explain else search_step(request, checked)
+            self._progress(f"{step}: {_shown_axes(workload)}")
             outcome = self._outcome(request.evaluation(workload, explain=explain, **how))
             if not explain:
                 checked.append((workload, outcome))

@@ -61,7 +61,7 @@ class DeviceProcess(RemoteExecutor):
 
     def _ask(self, kind: str, request: JudgeRequest) -> bytes:
         tensors = {} if isinstance(request, BuildRequest) else request.tensors
-        asked = {
+        message = {
             "kind": kind,
             "request": json.loads(request.to_json()),
             "files": [str(self._files.find(address)) for address in tensors.values()],
@@ -70,7 +70,7 @@ class DeviceProcess(RemoteExecutor):
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.write(json.dumps(message).encode() + b"\n")
             process.stdin.flush()
             answer = process.stdout.readline()
         except OSError:
@@ -147,10 +147,10 @@ def _answer_requests(device: str) -> None:
     files = TensorFiles()
     executor = LocalExecutor(device, files=files)
     for line in sys.stdin.buffer:
-        asked: dict[str, Any] = json.loads(line)
-        for path in asked["files"]:
+        message: dict[str, Any] = json.loads(line)
+        for path in message["files"]:
             files.add(Path(path))
-        out.write(answer_here(executor, asked["kind"], json.dumps(asked["request"])) + b"\n")
+        out.write(answer_here(executor, message["kind"], json.dumps(message["request"])) + b"\n")
         out.flush()
     executor.close()
 

@@ -157,13 +157,13 @@ class _Backlog:
         self._add(job)
         self._waiting[job.request.definition.name].rotate(1)
 
-    def take(self, kept: str, taken: Counter[str]) -> _Job | None:
+    def take(self, current: str, busy: Counter[str]) -> _Job | None:
         """One of the definition that is kept; else of one that few work on and many wait for."""
         if not self._waiting:
             return None
-        name = kept
-        if kept not in self._waiting:
-            name = min(self._waiting, key=lambda n: (taken[n], -len(self._waiting[n])))
+        name = current
+        if current not in self._waiting:
+            name = min(self._waiting, key=lambda n: (busy[n], -len(self._waiting[n])))
         job = self._waiting[name].popleft()
         self._count -= 1
         if not self._waiting[name]:
@@ -240,11 +240,11 @@ class RayExecutor(RemoteExecutor):
         return self.options.device
 
     def _number(self, device: str) -> int:
-        wanted = self.options.actors
+        actors = self.options.actors
         if device == "cuda":
             gpus = int(self._ray.cluster_resources()["GPU"])
-            return gpus if wanted is None else min(wanted, gpus)
-        return wanted or sum(node["Alive"] for node in self._ray.nodes())
+            return gpus if actors is None else min(actors, gpus)
+        return actors or sum(node["Alive"] for node in self._ray.nodes())
 
     def _resources(self, device: str) -> dict[str, float]:
         """Timed work has a GPU to itself."""

@@ -188,12 +188,12 @@ class _Connection:
 
     def skip_to(self, mark: bytes, timeout: float) -> None:
         """Read past a mark. Raises _LostError."""
-        until, seen = monotonic() + timeout, b""
+        until, skipped = monotonic() + timeout, b""
         try:
-            while not seen.endswith(mark):
-                if not (byte := self._read(1, until)) or len(seen) > FILE_CHUNK:
+            while not skipped.endswith(mark):
+                if not (byte := self._read(1, until)) or len(skipped) > FILE_CHUNK:
                     raise _LostError
-                seen += byte
+                skipped += byte
         except OSError:
             raise _LostError from None
 
@@ -220,11 +220,11 @@ class _Connection:
             return "it does not answer"
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        told = [line.strip() for line in lines if not line.startswith("Warning: ")]
-        said = " ".join(told[-2:])
+        messages = [line.strip() for line in lines if not line.startswith("Warning: ")]
+        reason = " ".join(messages[-2:])
         if status in _NO_COMMAND:
-            return f"there is no {python} (--fib-remote-python): {said}"
-        return said or f"the connection ended with status {status}"
+            return f"there is no {python} (--fib-remote-python): {reason}"
+        return reason or f"the connection ended with status {status}"
 
     def close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -404,11 +404,11 @@ class SshExecutor(RemoteExecutor):
         """The answer, from whichever connection it comes. Raises RemoteError."""
         self._number += 1
         body, records = _split(request)
-        asked: set[str] = set()
+        workers: set[str] = set()
         while True:
             connection = self._connection or self._connected_again()
-            asked.add(connection.worker)
-            if len(asked) > ATTEMPTS:
+            workers.add(connection.worker)
+            if len(workers) > ATTEMPTS:
                 raise RemoteError(f"{self._target.url}: the worker died {ATTEMPTS} times of this")
             try:
                 return self._exchange(connection, kind, request, (body, records))

@@ -66,8 +66,8 @@ class Worker:
         Thread(target=self._accept, args=(listener,), daemon=True).start()
         Thread(target=self._watch, daemon=True).start()
         self._executor.start()
-        while (asked := self._waiting.get()) is not None:
-            number, kind, body = asked
+        while (job := self._waiting.get()) is not None:
+            number, kind, body = job
             answer = answer_here(self._executor, kind, json.dumps(body))
             with self._lock:
                 self._answer = answer

@@ -312,8 +312,8 @@ class Settings:
     @property
     def active(self) -> bool:
         """Whether there is anything here for this plugin to do."""
-        asked = self.selective or self.defs or self.datasets
-        return bool(asked) or any(folder.is_dir() for folder in self.definition_dirs)
+        given = self.selective or self.defs or self.datasets
+        return bool(given) or any(folder.is_dir() for folder in self.definition_dirs)
 
     @property
     def hint(self) -> str | None:
@@ -508,8 +508,8 @@ def _absolute(start: Path, text: str) -> Path:
 
 
 def _both(dataset: Path, kind: str) -> list[Path]:
-    folder, apart = dataset / kind, dataset / "pytest_fib" / kind
-    return [folder] * (folder.is_dir() or not apart.is_dir()) + [apart] * apart.is_dir()
+    folder, own = dataset / kind, dataset / "pytest_fib" / kind
+    return [folder] * (folder.is_dir() or not own.is_dir()) + [own] * own.is_dir()
 
 
 def _under(path: Path, directories: Sequence[Path]) -> bool:

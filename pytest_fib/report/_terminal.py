@@ -232,8 +232,8 @@ def _comparison_line(row: Row, comparison: TimeComparison) -> Line:
 
 def _earlier(comparison: TimeComparison) -> str:
     """Whose the earlier time is, and how it was taken."""
-    taken = comparison.timestamp[:16].replace("T", " ")
-    return f"against {', '.join(filter(None, (comparison.solution, taken, comparison.method)))}"
+    date = comparison.timestamp[:16].replace("T", " ")
+    return f"against {', '.join(filter(None, (comparison.solution, date, comparison.method)))}"
 
 
 def _order(row: Row) -> tuple[str, list[tuple[str, int]]]:

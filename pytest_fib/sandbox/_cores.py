@@ -31,11 +31,11 @@ class TimingCore:
     def __init__(self, number: int, devices: int) -> None:
         self._before = os.sched_getaffinity(0)
         ordered = sorted(self._before)
-        kept = min(devices, len(ordered) // CORES_FOR_ONE)
-        self._core = ordered[len(ordered) - kept + number % kept] if kept else None
+        reserved = min(devices, len(ordered) // CORES_FOR_ONE)
+        self._core = ordered[len(ordered) - reserved + number % reserved] if reserved else None
         #: What this process is on otherwise.
-        self.others = set(ordered[: len(ordered) - kept])
-        if kept:
+        self.others = set(ordered[: len(ordered) - reserved])
+        if reserved:
             os.sched_setaffinity(0, self.others)
 
     @contextmanager

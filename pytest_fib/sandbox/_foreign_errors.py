@@ -57,12 +57,12 @@ def out_of_memory(error: BaseException) -> bool:
 def own_traceback(error: BaseException) -> str:
     """The traceback, of frames in the program's files alone where there are any."""
     shown = traceback.TracebackException.from_exception(error)
-    told: traceback.TracebackException | None = shown
-    while told is not None:
-        others = [frame for frame in told.stack if not _is_ours(frame.filename)]
+    part: traceback.TracebackException | None = shown
+    while part is not None:
+        others = [frame for frame in part.stack if not _is_ours(frame.filename)]
         own = [frame for frame in others if not _is_a_library_s(frame.filename)]
-        told.stack[:] = own or others
-        told = told.__cause__ or told.__context__
+        part.stack[:] = own or others
+        part = part.__cause__ or part.__context__
     return _encodable("".join(shown.format())[-LOG_LIMIT:])
 
 
@@ -73,12 +73,12 @@ def own_stacks(printed: str) -> str:
         return printed
     lines = [line for line in f"{fatal}{report}".splitlines() if not line.startswith(_OF_NO_USE)]
     own = [line for line in lines if not _is_ours(line.partition('"')[2].partition('"')[0])]
-    told = [
+    shown = [
         line
         for line, after in zip(own, [*own[1:], ""], strict=True)
         if not line.endswith(_STACK) or after.startswith("  File ")
     ]
-    return before + "\n".join(told).strip("\n")
+    return before + "\n".join(shown).strip("\n")
 
 
 def _is_a_library_s(filename: str) -> bool:

@@ -120,9 +120,9 @@ class Deck:
         every = [*range(low, high + 1)]
         self.random.shuffle(every)
         if sort == "size":
-            again = [*range(max(low, 1), high + 1)]  # hardly ever nothing
-            self.random.shuffle(again)
-            return [*every, *again]
+            second_pass = [*range(max(low, 1), high + 1)]  # hardly ever nothing
+            self.random.shuffle(second_pass)
+            return [*every, *second_pass]
         cards = [*every, *[low] * max(0, min(len(every) // 3, CHOICES - len(every)))]
         self.random.shuffle(cards)
         cards.insert(0, cards.pop(cards.index(low)))  # the plainest first

@@ -93,8 +93,8 @@ class _Shrink:
         """Take an axis that is one lower and fails, all else as it is."""
         now = self.best
         lower = (self._completed({axis: self._below(axis)}) for axis in self._plan.independent)
-        wanted = [axes for axes in lower if axes not in (None, now.axes)]
-        any(self._take(self._made(n, now.regime, axes)) for axes in wanted for n in range(seeds))
+        smaller = [axes for axes in lower if axes not in (None, now.axes)]
+        any(self._take(self._made(n, now.regime, axes)) for axes in smaller for n in range(seeds))
 
     def _below(self, axis: str) -> int:
         """The next smaller size of an axis, or the least."""
@@ -109,19 +109,19 @@ class _Shrink:
         """
         independent, best = self._plan.independent, self.best.axes
         sizes = {axis: _sizes(self._plan.domain(axis, {}), best[axis], many=many) for axis in best}
-        wanted = [self._completed({}, most) for most in range(JOINT_SIZES if many else 1)]
+        candidates = [self._completed({}, most) for most in range(JOINT_SIZES if many else 1)]
         for n in (1, 2):  # one or two as they are, and all others at their least
             for unchanged in combinations(independent, n):
-                wanted.append(self._completed({axis: best[axis] for axis in unchanged}, 0))
+                candidates.append(self._completed({axis: best[axis] for axis in unchanged}, 0))
         for axis in independent:
-            wanted += [self._completed({axis: size}) for size in sizes[axis]]
+            candidates += [self._completed({axis: size}) for size in sizes[axis]]
             if joint:
                 for size in {*BOUNDARY_SIZES} & {*sizes[axis]}:
-                    wanted += [self._completed({axis: size}, most) for most in (0, size + 1)]
+                    candidates += [self._completed({axis: size}, most) for most in (0, size + 1)]
         for one, other in combinations(independent, 2):  # one may be needed for the other's sake
             both = product(*({*sizes[axis][:1], *sizes[axis][-1:]} for axis in (one, other)))
-            wanted += [self._completed({one: n, other: m}) for n, m in both]
-        distinct = {tuple(axes.values()): axes for axes in wanted if axes not in (None, best)}
+            candidates += [self._completed({one: n, other: m}) for n, m in both]
+        distinct = {tuple(axes.values()): axes for axes in candidates if axes not in (None, best)}
         return sorted(distinct.values(), key=partial(workload_bytes, self._definition))
 
     def plain_regime(self, seeds: int) -> None:
@@ -210,10 +210,10 @@ def _sizes(domain: Domain, size: int, *, many: bool) -> list[int]:
     """Members of a domain below a size: the smallest and some steps down; with ``many``, more."""
     smallest = [domain[i] for i in range(min(9 if many else 3, len(domain)))]
     power = 1 << max(size - 1, 1).bit_length() - 1  # kernels often change beyond one
-    wanted = (
+    sizes = (
         [*TRIED_SIZES, *(size - step for step in STEPS_DOWN)]
         if many
         else [size // 2, power, power + 1, size - 1, size - 2]
     )
-    members = {*smallest, *(domain.nearest(n) for n in wanted if n >= domain[0])}
+    members = {*smallest, *(domain.nearest(n) for n in sizes if n >= domain[0])}
     return [member for member in sorted(members) if member < size]

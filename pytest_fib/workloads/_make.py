@@ -130,8 +130,8 @@ def regime_choices(definition: Definition) -> dict[str, list[str]]:
     drawn: dict[str, list[str]] = {}
     if following:
         usual = [name for name in VALUE_PATTERNS if name not in ON_REQUEST]
-        asked = section.values if section and section.values else ["usual"]
-        named = [name for each in asked for name in (usual if each == "usual" else [each])]
+        listed = section.values if section and section.values else ["usual"]
+        named = [name for each in listed for name in (usual if each == "usual" else [each])]
         drawn["values"] = list(dict.fromkeys(named))
     if len(following) > 1:
         drawn["inputs"] = list(INPUTS)

@@ -326,9 +326,9 @@ def layouts(definition: Definition, workload: Workload) -> dict[str, TensorLayou
     """The layout of every tensor of a workload. Outputs are contiguous."""
     axes = definition.axis_values(workload.axes)
     rules = plan(definition).rules
-    asked = workload.regime.get("layout", LAYOUTS[0])
+    layout = workload.regime.get("layout", LAYOUTS[0])
     by_name = {
-        name: _input(spec, axes, rules.get(name), asked)
+        name: _input(spec, axes, rules.get(name), layout)
         for name, spec in definition.inputs.items()
         if not spec.is_scalar
     }
