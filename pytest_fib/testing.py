@@ -233,10 +233,7 @@ class KernelCheck:
         how: dict[str, Any] = {"calling": calling, "root": root, "repeat": self._run.repeat}
         check = FunctionChecker(definition, function, self._run.device, **how)
         try:
-            if given is None:
-                result = self._search(check, self._run.examples if examples is None else examples)
-            else:
-                result = SearchResult(tried=1, workload=given, outcome=check(given, explain=True))
+            result = self._search(check, given, examples)
         except Exception as error:  # noqa: BLE001  (the function's own, which goes on)
             if check.workload is not None and _is_in(function, error.__traceback__):
                 self._record(
@@ -253,14 +250,19 @@ class KernelCheck:
         loaded = self._find(given)
         return loaded.definition, loaded
 
-    def _search(self, check: FunctionChecker, examples: int) -> SearchResult:
+    def _search(
+        self, check: FunctionChecker, given: Workload | None, examples: int | None
+    ) -> SearchResult:
+        """What comes of one workload or, where none is given, of a search."""
+        if given is not None:
+            return SearchResult(tried=1, workload=given, outcome=check(given, explain=True))
         run = self._run
         max_bytes = DEFAULT_BUDGETS[run.device] if run.max_bytes is None else run.max_bytes
         return search_and_diagnose(
             check.definition,
             check,
             listed=example_workloads(check.definition),
-            examples=examples,
+            examples=run.examples if examples is None else examples,
             seed=run.seed,
             run_seed=run.run_seed,
             max_bytes=max_bytes,

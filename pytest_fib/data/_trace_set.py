@@ -391,15 +391,6 @@ class TraceSet:
         if status not in (None, *EvaluationStatus):
             raise ValueError(unknown("status", str(status), EvaluationStatus))
         device = None if hardware is None else same_hardware(hardware)
-
-        def has_names(stored: Stored[Solution]) -> bool:
-            wanted = solutions is None or stored.name in solutions
-            return wanted and author in (None, stored.author)
-
-        def is_wanted(row: TraceRow) -> bool:
-            of_device = device is None or same_hardware(row.hardware) == device
-            return of_device and status in (None, row.status) and row.solution in part._solutions
-
         part = TraceSet()
         part.roots = self.roots
         part._definitions = {
@@ -410,10 +401,18 @@ class TraceSet:
         part._solutions = {
             name: stored
             for name, stored in self._solutions.items()
-            if stored.definition in part._definitions and has_names(stored)
+            if stored.definition in part._definitions
+            and (solutions is None or name in solutions)
+            and author in (None, stored.author)
         }
         for name in part._definitions:
-            part._rows[name] = [row for row in self._of(name) if is_wanted(row)]
+            part._rows[name] = [
+                row
+                for row in self._of(name)
+                if row.solution in part._solutions
+                and status in (None, row.status)
+                and device in (None, same_hardware(row.hardware))
+            ]
             part._workloads[name] = dict(self._workloads.get(name, {}))
             part._counts[name] = Counter(self._counts.get(name, {}))
         if status is not None or hardware is not None:

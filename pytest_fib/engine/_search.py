@@ -6,6 +6,7 @@ A failure is explained by a larger workload: the smallest one that fails shows f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import prod
 from time import monotonic
 from typing import Any, Protocol
@@ -81,18 +82,6 @@ def search_and_diagnose(
     def is_affordable(workload: Workload) -> bool:
         return workload_bytes(definition, workload.axes) <= max_bytes
 
-    def explain(workload: Workload) -> Evaluation | None:
-        seconds_left = until - monotonic()
-        if seconds_left <= 0.0:
-            return None
-        outcome = check(workload, explain=True, explain_seconds=seconds_left)
-        return outcome if isinstance(outcome, Evaluation) else None
-
-    def seconds_of(workload: Workload) -> float:
-        start = clock()
-        check(workload)
-        return clock() - start
-
     result = search(
         definition,
         check,
@@ -116,12 +105,19 @@ def search_and_diagnose(
         workload = enlarge(definition, seeded, {}, min(max_bytes, DRAWN_BYTES))
         outcome = check(workload, draws=True)
     elif isinstance(outcome, Evaluation) and _has_pattern(outcome):
+        seconds_of = partial(_seconds_of, check, clock)
         most = _bytes_to_explain(definition, workload, seconds_of, min(max_bytes, DIAGNOSIS_BYTES))
-        until = monotonic() + EXPLAIN_SECONDS
+        explain = partial(_explained, check, monotonic() + EXPLAIN_SECONDS)
         outcome = diagnose_failure(definition, workload, outcome, explain, most)
     return SearchResult(
         tried=result.tried, workload=workload, outcome=outcome, origin=result.origin
     )
+
+
+def _seconds_of(check: Check, clock: Callable[[], float], workload: Workload) -> float:
+    start = clock()
+    check(workload)
+    return clock() - start
 
 
 def _bytes_to_explain(
@@ -147,6 +143,15 @@ def _bytes_to_explain(
             break
         quick = size
     return quick
+
+
+def _explained(check: Check, until: float, workload: Workload) -> Evaluation | None:
+    """What a check says of a workload; None where there is no time left."""
+    seconds_left = until - monotonic()
+    if seconds_left <= 0.0:
+        return None
+    outcome = check(workload, explain=True, explain_seconds=seconds_left)
+    return outcome if isinstance(outcome, Evaluation) else None
 
 
 def unfinished_result(

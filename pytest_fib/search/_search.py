@@ -110,9 +110,28 @@ class _Checked(Generic[CheckResult]):
         shares = (taken * min(1.0, (size + 1) / (of + 1)) for of, taken in self._slow)
         return max(shares, default=0.0)
 
-    def start_deadline(self) -> None:
-        """Begin no check that is expected to end after ``shrink_seconds`` from now."""
+    def shrunk(self, first: Workload, origin: Origin) -> Search[CheckResult]:
+        """The smallest that fails like the first; of that ``origin`` if there is none.
+
+        No check is begun that is expected to end after ``shrink_seconds`` from now.
+        """
         self._deadline = self._clock() + self._shrink_seconds
+        failing = shrunk(self._definition, first, self.fails_like(first))
+        if failing is not first or failing.axes == smallest_axes(self._definition):
+            origin = "shrunk"
+        if origin == "shrunk" and self.out_of_time:
+            origin = "unfinished"
+        return self.result(failing, origin)
+
+    def closest(self, closeness: Callable[[CheckResult], float]) -> Search[CheckResult]:
+        """Of those that passed, the one with the highest ``closeness``; else the first."""
+        passed = [case for case in self.seen.values() if not self._failed(case[1])]
+        if not passed:
+            return self.result(next(iter(self.seen.values()))[0], "unfinished")
+        return self.result(max(passed, key=lambda case: closeness(case[1]))[0], None)
+
+    def result(self, workload: Workload, origin: Origin | None) -> Search[CheckResult]:
+        return Search(len(self.seen), *self.seen[workload.uuid], origin)
 
 
 def search(
@@ -146,31 +165,16 @@ def search(
     checks and shrinking take.
     """
     checked = _Checked(definition, check, failed, alike, shrink_seconds=shrink_seconds, clock=clock)
-    origin: Origin = "failed before"
-    failing = next(filter(checked.fails, failed_before), None)
-    if failing is None:
-        failing_listed = next(filter(checked.fails, listed), None)
-        drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
-        # Whatever the smallest costs: else nothing might be tried at all.
-        others = filter(affordable, filter(checked.is_worthwhile, drawn[1:]))
-        worthwhile = chain(drawn[:1], others)
-        fails = partial(checked.fails_and_tells, undecided)
-        first = failing_listed or next(filter(fails, worthwhile), None)
-        if first is not None:
-            checked.start_deadline()
-            failing = shrunk(definition, first, checked.fails_like(first))
-            small = failing.axes == smallest_axes(definition)
-            if failing is failing_listed and not small:
-                origin = "listed"
-            else:
-                origin = "unfinished" if checked.out_of_time else "shrunk"
-    if failing is not None:
-        return Search(len(checked.seen), *checked.seen[failing.uuid], origin)
-    cases = [*checked.seen.values()]
-    passed = [case for case in cases if not failed(case[1])]
-    if not passed:
-        return Search(len(cases), *cases[0], "unfinished")
-    return Search(len(cases), *max(passed, key=lambda case: closeness(case[1])), None)
+    if failing := next(filter(checked.fails, failed_before), None):
+        return checked.result(failing, "failed before")
+    if failing := next(filter(checked.fails, listed), None):
+        return checked.shrunk(failing, "listed")
+    drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
+    # Whatever the smallest costs: else nothing might be tried at all.
+    worthwhile = chain(drawn[:1], filter(affordable, filter(checked.is_worthwhile, drawn[1:])))
+    if failing := next(filter(partial(checked.fails_and_tells, undecided), worthwhile), None):
+        return checked.shrunk(failing, "shrunk")
+    return checked.closest(closeness)
 
 
 def _drawn(
