@@ -118,7 +118,7 @@ class ArtifactCache:
 
     @contextmanager
     def _lock(self, key: str, what: str, timeout: float) -> Iterator[None]:
-        """Be the one who builds. After ``timeout`` seconds, or where nothing can be locked, anyway.
+        """Hold the lock of a build; go on without it after ``timeout`` seconds.
 
         Adding is atomic, so all that a lock saves is work.
         """

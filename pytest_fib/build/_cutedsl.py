@@ -48,7 +48,7 @@ _USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 
 
 def versions(program: Program) -> dict[str, str]:
-    """Of CuTe DSL, which has a compiler of its own, and of the linker."""
+    """Versions of CuTe DSL, which has a compiler of its own, and of the linker."""
     packages = ("nvidia-cutlass-dsl", "apache-tvm-ffi")
     by_package = {package: needed_version(package) for package in packages}
     return {"machine": platform.machine(), "c++": version_of(_linker()), **by_package}

@@ -43,7 +43,7 @@ def _on_the_driver() -> int:
 
 
 def first() -> Hardware:
-    """The device that this process uses, of which it may see several."""
+    """The device that this process uses; it may see several."""
     try:
         driver = cuda_driver()
     except OSError:

@@ -44,7 +44,7 @@ _COMMON = ["-O3", "-std=c++20"]
 
 
 def versions(program: Program) -> dict[str, str]:
-    """Of the compilers, the binding's library and the machine's architecture."""
+    """Versions of the compilers, the binding's library and the machine's architecture."""
     compilation = _compilation_of(program)
     by_tool = {"machine": platform.machine(), "c++": version_of(_needed(cpp_compiler(), "cpp"))}
     if program.language == "cuda":

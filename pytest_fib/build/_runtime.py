@@ -12,7 +12,7 @@ RUNTIME_VARIABLE = "CUTE_DSL_LIBS"
 
 
 def runtime_library() -> Path | None:
-    """Where it is: where the environment says, or installed with CuTe DSL."""
+    """The path of the runtime: where the environment says, or installed with CuTe DSL."""
     named = (Path(name) for name in os.environ.get(RUNTIME_VARIABLE, "").split(os.pathsep) if name)
     package = find_spec("nvidia_cutlass_dsl")
     folders = package.submodule_search_locations or () if package else ()

@@ -57,7 +57,7 @@ void check_size(const tvm::ffi::TensorView& given, const char* name, int dimensi
 
 
 def versions(program: Program) -> dict[str, str]:
-    """Of TileLang, and all that compiles what it writes."""
+    """Versions of TileLang, and of all that compiles the source it writes."""
     own = {"tilelang": needed_version("tilelang")}
     return _native.versions(replace(program, language="cuda")) | own
 

@@ -37,7 +37,7 @@ def load(program: Program, artifact: Path | None = None) -> ModuleType:
 
 
 def versions(program: Program) -> dict[str, str]:
-    """Of Triton, which brings its own assembler."""
+    """The version of Triton, which brings its own assembler."""
     return {"triton": importlib.metadata.version("triton")}
 
 

@@ -54,7 +54,7 @@ def load_definition_file(path: str | os.PathLike[str]) -> tuple[LoadedDefinition
 
 
 def read_definitions(name: str, text: str) -> tuple[LoadedDefinition, ...]:
-    """Those of a file of this name with this text. Raises DataError."""
+    """The definitions of a file of this name with this text. Raises DataError."""
     path = Path(name)
     if not name.endswith(_YAML):
         return (LoadedDefinition(_from_json(Definition, name, text), path, 1),)

@@ -22,7 +22,7 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """The same, and no more than one line."""
+    """The visible text, with newlines as ``\\n``."""
     return visible(text).replace("\n", r"\n")
 
 

@@ -141,7 +141,7 @@ class Index:
         return grouped
 
     def measured(self, hardware: str) -> dict[Shape, dict[str, list[TraceRow]]]:
-        """By shape and solution, the rows that `ranked` has the first of."""
+        """The rows of each shape and solution; `ranked` has the first of them."""
         by_shape = self._grouped().get(hardware, {})
         return {shape: _always_right(rows) for shape, rows in by_shape.items()}
 
@@ -245,7 +245,7 @@ def _timestamp(row: TraceRow) -> str:
 
 
 def mean_latency(rows: Sequence[TraceRow]) -> float:
-    """By which solutions are ranked: the mean of the upper ends of these intervals."""
+    """The mean of the upper ends of intervals, by which solutions are ranked."""
     return sum(row.latency for row in rows) / len(rows)
 
 

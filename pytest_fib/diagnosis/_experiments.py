@@ -59,7 +59,7 @@ def errors_of_moved_inputs(
 
 
 def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor) -> float:
-    """Of two tensors of errors, about 0, less what is in proportion to a third in each."""
+    """How two tensors of errors correlate, about 0, without what each shares with a third."""
     known = one.isfinite() & other.isfinite() & beside.isfinite()
     one, other, beside = one[known], other[known], beside[known]
     length = beside.square().sum().clamp(min=1e-300)
@@ -110,7 +110,7 @@ def _is_clearly_wrong(output: WrongOutput) -> bool:
 
 
 def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
-    """Inputs as 0 and as 1."""
+    """Inputs that may be any number: the name, 0 or 1, and the input as that number."""
     assert context.definition is not None
     rules, inputs = plan(context.definition).rules, context.readable_inputs()
     tensors = {

@@ -92,7 +92,7 @@ def input_hypotheses(
 def _of_a_scalar(
     name: str, number: float, rule: InputRule, axes: Mapping[str, int]
 ) -> Iterator[InputHypothesis]:
-    """With what each says where the scalar is another number: one is 0 or 1 now and then."""
+    """With what each says at another number: a scalar may happen to be 0 or 1."""
     ends = (rule.min, rule.max) if isinstance(rule, kinds.Uniform) else (None, None)
     low, high = (end if isinstance(end, (int, float)) else nan for end in ends)
     other = low + ELSEWHERE * (high - low)
@@ -251,7 +251,7 @@ def _counted(
     length: int,
     distance: int,
 ) -> InputHypothesis:
-    """Of an axis the first ``length``, what should be neighbours so many elements apart."""
+    """That what should be neighbours in the first ``length`` of an axis is ``distance`` apart."""
     size = definition.const_axes[axis]
     order = torch.arange(size)
     order[:length] = order[:length].view(-1, distance).T.flatten()

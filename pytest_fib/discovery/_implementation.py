@@ -39,7 +39,7 @@ class Implementation:
 
     @classmethod
     def of_record(cls, solution: Solution, record: Path) -> Implementation:
-        """That of a Solution record, which is in this file."""
+        """The implementation that a Solution record in this file describes."""
         spec = solution.spec
         return cls(
             name=solution.name,

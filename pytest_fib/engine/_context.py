@@ -260,7 +260,7 @@ class EvaluationContext:
         self.candidate.sandbox.get_ready()  # for the next one
 
     def _built(self, program: Program) -> Artifact | None:
-        """What a program was built to, if it has to be."""
+        """The artifact of a program; None where its language needs no build."""
         if program.compilation is None:
             return None
         artifact = self.artifacts.get(program, self.request.build_timeout)
@@ -283,7 +283,7 @@ class EvaluationContext:
         self._open_candidate()
 
     def try_candidate(self, request: Request) -> bool:
-        """Whether a request is answered that decides nothing, so that it may fail and take time."""
+        """Whether the candidate answers what no verdict depends on: it may fail, or take time."""
         printed, seconds_left = self.printed, self._seconds_left
         self._seconds_left = min(self.request.timeout, EXPERIMENT_SECONDS)
         try:
@@ -353,7 +353,7 @@ class EvaluationContext:
         return reply
 
     def raise_if_lost(self, failed: Failed) -> None:
-        """Whose doing it was shows when it happens again and again."""
+        """Raise for a lost sandbox; others may have caused that, except in the last attempt."""
         may_be_others = failed.killed or (failed.exhausted and self.device != "cpu")
         if may_be_others and not self.last_attempt:
             raise LostAttemptError(failed)
@@ -448,7 +448,7 @@ def conclude(
     device: str,
     printed: str = "",
 ) -> Evaluation:
-    """The record; what the candidate printed is the end of its log."""
+    """The record of an evaluation; its log ends with what the candidate printed."""
     if diagnosis is not None:
         details = (*diagnosis.details, *printed.strip("\n").splitlines())
         diagnosis = diagnosis.model_copy(update={"details": details})

@@ -160,7 +160,7 @@ class OutputChecker:
     def _compare_by_yardsticks(
         self, outputs: Outputs, compared: list[OutputComparison]
     ) -> list[OutputComparison]:
-        """The same with as many yardsticks as it takes, or all there are."""
+        """Compare by as many yardsticks as it takes to pass, or by all there are."""
         yardsticks: list[Outputs] = []
         for more in self.yardsticks():
             yardsticks += more
@@ -171,7 +171,7 @@ class OutputChecker:
         return compared
 
     def _of_float64(self, yardsticks: Sequence[Outputs]) -> list[Outputs]:
-        """The same with float64's roundoffs, of outputs that the reference computes in float64.
+        """Yardsticks with float64's roundoffs, of outputs that the reference computes in float64.
 
         The first are its own. The others' errors are in proportion to the roundoffs of float32.
         """
@@ -316,7 +316,7 @@ class CallBackend(Protocol):
         """
 
     def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
-        """Its outputs, of one call for each poison, which they hold before it.
+        """The candidate's outputs of one call for each poison, which they hold before it.
 
         Raises EvaluationEnded where a call fails, or changes its inputs.
         """
@@ -422,7 +422,7 @@ def output_checker(
 
 
 def _until(end: float | None, outputs_of: OutputsOf) -> OutputsOf | None:
-    """The same as long as there is time, and None after that: whatever asks takes that as well."""
+    """The function while there is time; after that, one that returns None, as callers expect."""
     if end is None:
         return None
     return lambda values: outputs_of(values) if monotonic() < end else None

@@ -79,10 +79,7 @@ class DeviceLock:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Let who waits to be alone have the device: for what does not use it, in a shared use.
-
-        Outside of one, this is nothing.
-        """
+        """Release the device for work that does not use it; does nothing outside a shared use."""
         shares = self._share is not None
         self._drop_share()
         try:
@@ -301,4 +298,4 @@ def _command(pid: str) -> str:
 
 
 def _silent(_: str) -> None:
-    """Nobody to tell."""
+    """Announce nothing."""

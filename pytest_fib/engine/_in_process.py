@@ -139,7 +139,7 @@ class FunctionChecker:
         return self._pristine
 
     def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
-        """Call once after the other; inputs are put back in between."""
+        """One call after the other; inputs are put back in between."""
         try:
             return [self._call(poison) for poison in poisons]
         except InvalidOutput as error:
@@ -200,7 +200,7 @@ class FunctionChecker:
         return self._costs.explain(workload, outcome, TIMEOUT, max_bytes)
 
     def _call_reference(self) -> dict[str, torch.Tensor]:
-        """In its own dtypes. Raises DefinitionError where there is no memory left."""
+        """The reference's outputs in its own dtypes. Raises DefinitionError without memory left."""
         try:
             return self._named(self._reference(*self._pristine.values()), _same)
         except (MemoryError, RuntimeError) as error:
@@ -224,7 +224,7 @@ class FunctionChecker:
             yield outputs
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
-        """In float64, for other values of some inputs."""
+        """The reference's outputs in float64, for other values of some inputs."""
         try:
             return self._widened(self._with(values))
         except (OracleUnavailable, VariationError):
@@ -243,7 +243,7 @@ class FunctionChecker:
             self._inputs, self._pristine = before
 
     def _with(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs with other values of some."""
+        """All inputs, some of them with other values."""
         inputs = dict(self._pristine)
         for name, value in values.items():
             is_tensor = isinstance(value, torch.Tensor)

@@ -385,7 +385,7 @@ class Judge:
 
 
 def _silent(_: str) -> None:
-    """Nobody to tell."""
+    """Announce nothing."""
 
 
 def _hardware(device: str) -> Hardware:

@@ -136,7 +136,7 @@ def changed(tensors: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tens
 
 
 def copy_bits(target: torch.Tensor, source: torch.Tensor) -> None:
-    """Copy the elements that are there, whatever their dtype."""
+    """Copy each stored element bit for bit, whatever the dtype."""
     once(bits(target)).copy_(once(bits(source)))
 
 

@@ -68,7 +68,7 @@ class Child:
         return self.pidfd is not None and bool(select.select([self.pidfd], [], [], 0)[0])
 
     def close(self) -> None:
-        """Close what belongs to it here."""
+        """Close this side's descriptors."""
         self.channel.close()
         os.close(self.output)
         if self.pidfd is not None:
@@ -324,7 +324,7 @@ def _receive(control: socket.socket) -> bytes:
 
 
 def how_it_ended(code: int | None) -> str:
-    """A process, by its exit code as subprocess has it."""
+    """How a process ended, in words; its exit code is as in subprocess."""
     if code is None:
         return "closed its channel"
     if code >= 0:

@@ -219,7 +219,7 @@ def _typical(error: torch.Tensor) -> torch.Tensor:
 def _moved_in_place(
     call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], adds: bool
 ) -> Any:
-    """The same of what changed in the first argument."""
+    """Move what an operation in place changed in its first argument."""
     before = call.args[0].clone()
     output = call.run()
     if is_wide(output):
@@ -249,7 +249,7 @@ def added_in_turn(call: Operation) -> torch.Tensor:
 
 
 def is_added(call: Operation) -> bool:
-    """Whether this is such a sum."""
+    """Whether ``added_in_turn`` computes this operation."""
     if call.name not in _ADDED or not is_wide(call.args[0]):
         return False
     value: torch.Tensor = call.args[0]

@@ -34,7 +34,7 @@ class Adoption:
         Adoption._in_force += 1
 
     def end(self) -> None:
-        """Be what the process was before."""
+        """Adopt no longer, unless another adoption is in force."""
         Adoption._in_force -= 1
         if Adoption._in_force == 0:
             _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, Adoption._before)

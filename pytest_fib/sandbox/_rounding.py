@@ -232,7 +232,7 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
     """Adds terms one after the other in float32, and multiplies by its reciprocals to divide."""
 
     def compute(self, call: Operation) -> Any:
-        """The result of a sum or a quotient so; of all else, as it is."""
+        """Sums are added in turn, quotients multiply by reciprocals; all else is as it is."""
         if is_added(call):
             return added_in_turn(call)
         if is_quotient(call):
@@ -243,7 +243,7 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
         return call.run()
 
     def decide(self, decision: Decider) -> Any:
-        """What follows."""
+        """What the operation decides by itself."""
         return decision.call.run()
 
 

@@ -272,14 +272,14 @@ class Runner:
         store(result, self._loaded.calling, self._loaded.outputs, outputs)
 
     def _store_own_memory(self, result: Any, outputs: list[torch.Tensor]) -> None:
-        """The same, but for views of the judge's memory: what is there now is the judge's doing."""
+        """As ``_store``, but without views of the judge's memory, which it may have changed since."""
         judges = outputs[0].untyped_storage().data_ptr()
         for output, value in copies(result, self._loaded.calling, self._loaded.outputs, outputs):
             if value.untyped_storage().data_ptr() != judges:
                 output.copy_(value)
 
     def _finished(self) -> Done:
-        """Once all streams of the device are done, not only the current one."""
+        """Wait until all streams of the device are done, not only the current one."""
         if self._device != "cpu":
             _synchronize()
         return Done()

@@ -64,10 +64,10 @@ class LocalSandbox:
         return Done()
 
     def get_ready(self) -> None:
-        """It always is."""
+        """Nothing to prepare."""
 
     def map(self) -> Reply:
-        """All memory is this process' own."""
+        """Nothing to map: all memory is this process' own."""
         return Done()
 
     def ask(self, request: Request, timeout: float, file: int | None = None) -> Reply:
@@ -301,7 +301,7 @@ class ProcessSandbox:
                 self._resume(self._child)
 
     def _stop(self, child: Child) -> None:
-        """Both sides, so that asking either takes as long."""
+        """Pause the process. Both sides are paused, so that asking either takes as long."""
         os.killpg(child.pid, signal.SIGSTOP)  # and what it started, but for other sessions
         self._stopped = True
 

@@ -68,7 +68,7 @@ class SpareProcess:
 
 
 def _wait_for_its_group(pid: int) -> None:
-    """Until it can be stopped as a group, which it makes first. Raises ProcessLookupError."""
+    """Wait until it has a process group, by which it is paused. Raises ProcessLookupError."""
     until = monotonic() + SPARE_START_TIMEOUT
     while os.getpgid(pid) != pid:
         if monotonic() > until:

@@ -213,7 +213,7 @@ class _Measured:
     def decisions(
         self, function: Callable[..., Any], inputs: Sequence[Any], *, own: bool
     ) -> list[Decision]:
-        """Those of a function on these inputs."""
+        """The decisions of a function on these inputs."""
         known = self._of
         if known is None or known[:2] != (function, own) or not _all_same(known[2], inputs):
             self._decisions = _measured(function, inputs, own=own)

@@ -130,7 +130,7 @@ class Deck:
 
 
 def _least(bounds: Bounds, random: Random) -> int:
-    """As low as may be, while other axes aren't: where all are, is tried anyway."""
+    """As low as may be, while other axes aren't: all at their least are tried anyway."""
     return bounds.low if bounds.largest is None else NOT_NOW
 
 

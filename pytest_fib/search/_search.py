@@ -81,7 +81,7 @@ class _Checked(Generic[CheckResult]):
     def fails_and_tells(
         self, undecided: Callable[[Workload, CheckResult], bool], workload: Workload
     ) -> bool:
-        """Whether a workload fails, unless that tells nothing."""
+        """Whether a workload fails for a reason that says something of the implementation."""
         return self.fails(workload) and not undecided(*self.seen[workload.uuid])
 
     def fails_like(self, first: Workload) -> Callable[[Workload], bool]:

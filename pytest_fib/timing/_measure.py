@@ -66,7 +66,7 @@ class BlockTimer(Protocol):
 
     @property
     def calls_per_block(self) -> int:
-        """How many calls a block is."""
+        """How many calls a block has."""
 
     @property
     def flush_ns(self) -> float:
@@ -283,7 +283,7 @@ class _Rounds:
 
     @property
     def count(self) -> int:
-        """How many rounds there were, but for those that were dropped."""
+        """How many rounds were timed, without those that were dropped."""
         return len(self._turns[0])
 
     @property

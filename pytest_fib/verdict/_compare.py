@@ -104,7 +104,7 @@ class OutputComparison:
 
     @property
     def bound_used(self) -> float:
-        """The same of elements, rows and bias; the largest of them."""
+        """The largest share of a bound that is used: by elements, rows or the bias."""
         return max(self.elements_used, self.rows_used, self.bias_used)
 
     @property
@@ -377,7 +377,7 @@ def _with_specials(
     bound: Bound,
     yardsticks: Sequence[torch.Tensor],
 ) -> _Rows:
-    """The same where NaN, infinities or overflow are about; these are right or wrong, no more."""
+    """Compare rows that have NaN, infinities or overflow: these are right or wrong, no more."""
     value, seen = expected.double(), got.double()
     rounded = expected.to(got.dtype).double()
     top = torch.finfo(got.dtype).max
@@ -434,7 +434,7 @@ def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def _figures(rows: _Rows, dtype: torch.dtype) -> _Figures:
-    """What is to be known of all elements of some rows."""
+    """The figures of all elements of some rows."""
     info, (integer, mask) = torch.finfo(dtype), _EXPONENT[rows.size.dtype]
     power = rows.size.view(integer).bitwise_and(mask).view(rows.size.dtype)
     figures = torch.stack(
@@ -463,7 +463,7 @@ def _rows_used(used: torch.Tensor, bound: Bound) -> torch.Tensor:
 def _widened(
     rows: _Rows, value: torch.Tensor, bound: Bound, yardsticks: Sequence[torch.Tensor]
 ) -> _Rows:
-    """The same by bounds that are as wide as the yardsticks make them."""
+    """The rows, compared by bounds as wide as the yardsticks make them."""
     allowed = _allowed(rows.size, rows.scale, bound)
     elements = together = torch.ones_like(rows.rows_used)
     for yardstick in yardsticks:
@@ -494,7 +494,7 @@ class Bias:
 
     @property
     def used(self) -> float:
-        """The larger of both over its bound."""
+        """How much of their bounds scale and offset use; the larger."""
         return max(abs(self.scale) / self.allowed[0], abs(self.offset) / self.allowed[1])
 
     def describe(self) -> str:

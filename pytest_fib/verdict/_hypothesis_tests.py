@@ -68,7 +68,7 @@ def _divergence(share: float, chance: float) -> float:
 
 
 def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
-    """Which null hypotheses to reject; one is wrongly with a probability of at most ``alpha``.
+    """Which null hypotheses to reject; a true one is among them with a chance of ``alpha`` at most.
 
     Holm, "A simple sequentially rejective multiple test procedure", 1979: the smallest p-value is
     compared with alpha / m, the next with alpha / (m - 1), and so on up to the first above.

@@ -257,7 +257,7 @@ def _token_ids(subject: Subject) -> InputRule | None:
 
 
 def _rotary(kind: type[kinds.Cos | kinds.Sin]) -> Callable[[Subject], InputRule | None]:
-    """As wide as a head, each angle is there twice; half as wide, once."""
+    """Angles: each twice where the input is as wide as a head, once where it is half as wide."""
 
     def make(subject: Subject) -> InputRule | None:
         shape = subject.spec.shape or ()

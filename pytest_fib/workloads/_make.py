@@ -143,7 +143,7 @@ def regime_choices(definition: Definition) -> dict[str, list[str]]:
 
 
 def without_plainest(regime: Mapping[str, str]) -> dict[str, str]:
-    """The same regime, said shortly: without parts that have their plainest name."""
+    """A regime without the parts that have their plainest name."""
     short = {part: name for part, name in regime.items() if name != REGIMES[part][0]}
     if "values" not in short:
         short.pop("inputs", None)

@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def notes(self) -> list[str]:
-        """What was inferred of inputs, but for those of any numbers."""
+        """What was inferred of inputs, without those that may be any numbers."""
         return [
             f"{name}: {inference}"
             for name, inference in self.inferred.items()
@@ -228,7 +228,7 @@ class Plan:
     def _whole_near(
         self, choice: Choice, wanted: int, known: Mapping[str, int], max_bytes: int
     ) -> dict[str, int] | None:
-        """All axes, with the value of one that is nearest to the wanted one, of those tried."""
+        """All axes, where one has the value nearest to the wanted one, of those tried."""
         tries = Tries(QUICK_TRIES)
         for n in choice.domain.narrowed(0, choice.largest).around(wanted):
             axes = self.solver.complete({**known, choice.axis: n}, tries=tries)

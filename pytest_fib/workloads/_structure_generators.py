@@ -117,7 +117,7 @@ def _fullness(n: int, size: int, context: FillContext) -> torch.Tensor:
 
 
 def _last_page_masks(name: str, rule: kinds.LastPageLen, inputs: InputTensors) -> Iterator[Needed]:
-    """Of the last page of each sequence, as many tokens as it holds."""
+    """As many tokens of the last page of each sequence as it holds."""
     slot_axes = inputs.factors(rule.page_size)
     pages = None if rule.indptr is None else _pages_of(rule.indptr, inputs)
     if not slot_axes or rule.indptr is None or pages is None:
@@ -241,7 +241,7 @@ def _coin(context: FillContext) -> bool:
 
 
 def _seq_lens_masks(name: str, rule: kinds.SeqLens, inputs: InputTensors) -> Iterator[Needed]:
-    """Of a padded batch, as much of each sequence as there is."""
+    """As much of each sequence of a padded batch as there is."""
     longest, batch = inputs.factors(rule.max), inputs.axes(name)
     if len(longest) == len(batch) == 1:
         at = torch.arange(inputs.sizes[longest[0]])
@@ -338,13 +338,13 @@ def _random(spare: int, least: torch.Tensor, generator: torch.Generator) -> torc
 
 
 def _equal(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """As equal as may be."""
+    """Lengths as equal as may be."""
     n = len(least)
     return torch.full((n,), spare // n) + (torch.arange(n) < spare % n)
 
 
 def _one_long(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One sequence takes all there is to spare: often the first or the last."""
+    """One sequence takes all that is to spare: often the first or the last."""
     lengths = torch.zeros_like(least)
     ends = (0, len(least) - 1, int(torch.randint(0, len(least), (), generator=generator)))
     lengths[ends[int(torch.randint(0, len(ends), (), generator=generator))]] = spare
@@ -363,7 +363,7 @@ def _empties(spare: int, least: torch.Tensor, generator: torch.Generator) -> tor
 
 
 def _ones(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One for each as far as it goes, and the rest for the last."""
+    """One for each sequence as far as it goes, and the rest for the last."""
     lengths = (torch.arange(len(least)) < spare).long()
     lengths[-1] += spare - int(lengths.sum())
     return lengths

@@ -305,7 +305,7 @@ class TensorLayout:
 
     @classmethod
     def contiguous(cls, shape: Sequence[int], dtype: str) -> TensorLayout:
-        """That of a row-major tensor."""
+        """The layout of a row-major tensor."""
         return cls(tuple(shape), contiguous(shape), dtype)
 
 

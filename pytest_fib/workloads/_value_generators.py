@@ -325,14 +325,14 @@ def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, context: Fill
 
 
 def _scores_apart(ranks: torch.Tensor, context: FillContext) -> torch.Tensor:
-    """In units of 1 / N: a whole number, and a fraction that tells the experts apart."""
+    """Scores in units of 1 / N: a whole number, and a fraction that tells the experts apart."""
     n = ranks.shape[-1]
     jitter = torch.rand(ranks.shape, dtype=torch.float64, generator=context.host_random)
     return ((ranks + (torch.arange(n) + 0.25 + 0.5 * jitter) / n) / power_of_two(n)).logit()
 
 
 def _logits_apart(ranks: torch.Tensor, context: FillContext) -> torch.Tensor:
-    """Of equal steps from -8 to 8, the same ones in each row."""
+    """Logits in equal steps from -8 to 8, the same ones in each row."""
     n = ranks.shape[-1]
     steps = max(512, power_of_two(n))
     drawn = torch.randperm(steps, generator=context.host_random)[:n].sort().values
