@@ -50,18 +50,6 @@ def test_a_planted_bug_shows_on_the_workload_that_it_is_said_to_need(name):
     assert bug.is_plain(failing)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_needs_the_axes_that_it_is_said_to_need(bug):
-    """With any of them one lower, and the others as they are, no seed and no regime triggers it."""
-    definition = definition_of(bug.definition)
-    lengths = regime_choices(definition).get("lengths", ["random"])
-    for axes in one_lower(definition, bug.axes):
-        for seed in range(20):
-            regime = without_plainest({**bug.regime, "lengths": lengths[seed % len(lengths)]})
-            workload = make_workload(definition, axes, seed, regime)
-            assert not bug.triggered(workload), workload
-
-
 def one_lower(definition, axes):
     """The axes with each of them one lower, where workloads of these can be made."""
     for axis, size in axes.items():
@@ -71,6 +59,23 @@ def one_lower(definition, axes):
             continue
         if in_domain(definition, found):
             yield found
+
+
+def has_lower_axes(bug):
+    """Whether any axis that a bug needs may be lower: many need a single row, or a value."""
+    return next(one_lower(definition_of(bug.definition), bug.axes), None) is not None
+
+
+@pytest.mark.parametrize("bug", list(filter(has_lower_axes, BUGS)), ids=lambda bug: bug.name)
+def test_a_planted_bug_needs_the_axes_that_it_is_said_to_need(bug):
+    """With any of them one lower, and the others as they are, no seed and no regime triggers it."""
+    definition = definition_of(bug.definition)
+    lengths = regime_choices(definition).get("lengths", ["random"])
+    for axes in one_lower(definition, bug.axes):
+        for seed in range(20):
+            regime = without_plainest({**bug.regime, "lengths": lengths[seed % len(lengths)]})
+            workload = make_workload(definition, axes, seed, regime)
+            assert not bug.triggered(workload), workload
 
 
 def test_bugs_are_planted_in_many_kinds_of_operation():

@@ -309,8 +309,10 @@ def test_a_device_that_is_not_in_use_is_not_released_nor_taken():
     lock = DeviceLock("cpu")
     with lock.released():
         lock.give_way()
+        assert not lock.is_shared
     with DeviceLock("cpu").exclusive(), lock.released():
         lock.give_way()
+        assert not lock.is_shared
 
 
 def test_a_failure_without_the_device_leaves_no_lock():

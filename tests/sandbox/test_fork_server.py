@@ -274,7 +274,9 @@ def test_it_is_replaced_as_often_as_it_is_killed(breakable):
         child = breakable.start()
         os.kill(breakable.pid, signal.SIGKILL)
         breakable.kill(child)
-    breakable.kill(breakable.start())
+    child = breakable.start()
+    assert breakable.has(child)
+    breakable.kill(child)
 
 
 def test_after_several_that_are_killed_before_they_serve_no_more_are_tried(breakable, monkeypatch):
