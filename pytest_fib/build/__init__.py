@@ -37,7 +37,6 @@ from pytest_fib.build._targets import (
     build_targets as build_targets,
     capability_of as capability_of,
     why_not_architecture as why_not_architecture,
-    why_other_hardware as why_other_hardware,
 )
 from pytest_fib.build._toolchain import (
     cpp_compiler as cpp_compiler,

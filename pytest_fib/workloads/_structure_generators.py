@@ -210,7 +210,9 @@ def _distinct(n: int, below: int, host: torch.Generator) -> torch.Tensor:
     return torch.tensor(sorted(drawn), dtype=torch.long)[torch.randperm(n, generator=host)]
 
 
-def _referred(indices: torch.Tensor, below: float | str, inputs: InputTensors) -> Iterator[Needed]:
+def _index_masks(
+    indices: torch.Tensor, below: float | str, inputs: InputTensors
+) -> Iterator[Needed]:
     """The elements that indices refer to; what is below 0 is padding."""
     if axes := inputs.factors(below):
         shape = [inputs.sizes[axis] for axis in axes]
@@ -308,7 +310,7 @@ def _experts(
 
 
 def _routing_masks(name: str, rule: kinds.Routing, inputs: InputTensors) -> Iterator[Needed]:
-    yield from _referred(inputs.on_host(name) >> 16, rule.experts, inputs)
+    yield from _index_masks(inputs.on_host(name) >> 16, rule.experts, inputs)
 
 
 def _safetensors(tensor: torch.Tensor, rule: kinds.Safetensors, context: FillContext) -> None:
@@ -433,10 +435,10 @@ FILLS: dict[str, Fill] = {
 MASKS: dict[str, Callable[[str, Any, InputTensors], Iterable[Needed]]] = {
     "indptr": _indptr_masks,
     "last_page_len": _last_page_masks,
-    "indices": lambda name, rule, inputs: _referred(inputs.on_host(name), rule.below, inputs),
+    "indices": lambda name, rule, inputs: _index_masks(inputs.on_host(name), rule.below, inputs),
     "seq_lens": _seq_lens_masks,
     "block_table": _block_table_masks,
-    "positions": lambda name, rule, inputs: _referred(inputs.on_host(name), rule.below, inputs),
-    "topk_ids": lambda name, rule, inputs: _referred(inputs.on_host(name), rule.experts, inputs),
+    "positions": lambda name, rule, inputs: _index_masks(inputs.on_host(name), rule.below, inputs),
+    "topk_ids": lambda name, rule, inputs: _index_masks(inputs.on_host(name), rule.experts, inputs),
     "routing": _routing_masks,
 }
