@@ -30,14 +30,13 @@ from pytest_fib.diagnosis._wrong_output import (
     evenly,
     rms,
     share,
-    strides,
     take,
     unraveled,
     vary,
 )
 from pytest_fib.sandbox import fill_with_poison
 from pytest_fib.verdict import PRECISION
-from pytest_fib.workloads import bits
+from pytest_fib.workloads import bits, row_major_strides
 
 OtherValues: TypeAlias = tuple[str, str, torch.Tensor, torch.Tensor | None]
 Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]]
@@ -174,17 +173,17 @@ def _moved(output: WrongOutput) -> Iterator[OtherValues]:
 
     What a shift brings from outside may be anything.
     """
-    at = output.wrong_sample.at
+    at, steps = output.wrong_sample.at, row_major_strides(output.shape)
     for i, j in combinations(range(len(output.shape)), 2):
         if 1 not in (output.shape[i], output.shape[j]):
-            shape, steps = list(output.shape), strides(output.shape)
-            for order in (shape, steps):
+            shape, swapped = list(output.shape), list(steps)
+            for order in (shape, swapped):
                 order[i], order[j] = order[j], order[i]
-            pairs = zip(unraveled(at, shape), steps, strict=True)
+            pairs = zip(unraveled(at, shape), swapped, strict=True)
             source = torch.stack([index * step for index, step in pairs]).sum(0)
             words = f"{output.axis(i)} and {output.axis(j)} are transposed"
             yield "transposed", words, take(output.expected, source), None
-    for dim, (size, step) in enumerate(zip(output.shape, strides(output.shape), strict=True)):
+    for dim, (size, step) in enumerate(zip(output.shape, steps, strict=True)):
         index = at // step % size
         for by in (1, -1):
             inside = (index >= by) & (index - by < size)
@@ -205,7 +204,7 @@ def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
 
 def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
     """Which slice of a dimension holds what another should, if all wrong ones do."""
-    size, step = output.shape[dim], strides(output.shape)[dim]
+    size, step = output.shape[dim], row_major_strides(output.shape)[dim]
     index = output.wrong_sample.at // step % size
     wrong = torch.unique(index)[:SLICES]
     # The same elements of every slice, at which the wrong ones are wrong.

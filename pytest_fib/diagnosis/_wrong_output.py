@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
 from typing import Any, TypeAlias
 
 import torch
 
 from pytest_fib.data import Definition, is_unnamed
 from pytest_fib.verdict import PRECISION, OutputComparison, marked
+from pytest_fib.workloads import row_major_strides
 
 OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] | None]
 
@@ -281,14 +281,10 @@ def rms(values: torch.Tensor) -> float:
     return float(values.square().mean().sqrt())
 
 
-def strides(shape: Sequence[int]) -> list[int]:
-    """Elements from one index of each dimension to the next."""
-    return [prod(shape[dim + 1 :]) for dim in range(len(shape))]
-
-
 def unraveled(at: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
     """The index in each dimension of flat ones; torch's own imports sympy for that, for 0.5 s."""
-    return tuple(at // step % size for size, step in zip(shape, strides(shape), strict=True))
+    steps = row_major_strides(shape)
+    return tuple(at // step % size for size, step in zip(shape, steps, strict=True))
 
 
 def evenly(values: torch.Tensor, most: int) -> torch.Tensor:

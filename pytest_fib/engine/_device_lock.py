@@ -53,7 +53,7 @@ class DeviceLock:
         timeout: float = 600.0,
     ) -> None:
         self.name = device_name(device)
-        self._announce = announce or _silent
+        self._announce = announce or silent
         self._timeout = timeout
         #: Seconds that this process has waited for others, all in all.
         self.waited = 0.0
@@ -297,5 +297,5 @@ def _command(pid: str) -> str:
         return "gone"
 
 
-def _silent(_: str) -> None:
+def silent(_: str) -> None:
     """Announce nothing."""

@@ -53,7 +53,7 @@ from pytest_fib.engine._context import (
 )
 from pytest_fib.engine._correctness import ExpectedCache, SandboxCalls, check_correctness
 from pytest_fib.engine._counts_cache import CountsCache
-from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock
+from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock, silent
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.engine._sample_plan import check_samples
 from pytest_fib.engine._search import (
@@ -116,7 +116,7 @@ class Judge:
     ) -> None:
         self.device = device
         self._last_call = last_call
-        self._progress = progress or _silent
+        self._progress = progress or silent
         self._fork_server = fork_server or start_fork_server(
             device, isolation, builds=builds, prebuilt=prebuilt
         )
@@ -382,10 +382,6 @@ class Judge:
         self._lock.add_background(spare)
         self._spares.append(spare)
         return spare
-
-
-def _silent(_: str) -> None:
-    """Announce nothing."""
 
 
 def _hardware(device: str) -> Hardware:

@@ -54,6 +54,7 @@ from pytest_fib.workloads._tensors import (
     make_inputs as make_inputs,
     once as once,
     plain_defaults as plain_defaults,
+    row_major_strides as row_major_strides,
     scalar_inputs as scalar_inputs,
 )
 from pytest_fib.workloads._workload_files import (

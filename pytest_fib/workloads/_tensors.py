@@ -306,7 +306,7 @@ class TensorLayout:
     @classmethod
     def contiguous(cls, shape: Sequence[int], dtype: str) -> TensorLayout:
         """The layout of a row-major tensor."""
-        return cls(tuple(shape), contiguous(shape), dtype)
+        return cls(tuple(shape), row_major_strides(shape), dtype)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -314,7 +314,7 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a row-major tensor, in elements."""
     strides = [1]
     for n in reversed(shape[1:]):
@@ -343,7 +343,7 @@ def _input(
 ) -> TensorLayout:
     asked = rule if isinstance(rule, GeneratorKind) else GeneratorKind()
     names, shape = spec.shape or (), _torch_shape(spec, axes, asked.packed)
-    stride = contiguous(shape)
+    stride = row_major_strides(shape)
     if asked.memory_order is not None:
         stride = _ordered(shape, [names.index(axis) for axis in asked.memory_order])
     elif asked.broadcast is not None:
@@ -358,7 +358,7 @@ def _input(
 
 def _ordered(shape: Sequence[int], dims: Sequence[int]) -> tuple[int, ...]:
     """Strides of a tensor that holds these dimensions one within the other; of others, 0."""
-    steps = dict(zip(dims, contiguous([shape[dim] for dim in dims]), strict=True))
+    steps = dict(zip(dims, row_major_strides([shape[dim] for dim in dims]), strict=True))
     return tuple(steps.get(dim, 0) for dim in range(len(shape)))
 
 
