@@ -261,7 +261,7 @@ def _counted(
         if axis in (definition.inputs[name].shape or ())
     }
     counted = axis if length == size else f"the first {length} of {axis}"
-    words = f"{counted} were interleaved, with neighbours {distance} distance"
+    words = f"{counted} were interleaved, with neighbours {distance} apart"
     return InputHypothesis(words, values, partial(_ordered, axis=axis, order=order.argsort()))
 
 
