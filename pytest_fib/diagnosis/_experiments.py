@@ -80,7 +80,7 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
     conditions: dict[str, str] = {}
     for name, number, value in _plain_inputs(context):
         sides = _both(context, {name: value})
-        if sides is not None and _is_right(outputs, context, *sides):
+        if sides is not None and _is_right(outputs, context, *sides, value):
             is_bool = context.definition.inputs[name].dtype.value == "bool"
             conditions.setdefault(name, f"{name} is {bool(number) if is_bool else number}")
         if len(conditions) == NAMED:
@@ -141,19 +141,22 @@ def _is_right(
     context: CallContext,
     got: Mapping[str, torch.Tensor],
     expected: Mapping[str, torch.Tensor],
+    changed: Any,
 ) -> bool:
     """Whether what was wrong is right now, and that says something.
 
-    It is not nearly alike, nor just an input, as of an optimiser's step whose rate is 0.
+    It is not nearly alike, nor just an input, as of an optimiser's step whose rate is 0. A term
+    that each element has its own of may leave an input: then it's that term which is wrong.
     """
     assert context.definition is not None
     for output in outputs:
+        is_term = isinstance(changed, torch.Tensor) and changed.shape == output.got.shape
         at = output.wrong_sample.at
         values = take(expected[output.name], at)
         if len(torch.unique(values)) < FEW or not bool(values.isfinite().all()):
             return False
         given = (x for x in context.tensors().values() if x.shape == output.got.shape)
-        if any(share(take(x, at) == values) >= NEARLY_ALL for x in given):
+        if not is_term and any(share(take(x, at) == values) >= NEARLY_ALL for x in given):
             return False
     names = {output.name for output in outputs}
     compared = compare_outputs(context.definition, got, expected, inputs=context.inputs)
