@@ -119,6 +119,10 @@ def _choice(flag: str, choices: Sequence[str], default: str, text: str) -> Any:
     return _option(flag, None, text, choices=choices, default=default)
 
 
+#: In seconds.
+DEFAULT_TIMEOUT = 60.0
+
+
 # Every run of pytest imports this: what nobody calls isn't made.
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Settings:
@@ -199,7 +203,7 @@ class Settings:
         "SECONDS",
         "most time that an evaluation may take (default: 60)",
         type=seconds,
-        default=60.0,
+        default=DEFAULT_TIMEOUT,
     )
     build_timeout: float = _option(
         "--fib-build-timeout",
@@ -429,6 +433,8 @@ class Settings:
         )
         if self.repeat != 1:
             options += (f"--fib-repeat={self.repeat}",)
+        if self.timeout != DEFAULT_TIMEOUT:
+            options += (f"--fib-timeout={self.timeout:g}",)
         options += tuple(f"--fib-remote={url}" for url in self.remote)
         if self.remote_python != "python3":
             options += (f"--fib-remote-python={self.remote_python}",)

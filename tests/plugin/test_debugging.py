@@ -50,6 +50,9 @@ def test_a_timeout_shows_where_all_threads_are_and_names_the_option(scale):
     assert f'  File "{path}", line 6 in <lambda>' in text
     assert re.search(rf'  File "{path}", line [78] in run', text)
     assert "/pytest_fib/" not in text
+    assert "'scale[hangs-correctness]' --fib-timeout=1 --fib-workload" in text.replace(
+        "kernel_defs/toy/scale.yaml::", ""
+    )
 
 
 def test_a_traceback_has_the_kernels_frames_alone(scale):
