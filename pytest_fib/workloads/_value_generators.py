@@ -61,14 +61,36 @@ def _normal(tensor: torch.Tensor, rule: kinds.Normal, context: FillContext) -> N
 
 def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) -> None:
     low, high = context.number(rule.min), context.number(rule.max)
-    _fill_floating(
-        tensor,
-        lambda t: _with_extremes_at_ends(
-            t.uniform_(low, high, generator=context.device_random), context.turn
-        ),
-    )
+
+    def fill(wide: torch.Tensor) -> None:
+        wide.uniform_(low, high, generator=context.device_random)
+        _with_extremes_at_ends(wide, context.turn)
+        _with_few_values(wide, context.turn, low, high)
+        if low == 0:
+            least = 4 * torch.finfo(tensor.dtype).tiny  # which stays positive
+            _with_faint_rows(wide, context.shared_turn, max(FAINT, least))
+
+    _fill_floating(tensor, fill)
     if rule.ends:
         _put_ends(tensor, context, low, high)
+
+
+def _with_few_values(tensor: torch.Tensor, turn: int, low: float, high: float) -> None:
+    """Make one row of eight of a few different numbers within the limits: numbers that tie."""
+    if tensor.dim() and tensor.numel():
+        some = tensor.view(-1, tensor.shape[-1])[(1 - turn) % 8 :: 8]
+        step = (high - low) / FEW_VALUES
+        some.sub_(low).div_(step or 1.0).floor_().clamp_(0, FEW_VALUES - 1)
+        some.add_(0.5).mul_(step).add_(low)
+
+
+def _with_faint_rows(tensor: torch.Tensor, turn: int, faint: float) -> None:
+    """Make those of one row of eight near to 0, the same row of each input.
+
+    So of a second moment, an epsilon shows that is added in the wrong place.
+    """
+    if tensor.dim() and tensor.numel():
+        tensor.view(-1, tensor.shape[-1])[(6 - turn) % 8 :: 8] *= faint
 
 
 def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) -> None:
@@ -350,6 +372,8 @@ EXTREMES_AT_ENDS = (
 PARTS = 8
 #: Over how many integers those are spread that are close together.
 CLOSE_NUMBERS = 12
+#: How many different numbers a row of uniform ones has that tie; and how large those near to 0 are.
+FEW_VALUES, FAINT = 4, 2.0**-30
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
 #: Of so many workloads, one has a limit of the reference in each input.

@@ -132,6 +132,21 @@ def test_uniform_values_lie_between_their_bounds():
     assert 1.9 < x.max() <= 2
 
 
+def test_some_rows_of_uniform_numbers_tie_and_some_are_near_to_zero_in_all_inputs():
+    given = define("uniform", "float32").model_dump()
+    given["inputs"]["other"] = given["inputs"]["x"]
+    of = {"x": {"kind": "uniform"}, "other": {"kind": "uniform"}}
+    definition = Definition.model_validate({**given, "workloads": {"inputs": of}})
+    tensors = filled(definition, make_workload(definition, SIZES, 3))
+    faint = [tensors[name].amax(1) < 1e-8 for name in of]
+    assert faint[0].tolist() == faint[1].tolist()
+    assert int(faint[0].sum()) == SIZES["n"] // 8
+    for x in (tensors[name] for name in of):
+        assert bool((x > 0).all())
+        few = [row for row in x if len(torch.unique(row)) <= 5 and row.max() > 0.5]
+        assert len(few) >= SIZES["n"] // 8 - 1
+
+
 def kinds_of_rows(true):
     """Which elements of rows are true, by name."""
     _, n = true.shape
