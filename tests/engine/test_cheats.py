@@ -84,7 +84,7 @@ BY_THE_CLOCK = (
     FALSE + r"rounds of calls take \S+ ms by their own account, \S+ ms by the judge's clock"
 )
 WHEN_READ = r"works when its outputs are read, or makes that slow .*: \S+ µs a call more than .*"
-TIMED_WRONG = r"out: .* \(while it was timed(, and read once its inputs were cleared)?\)"
+TIMED_WRONG = r"out: .* \(while it was timed(, and read once its inputs were cleared)?\)(;.*)?"
 TIMED_REASONS = {
     "any_works_for_all": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "by_call_stack": ("INCORRECT_NUMERICAL", TIMED_WRONG),

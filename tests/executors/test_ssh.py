@@ -1,10 +1,12 @@
 """A remote machine by ssh: what travels, what is lost and taken up again, what is said of it."""
 
+import fcntl
 import os
 import shutil
 import signal
 import sys
 import tempfile
+import time
 from contextlib import contextmanager, suppress
 from importlib.metadata import distribution
 from pathlib import Path
@@ -22,7 +24,7 @@ from pytest_fib.executors import (
     describe,
 )
 from tests.executors.kernels import evaluation
-from tests.executors.test_behaviour import is_gone
+from tests.executors.test_behaviour import AT_MOST, is_gone
 
 
 @contextmanager
@@ -122,12 +124,25 @@ def test_what_a_killed_worker_left_is_removed_by_a_later_one(ssh, monkeypatch):
         with connected(grace=0.0) as killed, connected():
             os.kill(killed.worker_pid, signal.SIGKILL)
             assert is_gone(killed.worker_pid)
+            until = time.monotonic() + AT_MOST
+            while not any(map(is_unlocked, Path(there).glob("*/log"))):  # its children end, too
+                assert time.monotonic() < until
+                time.sleep(0.05)
             for log in Path(there).glob("*/log"):
                 os.utime(log, (0, 0))
             with connected():
                 folders = [path.parent for path in Path(there).glob("*/log")]
         assert len(folders) == 2
         assert not any(folder.exists() for folder in folders)
+
+
+def is_unlocked(path):
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 @pytest.mark.thorough

@@ -12,7 +12,7 @@ def test_a_wrong_sampler_is_found_by_its_draws(judge, name):
     limit, change, more, pattern = MUTANTS[name]
     definition = sampling(limit, VOCABULARY)
     evaluation = judge.evaluate(request_for(definition, sampler(definition, change, more)))
-    extra = evaluation.correctness.extra or {}
+    assert evaluation.status == ("INCORRECT_NUMERICAL" if pattern else "PASSED"), evaluation.log
     assert (evaluation.diagnosis and evaluation.diagnosis.pattern) == pattern, evaluation.log
-    assert evaluation.status == ("INCORRECT_NUMERICAL" if pattern else "PASSED")
+    extra = evaluation.correctness.extra or {}
     assert extra.get("draws", 0) <= 200_000
