@@ -124,16 +124,21 @@ def test_what_a_killed_worker_left_is_removed_by_a_later_one(ssh, monkeypatch):
         with connected(grace=0.0) as killed, connected():
             os.kill(killed.worker_pid, signal.SIGKILL)
             assert is_gone(killed.worker_pid)
-            until = time.monotonic() + AT_MOST
-            while not any(map(is_unlocked, Path(there).glob("*/log"))):  # its children end, too
-                assert time.monotonic() < until
-                time.sleep(0.05)
+            # Its children end, too.
+            wait_until(lambda: any(map(is_unlocked, Path(there).glob("*/log"))))
             for log in Path(there).glob("*/log"):
                 os.utime(log, (0, 0))
             with connected():
                 folders = [path.parent for path in Path(there).glob("*/log")]
         assert len(folders) == 2
-        assert not any(folder.exists() for folder in folders)
+        wait_until(lambda: not any(folder.exists() for folder in folders))
+
+
+def wait_until(condition):
+    until = time.monotonic() + AT_MOST
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def is_unlocked(path):
