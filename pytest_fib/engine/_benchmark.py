@@ -62,6 +62,7 @@ from pytest_fib.timing import (
     copy_ns,
     least_traffic,
     placements,
+    random_place,
     roofline,
     time_both_sides,
     time_round,
@@ -332,9 +333,11 @@ class BenchmarkPhase:
         time than timing them, and nothing is timed then.
         """
         sides = sides or self._sides
+        # Nobody is to know which calls of the candidate the reference makes as well.
+        places = [partial(random_place, size, max(sizes), self._random) for size in sizes]
         prepare = [
-            partial(side.prepare, self._placed(groups, max(sizes) - size), size, check=check)
-            for side, size in zip(sides, sizes, strict=True)
+            partial(side.prepare, [start + place() for start in groups], size, check=check)
+            for side, size, place in zip(sides, sizes, places, strict=True)
         ]
         if self._device != "cpu" and all(side.is_process for side in sides):
             with ThreadPoolExecutor(len(prepare)) as pool:
@@ -343,13 +346,6 @@ class BenchmarkPhase:
             replies = [ask() for ask in prepare]
         for side, reply in zip(sides, replies, strict=True):
             side.prepared(reply)
-
-    def _placed(self, groups: Sequence[int], room: int) -> list[int]:
-        """Where the groups of a side begin that has fewer calls, by as many as ``room``.
-
-        Nobody is to know which calls of the candidate the reference makes as well.
-        """
-        return [start + self._random.randrange(room + 1) for start in groups]
 
     def _allocate(self, count: int) -> None:
         self._candidate.allocate(count)

@@ -313,12 +313,10 @@ class ProcessSandbox:
         time until one gets to know that it was stopped would only blur the clock. Raises
         TimeoutError.
         """
-        ancestor = self._fork_server.pid
-        assert ancestor is not None, "a fork server has just answered"
         if self._allocator is None or self._allocator.device == "cpu":
-            self.ran_ns += round(1e9 * wait_until_stopped(child.pid, ancestor, timeout))
+            self.ran_ns += round(1e9 * wait_until_stopped(child.pid, timeout))
         elif self._untrusted:
-            wait_until_stopped(child.pid, ancestor, timeout)
+            wait_until_stopped(child.pid, timeout)
 
     def _resume(self, child: Child) -> None:
         if self._stopped:

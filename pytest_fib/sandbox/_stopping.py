@@ -13,33 +13,43 @@ _AT_REST = frozenset({b"T", b"t", b"Z", b"X"})
 _PAUSE = 5e-5
 
 
-def wait_until_stopped(session: int, ancestor: int, timeout: float) -> float:
-    """Wait until all threads of a session have stopped: for how many seconds some have not.
+def wait_until_stopped(session: int, timeout: float) -> float:
+    """Wait until all threads of a session have stopped: for how many seconds, looks included.
 
-    0, where none is seen to work. Raises TimeoutError after ``timeout`` seconds. Only descendants
-    of ``ancestor`` are looked at, who adopts orphans. Where the kernel doesn't tell of them, none
-    works.
+    So who has many threads, and is looked at for long, can't work unseen meanwhile. Raises
+    TimeoutError after ``timeout`` seconds. Where the kernel doesn't tell of children, they don't
+    work.
     """
     start = monotonic()
-    if not _works(ancestor, session):
-        return 0.0
-    while _works(ancestor, session):
+    while _works(session):
         if monotonic() > start + timeout:
             raise TimeoutError
         sleep(_PAUSE)
     return monotonic() - start
 
 
-def _works(pid: int, session: int) -> bool:
-    """Whether a thread of the session is neither stopped nor dead, in that process or below it."""
-    children: list[int] = []
-    with suppress(FileNotFoundError, ProcessLookupError):  # it ends, or there is no such file
-        for task in os.scandir(f"/proc/{pid}/task"):
-            state, _, _, its_session = _fields(task.path)
-            if int(its_session) == session and state not in _AT_REST:
-                return True
-            children += map(int, Path(task.path, "children").read_bytes().split())
-    return any(_works(child, session) for child in children)
+def _works(session: int) -> bool:
+    """Whether a thread of the session is neither stopped nor dead.
+
+    All of its processes descend from its leader, or from who adopted them when their parent ended:
+    the leader's parent. Sessions of others there are not looked into.
+    """
+    try:
+        adopter = int(_fields(f"/proc/{session}")[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    processes = [adopter]
+    while processes:
+        pid = processes.pop()
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ends, or there is no such file
+            for task in os.scandir(f"/proc/{pid}/task"):
+                state, _, _, its_session = _fields(task.path)
+                is_member = int(its_session) == session
+                if is_member and state not in _AT_REST:
+                    return True
+                if is_member or pid == adopter:
+                    processes += map(int, Path(task.path, "children").read_bytes().split())
+    return False
 
 
 def _fields(task: str) -> list[bytes]:

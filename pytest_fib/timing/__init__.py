@@ -25,6 +25,7 @@ from pytest_fib.timing._measure import (
     Timings as Timings,
     calls_per_block as calls_per_block,
     placements as placements,
+    random_place as random_place,
     time_both_sides as time_both_sides,
     time_round as time_round,
 )

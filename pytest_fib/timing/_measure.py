@@ -180,6 +180,16 @@ def placements(blocks_ns: Sequence[float], device: str, most: int) -> int:
     return max(LEAST_GROUPS, min(GROUPS, most, int(affordable)))
 
 
+def random_place(size: int, most: int, source: Random) -> int:
+    """Where ``size`` calls begin among the ``most`` of a block: any of these is as likely in it.
+
+    A place beyond an end becomes the nearest, else the outermost calls would seldom be.
+    """
+    room = most - size
+    beyond = min(room, size - 1)
+    return min(max(source.randint(-beyond, room + beyond), 0), room)
+
+
 def time_both_sides(
     candidate: BlockTimer,
     reference: BlockTimer,

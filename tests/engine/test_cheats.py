@@ -105,6 +105,7 @@ TIMED_REASONS = {
     "in_place_later": ("RUNTIME_ERROR", r"wrote to its input .x. \(while it was timed\)"),
     "late_thread_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "lazy_later": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
+    "nested_children": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "often_when_collected": ("RUNTIME_ERROR", f"{WHEN_READ}|{BY_THE_CLOCK}"),
     "one_for_all": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "patch_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
@@ -132,6 +133,7 @@ CUDA = {path.stem for path in (CHEATS / "timed_cuda").glob("[!_]*.py")}
 GOOD = "def run(x, factor):\n    return x * factor\n"
 #: These take the time of many others.
 SLOW = (
+    "nested_children",
     "often_when_collected",
     "patch_clock",
     "patch_series",

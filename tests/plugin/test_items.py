@@ -299,7 +299,8 @@ def test_a_bench_item_of_a_wrong_implementation_fails_without_a_time(toys):
     result.assert_outcomes(failed=1)
     text = failure(result, "split[swapped-bench-n=8]")
     assert text.startswith("INCORRECT_NUMERICAL: ")
-    assert text.endswith('split[swapped-correctness]\' --fib-workload \'{"axes": {"n": 8}}\'')
+    replay = shlex.split(text.splitlines()[-1])
+    assert replay[1:3] == ["kernel_defs/toy/split.yaml::split[swapped-bench-n=8]", "--fib-bench"]
     [trace] = toys.traces()
     assert trace["evaluation"]["performance"] is None
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from itertools import cycle
+from random import Random
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pytest_fib.timing import (
     Turn,
     calls_per_block,
     placements,
+    random_place,
     time_both_sides,
     time_round,
 )
@@ -293,3 +295,15 @@ def test_there_are_as_many_placements_as_there_is_time_and_memory_for():
     assert placements([1e9, 1e9], "cuda", most=100) == 2
     between = placements([BUDGETS["cpu"] / ROUNDS / 8] * 2, "cpu", most=100)
     assert between == 4
+
+
+@pytest.mark.parametrize(("size", "most"), [(64, 256), (128, 256), (2, 64), (1, 8), (8, 8)])
+def test_no_call_of_a_block_is_seldom_among_fewer(size, most):
+    source = Random(0)
+    made = np.zeros(most)
+    for _ in range(DRAWS := 4000):
+        start = random_place(size, most, source)
+        assert 0 <= start <= most - size
+        made[start : start + size] += 1
+    even = size / (most + size - 1)
+    assert made.min() > DRAWS * (even - 4 * np.sqrt(even / DRAWS))
