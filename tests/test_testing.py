@@ -145,6 +145,46 @@ def test_a_failure_is_where_the_assertion_is_and_shows_no_tensor(project):
     assert "pytest_fib/engine" not in text
 
 
+SHARES_YAML = """\
+name: shares
+op_type: elementwise
+axes: {n: var}
+inputs: {x: {shape: [n], dtype: bfloat16}}
+outputs: {y: {shape: [n], dtype: bfloat16}}
+reference: |
+  def run(x):
+      return (x.float() / x.float().sum()).to(x.dtype)
+workloads: {inputs: {x: {kind: uniform}}}
+"""
+
+
+def test_triton_kernels_are_interpreted_where_there_is_no_gpu(project):
+    project.write(
+        "test_it.py",
+        """\
+        import torch
+        import triton
+        import triton.language as tl
+
+        @triton.jit
+        def kernel(x, y, n, BLOCK: tl.constexpr):
+            at = tl.arange(0, BLOCK)
+            value = tl.load(x + at, mask=at < n, other=0).to(tl.float32)
+            tl.store(y + at, value / tl.sum(value), mask=at < n)
+
+        def test_it(kernel_check):
+            def shares(x):
+                y = torch.empty_like(x)
+                kernel[(1,)](x, y, len(x), BLOCK=64)
+                return y
+
+            kernel_check("shares", shares, axes={"n": 50})
+        """,
+    )
+    project.define(SHARES_YAML)
+    project.run_apart("test_it.py", "--fib-device=cpu").assert_outcomes(passed=1)
+
+
 # --- kernel_check -------------------------------------------------------------------------------
 
 SCALE = {

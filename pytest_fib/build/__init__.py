@@ -9,6 +9,7 @@ from pytest_fib.build._cache import (
     default_builds_directory as default_builds_directory,
 )
 from pytest_fib.build._errors import BuildError as BuildError
+from pytest_fib.build._interpreter import repair_if_used as repair_if_used
 from pytest_fib.build._machine import Machine as Machine
 from pytest_fib.build._prebuilt import (
     PREBUILT_VARIABLE as PREBUILT_VARIABLE,

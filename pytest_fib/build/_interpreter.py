@@ -2,16 +2,24 @@
 
 It rounds float32 to bfloat16 towards zero where hardware rounds to nearest, and multiplies the
 integers that it keeps bfloat16 in (seen in triton 3.6 and 3.9). And that of triton 3.6 makes loop
-bounds of arrays in a way that numpy 2.5 refuses. Only sandboxes on the CPU use it.
+bounds of arrays in a way that numpy 2.5 refuses. Only what runs on the CPU uses it.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+def repair_if_used() -> None:
+    """Repair the interpreter where this process has imported Triton as that."""
+    if os.environ.get("TRITON_INTERPRET") == "1" and "triton" in sys.modules:
+        repair()
 
 
 def repair() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pytest_fib.build._interpreter import repair_if_used
 from pytest_fib.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def load(program: Program, artifact: Path | None = None) -> ModuleType:
         raise
     finally:
         sys.path.pop(0)
+    repair_if_used()  # whatever language a module says it is written in, it may use Triton
     return module
 
 

@@ -11,15 +11,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from pytest_fib.build import _python
 from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._compiler_log import kernel_resources
 from pytest_fib.build._errors import BuildError
-from pytest_fib.build._interpreter import repair
+from pytest_fib.build._python import load
 from pytest_fib.build._targets import capability_of
 
 if TYPE_CHECKING:
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
 #: The file of all cubins, one behind the other.
 CUBINS = "kernels.cubin"
 _TARGET = re.compile(r"^\.target (\w+)", re.MULTILINE)
-
-
-def load(program: Program, artifact: Path | None = None) -> ModuleType:
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        repair()
-    return _python.load(program)
 
 
 def versions(program: Program) -> dict[str, str]:

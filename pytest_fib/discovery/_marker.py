@@ -24,7 +24,7 @@ ARGUMENTS: dict[str, type] = {
 def implements(
     definition: str,
     *,
-    language: str = "python",
+    language: str | None = None,
     target_hardware: Sequence[str] = ("cpu", "cuda"),
     dependencies: Sequence[str] = (),
     calling: Calling = "value",
@@ -34,7 +34,8 @@ def implements(
     """Mark a function as an implementation of ``definition`` (a name, or a glob for a family).
 
     The function stays as it is. pytest-fib reads the mark from the source without importing the
-    file, so every argument must be a literal.
+    file, so every argument must be a literal. Without a ``language`` it is ``triton`` where the
+    function launches a kernel of its file that is marked ``@triton.jit``, and else ``python``.
 
     ``calling`` says how it is called: ``value`` takes the inputs in the definition's order and
     returns the outputs (a tensor, a tuple in order, or a dict by name); ``destination`` takes the

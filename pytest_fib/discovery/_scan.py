@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, get_args
 from pytest_fib.discovery._header import LANGUAGES, in_header
 from pytest_fib.discovery._implementation import Implementation
 from pytest_fib.discovery._marker import ARGUMENTS
+from pytest_fib.discovery._triton_functions import launches_triton
 
 #: Python has them in strings, UTF-8 does not.
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -110,12 +111,12 @@ def _called(path: Path, tree: ast.Module) -> Iterator[Implementation]:
 
 def _all_marked(path: Path, statements: list[Markable]) -> list[Implementation]:
     """The marked functions; of alternatives (as in if and else) the last."""
-    last = {statement.name: statement.lineno for statement in statements}
+    named = {statement.name: statement for statement in statements}
     implementations: dict[tuple[str, str], Implementation] = {}
     for statement in statements:
         for mark in filter(_is_mark, statement.decorator_list):
-            marked = _marked(path, statement, mark)
-            if (line := last[statement.name]) != statement.lineno:
+            marked = _marked(path, statement, mark, named)
+            if (line := named[statement.name].lineno) != statement.lineno:
                 hides = f"{statement.name!r} is defined again on line {line}, which hides this one"
                 marked = replace(marked, problem=f"{path}:{statement.lineno}: {hides}")
             implementations[statement.name, marked.definition] = marked
@@ -155,7 +156,9 @@ def _is_mark(node: ast.expr) -> bool:
     return name == "implements"
 
 
-def _marked(path: Path, function: Markable, mark: ast.expr) -> Implementation:
+def _marked(
+    path: Path, function: Markable, mark: ast.expr, module: dict[str, Markable]
+) -> Implementation:
     name = path.stem if function.name == "run" else f"{path.stem}_{function.name}"
     definition = ""
     try:
@@ -163,6 +166,8 @@ def _marked(path: Path, function: Markable, mark: ast.expr) -> Implementation:
             kind = "a class" if isinstance(function, ast.ClassDef) else "an async function"
             raise _Mistake(function.lineno, f"marks {kind}; it goes on a plain function")
         definition, facts = _arguments(mark)
+        if "language" not in facts and launches_triton(function, module):
+            facts["language"] = "triton"
     except _Mistake as mistake:
         problem = f"{path}:{mistake.line}: @implements: {mistake}"
         return _broken(path, _first_literal(mark), problem, name=name, line=mistake.line)

@@ -75,6 +75,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin to start what runs kernels, where some will be run by this process."""
     settings = session.config.stash[options.SETTINGS]
+    if settings.active:
+        from pytest_fib.build import repair_if_used
+
+        repair_if_used()  # the interpreter that Triton kernels of tests written by hand run in
     runs_none = session.config.option.collectonly or settings.explain_inputs
     if runs_none or not any(hasattr(item, "skip_if_unable") for item in session.items):
         return

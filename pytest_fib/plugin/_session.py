@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -96,6 +97,7 @@ class Session:
         """Check the command line, and say what is collected. Raises UsageError."""
         config, settings = self.config, self.settings
         config.add_cleanup(activate(self.definitions))
+        self._have_triton_interpreted()
         config.pluginmanager.register(Interruption(config), "fib-interruption")
         if self._worker:
             self._add_paths()  # a worker reads the command line anew
@@ -120,6 +122,17 @@ class Session:
             self._show_on_terminal()
         if config.pluginmanager.has_plugin("xdist"):
             self._share_among_workers()
+
+    def _have_triton_interpreted(self) -> None:
+        """Where there is no GPU, have Triton kernels run in this process as they do in sandboxes.
+
+        That is for tests written by hand. Triton reads the variable when it is imported: if a
+        ``conftest.py`` has done that, its own functions wouldn't be those of the interpreter.
+        """
+        undecided = "triton" not in sys.modules and "TRITON_INTERPRET" not in os.environ
+        if undecided and self._device_here == "cpu":
+            os.environ["TRITON_INTERPRET"] = "1"
+            self.config.add_cleanup(_forget_the_interpreter)
 
     def _show_on_terminal(self) -> None:
         """Have tables and progress written as the run goes on."""
@@ -488,6 +501,10 @@ def _traced(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in the debugger, as pytest does with test functions for ``--trace``."""
     debugger: Any = pytestPDB
     return debugger._init_pdb("runcall").runcall(function, *arguments)
+
+
+def _forget_the_interpreter() -> None:
+    os.environ.pop("TRITON_INTERPRET", None)
 
 
 def _clear(builds: Path | None) -> None:

@@ -24,11 +24,11 @@ def run(x, y):
 SPECIALS = [0.0, -0.0, 1.0, float("inf"), -float("inf"), float("nan"), 1e-40, 3.4e38, -3.4e38]
 
 
-@pytest.fixture(scope="module")
-def converted():
+@pytest.fixture(scope="module", params=["triton", "python"])
+def converted(request):
     """What a Triton kernel that converts a vector to another dtype gives, in this process."""
     sources = (("convert.py", SOURCE),)
-    program = Program("convert", "triton", "convert.py", "run", "destination", ("y",), sources)
+    program = Program("convert", request.param, "convert.py", "run", "destination", ("y",), sources)
 
     def convert(x, dtype):
         y = torch.empty(len(x), dtype=dtype)

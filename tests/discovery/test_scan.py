@@ -74,6 +74,38 @@ def test_a_mark_may_be_spelled(scan, mark):
     assert (found.definition, found.problem) == ("op", None)
 
 
+KERNELS = """\
+import triton
+from pytest_fib import implements
+
+@triton.autotune([], [])
+@triton.jit
+def kernel(x): ...
+
+def launch(x):
+    kernel[(1,)](x)
+
+@implements("toy"{more})
+def run(x):
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "language"),
+    [
+        ("kernel[(1,)](x)", "", "triton"),
+        ("return launch(x)", "", "triton"),
+        ("return run(x + x)", "", "python"),
+        ("kernel[(1,)](x)", ', language="python"', "python"),
+    ],
+)
+def test_what_launches_a_kernel_of_its_file_is_triton_without_saying_so(scan, body, more, language):
+    [found] = scan(KERNELS.format(body=body, more=more))
+    assert found.problem is None
+    assert found.language == language
+
+
 def test_several_functions_are_several_implementations(scan):
     found = scan(
         """\
