@@ -190,6 +190,8 @@ class KernelItem(pytest.Item):
     def setup(self) -> None:
         """Forget an earlier run, where a plugin runs the item several times."""
         self.outcome = ItemOutcome()
+        if self.run.last_call is not None:
+            self.run.last_call.begin()
 
     @property
     def subject(self) -> tuple[str, str]:
@@ -208,6 +210,10 @@ class KernelItem(pytest.Item):
             with no_failure_lost() as raise_lost, self.run.progress.of(self.name, raise_lost):
                 self.check()
         except (KernelFailure, pytest.UsageError):
+            raise
+        except KeyboardInterrupt as interrupt:
+            if isinstance(interrupt.__cause__, pytest.exit.Exception):  # of a debugger
+                raise interrupt.__cause__ from None
             raise
         except pytest.fail.Exception:
             self.add_report_section("call", "kernel", f"while {self.run.progress.activity}\n")

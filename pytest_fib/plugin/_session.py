@@ -375,7 +375,7 @@ class Session:
             return None
         from pytest_fib.sandbox import LastCall
 
-        return LastCall(_traced if option.trace else None)
+        return LastCall(pytest.exit.Exception, _traced if option.trace else None)
 
     def kernel_check(self, item: pytest.Item) -> KernelCheck:
         """The fixture of that name, which does in a test what this run's options say of items."""

@@ -10,12 +10,24 @@ from typing import Any
 
 
 class LastCall:
-    """Watches the calls of a function. ``runcall`` makes the first one, as pdb's does."""
+    """Watches the calls of a function. ``runcall`` makes the first one of each test, as pdb's does.
 
-    def __init__(self, runcall: Callable[..., Any] | None = None) -> None:
+    What is raised where somebody leaves the debugger, ``leaving``, goes on as the cause of a
+    KeyboardInterrupt: it is not the function's own.
+    """
+
+    def __init__(
+        self, leaving: type[BaseException], runcall: Callable[..., Any] | None = None
+    ) -> None:
         #: Ends in the frame that raised or, of a call that returned, in the function's own.
         self.traceback: TracebackType | None = None
+        self._leaving = leaving
         self._runcall = runcall
+        self._is_first = False
+
+    def begin(self) -> None:
+        """Another test begins."""
+        self._is_first = True
 
     def watching(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, whose calls are watched."""
@@ -26,13 +38,15 @@ class LastCall:
                 self.traceback = TracebackType(None, frame, frame.f_lasti, frame.f_lineno)
 
         def watched(*arguments: Any) -> Any:
-            if self._runcall is not None:
-                runcall, self._runcall = self._runcall, None
-                return runcall(function, *arguments)
             before = sys.getprofile()
-            sys.setprofile(keep)
             try:
+                if self._runcall is not None and self._is_first:
+                    self._is_first = False
+                    return self._runcall(function, *arguments)
+                sys.setprofile(keep)
                 return function(*arguments)
+            except self._leaving as left:
+                raise KeyboardInterrupt from left
             except BaseException as error:
                 self.traceback = error.__traceback__ and error.__traceback__.tb_next
                 raise

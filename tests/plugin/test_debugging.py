@@ -35,6 +35,25 @@ def test_trace_begins_at_the_kernels_first_line(scale):
     result.stdout.fnmatch_lines(["> *kernel_impls/toy/good.py(5)run()", "(Pdb) 3.0", "*1 passed*"])
 
 
+@pytest.mark.thorough
+def test_trace_stops_in_each_kernel(scale):
+    scale.implement("third", "x, factor\nreturn factor * x")
+    result = debugged(scale, "c\nc", "--trace", "-k", "good or third")
+    result.stdout.fnmatch_lines(
+        ["> *kernel_impls/toy/good.py(5)run()", "> *kernel_impls/toy/third.py(5)run()"]
+    )
+
+
+@pytest.mark.parametrize("option", ["--trace", "--pdb"])
+def test_leaving_the_debugger_ends_the_run_and_is_no_failure_of_the_kernel(scale, option):
+    body = "return x * factor" if option == "--trace" else "breakpoint()\nreturn x * factor"
+    scale.implement("watched", f"x, factor\n{body}")
+    result = debugged(scale, "p len(x)", option, "-k", "watched")
+    result.stdout.fnmatch_lines(["*watched.py(*", "(Pdb) *", "!!* Quitting debugger !!*"])
+    result.stdout.no_fnmatch_line("*RUNTIME_ERROR*")
+    assert not (scale.path / "fib-traces.jsonl").exists()
+
+
 def test_a_timeout_shows_where_all_threads_are_and_names_the_option(scale):
     body = """\
     x, factor
