@@ -15,7 +15,10 @@ from importlib import import_module
 from pytest_fib import __version__
 
 #: The subcommands' modules. None imports anything heavy before it runs.
-SUBCOMMANDS = ("doctor", "new", "check", "schema", "inputs", "build", "traces", "import_")
+SUBCOMMANDS = (
+    *("doctor", "new", "check", "schema", "inputs", "build"),
+    *("traces", "export", "import_"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

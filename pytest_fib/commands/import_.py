@@ -16,10 +16,10 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "import",
         help="take definitions, solutions and workloads out of a dataset into this project",
-        epilog="What is there already is left as it is. To write a dataset: traces export.",
+        epilog="What is there already is left as it is. To write a dataset: export.",
     )
     parser.add_argument("dataset", type=Path, help="a folder in FlashInfer Trace's layout")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="definitions (all)")
+    parser.add_argument("names", nargs="*", default=[], metavar="NAME", help="definitions (all)")
     parser.set_defaults(run=_run)
 
 

@@ -27,9 +27,15 @@ def add_parser(subparsers: Any) -> None:
     merge = _add(actions, "merge", _write, "several into one")
     merge.add_argument("others", nargs="*", type=Path, help="the same")
     merge.add_argument("-o", "--output", required=True, type=Path, help="directory or .json file")
-    export = _add(actions, "export", _write, "write it as FlashInfer's tools read it")
-    export.add_argument("output", type=Path, help="directory, or .json file for pytest-fib alone")
+    add_export(actions)
     _add(actions, "validate", _validate, "read every record; exit status 1 where one is wrong")
+
+
+def add_export(actions: Any) -> None:
+    """Add ``export``, beside these actions or beside ``import``."""
+    summary = "write what runs found as a dataset that FlashInfer's tools read"
+    export = _add(actions, "export", _write, summary)
+    export.add_argument("output", type=Path, help="directory, or .json file for pytest-fib alone")
 
 
 def _add(actions: Any, name: str, run: Any, summary: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from ._definition import Definition
 from ._dtypes import DType
 from ._solution import Solution, SupportedLanguages
-from ._trace import FLAT_KEYS, EvaluationStatus, Trace
+from ._trace import FLAT_KEYS, Evaluation, EvaluationStatus, Trace
 
 
 def definition_for_flashinfer(definition: Definition) -> tuple[dict[str, Any], list[str]]:
@@ -80,5 +80,19 @@ def _figure_refusals(section: str, data: Mapping[str, Any] | None) -> Iterator[s
         return
     for name in FLAT_KEYS[section]:
         value = float("nan" if data.get(name) is None else data[name])
-        if value < 0 or (section == "performance" and not math.isfinite(value)):
+        if _is_impossible(section, value):
             yield f"{section}.{name} is {data.get(name)}"
+
+
+def _is_impossible(section: str, value: float) -> bool:
+    """Errors may be infinite or no number, times may not."""
+    return value < 0 or (section == "performance" and not math.isfinite(value))
+
+
+def impossible_figures(evaluation: Evaluation) -> Iterator[str]:
+    """The errors and times that no evaluation gives."""
+    for section in ("correctness", "performance"):
+        for name in FLAT_KEYS[section]:
+            value = getattr(evaluation, name)
+            if value is not None and _is_impossible(section, value):
+                yield f"{section}.{name} is {value}"

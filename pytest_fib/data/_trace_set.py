@@ -20,8 +20,9 @@ from ._base import Record, unknown
 from ._dataset import write_whole
 from ._definition import Definition
 from ._errors import DataError, problems_of
+from ._flashinfer import impossible_figures
 from ._selection import Selection, Shape, selection_of
-from ._trace import EvaluationStatus, Trace
+from ._trace import Evaluation, EvaluationStatus, Trace
 from ._trace_rows import Index, TraceRow, mean_latency, row_of, same_hardware
 from ._trace_set_files import SCHEMA, Export, Reader, Stored, Writer
 
@@ -629,6 +630,8 @@ class TraceSet:
                 trace = _collect(problems, read)
                 if definition and trace:
                     _collect(problems, partial(_check_axes, definition, trace.workload))
+                if trace and trace.evaluation:
+                    problems += _impossible(trace, trace.evaluation)
         return list(dict.fromkeys(problems))
 
 
@@ -651,6 +654,11 @@ def _check_axes(definition: Definition, workload: Workload) -> None:
         definition.axis_values(workload.axes)
     except ValueError as error:
         raise ValueError(f"a workload of {definition.name}: {error}") from None
+
+
+def _impossible(trace: Trace, evaluation: Evaluation) -> list[str]:
+    whose = f"a trace of {trace.definition} by {trace.solution}"
+    return [f"{whose}: {figure}" for figure in impossible_figures(evaluation)]
 
 
 def _line(record: Record) -> bytes:

@@ -1,5 +1,7 @@
 """What a run of a project wrote becomes part of a dataset, with the implementations it names."""
 
+import re
+
 import pytest
 
 from pytest_fib import TraceSet
@@ -40,6 +42,24 @@ def test_what_an_export_has_no_place_for_is_said(measured, capsys):
     assert main(["traces", "export", "fib-traces.jsonl", "dataset"]) == 0
     without = "left out, as FlashInfer Trace has no place for it: workloads of scale\n"
     assert without in capsys.readouterr().out
+
+
+def test_export_stands_beside_import_too(measured, monkeypatch):
+    assert main(["export", "fib-traces.jsonl", "dataset"]) == 0
+    monkeypatch.chdir(measured.path / "dataset")
+    assert main(["import", ".", "scale"]) == 0
+    assert (measured.path / "dataset/kernel_defs/elementwise/scale.yaml").is_file()
+
+
+def test_validation_tells_figures_that_nothing_can_have(tmp_path, capsys):
+    made = TraceSet([definition()], [solution("fast")], traces=[trace("fast")])
+    made.save(tmp_path / "all.json")
+    text = (tmp_path / "all.json").read_text()
+    assert main(["traces", "validate", str(tmp_path / "all.json")]) == 0
+    (tmp_path / "all.json").write_text(re.sub(r'("latency_ms": ?)[\d.]+', r"\1-1.0", text))
+    assert main(["traces", "validate", str(tmp_path / "all.json")]) == 1
+    said = "a trace of scale by fast: performance.latency_ms is -1.0\n1 are not\n"
+    assert capsys.readouterr().out.endswith(said)
 
 
 def test_what_is_apart_for_one_reason_is_said_once(measured, capsys):
