@@ -129,7 +129,8 @@ def _bad_reference(data: Mapping[str, Any]) -> Iterator[Violation]:
         return
     tree = parsed(text, "exec")
     if isinstance(tree, SyntaxError):
-        yield Violation(("reference",), f"not Python: {tree.msg}", tree.lineno or 0)
+        message = f"not Python: {tree.msg}{_key_in_text(text, tree.lineno or 0)}"
+        yield Violation(("reference",), message, tree.lineno or 0)
         return
     functions = [item for item in ast.iter_child_nodes(tree) if isinstance(item, ast.FunctionDef)]
     runs = [function for function in functions if function.name == "run"]
@@ -137,6 +138,14 @@ def _bad_reference(data: Mapping[str, Any]) -> Iterator[Violation]:
         yield Violation(("reference",), "no function 'run' at its top level")
     elif isinstance(inputs, Mapping):
         yield from _bad_signature(runs[-1], list(inputs))
+
+
+def _key_in_text(text: str, line: int) -> str:
+    """That a line of a reference looks like a key of the file, indented by mistake."""
+    lines = text.splitlines()[line - 1 : line]
+    key = lines[0].strip() if lines else ""
+    is_key = re.fullmatch(r"[a-z_]+:", key) and key not in ("else:", "try:", "finally:")
+    return f"; if {key} is a key of the file, indent it as reference is" if is_key else ""
 
 
 def _bad_signature(run: ast.FunctionDef, inputs: list[str]) -> Iterator[Violation]:

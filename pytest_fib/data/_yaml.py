@@ -32,6 +32,7 @@ _PLAIN_TAGS = (_STRING_TAG, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 # A file of nine lines can stand for billions of entries by aliases of aliases.
 _MOST_ENTRIES = 1_000_000
 _BLOCK = ("|", ">")
+_UNEXPECTED_KEY = "mapping values are not allowed in this context"
 _TAB = re.compile(r" *\t")
 
 
@@ -140,15 +141,7 @@ def compose(path: str, text: str) -> Document:
             message = "aliases (*name) of aliases make too many entries; write out what is meant"
             raise DataError([Problem(path, 1, message)])
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        if error.context == "while scanning a simple key":  # whose end is only known lines later
-            mark = error.context_mark
-        parts = [error.problem, error.context]
-        number = mark.line + 1 if mark else 1
-        if text.splitlines()[number - 1 : number] and _TAB.match(text.splitlines()[number - 1]):
-            parts = ["the line is indented by a tab, where blanks are needed"]
-        message = "bad YAML: " + ", ".join(part for part in parts if part)
-        raise DataError([Problem(path, number, message)]) from None
+        raise DataError([_syntax_problem(path, text.splitlines(), error)]) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise DataError([Problem(path, line, f"bad YAML: {error.reason}")]) from None
@@ -157,6 +150,32 @@ def compose(path: str, text: str) -> Document:
     if root is None:
         raise DataError([Problem(path, 1, "the file is empty")])
     return Document(path, root)
+
+
+def _syntax_problem(path: str, lines: list[str], error: yaml.MarkedYAMLError) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    if error.context == "while scanning a simple key":  # whose end is only known lines later
+        mark = error.context_mark
+    number = mark.line + 1 if mark else 1
+    line = lines[number - 1] if number <= len(lines) else ""
+    parts = [error.problem, error.context]
+    if _TAB.match(line):
+        parts = ["the line is indented by a tab, where blanks are needed"]
+    elif error.problem == _UNEXPECTED_KEY and mark is not None:
+        parts = [_why_no_key(line[: mark.column], lines[: number - 1])]
+    elif error.context_mark is not None and error.context_mark.line + 1 < number:
+        parts.append(f"which begins on line {error.context_mark.line + 1}")
+    return Problem(path, number, "bad YAML: " + ", ".join(part for part in parts if part))
+
+
+def _why_no_key(before: str, earlier: list[str]) -> str:
+    """Why there can't be a key behind these characters of a line, and these lines."""
+    if ": " in before:
+        return "there is a second ':' in the line; a text that holds one needs quotes"
+    above = next((line for line in reversed(earlier) if line.strip()), "")
+    if ":" in above:
+        return "a key is indented further than the one above, which has a value already"
+    return "a key can't be here: a line above lacks its ':', or a text of several lines its '|'"
 
 
 def _entries(node: yaml.Node, known: dict[int, int]) -> int:

@@ -76,7 +76,26 @@ def test_anchors_stand_for_what_they_name():
             "a: [\n",
             "x.yaml:2: bad YAML: did not find expected node content, while parsing a flow node",
         ),
-        ("a: 1\n  b: 2\n", "x.yaml:2: bad YAML: mapping values are not allowed in this context"),
+        (
+            "a: 1\n  b: 2\n",
+            "x.yaml:2: bad YAML: a key is indented further than the one above, which has a value "
+            "already",
+        ),
+        (
+            "a: b: 2\n",
+            "x.yaml:1: bad YAML: there is a second ':' in the line; a text that holds one needs "
+            "quotes",
+        ),
+        (
+            "a 1\nb: 2\n",
+            "x.yaml:2: bad YAML: a key can't be here: a line above lacks its ':', or a text of "
+            "several lines its '|'",
+        ),
+        (
+            "a: {b: 1\nc: 2\n",
+            "x.yaml:2: bad YAML: did not find expected ',' or '}', while parsing a flow mapping, "
+            "which begins on line 1",
+        ),
         ("", "x.yaml:1: the file is empty"),
         (
             "a:\n  \tb: 2\n  c: 3\n",

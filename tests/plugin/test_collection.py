@@ -213,7 +213,13 @@ def bent(text: str, old: str, new: str) -> str:
             "n: var",
             "n: [var",
             "kernel_defs/toy/scale.yaml:5: bad YAML: did not find expected ',' or ']', "
-            "while parsing a flow sequence",
+            "while parsing a flow sequence, which begins on line 4",
+        ),
+        (
+            "workloads:",
+            "  workloads:",
+            "kernel_defs/toy/scale.yaml:*: reference: not Python: invalid syntax; if workloads: is "
+            "a key of the file, indent it as reference is",
         ),
         (
             "x:      {shape: [n]",
