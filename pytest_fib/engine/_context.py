@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
-from pytest_fib.build import Artifact, Program, installed_version
+from pytest_fib.build import CPU, Artifact, Program, installed_version
 from pytest_fib.data import (
     OUT_OF_MEMORY,
     Correctness,
@@ -275,8 +275,17 @@ class EvaluationContext:
         reply = sandbox.ask(request, max(self._seconds_left, 0.001), file)
         self._seconds_left -= sandbox.ran_ns / 1e9
         if isinstance(reply, Failed) and reply.status == "TIMEOUT":
-            reply = replace(reply, summary=no_answer_within(self.request.timeout))
+            summary = f"{no_answer_within(self.request.timeout)}{self._why_slow}"
+            reply = replace(reply, summary=summary)
         return self.candidate_reply(reply)
+
+    @property
+    def _why_slow(self) -> str:
+        language = self.candidate_program.language
+        if self.device != "cpu" or not CPU.interprets(language):
+            return ""
+        smaller = "--fib-max-bytes draws smaller workloads"
+        return f"; {language.capitalize()}'s interpreter on the CPU is slow ({smaller})"
 
     def restart_candidate(self) -> None:
         self.candidate.sandbox.close()

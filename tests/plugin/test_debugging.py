@@ -74,6 +74,14 @@ def test_a_timeout_shows_where_all_threads_are_and_names_the_option(scale):
     )
 
 
+def test_a_timeout_in_an_interpreter_says_that_this_is_slow(scale):
+    scale.implement("slow", "x, factor\nwhile True:\n    pass", more=', language="triton"')
+    options = "-k", "slow and correctness", "--fib-timeout=1", "--fib-isolation=process"
+    text = failure(scale.run(*options), "scale[slow-correctness]")
+    said = "; Triton's interpreter on the CPU is slow (--fib-max-bytes draws smaller workloads)"
+    assert text.splitlines()[0].endswith(said)
+
+
 def test_a_traceback_has_the_kernels_frames_alone(scale):
     body = """\
     x, factor
