@@ -266,6 +266,25 @@ def test_what_is_no_output_is_told_as_of_kernel_items(kernel_check, definition, 
     assert text.partition("\n")[0] == message
 
 
+def test_memory_that_is_returned_again_may_hold_a_constant_but_not_the_next_result(
+    kernel_check, definition
+):
+    buffer = torch.empty(1 << 17, dtype=torch.float16)
+
+    def overwriting(x, factor):
+        return buffer[: len(x)].copy_(scale(x, factor))
+
+    text = complaint(kernel_check, definition, overwriting)
+    said = "RUNTIME_ERROR: y: overwritten by the next call; return new memory each time"
+    assert text.startswith(said)
+    known = {}
+
+    def remembering(x, factor):
+        return known.setdefault((x.sum().item(), len(x)), scale(x, factor))
+
+    kernel_check(definition, remembering, axes={"n": 100})
+
+
 def test_what_the_function_raises_comes_through(kernel_check, definition):
     with pytest.raises(ZeroDivisionError):
         kernel_check(definition, lambda x, factor: 1 / 0)

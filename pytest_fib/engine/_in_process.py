@@ -20,7 +20,12 @@ from pytest_fib.data import (
     Outcome,
     Workload,
 )
-from pytest_fib.engine._cheat_checks import check_inputs, poison_outputs
+from pytest_fib.engine._cheat_checks import (
+    check_earlier_outputs,
+    check_inputs,
+    poison_outputs,
+    with_other_values,
+)
 from pytest_fib.engine._context import EvaluationEnded, conclude
 from pytest_fib.engine._correctness import Expected, believed, check_same_inputs, yardstick_runs
 from pytest_fib.engine._reference_costs import ReferenceCosts
@@ -32,6 +37,7 @@ from pytest_fib.sandbox import (
     VariationError,
     bind,
     changed,
+    copies,
     forget_peak,
     limited_memory,
     one_line,
@@ -91,6 +97,10 @@ class FunctionChecker:
         self._layouts: dict[str, TensorLayout] = {}
         self._inputs: dict[str, Any] = {}
         self._pristine: dict[str, Any] = {}
+        #: What the last call returned in memory of the function's own; and of that, what lies
+        #: where the call before it returned it.
+        self._returned: dict[str, torch.Tensor] = {}
+        self._returned_again: dict[str, torch.Tensor] = {}
         #: The workload that was evaluated last.
         self.workload: Workload | None = None
 
@@ -117,6 +127,8 @@ class FunctionChecker:
                     repeat=self._repeat,
                     explain_until=monotonic() + explain_seconds if explain else None,
                 )
+                if verdict.passed and self._returned_again:
+                    self._check_later_call(workload)
         except EvaluationEnded as ended:
             return ended.evaluation(self._device)
         except DefinitionError as error:
@@ -146,6 +158,27 @@ class FunctionChecker:
             self._call_reference()
             raise EvaluationEnded(Failed(error.status, str(error))) from error
 
+    def _check_later_call(self, workload: Workload) -> None:
+        """Whether a call on other values leaves what was returned. Raises EvaluationEnded."""
+        returned = self._returned_again
+        stored = {name: value.clone() for name, value in returned.items()}
+        self.make_inputs(with_other_values(workload))
+        self._call(POISONS[0])
+        if wrong := check_earlier_outputs(returned, stored):
+            raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))
+
+    def _remember(self, result: Any, outputs: Outputs) -> None:
+        """Keep what a call returned, and note what has the memory of what the last one returned."""
+        tensors = list(outputs.values())
+        names = {id(tensor): name for name, tensor in outputs.items()}
+        theirs = {_memory(tensor) for tensor in (*tensors, *_tensors(self._inputs).values())}
+        returned = copies(result, self._calling, list(outputs), tensors)
+        own = {names[id(output)]: value for output, value in returned}
+        own = {name: value for name, value in own.items() if _memory(value) not in theirs}
+        before = {_memory(value) for value in self._returned.values()}
+        self._returned = own
+        self._returned_again = {n: value for n, value in own.items() if _memory(value) in before}
+
     def _call(self, poison: int) -> Outputs:
         outputs = {
             name: empty_tensor(self._layouts[name], self._device)
@@ -163,6 +196,7 @@ class FunctionChecker:
                 self._learn_cost()
                 raise EvaluationEnded(Failed("RUNTIME_ERROR", *lines, exhausted=True)) from None
         store(result, self._calling, list(outputs), tensors)
+        self._remember(result, outputs)
         sides = _tensors(self._inputs), _tensors(self._pristine)
         if wrong := check_inputs(*sides, self._written_by_reference):
             raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))
@@ -171,9 +205,9 @@ class FunctionChecker:
     def _written_by_reference(self) -> list[str]:
         """The inputs that the reference changes; it gets copies."""
         pristine = _tensors(self._pristine)
-        copies = {name: tensor.clone() for name, tensor in pristine.items()}
-        self._reference(*{**self._pristine, **copies}.values())
-        return changed(copies, pristine)
+        given = {name: tensor.clone() for name, tensor in pristine.items()}
+        self._reference(*{**self._pristine, **given}.values())
+        return changed(given, pristine)
 
     def expected(self, workload: Workload) -> Expected:
         """Computed anew."""
@@ -273,6 +307,10 @@ class FunctionChecker:
             name = self.definition.name
             raise DefinitionError(f"the reference of {name} is wrong: {error}") from error
         return outputs
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _same(dtype: torch.dtype) -> torch.dtype:

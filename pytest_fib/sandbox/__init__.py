@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox._calling import (
         InvalidOutput as InvalidOutput,
         bind as bind,
+        copies as copies,
         store as store,
     )
     from pytest_fib.sandbox._channel import (
@@ -92,7 +93,7 @@ __getattr__ = lazily(
             "ALIGNMENT POISONS ArenaAllocator changed copy_bits fill_with_poison give_back_unused "
             "nbytes room_for"
         ),
-        "_calling": "InvalidOutput bind store",
+        "_calling": "InvalidOutput bind copies store",
         "_channel": "Channel ChannelBroken ChannelClosed ChannelLate",
         "_container": "container_command",
         "_cores": "TimingCore",
