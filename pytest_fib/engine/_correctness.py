@@ -53,6 +53,11 @@ from pytest_fib.workloads import bits, once
 MISSHAPEN = ("INCORRECT_SHAPE", "INCORRECT_DTYPE")
 #: The circumstances of failures that a first call does not have.
 SECOND_CALL_ONLY = "right on a first call, wrong on a second of the same inputs"
+#: What may be the reason on CUDA, where that call is launched while its stream is still busy.
+STREAM_WAS_BUSY = (
+    "the second call's stream was still busy as it was launched: does all work that it starts on "
+    "another stream wait for the current one, and the current one for that?"
+)
 #: Up to this size an implementation is called once more, with other values.
 THIRD_CALL_BYTES = 8 << 20
 THIRD_CALL_ONLY = "right on a first call, wrong on a second of the same shapes with other values"
@@ -97,12 +102,23 @@ class OutputChecker:
         verdict = self.check(first, POISONS, again=second)
         if verdict.passed:
             again = self.check_again(verdict, first, second, POISONS[1:])
-            nondeterministic = _pattern(again) == "nondeterministic"
-            return again if nondeterministic else again.qualified(SECOND_CALL_ONLY)
+            if _pattern(again) != "nondeterministic":
+                again = again.qualified(SECOND_CALL_ONLY)
+            return self._with_its_stream(again)
         if self.definition.nondeterministic or _pattern(verdict) == "unwritten":
             return verdict
         differences = self._differences(first, second)
-        return _also_nondeterministic(verdict, differences[0]) if differences else verdict
+        if not differences:
+            return verdict
+        return self._with_its_stream(_also_nondeterministic(verdict, differences[0]))
+
+    def _with_its_stream(self, verdict: Verdict) -> Verdict:
+        """With what may make a second call differ on CUDA, where it does."""
+        diagnosis = verdict.diagnosis
+        if diagnosis is None or not any(tensor.is_cuda for tensor in self.expected.values()):
+            return verdict
+        details = (*diagnosis.details, "", *detail_lines(STREAM_WAS_BUSY))
+        return verdict.failed(diagnosis.model_copy(update={"details": details}))
 
     def check_again(
         self, verdict: Verdict, first: Outputs, again: Outputs, poisons: tuple[int, ...]

@@ -95,8 +95,9 @@ class Judge:
     time that begins; ``lock_timeout`` is how many seconds
     to wait for it; ``files`` has the recorded tensors that requests name by their content. What is
     built is kept in ``builds``, by default in the user's cache directory; what is in ``prebuilt``,
-    which ``python -m pytest_fib build`` wrote, is loaded from there. ``fork_server`` is one that
-    was started before; who did that closes it. ``last_call`` watches what the candidate's
+    which ``python -m pytest_fib build`` wrote, is loaded from there. ``timed`` is whether requests
+    may ask for times: where none does, sandboxes have cheaper CUDA contexts. ``fork_server`` is
+    one that was started before; who did that closes it. ``last_call`` watches what the candidate's
     side calls, where that is this process.
     """
 
@@ -110,6 +111,7 @@ class Judge:
         *,
         builds: Path | None = None,
         prebuilt: Path | None = None,
+        timed: bool = True,
         progress: Callable[[str], None] | None = None,
         last_call: LastCall | None = None,
         fork_server: ForkServer | None = None,
@@ -118,7 +120,7 @@ class Judge:
         self._last_call = last_call
         self._progress = progress or silent
         self._fork_server = fork_server or start_fork_server(
-            device, isolation, builds=builds, prebuilt=prebuilt
+            device, isolation, builds=builds, prebuilt=prebuilt, timed=timed
         )
         self._started = None if fork_server else self._fork_server
         self._hardware = _hardware(device)

@@ -14,6 +14,8 @@ from pytest_fib.build import Prebuilt, default_builds_directory
 from pytest_fib.sandbox import ForkServer, environment_for
 
 Isolation: TypeAlias = Literal["process", "container", "none"]
+#: How many hardware queues a CUDA context has.
+QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
 def start_fork_server(
@@ -22,11 +24,18 @@ def start_fork_server(
     *,
     builds: Path | None = None,
     prebuilt: Path | None = None,
+    timed: bool = True,
 ) -> ForkServer | None:
     """What sandboxes come from, which is not waited for; None where they are this process.
 
     The arguments are those of a Judge.
     """
+    if not timed and device != "cpu":
+        # Of this process too, whose context is not made yet. CUDA makes eight by default, with
+        # which each context costs the driver three times what it does with one, and so do
+        # allocations beside forty contexts. Two keep the streams of a kernel apart that doesn't
+        # have one wait for the other. What is timed has what production has.
+        os.environ.setdefault(QUEUES, "2")
     if prebuilt is not None:
         Prebuilt(prebuilt).expose_runtime()  # before the first process that may load something
     if isolation == "none":

@@ -43,8 +43,9 @@ class LocalExecutor(Executor):
         """Started before this process imports torch: it does that, too."""
         from pytest_fib.engine import start_fork_server
 
-        builds, prebuilt = (self._options.get(name) for name in ("builds", "prebuilt"))
-        return start_fork_server(self._device, self._isolation, builds=builds, prebuilt=prebuilt)
+        names = {"builds", "prebuilt", "timed"}
+        options = {name: self._options[name] for name in names & self._options.keys()}
+        return start_fork_server(self._device, self._isolation, **options)
 
     @cached_property
     def _judge(self) -> Judge:

@@ -363,6 +363,7 @@ class Session:
             settings.lock_timeout,
             builds=settings.cache,
             prebuilt=settings.prebuilt,
+            timed=settings.bench,
             progress=self.progress.tell,
             last_call=self.last_call,
         )

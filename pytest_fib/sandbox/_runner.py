@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,8 +45,12 @@ from pytest_fib.workloads import empty_tensor, layouts, make_inputs
 if TYPE_CHECKING:
     from pytest_fib.sandbox._last_call import LastCall
 
-# Bound before any program is loaded, which might replace it.
-_synchronize = torch.cuda.synchronize
+# Bound before any program is loaded, which might replace them.
+_synchronize, _sleep = torch.cuda.synchronize, torch.cuda._sleep
+#: How long a second call waits on the device, in nanoseconds: at least and at most.
+SHORTEST_DELAY, LONGEST_DELAY = 50_000, 2_000_000
+#: Cycles of a device's clock in a nanosecond; none of today's has more.
+CYCLES_PER_NS = 2
 
 
 class Runner:
@@ -162,15 +167,10 @@ class Runner:
 
     def _call(self, request: Call) -> Reply:
         before, earlier = self._peak_bytes(), self._returned
-        for refs in filter(None, (request.outputs, request.second_outputs)):
-            # New objects for each call: the program may have changed those of the first.
-            inputs, outputs = self._values(request.inputs), self._values(refs)
-            if request.widened is None:
-                result = self._bound(inputs, outputs)()
-            else:
-                result = self._widened(inputs, request.widened)
-            self._store(result, outputs)
-            self._returned = None if request.widened else result
+        started = perf_counter_ns()
+        self._call_once(request, request.outputs)
+        if request.second_outputs:
+            self._call_delayed(request, perf_counter_ns() - started)
         if request.earlier_outputs:
             self._store_own_memory(earlier, self._values(request.earlier_outputs))
         done = self._finished()
@@ -179,6 +179,36 @@ class Runner:
         if request.widened is None or peak - before < peak // 8:  # hardly more than once before
             return done
         return replace(done, peak_bytes=peak - self._loaded_bytes)
+
+    def _call_once(self, request: Call, refs: tuple[TensorRef, ...]) -> list[torch.Tensor]:
+        """Call the program, and store what it returns in the outputs, which are returned."""
+        # New objects for each call: the program may have changed those of one before.
+        inputs, outputs = self._values(request.inputs), self._values(refs)
+        if request.widened is None:
+            result = self._bound(inputs, outputs)()
+        else:
+            result = self._widened(inputs, request.widened)
+        self._store(result, outputs)
+        self._returned = None if request.widened else result
+        return outputs
+
+    def _call_delayed(self, request: Call, launch_ns: int) -> None:
+        """The second call, which finds the current stream busy until all of it is launched.
+
+        So what other streams do without waiting for the current one is done too early, and what
+        the current one doesn't wait for is not done when the outputs are read on it. Without the
+        delay, that is chance: half of such kernels passed.
+        """
+        if self._device == "cpu":
+            self._call_once(request, request.second_outputs)
+            return
+        delay_ns = min(max(2 * launch_ns, SHORTEST_DELAY), LONGEST_DELAY)
+        _sleep(CYCLES_PER_NS * delay_ns)  # type: ignore[no-untyped-call]
+        outputs = self._call_once(request, request.second_outputs)
+        read = [output.clone() for output in outputs]
+        _synchronize()
+        for output, values in zip(outputs, read, strict=True):
+            output.copy_(values)
 
     def _widened(self, inputs: list[Any], how: Widened) -> Any:
         """Raises OracleUnavailable for whatever the program raises."""
@@ -288,13 +318,13 @@ class Runner:
 def _build(request: Build, file: int | None) -> Done:
     assert file is not None, "a build is asked for with a file for what is built"
     with TemporaryDirectory() as folder:
-        built = build(request.program, Path(folder), partial(_call_once, request))
+        built = build(request.program, Path(folder), partial(_call_built, request))
         with Path(folder, built.file).open("rb") as artifact, os.fdopen(os.dup(file), "wb") as out:
             shutil.copyfileobj(artifact, out)
     return Done(built=built)
 
 
-def _call_once(request: Build, function: Callable[..., Any]) -> None:
+def _call_built(request: Build, function: Callable[..., Any]) -> None:
     """Call a program that is being built with inputs of the request's workload, on the CPU."""
     definition, workload = request.definition, request.workload
     assert definition is not None

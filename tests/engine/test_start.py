@@ -1,5 +1,6 @@
 """What sandboxes come from is started before torch is imported, where there are any."""
 
+import os
 import subprocess
 import sys
 
@@ -15,6 +16,29 @@ def test_kernels_in_this_process_need_no_fork_server():
 def test_a_folder_without_builds_is_an_error_before_anything_is_started(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"manifest\.json"):
         start_fork_server("cpu", "none", prebuilt=tmp_path)
+
+
+QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+
+
+@pytest.mark.parametrize(
+    ("device", "timed", "set_to", "queues"),
+    [
+        ("cuda", False, None, "2"),
+        ("cuda", False, "8", "8"),
+        ("cuda", True, None, None),
+        ("cpu", False, None, None),
+    ],
+)
+def test_cuda_contexts_are_cheaper_where_nothing_is_timed(
+    monkeypatch, device, timed, set_to, queues
+):
+    """Unless the user says how many hardware queues they have."""
+    monkeypatch.setenv(QUEUES, set_to or "")
+    if set_to is None:
+        monkeypatch.delenv(QUEUES)
+    start_fork_server(device, "none", timed=timed)
+    assert os.environ.get(QUEUES) == queues
 
 
 def test_importing_it_imports_no_torch():

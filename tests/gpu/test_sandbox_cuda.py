@@ -143,16 +143,83 @@ def test_a_crash_with_work_under_way_leaves_a_device_to_the_next(evaluate, line)
     assert evaluate(GOOD).status == "PASSED"
 
 
-def test_work_on_another_stream_is_waited_for(evaluate):
-    text = """\
+ANOTHER_STREAM = """\
+import torch
+side = torch.cuda.Stream()
+def run(x, factor):
+    current = torch.cuda.current_stream()
+    doubled = x * 2
+    {forked}
+    with torch.cuda.stream(side):
+        out = doubled * factor
+        for _ in range({more}):
+            out = out * 1.0
+        out = out / 2
+    {joined}
+    return out
+"""
+FORKED, JOINED = "side.wait_stream(current)", "current.wait_stream(side)"
+
+
+@pytest.mark.parametrize("n", [1000, 4_000_000])
+@pytest.mark.parametrize("more", [0, 5])
+@pytest.mark.parametrize(("forked", "joined"), [(FORKED, "pass"), ("pass", JOINED)])
+def test_streams_that_do_not_wait_for_each_other_are_wrong(evaluate, n, more, forked, joined):
+    """Whatever is fast enough to be done in time by chance.
+
+    Where the first workload has stale values of itself, the next has those of another.
+    """
+    text = ANOTHER_STREAM.format(forked=forked, joined=joined, more=more)
+    evaluations = [evaluate(text, n=n, seed=seed) for seed in range(4)]
+    assert "INCORRECT_NUMERICAL" in {evaluation.status for evaluation in evaluations}
+
+
+@pytest.mark.parametrize("n", [1000, 4_000_000])
+def test_streams_that_wait_for_each_other_are_right(evaluate, n):
+    text = ANOTHER_STREAM.format(forked=FORKED, joined=JOINED, more=5)
+    assert evaluate(text, n=n).status == "PASSED"
+
+
+@pytest.mark.parametrize(
+    ("joined", "status"), [("pass", "INCORRECT_NUMERICAL"), (JOINED, "PASSED")]
+)
+def test_a_destination_is_read_on_the_current_stream(evaluate, joined, status):
+    text = f"""\
         import torch
-        stream = torch.cuda.Stream()
+        side = torch.cuda.Stream()
         def run(x, factor, out):
-            with torch.cuda.stream(stream):
-                torch.cuda._sleep(1_000_000_000)
+            current = torch.cuda.current_stream()
+            {FORKED}
+            with torch.cuda.stream(side):
                 out.copy_(x * factor)
+            {joined}
         """
-    assert evaluate(text, "destination").status == "PASSED"
+    evaluation = evaluate(text, "destination")
+    assert evaluation.status == status
+    if status != "PASSED":
+        assert "wait for the current one" in " ".join(evaluation.log.split())
+
+
+@pytest.mark.parametrize(
+    ("timed", "set_to", "queues"), [(False, None, "2"), (False, "4", "4"), (True, None, "None")]
+)
+def test_contexts_are_cheaper_where_nothing_is_timed(
+    request_for, monkeypatch, timed, set_to, queues
+):
+    """Unless the user says how many hardware queues they have."""
+    from pytest_fib.engine import Judge
+
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", set_to or "")
+    if not set_to:
+        monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS")
+    text = f"""\
+        import os
+        def run(x, factor):
+            assert str(os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS")) == "{queues}"
+            return x * factor
+        """
+    with Judge("cuda", timed=timed) as judge:
+        assert judge.evaluate(request_for(text)).status == "PASSED"
 
 
 def test_a_kernel_that_writes_after_it_said_it_was_done_is_too_late(evaluate):
