@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,16 @@ from pytest_fib.plugin import _options as options
 
 if TYPE_CHECKING:
     from pytest_fib.testing import KernelCheck
+
+
+#: What pytest calls this module as an entry point, and as ``-p pytest_fib.plugin``.
+NAMES = ("fib", __name__)
+
+
+def pytest_plugin_registered(plugin: object, manager: pytest.PytestPluginManager) -> None:
+    """Have it loaded once: pytest refuses to load a module by a second name."""
+    if (name := manager.get_name(plugin)) in NAMES and plugin is sys.modules[__name__]:
+        manager.set_blocked(NAMES[name == NAMES[0]])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -166,3 +166,19 @@ def test_what_is_done_with_one_implementation_follows_each_other(toys):
     under_xdist = [(trace["definition"], trace["solution"]) for trace in toys.traces()]
     assert under_xdist == alone
     assert len(alone) > len(set(alone)) == len(list(groupby(alone)))
+
+
+@pytest.mark.parametrize("way", ["-p", "PYTEST_PLUGINS", "conftest"])
+def test_a_plugin_that_is_installed_may_be_named_as_well(pytester, monkeypatch, way):
+    monkeypatch.delenv("PYTEST_PLUGINS", raising=False)
+    pytester.makepyfile(
+        "def test_one(pytestconfig):\n    assert pytestconfig.getoption('--fib-examples') == 20\n"
+    )
+    if way == "PYTEST_PLUGINS":
+        monkeypatch.setenv(way, "pytest_fib.plugin")
+    elif way == "conftest":
+        pytester.makeconftest("pytest_plugins = ['pytest_fib.plugin']")
+    arguments = ["-p", "pytest_fib.plugin"] if way == "-p" else []
+    result = pytester.runpytest_subprocess(*arguments, "--fib-examples=20")
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK
