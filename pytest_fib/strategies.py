@@ -82,13 +82,13 @@ def inputs(
 def _when_drawn(resolve: Callable[[], SearchStrategy[_T]]) -> SearchStrategy[_T]:
     """A strategy that is made when it is used; why it can't be is raised without our frames."""
 
-    def made() -> SearchStrategy[_T]:
+    def strategy() -> SearchStrategy[_T]:
         try:
             return resolve()
         except (LookupError, OSError, ValueError) as error:
             return st.just(error).map(_raised)
 
-    return st.deferred(made)
+    return st.deferred(strategy)
 
 
 def _raised(error: Exception) -> Any:

@@ -236,9 +236,8 @@ class KernelCheck:
             result = self._search(check, given, examples)
         except Exception as error:  # noqa: BLE001  (the function's own, which goes on)
             if check.workload is not None and _is_in(function, error.__traceback__):
-                self._record(
-                    check.workload, check.of_exception(error), loaded, definition, function
-                )
+                outcome = check.of_exception(error)
+                self._record(check.workload, outcome, loaded, definition, function)
             raise error.with_traceback(_without_our_frames(error.__traceback__)) from None
         self._conclude(definition, function, loaded, result)
 
@@ -298,9 +297,9 @@ class KernelCheck:
         # What has no name can't be written again; Python takes three dots for anything.
         argument = name if name.isidentifier() else "..."
         given = repr(workload) if workload.has_recorded_tensors else workload_json(workload)
-        again = f"kernel_check({definition.name!r}, {argument}, workload={given})"
+        replay = f"kernel_check({definition.name!r}, {argument}, workload={given})"
         where = f"{name}{self._place(function)}"
-        return describe_evaluation(outcome, workload, where, again, result.origin)
+        return describe_evaluation(outcome, workload, where, replay, result.origin)
 
     def _place(self, function: Callable[..., Any]) -> str:
         code = getattr(inspect.unwrap(function), "__code__", None)

@@ -187,7 +187,7 @@ def _write(given: Namespace) -> int:
         return 0
     export = trace_set.to_path(output)
     print(f"{output}: {export.written} records")
-    for line, number in Counter(export.apart).items():
+    for line, number in Counter(export.refused).items():
         times = f" ({number} of these)" if number > 1 else ""
         print(f"apart, under pytest_fib/: {line}{times}")
     for what in export.without:

@@ -394,11 +394,7 @@ class TraceSet:
         device = None if hardware is None else same_hardware(hardware)
         part = TraceSet()
         part.roots = self.roots
-        part._definitions = {
-            name: stored
-            for name, stored in self._definitions.items()
-            if definition in (None, name) and op_type in (None, self._op_type(name))
-        }
+        part._definitions = self._definitions_about(definition, op_type)
         part._solutions = {
             name: stored
             for name, stored in self._solutions.items()
@@ -419,6 +415,15 @@ class TraceSet:
         if status is not None or hardware is not None:
             part._drop_without_traces()
         return part
+
+    def _definitions_about(
+        self, definition: str | None, op_type: str | None
+    ) -> dict[str, Stored[Definition]]:
+        return {
+            name: stored
+            for name, stored in self._definitions.items()
+            if definition in (None, name) and op_type in (None, self._op_type(name))
+        }
 
     def _drop_without_traces(self) -> None:
         named = {row.solution for row in chain.from_iterable(self._rows.values())}
@@ -675,6 +680,6 @@ def _unite(
 ) -> None:
     both.update(first)
     for name, stored in second.items():
-        kept = both.setdefault(name, stored)
-        if kept is not stored and kept.get() != stored.get():
+        united = both.setdefault(name, stored)
+        if united is not stored and united.get() != stored.get():
             clashes.append(f"{what} {name!r} is not the same on both sides")

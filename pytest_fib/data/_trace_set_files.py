@@ -64,7 +64,7 @@ class Export:
     """
 
     written: int = 0
-    apart: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     without: list[str] = field(default_factory=list)
 
@@ -344,12 +344,12 @@ class Writer:
     def _count(self, what: str, refusals: list[str]) -> None:
         self._export.written += 1
         if refusals:
-            self._export.apart.append(f"{what}: {'; '.join(refusals)}")
+            self._export.refused.append(f"{what}: {'; '.join(refusals)}")
 
     def _copy(self, name: str) -> None:
         target = self._root / name
-        inside = target.resolve().is_relative_to(self._root.resolve())
-        if not inside or target.exists():
+        is_inside = target.resolve().is_relative_to(self._root.resolve())
+        if not is_inside or target.exists():
             return
         source = next(filter(Path.is_file, (root / name for root in self._set.roots)), None)
         if source is None:

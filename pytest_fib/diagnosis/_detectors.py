@@ -80,7 +80,7 @@ def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str,
     Of one call, only where two bytes tell poison from numbers.
     """
     context, at = failure.context, output.wrong_sample.at
-    second_call = context.again.get(output.name)
+    second_call = context.second_outputs.get(output.name)
     calls = [output.got] if second_call is None else [output.got, second_call]
     if len(calls) > len(context.poisons) or (len(calls) == 1 and output.got.element_size() == 1):
         return
@@ -186,10 +186,12 @@ def _moved(output: WrongOutput) -> Iterator[OtherValues]:
     for dim, (size, step) in enumerate(zip(output.shape, steps, strict=True)):
         index = at // step % size
         for by in (1, -1):
-            inside = (index >= by) & (index - by < size)
-            if share(inside) >= SHIFTED:  # what is left over at the end of a long shift is little
-                values = take(output.expected, torch.where(inside, at - by * step, at))
-                yield "shifted", f"shifted by {by:+d} along {output.axis(dim)}", values, inside
+            has_source = (index >= by) & (index - by < size)
+            if (
+                share(has_source) >= SHIFTED
+            ):  # what is left over at the end of a long shift is little
+                values = take(output.expected, torch.where(has_source, at - by * step, at))
+                yield "shifted", f"shifted by {by:+d} along {output.axis(dim)}", values, has_source
 
 
 def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:

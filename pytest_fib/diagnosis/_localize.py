@@ -74,14 +74,14 @@ def _is_everywhere(output: WrongOutput) -> bool:
     """All elements, or all but those where zeros or -inf are expected: of empty sequences."""
     if output.count >= NEARLY_WHOLE * output.total:
         return True
-    filled, inside = _filled(output)
-    return inside > NEARLY_WHOLE and output.count >= NEARLY_WHOLE * filled * output.total
+    filled, wrong_filled = _filled(output)
+    return wrong_filled > NEARLY_WHOLE and output.count >= NEARLY_WHOLE * filled * output.total
 
 
 def _padding(output: WrongOutput) -> Location | None:
     """Where nothing but zeros or -inf is expected, and elsewhere something is."""
-    filled, inside = _filled(output)
-    if not output.is_number or inside > 0.01:
+    filled, wrong_filled = _filled(output)
+    if not output.is_number or wrong_filled > 0.01:
         return None
     if filled < 0.05 or (1 - filled) ** output.count > 0.01:
         return None
@@ -98,21 +98,23 @@ def _filled(output: WrongOutput) -> tuple[float, float]:
 
 def _along_dimensions(output: WrongOutput) -> Location | None:
     """Some indices of one dimension or more, and in the others all."""
-    sets = [indices for dim in range(len(output.shape)) if (indices := _along(output, dim))]
-    density = output.count / (prod(indices.part for indices in sets) * output.total)
+    dimensions = [indices for dim in range(len(output.shape)) if (indices := _along(output, dim))]
+    density = output.count / (prod(indices.part for indices in dimensions) * output.total)
     dense = density >= 0.5
     # Else, where errors of all elements happen to be larger. A list of most is one of whole rows.
     # What is true of nearly a whole dimension may be so by chance, as where an input is small.
-    sets = [
+    dimensions = [
         each
-        for each in sets
+        for each in dimensions
         if (dense, each.part <= 0.5, not each.listed or density >= NEARLY_WHOLE).count(True) >= 2
         and each.part <= NEARLY_WHOLE
     ]
-    if not sets:
+    if not dimensions:
         return None
     some = "" if dense else f"in {100 * density:.2g} % of elements "
-    return Location(sets[0].name, some + " and ".join(each.phrase for each in sets), dense)
+    return Location(
+        dimensions[0].name, some + " and ".join(each.phrase for each in dimensions), dense
+    )
 
 
 def _along(output: WrongOutput, dim: int) -> _Indices | None:

@@ -38,7 +38,7 @@ class CallContext:
     """What is known of the call whose outputs are wrong; all of it is optional.
 
     ``axes`` are the sizes of all axes; ``poisons`` what outputs held before the call, two bytes
-    each; ``again``, what a second call on the same inputs wrote, over the second of these;
+    each; ``second_outputs``, what a second call on the same inputs wrote, over the second of these;
     ``previous`` what earlier calls should have written. ``reference_outputs`` computes the outputs
     of the reference for other values of some inputs, ``outputs`` those of the implementation; each
     returns None where that can't be.
@@ -48,7 +48,7 @@ class CallContext:
     axes: Mapping[str, int] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     poisons: tuple[int, ...] = ()
-    again: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    second_outputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
     previous: Mapping[str, torch.Tensor] = field(default_factory=dict)
     reference_outputs: OutputsOf | None = None
     outputs: OutputsOf | None = None

@@ -37,8 +37,8 @@ def in_header(path: Path, text: str) -> Iterator[Implementation]:
     if not first and (near := _NEARLY.search(text)):
         line = text.count("\n", 0, near.start()) + 1
         problem = f"{path}:{line}: is no header; begin a line with // implements: {near[1]}"
-        found = _implementation(path, line, {"implements": near[1]})
-        yield replace(found, problem=problem.rstrip())
+        implementation = _implementation(path, line, {"implements": near[1]})
+        yield replace(implementation, problem=problem.rstrip())
 
 
 def _facts(lines: list[str]) -> dict[str, str]:

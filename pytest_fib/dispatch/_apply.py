@@ -181,10 +181,8 @@ def enable_apply(
     chosen = policy_of(policy, within)
     if not 0 <= shadow <= 1:
         raise ValueError(f"shadow should be a share from 0 to 1, not {shadow}")
-    if trace_set is None:
-        trace_set = _dataset_path()
     if not isinstance(trace_set, TraceSet):
-        trace_set = TraceSet.load(trace_set)
+        trace_set = TraceSet.load(_dataset_path() if trace_set is None else trace_set)
     root = Path(dataset) if dataset is not None else next(iter(trace_set.roots), None)
     applied = AppliedTraceSet(trace_set, chosen, shadow=shadow, hardware=hardware, dataset=root)
     applied.before = _State.active
@@ -229,16 +227,21 @@ def enable_tracing(
         on_disk = TraceSet.from_path(root) if root.is_dir() else TraceSet()
     names = trace_set.definitions if tracing_configs is None else tracing_configs
     _add_definitions(root, trace_set, [n for n in names if n not in on_disk.definitions])
-    for name, config in (tracing_configs or {}).items():
-        if name in trace_set.definitions:
-            config.dumped(trace_set.definitions[name])
-        else:
-            log.warning("%s: no calls are recorded: there is no such definition", name)
+    _check_configs(tracing_configs or {}, trace_set)
     tracer = Tracer(root, trace_set, tracing_configs, waiting)
     tracer.on_exit = _end_tracing
     flush_on_signal(tracer)
     _trace_by(tracer)
     return tracer
+
+
+def _check_configs(configs: Mapping[str, TracingConfig], trace_set: TraceSet) -> None:
+    """Raises ValueError for inputs that a definition doesn't have."""
+    for name, config in configs.items():
+        if name in trace_set.definitions:
+            config.dumped(trace_set.definitions[name])
+        else:
+            log.warning("%s: no calls are recorded: there is no such definition", name)
 
 
 def _add_definitions(root: Path, trace_set: TraceSet, names: Sequence[str]) -> None:

@@ -663,14 +663,6 @@ def generated_router(
     That gets the parameters that it names or, where the fallback has others, the first ones. What
     it raises is logged once, and the fallback serves such calls.
     """
-    was_said = threading.Event()
-
-    def unnamed(error: BaseException) -> None:
-        why = blame(error)
-        if not was_said.is_set():
-            was_said.set()
-            log.warning("what names a definition fails, calls go to the fallback: %s", why)
-
     parameters = _parameters(fallback)
     if not parameters:
         return fallback
@@ -688,8 +680,21 @@ def generated_router(
         "_fib_definition": definition,
         "_fib_is_active": is_active,
         "_fib_raised": RAISED,
-        "_fib_unnamed": unnamed,
+        "_fib_unnamed": _logged_once(),
     }
     exec(compile(source, "<apply>", "exec"), namespace)
     router: Callable[..., Any] = namespace["_router"]
     return router
+
+
+def _logged_once() -> Callable[[BaseException], None]:
+    """What is called with each error of the function that names definitions."""
+    was_said = threading.Event()
+
+    def unnamed(error: BaseException) -> None:
+        why = blame(error)
+        if not was_said.is_set():
+            was_said.set()
+            log.warning("what names a definition fails, calls go to the fallback: %s", why)
+
+    return unnamed

@@ -59,8 +59,8 @@ class Artifacts:
         self._prebuilt = prebuilt
         self._sandbox = sandbox
         self._failed: dict[str, Failed] = {}
-        #: What programs were built to, by their keys.
-        self.compiled: dict[str, Compiled] = {}
+        #: What programs were built to.
+        self.compiled: dict[Program, Compiled] = {}
 
     def get(
         self,
@@ -74,7 +74,7 @@ class Artifacts:
         """
         artifact = self._get(program, timeout, subject)
         if isinstance(artifact, Artifact):
-            self.compiled[program.key] = _compiled(program, artifact)
+            self.compiled[program] = _compiled(program, artifact)
         return artifact
 
     def _get(

@@ -495,7 +495,7 @@ class BenchmarkPhase:
         numbers |= self._numbers_of_wrong_outputs()
         outputs = {number: candidate.outputs()[number].clone() for number in numbers}
         self._kept.append(KeptRound(self._values.mixture, inputs, outputs))
-        if sum(kept.bytes for kept in self._kept) > KEPT_BYTES[self._device]:
+        if sum(each.bytes for each in self._kept) > KEPT_BYTES[self._device]:
             self._check_kept()
 
     def _read_outputs(self) -> Reading:
@@ -510,18 +510,18 @@ class BenchmarkPhase:
 
     def _check_kept(self) -> None:
         """Check what was kept. Raises WrongOutputsError."""
-        for kept in self._kept:
+        for kept_round in self._kept:
             # First those whose inputs are known: what was written there spoils outputs, too.
-            for number in sorted(kept.outputs, key=lambda number: number not in kept.inputs):
-                self._check_buffer(kept, number)
+            for number in sorted(kept_round.outputs, key=lambda n: n not in kept_round.inputs):
+                self._check_buffer(kept_round, number)
         self._kept.clear()
 
-    def _check_buffer(self, kept: KeptRound, number: int) -> None:
+    def _check_buffer(self, kept_round: KeptRound, number: int) -> None:
         candidate, reference = self._candidate.buffers, self._reference.buffers
-        self._values.restore(number, kept.mixture)
-        inputs = kept.inputs.get(number, reference.inputs()[number])
+        self._values.restore(number, kept_round.mixture)
+        inputs = kept_round.inputs.get(number, reference.inputs()[number])
         candidate.inputs()[number].copy_(inputs)
-        candidate.outputs()[number].copy_(kept.outputs[number])
+        candidate.outputs()[number].copy_(kept_round.outputs[number])
         tensors = candidate.at(number), reference.at(number)
         try:
             self._verdict = SandboxCalls(self._context, *tensors).check_buffer()

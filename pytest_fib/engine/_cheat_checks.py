@@ -112,8 +112,8 @@ def most_different(
         side.reshape(len(side), -1)[:, start::step][numbers].float() for side in (one, other)
     )
     same = (first == second) | (first.isnan() & second.isnan())
-    apart = (first - second).abs().masked_fill(same, 0).nan_to_num(inf, inf)
-    furthest = apart.amax(1)
+    distances = (first - second).abs().masked_fill(same, 0).nan_to_num(inf, inf)
+    furthest = distances.amax(1)
     return numbers[int(furthest.argmax())] if furthest.any() else None
 
 

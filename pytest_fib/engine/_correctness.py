@@ -99,12 +99,12 @@ class OutputChecker:
         Other bits are allowed where the definition says ``nondeterministic``, and in outputs that
         are chosen at random, unless the inputs have what they are drawn with.
         """
-        verdict = self.check(first, POISONS, again=second)
+        verdict = self.check(first, POISONS, second_outputs=second)
         if verdict.passed:
-            again = self.check_again(verdict, first, second, POISONS[1:])
-            if _pattern(again) != "nondeterministic":
-                again = again.qualified(SECOND_CALL_ONLY)
-            return self._with_its_stream(again)
+            of_second = self.check_again(verdict, first, second, POISONS[1:])
+            if _pattern(of_second) != "nondeterministic":
+                of_second = of_second.qualified(SECOND_CALL_ONLY)
+            return self._with_its_stream(of_second)
         if self.definition.nondeterministic or _pattern(verdict) == "unwritten":
             return verdict
         differences = self._differences(first, second)
@@ -121,17 +121,17 @@ class OutputChecker:
         return verdict.failed(diagnosis.model_copy(update={"details": details}))
 
     def check_again(
-        self, verdict: Verdict, first: Outputs, again: Outputs, poisons: tuple[int, ...]
+        self, verdict: Verdict, first: Outputs, second: Outputs, poisons: tuple[int, ...]
     ) -> Verdict:
         """Check another call on the same inputs; ``verdict`` is that of the first, which passed."""
-        differences = self._differences(first, again)
+        differences = self._differences(first, second)
         if not differences:
-            return self._in_support(verdict, again)
+            return self._in_support(verdict, second)
         may_differ = self.definition.nondeterministic
-        again_verdict = self.check(again, poisons)
-        if not again_verdict.passed and (may_differ or _pattern(again_verdict) == "unwritten"):
-            return again_verdict
-        return verdict if may_differ else _nondeterministic(again_verdict, differences)
+        of_second = self.check(second, poisons)
+        if not of_second.passed and (may_differ or _pattern(of_second) == "unwritten"):
+            return of_second
+        return verdict if may_differ else _nondeterministic(of_second, differences)
 
     def _differences(self, first: Outputs, second: Outputs) -> list[str]:
         """How far outputs are from those of another call, where their bits are not the same."""
@@ -147,13 +147,13 @@ class OutputChecker:
         outputs: Outputs,
         poisons: tuple[int, ...] = (),
         *,
-        again: Outputs | None = None,
+        second_outputs: Outputs | None = None,
         previous: Outputs | None = None,
     ) -> Verdict:
         """Check one call: by the oracle alone and, if that fails, by what rounding may do.
 
-        ``poisons`` are what outputs held before the call, and before that which wrote ``again``;
-        ``previous`` is what earlier calls should have written.
+        ``poisons`` are what outputs held before the call, and before that which wrote
+        ``second_outputs``; ``previous`` is what earlier calls should have written.
         """
         compared = self.compare(outputs)
         if not _all_passed(compared):
@@ -166,7 +166,7 @@ class OutputChecker:
             self.definition.axis_values(self.workload.axes),
             self.inputs,
             poisons,
-            again or {},
+            second_outputs or {},
             previous or {},
             self.reference_outputs,
             self.candidate_outputs,
@@ -390,9 +390,9 @@ def _check_repeats(
         except EvaluationEnded as ended:
             raise ended.qualified(circumstance) from None
         for each, poison in zip(outputs, POISONS, strict=True):
-            again = checker.check_again(verdict, first, each, (poison,))
-            if not again.passed:
-                return again.qualified(circumstance)
+            repeated = checker.check_again(verdict, first, each, (poison,))
+            if not repeated.passed:
+                return repeated.qualified(circumstance)
     return verdict
 
 

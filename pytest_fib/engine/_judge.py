@@ -128,7 +128,7 @@ class Judge:
         self._lock = DeviceLock(device, announce, lock_timeout)
         self._ceilings = DeviceCeilings(device)
         self._subject: _Subject | None = None
-        self._known: _Known | None = None
+        self._caches: _DefinitionCaches | None = None
         self._core = TimingCore(*place_on_machine(device))
         if self._fork_server is not None:
             self._fork_server.pin(self._core.others)
@@ -169,7 +169,7 @@ class Judge:
         """Look for a workload on which the implementation is wrong."""
 
         checked: list[tuple[Workload, Outcome]] = []
-        costs = self._known_of(request.definition).costs
+        costs = self._caches_of(request.definition).costs
 
         def check(workload: Workload, *, explain: bool = False, **how: Any) -> Outcome:
             step = "explaining a failure" if explain else search_step(request, checked)
@@ -285,7 +285,7 @@ class Judge:
             device=self.device,
             printed=context.printed,
         )
-        compiled = self._artifacts.compiled.get(context.candidate_program.key)
+        compiled = self._artifacts.compiled.get(context.candidate_program)
         return evaluation.model_copy(update={"compiled": compiled})
 
     def _run_phases(self, context: EvaluationContext) -> tuple[Verdict, Performance | None]:
@@ -295,7 +295,7 @@ class Judge:
             context.load_candidate()
             buffers = context.buffers(context.candidate)
             tensors = buffers.first, context.buffers(context.reference).first
-            calls = SandboxCalls(context, *tensors, self._known_of(request.definition).expected)
+            calls = SandboxCalls(context, *tensors, self._caches_of(request.definition).expected)
             verdict = check_correctness(calls, context, buffers.size)
         if verdict.passed and request.draws and not request.timing:
             verdict = check_samples(verdict, context, *tensors)
@@ -310,7 +310,7 @@ class Judge:
         return (verdict, performance) if timed.passed else (timed, None)
 
     def _context(self, request: EvaluationRequest, *, last_attempt: bool) -> EvaluationContext:
-        known, subject = self._known_of(request.definition), self._subject
+        known, subject = self._caches_of(request.definition), self._subject
         request = request.model_copy(update={"definition": known.definition})
         if subject is None or not subject.is_of(request):
             self._subject = subject = _Subject.of(request, self._hardware)
@@ -327,11 +327,13 @@ class Judge:
             last_attempt,
         )
 
-    def _known_of(self, definition: Definition) -> _Known:
+    def _caches_of(self, definition: Definition) -> _DefinitionCaches:
         """What is known of a definition, as long as requests are for it."""
-        if self._known is None or not _is_same(self._known.definition, definition):
-            self._known = _Known(definition, ExpectedCache(), ReferenceCosts(definition))
-        return self._known
+        if self._caches is None or not _is_same(self._caches.definition, definition):
+            self._caches = _DefinitionCaches(
+                definition, ExpectedCache(), ReferenceCosts(definition)
+            )
+        return self._caches
 
     def _local_files(self, request: EvaluationRequest) -> dict[str, Path]:
         """Where recorded tensors lie on this machine. Raises DefinitionError."""
@@ -393,7 +395,7 @@ def _hardware(device: str) -> Hardware:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _DefinitionCaches:
     """A definition, one object for equal records, and what is known of it."""
 
     definition: Definition

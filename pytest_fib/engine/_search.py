@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_fib.data import (
     EXPLAIN_SECONDS,
@@ -26,6 +26,9 @@ from pytest_fib.data import (
 from pytest_fib.diagnosis import VAGUE_PATTERNS
 from pytest_fib.verdict import qualified
 from pytest_fib.workloads import enlarge, make_workload, smallest_axes, workload_bytes
+
+if TYPE_CHECKING:
+    from pytest_fib.search import Search
 
 #: Memory of a workload of which some rows are drawn many times: a thousand rows of as many tokens.
 DRAWN_BYTES = 32 << 20
@@ -77,26 +80,8 @@ def search_and_diagnose(
     later. Where nothing fails, with ``draws``, outputs that are chosen at random are drawn many
     times, from one workload: that takes seconds, so it comes at the end.
     """
-    from pytest_fib.search import search
-
-    def is_affordable(workload: Workload) -> bool:
-        return workload_bytes(definition, workload.axes) <= max_bytes
-
-    result = search(
-        definition,
-        check,
-        failed=_failed,
-        closeness=_closeness,
-        alike=_alike,
-        failed_before=filter(is_affordable, failed_before),
-        listed=filter(is_affordable, listed),
-        examples=examples,
-        seed=seed,
-        run_seed=run_seed,
-        max_bytes=max_bytes,
-        clock=clock,
-        **drawn,
-    )
+    drawn |= {"examples": examples, "seed": seed, "run_seed": run_seed, "clock": clock}
+    result = _search(definition, check, failed_before, listed, max_bytes, **drawn)
     workload, outcome = result.workload, result.outcome
     if draws and result.origin is None and any(map(definition.is_sampled, definition.outputs)):
         # It has rows enough for some to be such that a token more or less is seen.
@@ -104,14 +89,55 @@ def search_and_diagnose(
         seeded = workload.model_copy(update={"seed": last_seed})
         workload = enlarge(definition, seeded, {}, min(max_bytes, DRAWN_BYTES))
         outcome = check(workload, draws=True)
-    elif isinstance(outcome, Evaluation) and _has_pattern(outcome):
-        seconds_of = partial(_seconds_of, check, clock)
-        most = _bytes_to_explain(definition, workload, seconds_of, min(max_bytes, DIAGNOSIS_BYTES))
-        explain = partial(_explained, check, monotonic() + EXPLAIN_SECONDS)
-        outcome = diagnose_failure(definition, workload, outcome, explain, most)
+    elif isinstance(outcome, Evaluation):
+        outcome = _diagnosed(definition, check, (workload, outcome), max_bytes, clock)
     return SearchResult(
         tried=result.tried, workload=workload, outcome=outcome, origin=result.origin
     )
+
+
+def _search(
+    definition: Definition,
+    check: Check,
+    failed_before: Sequence[Workload],
+    listed: Sequence[Workload],
+    max_bytes: int,
+    **drawn: Any,
+) -> Search[Outcome]:
+    """A search of workloads that fit."""
+    from pytest_fib.search import search
+
+    def is_affordable(workload: Workload) -> bool:
+        return workload_bytes(definition, workload.axes) <= max_bytes
+
+    return search(
+        definition,
+        check,
+        failed=_failed,
+        closeness=_closeness,
+        alike=_alike,
+        failed_before=filter(is_affordable, failed_before),
+        listed=filter(is_affordable, listed),
+        max_bytes=max_bytes,
+        **drawn,
+    )
+
+
+def _diagnosed(
+    definition: Definition,
+    check: Check,
+    result: tuple[Workload, Evaluation],
+    max_bytes: int,
+    clock: Callable[[], float],
+) -> Evaluation:
+    """The outcome of a search; of wrong numbers, with what larger workloads say of them."""
+    workload, outcome = result
+    if not _has_pattern(outcome):
+        return outcome
+    seconds_of = partial(_seconds_of, check, clock)
+    most = _bytes_to_explain(definition, workload, seconds_of, min(max_bytes, DIAGNOSIS_BYTES))
+    explain = partial(_explained, check, monotonic() + EXPLAIN_SECONDS)
+    return diagnose_failure(definition, workload, outcome, explain, most)
 
 
 def _seconds_of(check: Check, clock: Callable[[], float], workload: Workload) -> float:
@@ -251,10 +277,8 @@ def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis
 
 def _is_tiny(definition: Definition, workload: Workload) -> bool:
     """Whether no tensor has more than a few elements."""
-    sizes, tensors = (
-        definition.axis_values(workload.axes),
-        {**definition.inputs, **definition.outputs},
-    )
+    sizes = definition.axis_values(workload.axes)
+    tensors = {**definition.inputs, **definition.outputs}
     return max(prod(spec.shape_at(sizes)) for spec in tensors.values()) < TINY
 
 

@@ -131,8 +131,8 @@ def _install_wrapper(place: str, wrapper: Any) -> None:
         elif member is run:
             _patch(wrapper, name, new_run)
         elif isinstance(member, functools.partialmethod) and member.func is run:
-            again = functools.partialmethod(new_run, *member.args, **member.keywords)
-            _patch(wrapper, name, again)
+            bound = functools.partialmethod(new_run, *member.args, **member.keywords)
+            _patch(wrapper, name, bound)
 
 
 def _patch(owner: Any, name: str, new: Any) -> None:

@@ -98,8 +98,8 @@ def _drawn_from(fixed: int, of_the_run: int | None) -> str:
     """Which seeds workloads are drawn from, and how to draw the same again."""
     if of_the_run is None:
         return f"seed {fixed} for all draws"
-    again = f"--fib-seed={fixed}:{of_the_run} repeats them"
-    return f"seed {fixed}, this run's own draws from {of_the_run} ({again})"
+    how = f"--fib-seed={fixed}:{of_the_run} repeats them"
+    return f"seed {fixed}, this run's own draws from {of_the_run} ({how})"
 
 
 def _inferred(session: Session) -> Iterator[str]:

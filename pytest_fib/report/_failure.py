@@ -201,8 +201,8 @@ def _paragraphs(
     while shown and not shown[-1]:
         shown.pop()
     lines = [line for name, value in fields for line in _in_columns(name, value, width)]
-    again = ["", "replay:", f"  {replay}"] if replay else []
-    return "\n".join([*first, "", *lines, *shown, *again])
+    replayed = ["", "replay:", f"  {replay}"] if replay else []
+    return "\n".join([*first, "", *lines, *shown, *replayed])
 
 
 def _guesses(guessed: str) -> list[Field]:

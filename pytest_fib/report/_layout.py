@@ -93,8 +93,8 @@ def without_middle(name: str, width: int) -> str:
     """A name of at most that width, without its middle: names that are alike differ at the end."""
     if len(name) <= width:
         return name
-    kept = width - 1
-    return f"{name[: kept - kept // 2]}…{name[len(name) - kept // 2 :]}"
+    left = width - 1
+    return f"{name[: left - left // 2]}…{name[len(name) - left // 2 :]}"
 
 
 def cut_short(text: str, width: int) -> str:

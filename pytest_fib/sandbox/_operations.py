@@ -127,20 +127,22 @@ def _graded(call: Operation, result: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class Sum:
-    """How a sum is added ``again``, moved otherwise, and how often it was ``used``.
+    """How to ``add_again``, moved otherwise, and how often a sum was ``used``.
 
     ``before`` are the versions of tensors, its own the first, without which it is another one.
     """
 
-    again: Callable[[], torch.Tensor]
+    add_again: Callable[[], torch.Tensor]
     of: Operation
     before: list[int]
     used: int = 0
 
     @classmethod
-    def noted(cls, result: torch.Tensor, of: Operation, again: Callable[[], torch.Tensor]) -> Sum:
+    def noted(
+        cls, result: torch.Tensor, of: Operation, add_again: Callable[[], torch.Tensor]
+    ) -> Sum:
         """That of a result that was just computed."""
-        return cls(again, of, _versions(result, of))
+        return cls(add_again, of, _versions(result, of))
 
 
 #: The sums of a run, and views of them.
@@ -194,8 +196,8 @@ def _viewed(call: Operation, sums: Sums) -> Any:
     known = sums.get(call.args[0]) if call.args and is_wide(call.args[0]) else None
     if known is not None and is_wide(result) and not call.in_place:
         rest = call.args[1:]
-        again = partial(lambda each: replace(call, args=(each.again(), *rest)).run(), known)
-        sums[result] = Sum.noted(result, known.of, again)
+        add_again = partial(lambda each: replace(call, args=(each.add_again(), *rest)).run(), known)
+        sums[result] = Sum.noted(result, known.of, add_again)
     return result
 
 
@@ -205,7 +207,7 @@ def _used(value: Any, sums: Sums) -> Any:
     if known is None or _versions(value, known.of) != known.before:
         return value
     known.used += 1
-    return value if known.used == 1 else value + _typical(known.again() - value)
+    return value if known.used == 1 else value + _typical(known.add_again() - value)
 
 
 def _typical(error: torch.Tensor) -> torch.Tensor:
@@ -449,9 +451,9 @@ class _Comparison(Decider):
         return left - right, left.abs() + right.abs()
 
     def leaning(self, reach: torch.Tensor, way: int, others: int = 1) -> Any:
-        apart, _ = self.operand()
-        leant = getattr(torch, self.call.name)(apart + reach * way, 0.0)
-        return torch.where(apart.isfinite(), leant, self.call.run())
+        difference, _ = self.operand()
+        leant = getattr(torch, self.call.name)(difference + reach * way, 0.0)
+        return torch.where(difference.isfinite(), leant, self.call.run())
 
 
 class _Division(Decider):
@@ -488,8 +490,8 @@ class _Extreme(Decider):
         index = chosen if call.argument("keepdim") else chosen.unsqueeze(dim or 0)
         if dim is None:
             value, reach, dim, index = value.flatten(), reach.flatten(), 0, chosen.view(1)
-        apart = (value.gather(dim, index) - value).abs()
-        near = apart < reach + reach.gather(dim, index)
+        distance = (value.gather(dim, index) - value).abs()
+        near = distance < reach + reach.gather(dim, index)
         near = near.scatter(dim, index, True).to(torch.uint8)
         if way < 0:
             place = near.argmax(dim, keepdim=True)

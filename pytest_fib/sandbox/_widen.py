@@ -149,6 +149,28 @@ def run_widened(
     it returns a narrower floating tensor, and where a variation has nothing to vary. Raises
     VariationError where it is not the function that fails. The default dtype is restored.
     """
+    if lean is not None or moved is not None or naive:
+        return _run_varied(function, inputs, moved=moved, lean=lean, own=own)
+    if (narrow_operands or round_operands) and _coarsest(inputs) is None:
+        raise OracleUnavailable("no input has a 16-bit dtype")
+    return _run(
+        function,
+        inputs,
+        nudge=nudge,
+        narrow=_coarsest(inputs) if narrow_operands else None,
+        rounded=_coarsest(inputs) if round_operands else None,
+    )
+
+
+def _run_varied(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    moved: int | None,
+    lean: tuple[int, int] | None,
+    own: bool,
+) -> Any:
+    """What a function returns where operations are varied; without ``lean`` or ``moved``, naive."""
     run = _call if own else _run
     if lean is not None:
         decisions = _LAST.decisions(function, inputs, own=own)
@@ -159,17 +181,7 @@ def run_widened(
         return run(function, _copies(inputs), mode=Leaning(decisions, lean))
     if moved is not None:
         return run(function, _copies(inputs), mode=Moving(moved))
-    if naive:
-        return run(function, _copies(inputs), mode=Naive())
-    if (narrow_operands or round_operands) and _coarsest(inputs) is None:
-        raise OracleUnavailable("no input has a 16-bit dtype")
-    return _run(
-        function,
-        inputs,
-        nudge=nudge,
-        narrow=_coarsest(inputs) if narrow_operands else None,
-        rounded=_coarsest(inputs) if round_operands else None,
-    )
+    return run(function, _copies(inputs), mode=Naive())
 
 
 def _run(

@@ -158,8 +158,8 @@ def search(
     ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
     to take longer than what is left of them. The same ``seed`` and ``run_seed`` draw the same
     workloads in every process: the latter a fifth of them, or none where it is None.
-    Shrinking takes only what fails ``alike``: told the first failure and another.
-    ``closeness`` ranks outcomes that passed: the highest came closest to failing.
+    Shrinking takes only what fails ``alike``, given the first failure and another. ``closeness``
+    ranks outcomes that passed: the highest came closest to failing.
     Drawn workloads that are not ``affordable`` by then are left out, and a failure of theirs that
     is ``undecided`` tells nothing, unless nothing else was tried. ``clock`` gives the seconds that
     checks and shrinking take.

@@ -81,7 +81,7 @@ class _Shrink:
     def seeds_matter(self) -> bool:
         """Whether any workload has been seen to fail with one seed and to pass with another."""
         for seed in range(FEW_SEEDS):
-            self._fails_as(self._made(seed, self.best.regime))
+            self._fails_as(self._workload(seed, self.best.regime))
         return any(len(verdicts) > 1 for verdicts in self._verdicts.values())
 
     def lower_axes(self, seeds: int, *, joint: bool = False) -> None:
@@ -94,7 +94,11 @@ class _Shrink:
         now = self.best
         lower = (self._completed({axis: self._below(axis)}) for axis in self._plan.independent)
         smaller = [axes for axes in lower if axes not in (None, now.axes)]
-        any(self._take(self._made(n, now.regime, axes)) for axes in smaller for n in range(seeds))
+        any(
+            self._take(self._workload(n, now.regime, axes))
+            for axes in smaller
+            for n in range(seeds)
+        )
 
     def _below(self, axis: str) -> int:
         """The next smaller size of an axis, or the least."""
@@ -143,7 +147,7 @@ class _Shrink:
     def small_seed(self, seeds: int) -> None:
         """Take the least seed that still fails, of a few."""
         for seed in range(min(seeds, self.best.seed)):
-            if self._take(self._made(seed, self.best.regime)):
+            if self._take(self._workload(seed, self.best.regime)):
                 break
 
     def _take_regime(self, what: str, name: str, seeds: int) -> bool:
@@ -151,7 +155,7 @@ class _Shrink:
         if what == "values":  # what fails where some inputs hold it may pass where all do
             plainer += [without_plainest({**plainer[0], "inputs": inputs}) for inputs in INPUTS]
         return any(
-            self._take(self._made(seed, regime))
+            self._take(self._workload(seed, regime))
             for regime in plainer
             for seed in (self.best.seed, *range(seeds))
         )
@@ -166,7 +170,7 @@ class _Shrink:
 
     def _take_axes(self, axes: Mapping[str, int], seeds: int) -> bool:
         return any(
-            self._take(self._made(seed, regime, axes)) for seed, regime in self._contents(seeds)
+            self._take(self._workload(seed, regime, axes)) for seed, regime in self._contents(seeds)
         )
 
     def _contents(self, seeds: int) -> Iterator[tuple[int, Mapping[str, str]]]:
@@ -189,7 +193,7 @@ class _Shrink:
             if seed < len(values):
                 yield seed, without_plainest({**now, "values": values[seed]})
 
-    def _made(
+    def _workload(
         self, seed: int, regime: Mapping[str, str], axes: Mapping[str, int] | None = None
     ) -> Workload:
         return make_workload(self._definition, axes or self.best.axes, seed, regime)

@@ -133,7 +133,7 @@ class OutputComparison:
         """Where the worst element is, both sides, and how far apart they may be."""
         if self.total == 0:
             return {}
-        index = unravelled(self.at, self.got.shape)
+        index = _index_at(self.at, self.got.shape)
         expected = number_at(self.expected, self.at)
         element = {
             "output": self.name,
@@ -171,7 +171,7 @@ class OutputComparison:
 
     def _describe_row(self) -> str:
         shape = self.got.shape or (1,)
-        *index, start = unravelled(self.row_at, shape)
+        *index, start = _index_at(self.row_at, shape)
         end = min(start + self.row, shape[-1])
         line = ":" if shape[-1] == self.row else f"{start}:{end}"
         digits = 3 if self.rows_used >= 1.01 else 6
@@ -180,7 +180,7 @@ class OutputComparison:
         return f"{self.name}[{row}]: {error}; each element is within its own"
 
 
-def unravelled(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+def _index_at(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
     """The index of an element by its place in memory."""
     # NumPy's, since the first call of torch's imports for seconds.
     return tuple(int(i) for i in np.unravel_index(flat, tuple(shape)))
@@ -188,13 +188,13 @@ def unravelled(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 def element_name(name: str, flat: int, shape: Sequence[int]) -> str:
     """An element of an output as it is written in Python: ``y[3, 17]``; a scalar is ``y``."""
-    index = unravelled(flat, shape)
+    index = _index_at(flat, shape)
     return f"{name}[{', '.join(map(str, index))}]" if index else name
 
 
 def number_at(tensor: torch.Tensor, flat: int) -> float:
     """An element by its place in memory: integers and bools as such."""
-    element = tensor[unravelled(flat, tensor.shape)]
+    element = tensor[_index_at(flat, tensor.shape)]
     return float(element) if tensor.is_floating_point() else element.item()
 
 
@@ -664,11 +664,11 @@ def _between(
 
 def _distance(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """How far numbers are apart, in float64; of integers exactly, if it is less than 2**53."""
-    apart = (got.double() - expected.double()).abs_().nan_to_num_(math.inf, math.inf)
+    distance = (got.double() - expected.double()).abs_().nan_to_num_(math.inf, math.inf)
     if got.is_floating_point():
-        return apart
+        return distance
     whole = (got.long() - expected.long()).double().abs_()
-    return torch.where(apart < _SAFE_DISTANCE, whole, apart)
+    return torch.where(distance < _SAFE_DISTANCE, whole, distance)
 
 
 def _numbers(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import filterfalse
 from typing import Any, TypeAlias
 
 import torch
@@ -21,7 +22,7 @@ from pytest_fib.verdict._bounds import (
 )
 from pytest_fib.verdict._by_index import PointedAt, pointed_at
 from pytest_fib.verdict._compare import OutputComparison, measure
-from pytest_fib.workloads import outputs_of_bits
+from pytest_fib.workloads import plan
 
 #: Tensors by the names of outputs.
 Outputs: TypeAlias = "Mapping[str, torch.Tensor]"
@@ -88,10 +89,8 @@ def compare_outputs(
     samples are left to the statistics.
     """
     comparisons = []
-    of_bits = outputs_of_bits(definition)
-    for name in definition.outputs:
-        if definition.is_sampled(name):
-            continue
+    of_bits = plan(definition).outputs_of_bits
+    for name in filterfalse(definition.is_sampled, definition.outputs):
         got, right, tolerance = outputs[name], expected[name], definition.tolerances.get(name)
         others = [yardstick[name] for yardstick in yardsticks if name in yardstick]
         if tolerance is not None and tolerance.by == "gathered":

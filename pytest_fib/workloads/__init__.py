@@ -31,7 +31,6 @@ from pytest_fib.workloads._recorded import (
     missing as missing,
     stored_inputs as stored_inputs,
 )
-from pytest_fib.workloads._reference_uses import outputs_of_bits as outputs_of_bits
 from pytest_fib.workloads._sizes import (
     DEFAULT_BUDGETS as DEFAULT_BUDGETS,
     TILE_SIZES as TILE_SIZES,

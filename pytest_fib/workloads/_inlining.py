@@ -96,8 +96,8 @@ def _renamed(function: ast.FunctionDef, prefix: str) -> list[ast.stmt]:
     """The function's statements, with its own variables under other names."""
     copy = deepcopy(function)
     names = {each.arg for each in ast.walk(copy.args) if isinstance(each, ast.arg)}
-    found = [each for each in ast.walk(copy) if isinstance(each, ast.Name)]
-    names |= {each.id for each in found if isinstance(each.ctx, ast.Store)}
-    for each in found:
+    mentions = [each for each in ast.walk(copy) if isinstance(each, ast.Name)]
+    names |= {each.id for each in mentions if isinstance(each.ctx, ast.Store)}
+    for each in mentions:
         each.id = prefix + each.id if each.id in names else each.id
     return copy.body

@@ -122,6 +122,15 @@ class Plan:
         return [name for name, rule in self.rules.items() if rule.follows == part]
 
     @cached_property
+    def outputs_of_bits(self) -> set[str]:
+        """Floating outputs that the reference puts together from bits, which nothing has rounded.
+
+        As in ``((x.view(torch.int32) + noise) & -65536).view(torch.float32)``.
+        """
+        bits = ReferenceUses.of(self.definition).bits
+        return {name for name, are_bits in bits.items() if are_bits}
+
+    @cached_property
     def smallest(self) -> dict[str, int]:
         """The least value of every var axis. Raises InfeasibleError."""
         return self.completed({})

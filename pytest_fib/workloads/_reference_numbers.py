@@ -40,11 +40,11 @@ def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str], set[str]]
 
 
 class _Follower(ast.NodeVisitor):
-    """``_made`` has the arguments that each variable was calculated from."""
+    """``_arguments_of`` has the arguments that each variable was calculated from."""
 
     def __init__(self, run: ast.FunctionDef) -> None:
         self._arguments = {each.arg for each in run.args.args}
-        self._made = {name: {name} for name in self._arguments}
+        self._arguments_of = {name: {name} for name in self._arguments}
         self._parents = {
             child: node for node in ast.walk(run) for child in ast.iter_child_nodes(node)
         }
@@ -54,10 +54,10 @@ class _Follower(ast.NodeVisitor):
         self.angles: set[str] = set()
 
     def visit_Name(self, node: ast.Name) -> None:
-        made = self._made.get(node.id, set())
-        if isinstance(node.ctx, ast.Load) and made:
-            self.seen |= made
-            self.steering |= set() if self._calculates(node) else made
+        inputs = self._arguments_of.get(node.id, set())
+        if isinstance(node.ctx, ast.Load) and inputs:
+            self.seen |= inputs
+            self.steering |= set() if self._calculates(node) else inputs
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)
@@ -92,7 +92,7 @@ class _Follower(ast.NodeVisitor):
         held = self._held(value)
         for each in ast.walk(target):
             if held and isinstance(each, ast.Name):
-                self._made[each.id] = self._made.get(each.id, set()) | held
+                self._arguments_of[each.id] = self._arguments_of.get(each.id, set()) | held
 
     def _held(self, node: ast.AST) -> set[str]:
         """The arguments that an expression is calculated from; not those that it compares."""
@@ -100,7 +100,7 @@ class _Follower(ast.NodeVisitor):
         if isinstance(node, ast.Compare) or is_shape:
             return set()
         if isinstance(node, ast.Name):
-            return self._made.get(node.id, set())
+            return self._arguments_of.get(node.id, set())
         if isinstance(node, ast.Subscript):
             return self._held(node.value)
         return set().union(*map(self._held, ast.iter_child_nodes(node)))

@@ -105,18 +105,10 @@ class ReferenceUses:
         return lengths in self.seen and (bool(self.calls & _MENDS) or not needs_some)
 
 
-def outputs_of_bits(definition: Definition) -> set[str]:
-    """Floating outputs that the reference puts together from bits: no arithmetic has rounded them.
-
-    As in ``((x.view(torch.int32) + noise) & -65536).view(torch.float32)``.
-    """
-    return {name for name, are_bits in ReferenceUses.of(definition).bits.items() if are_bits}
-
-
 _Specs = tuple[tuple[str, "TensorSpec"], ...]
 
 
-@lru_cache(maxsize=64)  # each input asks, and each comparison
+@lru_cache(maxsize=64)  # each input asks
 def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
     uses = ReferenceUses()
     try:

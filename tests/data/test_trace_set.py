@@ -210,7 +210,7 @@ def test_a_newer_schema_is_refused(trace_set, tmp_path):
 def test_a_dataset_goes_through_its_directory(trace_set, tmp_path):
     trace_set.add_workload("scale", workload(4), count=3)
     export = trace_set.to_path(tmp_path)
-    assert (export.written, export.apart, export.missing) == (11, [], [])
+    assert (export.written, export.refused, export.missing) == (11, [], [])
     again = TraceSet.from_path(tmp_path)
     for kind in ("definitions", "solutions", "workloads"):
         assert dict(getattr(again, kind)) == dict(getattr(trace_set, kind))
@@ -262,9 +262,9 @@ def test_every_export_is_what_flashinfer_reads_and_nothing_is_lost(trace_set, tm
     errors = {t.workload.axes["n"]: t.evaluation.correctness for t in theirs["traces"]}
     assert math.isnan(errors[104].max_relative_error)
     assert errors[105].max_absolute_error == 0.5
-    assert len(export.apart) == 7
-    assert "definition octets: inputs.x has dtype uint8" in export.apart
-    assert "a trace of scale by fast: no performance" in export.apart
+    assert len(export.refused) == 7
+    assert "definition octets: inputs.x has dtype uint8" in export.refused
+    assert "a trace of scale by fast: no performance" in export.refused
     again = TraceSet.from_path(tmp_path)
     assert (len(again), len(again.definitions)) == (len(trace_set), 4)
     assert all(path.resolve().is_relative_to(tmp_path) for path in tmp_path.rglob("*"))

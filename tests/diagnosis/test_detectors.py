@@ -152,7 +152,7 @@ def test_a_byte_that_is_poison_too_was_written_unless_the_other_call_left_its_ow
     wrong = got if written else others.view(torch.uint8)
     second = torch.where(expected > 0, wrong.view(torch.uint8), again.view(torch.uint8)).view(dtype)
     failed = WrongOutput("out", ("a", "b"), got, expected, expected > 0, torch.zeros(()))
-    context = CallContext(poisons=POISONS, again={"out": second})
+    context = CallContext(poisons=POISONS, second_outputs={"out": second})
     assert (explain(Failure((failed,), context)).pattern == "unwritten") is not written
 
 

@@ -13,7 +13,6 @@ from pytest_fib.workloads import (
     INFERENCE_RULES,
     make_inputs,
     make_workload,
-    outputs_of_bits,
     plan,
     why_not_generated,
 )
@@ -443,7 +442,7 @@ def test_a_reference_is_followed_through_its_variables(lines, kind):
     ],
 )
 def test_an_output_is_of_bits_where_integers_are_only_viewed_as_numbers(result, of_bits):
-    assert outputs_of_bits(_of_reference(result)) == ({"y"} if of_bits else set())
+    assert plan(_of_reference(result)).outputs_of_bits == ({"y"} if of_bits else set())
 
 
 @pytest.mark.parametrize(
