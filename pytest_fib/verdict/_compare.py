@@ -624,7 +624,8 @@ def _exactly(
         return _Rows(zeros, zeros, zeros, scale, scale), _Figures(*[0.0] * len(_Figures._fields))
     size = expected.double().abs().nan_to_num_(1.0)
     error = torch.where(equal, 0.0, _distance(got, expected))
-    used = torch.where(error > _allowed(size, scale, bound), math.inf, 0.0)
+    allowed = _allowed(size, scale, bound)
+    used = torch.where(error > allowed, math.inf, (error / allowed).nan_to_num_(0.0))
     relative = error / size.clamp_min(5e-324)
     figures = [error.max(), relative.max(), torch.linalg.vector_norm(error), used.max()]
     most, most_relative, norm, most_used = torch.stack(figures).tolist()

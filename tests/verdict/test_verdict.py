@@ -335,6 +335,14 @@ def test_integers_with_a_tolerance_may_be_off_by_that(dtype, tolerance, wrong):
     assert verdict_of(right).passed == bool(tolerance)
 
 
+@pytest.mark.parametrize(("off", "used"), [(0, 0.0), (1, 0.25), (4, 1.0), (5, INF)])
+def test_integers_use_the_share_of_their_tolerance_that_they_are_off_by(off, used):
+    definition = define("int64", {"y": {"atol": 4, "rtol": 0}})
+    verdict = judge_outputs(definition, integers([7, 8 + off]), integers([7, 8]))
+    assert extra(verdict)["bound_used"] == used
+    assert verdict.passed is (off <= 4)
+
+
 def test_a_tolerance_holds_for_integers_beyond_what_float64_holds():
     definition = define("int64", {"y": {"atol": 1, "rtol": 0}})
     expected = integers([2**60, 2**60, 2**63 - 1, -(2**63)])
