@@ -9,14 +9,6 @@ from pathlib import Path
 
 #: Devices of GPUs, as far as there are any.
 _GPU_DEVICES = ("nvidia*", "dri", "kfd", "infiniband")
-#: Where compilers keep what they made: in a container, nowhere that anyone else reads.
-_CACHES = (
-    "TRITON_CACHE_DIR",
-    "TILELANG_CACHE_DIR",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "TORCH_EXTENSIONS_DIR",
-    "CUDA_CACHE_PATH",
-)
 
 
 def container_command(device: str, folder: Path) -> list[str]:
@@ -35,11 +27,6 @@ def container_command(device: str, folder: Path) -> list[str]:
     for path in _needed_beneath_tmp():
         command += ["--ro-bind", str(path), str(path)]
     return [*command, "--bind", str(folder), str(folder), "--"]
-
-
-def container_environment(folder: Path) -> dict[str, str]:
-    """Variables for what runs there: caches that go with ``folder``."""
-    return {name: str(folder / name.lower()) for name in _CACHES}
 
 
 def _needed_beneath_tmp() -> Iterator[Path]:

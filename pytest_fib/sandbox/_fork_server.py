@@ -157,17 +157,22 @@ class _Server:
         return status, had_to_be_killed
 
 
-def _caches() -> list[Path]:
-    """Folders that compilers keep what they made in, for the next sandbox and the next run."""
+def default_caches() -> dict[str, Path]:
+    """Where compilers keep what they made, by the variables that say otherwise."""
     home = Path(os.environ.get("HOME", "/nonexistent"))
     extensions = Path(os.environ.get("XDG_CACHE_HOME", home / ".cache")) / "torch_extensions"
-    defaults = {
+    return {
         "TRITON_CACHE_DIR": Path(os.environ.get("TRITON_HOME", home)) / ".triton" / "cache",
         "TILELANG_CACHE_DIR": home / ".tilelang" / "cache",
         "TORCHINDUCTOR_CACHE_DIR": Path(tempfile.gettempdir()) / f"torchinductor_{getuser()}",
         "TORCH_EXTENSIONS_DIR": extensions,
         "CUDA_CACHE_PATH": home / ".nv" / "ComputeCache",
     }
+
+
+def _caches() -> list[Path]:
+    """Folders of what compilers made, for the next sandbox and the next run."""
+    defaults = default_caches()
     for name, folder in defaults.items():
         # Set, since some would follow the folder for temporary files.
         cache = Path(os.environ.setdefault(name, str(folder)))

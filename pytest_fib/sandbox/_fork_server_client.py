@@ -22,7 +22,7 @@ from threading import RLock
 
 from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel
-from pytest_fib.sandbox._container import container_command, container_environment
+from pytest_fib.sandbox._container import container_command
 from pytest_fib.sandbox._orphans import Adoption, end_group
 from pytest_fib.temporary import TemporaryFolder
 
@@ -141,7 +141,9 @@ class ForkServer:
         environment |= self._environment
         if self.contained:
             command = [*container_command(self._device, folder), *command]
-            environment |= container_environment(folder)
+            # Nowhere that anyone else reads: they go with the folder.
+            caches = _fork_server.default_caches()
+            environment |= {name: str(folder / name.lower()) for name in caches}
         control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with server_end:
