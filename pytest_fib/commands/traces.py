@@ -189,7 +189,7 @@ def _write(given: Namespace) -> int:
     print(f"{output}: {export.written} records")
     for line, number in Counter(export.refused).items():
         times = f" ({number} of these)" if number > 1 else ""
-        print(f"apart, under pytest_fib/: {line}{times}")
+        print(f"not for FlashInfer, so under pytest_fib/: {line}{times}")
     for what in export.without:
         print(f"left out, as FlashInfer Trace has no place for it: {what}")
     for name in export.missing:

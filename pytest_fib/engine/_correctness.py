@@ -258,7 +258,7 @@ def _difference(name: str, first: torch.Tensor, second: torch.Tensor) -> str:
     one, other = (f"{float(side[worst]):.9g}" for side in sides)
     return (
         f"{name}: two calls on the same inputs gave other bits in {len(at)} of {len(differ)} "
-        f"elements; {element} was {one}, then {other}, the most apart"
+        f"elements; {element} was {one}, then {other}, the largest difference"
     )
 
 

@@ -307,7 +307,7 @@ def _pid_of_sender(end: socket.socket) -> int:
     data, ancillary, _, _ = end.recvmsg(1, socket.CMSG_SPACE(credentials.size))
     end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
     if not data:
-        raise ConnectionResetError("a sandbox ended before it could be told by its process id")
+        raise ConnectionResetError("a sandbox ended before its process id was known")
     [(_, _, sender)] = ancillary
     return int(credentials.unpack(sender)[0])
 

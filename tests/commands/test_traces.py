@@ -62,13 +62,15 @@ def test_validation_tells_figures_that_nothing_can_have(tmp_path, capsys):
     assert capsys.readouterr().out.endswith(said)
 
 
-def test_what_is_apart_for_one_reason_is_said_once(measured, capsys):
+def test_what_flashinfer_refuses_for_one_reason_is_said_once(measured, capsys):
     runs = measured.path / "fib-traces.jsonl"
     runs.write_text(2 * runs.read_text())
     assert main(["traces", "export", "fib-traces.jsonl", "dataset"]) == 0
-    apart = "apart, under pytest_fib/: a trace of scale by scale_every: no performance"
-    assert [line for line in capsys.readouterr().out.splitlines() if apart in line] == [
-        f"{apart} (2 of these)"
+    refused = (
+        "not for FlashInfer, so under pytest_fib/: a trace of scale by scale_every: no performance"
+    )
+    assert [line for line in capsys.readouterr().out.splitlines() if refused in line] == [
+        f"{refused} (2 of these)"
     ]
 
 

@@ -222,7 +222,7 @@ def test_bits_that_differ_are_counted_as_they_are():
     assert not verdict.passed
     assert verdict.diagnosis.sentence == (
         "y: two calls on the same inputs gave other bits in 1 of 256 elements; "
-        "y[0, 0] was 0, then -0, the most apart"
+        "y[0, 0] was 0, then -0, the largest difference"
     )
 
 

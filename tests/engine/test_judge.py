@@ -295,8 +295,8 @@ def run(x, factor):
             "out[7] = 0",
             "INCORRECT_NUMERICAL",
             r"out: two calls on the same inputs gave other bits in 1 of 1000 elements; "
-            r"out\[7\] was "
-            r"\S+, then 0, the most apart \(right on a first call; this is repeat 9 of 19\)",
+            r"out\[7\] was \S+, then 0, the largest difference "
+            r"\(right on a first call; this is repeat 9 of 19\)",
         ),
         (
             "raise ValueError('now and then')",
@@ -338,7 +338,7 @@ def test_repeats_cost_calls_and_no_references(own_judge, request_for, definition
 
 def test_large_expected_values_are_not_cached(own_judge, request_for):
     assert own_judge.evaluate(request_for(GOOD, n=3_000_000)).status == "PASSED"
-    assert own_judge._known.expected._entries == {}
+    assert own_judge._caches.expected._entries == {}
 
 
 @pytest.mark.parametrize(("n", "cached"), [(1000, 6), (100_000, 2)])
@@ -346,9 +346,9 @@ def test_the_oldest_expected_values_make_room(own_judge, request_for, monkeypatc
     monkeypatch.setattr("pytest_fib.engine._correctness.CACHE_BYTES", 2 * 800_000)
     for seed in range(3):
         own_judge.evaluate(request_for(GOOD, n=n, seed=seed))
-    cached_bytes = sum(expected.bytes for expected in own_judge._known.expected._entries.values())
-    assert cached_bytes == own_judge._known.expected._bytes <= 2 * 800_000
-    assert len(own_judge._known.expected._entries) == cached
+    cached_bytes = sum(expected.bytes for expected in own_judge._caches.expected._entries.values())
+    assert cached_bytes == own_judge._caches.expected._bytes <= 2 * 800_000
+    assert len(own_judge._caches.expected._entries) == cached
 
 
 def test_wrong_outputs_that_were_written_are_not_told_to_be_unwritten(judge, request_for):
