@@ -107,7 +107,7 @@ def _run(given: Namespace) -> int:
     inputs = _inputs(given)
     outputs = list(_given(given.output).values()) or [_output(inputs)]
     files = _files(given.name, given.op_type, inputs, outputs)
-    _check(files[0][1])
+    nothing_says = _check(files[0][1])
     for path in (path for path, _ in files if path.exists()):
         raise FileExistsError(f"{path} exists")
     for path, text in files:
@@ -119,6 +119,8 @@ def _run(given: Namespace) -> int:
     elif "pythonpath" not in ini.read_text(encoding="utf-8"):
         print(f"The test imports the kernel: have pythonpath = . in {ini}")
     print(f"Write the reference and the kernel, then: pytest --fib-definition={given.name}")
+    for sentence in nothing_says:
+        print(f"Unless the reference will show it, {sentence}")
     return 0
 
 
@@ -142,12 +144,17 @@ def _project_above() -> Path | None:
     return None if own else next(has_both, None)
 
 
-def _check(definition: str) -> None:
-    """Raise ValueError for what can't be read. It lies in no file yet, so nothing has a line."""
+def _check(definition: str) -> list[str]:
+    """Which inputs can't be made yet. Raises ValueError for what can't be read.
+
+    It lies in no file yet, so nothing has a line.
+    """
     from pytest_fib.data import DataError, read_definitions
+    from pytest_fib.workloads import why_not_generated
 
     try:
-        read_definitions("new.yaml", definition)
+        loaded = read_definitions("new.yaml", definition)
+        return list(filter(None, (why_not_generated(each.definition) for each in loaded)))
     except DataError as error:
         raise ValueError("\n".join(problem.message for problem in error.problems)) from None
 

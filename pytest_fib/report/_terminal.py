@@ -84,6 +84,7 @@ def _write_section(
         terminal.line("")
         write_table(terminal, _times_table(timed), width)
         _write_noise(terminal, timed)
+    _write_cut_reasons(terminal, rows, width)
     traffic = {row.label: row for row in timed if row.separate_bytes and row.least_bytes}
     if traffic:
         terminal.line("")
@@ -101,9 +102,25 @@ def _write_section(
 
 
 def _write_wrapped(terminal: pytest.TerminalReporter, text: str, width: int) -> None:
-    # Cut at blanks only: "a::error::" in a text must not become the beginning of a line.
-    for line in textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False):
+    # Cut at blanks only: "a::error::" in a text must not become the beginning of a line, and what
+    # is to be installed, "pytest-fib[cuda]", is copied.
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    for line in textwrap.wrap(text, width, subsequent_indent="  ", **whole):
         terminal.write_line(line)
+
+
+def _write_cut_reasons(terminal: pytest.TerminalReporter, rows: Sequence[Row], width: int) -> None:
+    """Why items were skipped, where tables have no room for it. What failed has its text above."""
+    tables = (
+        _correctness_table([row for row in rows if row.kind != "compile"]),
+        _compile_table([row for row in rows if row.kind == "compile"]),
+        _times_table([row for row in rows if row.kind == "bench"]),
+    )
+    lines = (line for table in tables for line in table.laid_out(width))
+    shown = "\n".join("".join(text for text, _ in line) for line in lines)
+    for reason in dict.fromkeys(row.reason for row in rows if row.status == "SKIPPED"):
+        if reason not in shown:
+            _write_wrapped(terminal, f"skipped: {reason}", width)
 
 
 def _write_noise(terminal: pytest.TerminalReporter, timed: Iterable[Row]) -> None:

@@ -338,3 +338,14 @@ def test_what_is_right_and_was_not_timed_says_why(table):
     assert table([untimed])[4] == f"a               n=0       PASSED  {reason}"
     long = replace(untimed, status="SKIPPED", reason="x" * 80)
     assert len(table([long])[4]) == 80
+
+
+def test_a_reason_to_skip_that_a_table_cuts_is_below_it_once(table):
+    reason = "needs apache-tvm-ffi, which is not installed there: pip install 'pytest-fib[cuda]'"
+    skipped = [untested(name, "skipped", reason) for name in "ab"]
+    short = untested("c", "skipped", "no device")
+    lines = table([*skipped, short])
+    assert [line[-1] for line in lines[1:4]] == ["…", "…", "e"]
+    assert " ".join(line.strip() for line in lines[4:]) == f"skipped: {reason}"
+    assert lines[5] == "  'pytest-fib[cuda]'"
+    assert max(map(len, lines)) <= 80
