@@ -104,8 +104,10 @@ def _write_section(
 def _write_wrapped(terminal: pytest.TerminalReporter, text: str, width: int) -> None:
     # Cut at blanks only: "a::error::" in a text must not become the beginning of a line, and what
     # is to be installed, "pytest-fib[cuda]", is copied.
-    whole = {"break_long_words": False, "break_on_hyphens": False}
-    for line in textwrap.wrap(text, width, subsequent_indent="  ", **whole):
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    for line in wrapper.wrap(text):
         terminal.write_line(line)
 
 
