@@ -51,9 +51,9 @@ def _shown(piece: _Piece, width: int) -> bool:
         return True
     print(f"{piece.name:<14} missing")
     for line in (f"without it: {piece.cost}", f"to add it: {piece.remedy}"):
-        indent = " " * 15
-        for part in wrap(line, width, initial_indent=indent, subsequent_indent=f"{indent}  "):
-            print(part)
+        # Not at hyphens: what is to be installed is copied.
+        for part in wrap(line, width - 15, subsequent_indent="  ", break_on_hyphens=False):
+            print(f"{'':<15}{part}")
     return False
 
 
