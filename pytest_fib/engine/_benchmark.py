@@ -34,12 +34,15 @@ from pytest_fib.engine._cheat_checks import (
     check_reading,
     check_samples_ns,
     check_single_calls,
+    check_stepped_calls,
+    check_steps,
     is_far_off,
     most_different,
 )
 from pytest_fib.engine._context import GAP, BufferPool, EvaluationContext, EvaluationEnded, Side
 from pytest_fib.engine._correctness import SandboxCalls
 from pytest_fib.engine._new_values import MIXED, Mixture, NewValues
+from pytest_fib.engine._steps import steps
 from pytest_fib.sandbox import (
     Blocks,
     Collect,
@@ -103,6 +106,8 @@ LEFT_IN_CACHE = 0.5
 PREPARATIONS, LONGER = 3, 2
 #: Rounds of blocks of one call.
 SINGLE_ROUNDS = 5
+#: How many calls are made one by one on the CPU, if one takes less than so many nanoseconds.
+STEPS, STEPPED_BELOW_NS = 64, 100e3
 #: Nanoseconds of a call that has no others beside it: the candidate's, and the reference's.
 SingleCalls: TypeAlias = tuple[float, float]
 
@@ -197,6 +202,13 @@ class TimedSide:
         """Have the outputs of the round's calls stored; nanoseconds that it took."""
         self._ask(Collect())
         return self._side.sandbox.ran_ns
+
+    def step_ns(self, values: tuple[torch.Tensor, torch.Tensor], *, idle: bool = False) -> float:
+        """How long a turn takes in which one of the prepared calls is made, as in ``steps``."""
+        made = steps(self._side.sandbox, self.buffers, values, self._timeout, idle=idle)
+        self._done(made.reply)
+        self._context.refuse_if(check_steps(len(made.turns_ns), len(values[0])))
+        return made.usual_ns
 
     def _ask(self, request: Blocks | Collect) -> Done:
         return self._done(self._side.sandbox.ask(request, self._timeout))
@@ -393,7 +405,10 @@ class BenchmarkPhase:
                 return timings, single_ns
             if pause is None:
                 self._context.refuse(wrong)
-            if is_far_off(timings, self._readings, len(self._candidate.called)):
+            # Once calls were made by themselves, the clocks agreed.
+            if single_ns is None and is_far_off(
+                timings, self._readings, len(self._candidate.called)
+            ):
                 pauses = iter(())
             sleep(pause)
             if single_ns is not None:
@@ -458,12 +473,15 @@ class BenchmarkPhase:
     def _single_calls_ns(self, timings: Timings) -> SingleCalls | None:
         """How long a call of each side takes that has a block for itself.
 
-        None where all had, and where blocks will have more calls.
+        None where all had, and where blocks will have more calls. On the CPU, how long one takes
+        that can know of no other; None where they are long.
         """
         usual_ns = timings.latency.value, timings.reference_latency.value
-        alone = self._device == "cpu" or self._calls_per_block == 1
-        if alone or self._are_too_short(usual_ns):
+        if self._calls_per_block == 1 or self._are_too_short(usual_ns):
             return None
+        if self._device == "cpu":
+            in_steps = self._candidate.is_process and usual_ns[0] < STEPPED_BELOW_NS
+            return self._stepped_calls_ns(usual_ns) if in_steps else None
         # The reference's calls may have blocks for themselves already.
         sides = [side for side in self._sides if side.calls_per_block > 1]
         self._values.mix()  # what was read has no inputs any more
@@ -474,10 +492,40 @@ class BenchmarkPhase:
         single_ns = [float(np.median(samples)) for samples in zip(*rounds, strict=True)]
         return single_ns[0], single_ns[1] if len(sides) > 1 else usual_ns[1]
 
+    def _stepped_calls_ns(self, usual_ns: SingleCalls) -> SingleCalls:
+        """How long a call of each side takes where its inputs appear once the one before is done.
+
+        In a block, calls know those that come. Both sides take turns with the judge on one core, so
+        that neither finds its caches empty, nor waits for a core to wake up. If threads want more
+        cores, they have them in a second try.
+        """
+        count = min(STEPS, self._candidate.buffers.count)
+        self._ready([0], [count, count])
+        sandboxes = self._context.candidate.sandbox, self._context.reference.sandbox
+        with self._core.shared_by(*sandboxes):
+            values = self._values_of_steps(count)
+            idle_ns = self._reference.step_ns(values, idle=True)
+            single_ns, reference_ns = (side.step_ns(values) - idle_ns for side in self._sides)
+        if check_stepped_calls(single_ns, usual_ns[0], reference_ns - usual_ns[1]):
+            values = self._values_of_steps(count)
+            again_ns, _ = (side.step_ns(values) - idle_ns for side in self._sides)
+            single_ns = min(single_ns, again_ns)
+        self._keep_outputs(self._inputs_to_check())
+        return single_ns, reference_ns
+
+    def _values_of_steps(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """New inputs of so many calls, none in a buffer when steps begin; and room for outputs."""
+        self._values.mix()
+        self._round_is_unchecked = False
+        reference = self._reference.buffers
+        inputs = reference.inputs()[:count].clone()
+        return inputs, inputs.new_empty(count, reference.outputs().shape[1])
+
     def _does_work_ahead(self, timings: Timings, single_ns: SingleCalls) -> str:
         """What is wrong where calls take less beside others than by themselves."""
         usual_ns = timings.latency.value, timings.reference_latency.value
-        return check_single_calls(single_ns[0], usual_ns[0], single_ns[1] - usual_ns[1])
+        check = check_stepped_calls if self._device == "cpu" else check_single_calls
+        return check(single_ns[0], usual_ns[0], single_ns[1] - usual_ns[1])
 
     # What timed calls left.
 
@@ -485,15 +533,24 @@ class BenchmarkPhase:
         """Keep what some calls of the last round got and left. Raises WrongOutputsError."""
         self._round_is_unchecked = False
         candidate, reference = self._candidate.buffers, self._reference.buffers
-        numbers = self._numbers_to_check()
-        inputs = {number: candidate.inputs()[number].clone() for number in numbers}
+        inputs = self._inputs_to_check()
         if self._inputs_are_cleared:
             for pool in (candidate, reference):  # both, so that caches hold as little of either
                 pool.inputs()[: candidate.count].zero_()
             self._context.synchronize()
         self._readings.append(self._read_outputs())
-        numbers |= self._numbers_of_wrong_outputs()
-        outputs = {number: candidate.outputs()[number].clone() for number in numbers}
+        self._keep_outputs(inputs)
+
+    def _inputs_to_check(self) -> dict[int, torch.Tensor]:
+        """What some calls got, by the numbers of their buffers."""
+        inputs = self._candidate.buffers.inputs()
+        return {number: inputs[number].clone() for number in self._numbers_to_check()}
+
+    def _keep_outputs(self, inputs: dict[int, torch.Tensor]) -> None:
+        """Keep what those calls left, and those whose outputs seem wrong."""
+        left = self._candidate.buffers.outputs()
+        numbers = {*inputs} | self._numbers_of_wrong_outputs()
+        outputs = {number: left[number].clone() for number in numbers}
         self._kept.append(KeptRound(self._values.mixture, inputs, outputs))
         if sum(each.bytes for each in self._kept) > KEPT_BYTES[self._device]:
             self._check_kept()
@@ -685,7 +742,7 @@ class BenchmarkPhase:
                 "p10_ms": float(np.percentile(samples, 10)) / 1e6,
                 "p90_ms": float(np.percentile(samples, 90)) / 1e6,
                 "samples": samples.size,
-                "placements": len(side.groups),
+                "placements": samples.shape[1],
                 "unaccounted": timings.accounting.unaccounted,
                 "device_time_ms": timings.spent_ns / 1e6,
                 "held_ms": self._held_ns / 1e6,

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Prepare as Prepare,
         Reply as Reply,
         Request as Request,
+        Step as Step,
         TensorRef as TensorRef,
         Widened as Widened,
     )
@@ -103,7 +104,7 @@ __getattr__ = lazily(
         "_last_call": "LastCall",
         "_messages": (
             "Argument Blocks Build Call Collect CountOperations Done Failed Load Prepare "
-            "Reply Request TensorRef Widened"
+            "Reply Request Step TensorRef Widened"
         ),
         "_rounding": "OracleUnavailable VariationError",
         "_sandbox": "LocalSandbox ProcessSandbox Sandbox no_answer_within",

@@ -139,6 +139,18 @@ class Collect:
 
 
 @dataclass(frozen=True)
+class Step:
+    """Make the prepared calls one by one, each when a byte comes by the socket that is sent along.
+
+    One goes back once its outputs are stored. Where it is to be ``idle``, no call is made but
+    the first, and what that returned is stored each time.
+    """
+
+    idle: bool = False
+    kind: Literal["step"] = "step"
+
+
+@dataclass(frozen=True)
 class CountOperations:
     """Call the loaded program once and count what its operations do; its outputs are dropped."""
 
@@ -146,7 +158,7 @@ class CountOperations:
     kind: Literal["count"] = "count"
 
 
-Request: TypeAlias = Map | Build | Load | Call | Prepare | Blocks | Collect | CountOperations
+Request: TypeAlias = Map | Build | Load | Call | Prepare | Blocks | Collect | Step | CountOperations
 
 
 @dataclass(frozen=True)

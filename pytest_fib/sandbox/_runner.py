@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns
@@ -34,6 +35,7 @@ from pytest_fib.sandbox._messages import (
     Prepare,
     Reply,
     Request,
+    Step,
     TensorRef,
     Widened,
 )
@@ -71,6 +73,8 @@ class Runner:
         self._loaded_bytes = 0
         self._series: Series | None = None
         self._prepared: Prepare | None = None
+        #: The prepared calls, by their numbers.
+        self._calls: dict[int, Invoke] = {}
         #: What the last call returned.
         self._returned: Any = None
         #: Copies what captured calls return to their outputs.
@@ -128,6 +132,8 @@ class Runner:
             return _build(request, file)
         if isinstance(request, Load):
             return self._load(request.program, file)
+        if isinstance(request, Step):
+            return self._step(request, file)
         return self._answer_with_program(request)
 
     def _answer_with_program(self, request: Request) -> Reply:
@@ -164,6 +170,7 @@ class Runner:
     def release(self) -> None:
         """Drop prepared calls, and what calls returned: that is memory."""
         self._series = self._prepared = self._store_captured = self._returned = None
+        self._calls = {}
 
     def _call(self, request: Call) -> Reply:
         before, earlier = self._peak_bytes(), self._returned
@@ -227,10 +234,9 @@ class Runner:
 
     def _prepare(self, request: Prepare) -> Reply:
         self.release()
-        groups = [
-            [self._moved_call(request, start + i) for i in range(request.size)]
-            for start in request.groups
-        ]
+        numbers = [range(start, start + request.size) for start in request.groups]
+        groups = [[self._moved_call(request, number) for number in group] for group in numbers]
+        self._calls = dict(zip(chain(*numbers), chain(*groups), strict=True))
         self._series = series(
             groups,
             self._device,
@@ -253,6 +259,20 @@ class Runner:
         assert self._series is not None, "calls are prepared before they are timed"
         timed = self._series.run()
         return Done(samples_ns=timed.samples_ns, blocks_ns=timed.blocks_ns)
+
+    def _step(self, request: Step, file: int | None) -> Reply:
+        assert file is not None, "steps are asked for with a socket that says when"
+        assert self._prepared is not None, "calls are prepared before they are made one by one"
+        refs, stride = self._prepared.outputs, self._prepared.stride
+        outputs = [self._values(refs, number * stride) for number in self._calls]
+        result = None
+        for step, call in enumerate(self._calls.values()):
+            os.read(file, 1)
+            if step == 0 or not request.idle:
+                result = call()
+            self._store(result, outputs[step])
+            os.write(file, b"\0")
+        return Done()
 
     def _collect(self) -> Reply:
         if self._store_captured is not None:

@@ -23,8 +23,10 @@ from pytest_fib.sandbox._messages import (
     FailedStatus,
     Load,
     Map,
+    Prepare,
     Reply,
     Request,
+    Step,
     decode_reply,
     encode_request,
     is_short,
@@ -255,7 +257,7 @@ class ProcessSandbox:
             raise ChannelBroken("a reply out of turn")
         if self._untrusted and not self._fork_server.has(child):
             raise ChannelClosed
-        if isinstance(request, (Blocks, Collect)):
+        if isinstance(request, (Prepare, Blocks, Collect, Step)):
             self._wait_until_stopped(child, timeout)
         return _fit_to_show(_decoded(reply), _printed(child))
 
@@ -308,6 +310,7 @@ class ProcessSandbox:
     def _wait_until_stopped(self, child: Child, timeout: float) -> None:
         """The other side is timed next, and what works on would make it slow.
 
+        Or values come next that it is to see later, and a system call may read them all.
         On the CPU both ran until then: on a busy machine it takes a while to stop. What is timed on
         a GPU is not done by a system call, and where both sides share a core with the judge, the
         time until one gets to know that it was stopped would only blur the clock. Raises

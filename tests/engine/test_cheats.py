@@ -53,9 +53,11 @@ REASONS = {
     "own_session": NOT_PERMITTED,
     "patch_engine": ("INCORRECT_NUMERICAL", ALL),
     "patch_torch": ("INCORRECT_NUMERICAL", ALL),
+    "plant_byte_code": DENIED,
     "plant_module": DENIED,
     "raise_skip": ("RUNTIME_ERROR", "Skipped: nothing to see here"),
     "reopen_arena": DENIED,
+    "replace_traces": DENIED,
     "scan_arena": ("INCORRECT_NUMERICAL", ZEROS),
     "scan_files": ("INCORRECT_NUMERICAL", ZEROS),
     "scan_memory": ("INCORRECT_NUMERICAL", ZEROS),
@@ -72,6 +74,7 @@ REASONS = {
     "write_inputs": ("RUNTIME_ERROR", "wrote to its input 'x'"),
     "write_judge_memory": DENIED,
     "write_to_parent": ("RUNTIME_ERROR", FORKS),
+    "wrong_every_third": ("INCORRECT_NUMERICAL", "out: .*"),
 }
 #: What they end with where walls, or kernel.yama.ptrace_scope, keep a user's processes apart.
 REFUSED = {
@@ -84,9 +87,16 @@ BY_THE_CLOCK = (
     FALSE + r"rounds of calls take \S+ ms by their own account, \S+ ms by the judge's clock"
 )
 WHEN_READ = r"works when its outputs are read, or makes that slow .*: \S+ µs a call more than .*"
+TOGETHER = (
+    r"does the work of several calls at once: a call takes \S+ µs by itself, \S+ µs beside .*"
+)
 TIMED_WRONG = r"out: .* \(while it was timed(, and read once its inputs were cleared)?\)(;.*)?"
 TIMED_REASONS = {
+    "answer_no_steps": ("RUNTIME_ERROR", FALSE + r"0 of \d+ calls were answered"),
+    "answer_steps_ahead": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "any_works_for_all": ("RUNTIME_ERROR", BY_THE_CLOCK),
+    "batch_in_series": ("RUNTIME_ERROR", f"{TOGETHER}|{WHEN_READ}"),
+    "batch_when_collected": ("RUNTIME_ERROR", f"{TOGETHER}|{WHEN_READ}"),
     "by_call_stack": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "cache_by_four_elements": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "claim_calls_only": ("RUNTIME_ERROR", FALSE + r"blocks took \S+ ns, and their calls \S+ ns"),
@@ -108,6 +118,7 @@ TIMED_REASONS = {
     "nested_children": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "often_when_collected": ("RUNTIME_ERROR", f"{WHEN_READ}|{BY_THE_CLOCK}"),
     "one_for_all": ("INCORRECT_NUMERICAL", TIMED_WRONG),
+    "only_if_poisoned": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "patch_clock": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "patch_series": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "ring_of_outputs": ("INCORRECT_NUMERICAL", TIMED_WRONG),
@@ -133,6 +144,8 @@ CUDA = {path.stem for path in (CHEATS / "timed_cuda").glob("[!_]*.py")}
 GOOD = "def run(x, factor):\n    return x * factor\n"
 #: These take the time of many others.
 SLOW = (
+    "batch_in_series",
+    "batch_when_collected",
     "nested_children",
     "often_when_collected",
     "patch_clock",
@@ -150,8 +163,10 @@ WALLED = {
     "landlock": {
         "hold_device_lock",
         "leave_shared_file",
+        "plant_byte_code",
         "plant_module",
         "reopen_arena",
+        "replace_traces",
         "stop_judge",
         "stop_reference",
         "write_judge_memory",
