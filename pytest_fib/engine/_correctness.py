@@ -352,6 +352,9 @@ class CallBackend(Protocol):
     def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """The candidate's, likewise."""
 
+    def clock(self) -> float:
+        """The time in seconds, without what was spent waiting for others who use the device."""
+
 
 def check_same_inputs(
     calls: CallBackend,
@@ -364,7 +367,7 @@ def check_same_inputs(
     """Check two calls on the same inputs, with outputs at other places, ``repeat`` times.
 
     A failure is explained by further calls, which are begun before ``explain_until``, if that is
-    given: a time of ``monotonic``.
+    given: a time of the ``clock`` of calls.
     """
     inputs = calls.make_inputs(workload)
     first, second = calls.call_candidate(POISONS)
@@ -432,16 +435,18 @@ def output_checker(
         expected.outputs,
         partial(calls.yardsticks, own=expected.no_oracle is not None),
         no_oracle=expected.no_oracle,
-        reference_outputs=_until(explain_until, calls.reference_outputs),
-        candidate_outputs=_until(explain_until, calls.candidate_outputs),
+        reference_outputs=_until(explain_until, calls.clock, calls.reference_outputs),
+        candidate_outputs=_until(explain_until, calls.clock, calls.candidate_outputs),
     )
 
 
-def _until(end: float | None, outputs_of: OutputsOf) -> OutputsOf | None:
+def _until(
+    end: float | None, clock: Callable[[], float], outputs_of: OutputsOf
+) -> OutputsOf | None:
     """The function while there is time; after that, one that returns None, as callers expect."""
     if end is None:
         return None
-    return lambda values: outputs_of(values) if monotonic() < end else None
+    return lambda values: outputs_of(values) if clock() < end else None
 
 
 def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int) -> Verdict:
@@ -451,7 +456,7 @@ def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int
     """
     request = context.request
     what, explain = (context.definition, request.workload), request.explain and not request.timing
-    explain_until = monotonic() + request.explain_seconds if explain else None
+    explain_until = calls.clock() + request.explain_seconds if explain else None
     verdict = check_same_inputs(calls, *what, repeat=request.repeat, explain_until=explain_until)
     if not verdict.passed and calls.scratch:  # where a second call finds what a first one left
         names = ", ".join(map(repr, calls.scratch))
@@ -504,6 +509,9 @@ class SandboxCalls:
         self._experiments_failed = False
         #: The inputs that the reference was seen to write to.
         self.scratch: list[str] = []
+
+    def clock(self) -> float:
+        return monotonic() - self._context.lock.waited
 
     @cached_property
     def _candidate_inputs(self) -> dict[str, torch.Tensor]:

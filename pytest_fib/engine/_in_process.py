@@ -125,7 +125,7 @@ class FunctionChecker:
                     self.definition,
                     workload,
                     repeat=self._repeat,
-                    explain_until=monotonic() + explain_seconds if explain else None,
+                    explain_until=self.clock() + explain_seconds if explain else None,
                 )
                 if verdict.passed and self._returned_again:
                     self._check_later_call(workload)
@@ -263,6 +263,9 @@ class FunctionChecker:
             return self._widened(self._with(values))
         except (OracleUnavailable, VariationError):
             return None
+
+    def clock(self) -> float:
+        return monotonic()
 
     def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """None where the function can't take these values of some inputs: the verdict is known."""

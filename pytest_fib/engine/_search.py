@@ -136,7 +136,7 @@ def _diagnosed(
         return outcome
     seconds_of = partial(_seconds_of, check, clock)
     most = _bytes_to_explain(definition, workload, seconds_of, min(max_bytes, DIAGNOSIS_BYTES))
-    explain = partial(_explained, check, monotonic() + EXPLAIN_SECONDS)
+    explain = partial(_explained, check, clock, clock() + EXPLAIN_SECONDS)
     return diagnose_failure(definition, workload, outcome, explain, most)
 
 
@@ -171,9 +171,11 @@ def _bytes_to_explain(
     return quick
 
 
-def _explained(check: Check, until: float, workload: Workload) -> Evaluation | None:
+def _explained(
+    check: Check, clock: Callable[[], float], until: float, workload: Workload
+) -> Evaluation | None:
     """What a check says of a workload; None where there is no time left."""
-    seconds_left = until - monotonic()
+    seconds_left = until - clock()
     if seconds_left <= 0.0:
         return None
     outcome = check(workload, explain=True, explain_seconds=seconds_left)

@@ -1,6 +1,7 @@
 """First lines on kernels of no known kind say what is so, and where little is known, little."""
 
 import re
+from time import monotonic as now
 
 import pytest
 
@@ -109,6 +110,22 @@ def test_errors_of_a_formula_are_no_rounding(judge, wrong, words):
     found = diagnosis(judge, NORM, wrong.replace("{}", right))
     assert words in found.sentence
     assert not re.search("float16|round|errors of", found.sentence)
+
+
+def test_waits_for_others_take_no_time_from_an_explanation(judge, monkeypatch):
+    """Each request to a sandbox waits for ten minutes until others have used the device."""
+    waited = [0.0]
+
+    def give_way(lock):
+        waited[0] += 600.0
+        lock.waited += 600.0
+
+    monkeypatch.setattr("pytest_fib.engine._device_lock.DeviceLock.give_way", give_way)
+    monkeypatch.setattr("pytest_fib.engine._correctness.monotonic", lambda: now() + waited[0])
+    right = NORM.reference.partition("return ")[2].strip()
+    sentence = diagnosis(judge, NORM, f"return {right} + 0.01 * torch.sin(b)").sentence
+    assert waited[0] > 0
+    assert "right where b is 0" in sentence
 
 
 STEP = define(

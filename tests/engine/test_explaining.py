@@ -26,8 +26,7 @@ DEFINITION = Definition.model_validate(
 def explain(monkeypatch):
     """The seconds that explaining a failure takes where a call of the reference takes a few."""
     now = [0.0]
-    for module in ("_search", "_correctness", "_in_process"):
-        monkeypatch.setattr(f"pytest_fib.engine.{module}.monotonic", lambda: now[0])
+    monkeypatch.setattr("pytest_fib.engine._in_process.monotonic", lambda: now[0])
 
     def explain(of_a_call):
         began = []
@@ -44,7 +43,7 @@ def explain(monkeypatch):
                 began.append(now[0])
             return checker(workload, explain=explain, **how)
 
-        found = search_and_diagnose(DEFINITION, check, **DRAWN)
+        found = search_and_diagnose(DEFINITION, check, clock=lambda: now[0], **DRAWN)
         assert found.outcome.diagnosis.sentence.startswith("y: ")
         return now[0] - began[0]
 
