@@ -72,16 +72,18 @@ def _no_axis(text: str, axes: Mapping[str, Any]) -> str:
 
 
 def with_named_sizes(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The data with a const axis for each size that a shape gives as a number."""
-    if not isinstance(part(data, "axes"), Mapping):
-        return data
-    axes = dict(data["axes"])
+    """The data with a const axis for each size that a shape gives as a number.
+
+    Axes that are no mapping stay as they are, which is said of them: shapes needn't be wrong.
+    """
+    given = part(data, "axes")
+    axes = dict(given) if isinstance(given, Mapping) else {}
     sections = {
         section: {name: _named(spec, axes) for name, spec in data[section].items()}
         for section in ("inputs", "outputs")
         if isinstance(part(data, section), Mapping)
     }
-    return {**data, **sections, "axes": axes}
+    return {**data, **sections, **({"axes": axes} if isinstance(given, Mapping) else {})}
 
 
 def _named(spec: Raw, axes: dict[str, Any]) -> Raw:

@@ -83,6 +83,18 @@ def test_a_definition_that_is_no_mapping_is_refused(write):
     assert complaints(load_definition_file, path) == ["x.yaml:1: should be a mapping, not a list"]
 
 
+@pytest.mark.parametrize(
+    ("axes", "complaint"),
+    [("axes: [n]\n", "x.yaml:3: axes: should be a mapping, not a list"),
+     ("", "x.yaml:1: missing key 'axes'")],
+)  # fmt: skip
+def test_without_axes_sizes_in_shapes_are_no_complaint_besides(write, axes, complaint):
+    tensor = "{shape: [n, 64], dtype: float32}"
+    text = f"name: a\nop_type: b\n{axes}inputs: {{x: {tensor}}}\noutputs: {{y: {tensor}}}\n"
+    path = write("x.yaml", f"{text}reference: |\n  def run(x):\n      return x\n")
+    assert complaints(load_definition_file, path) == [complaint]
+
+
 def test_a_family_is_many_definitions(write):
     loaded = load_definition_file(write("x.yaml", FAMILY))
     assert [item.definition.name for item in loaded] == [
