@@ -59,7 +59,6 @@ class AppliedTraceSet:
         self._random = Random(os.getpid())
         self._measured: dict[tuple[Any, ...], dict[Shape, tuple[str, ...]]] = {}
         self._checker: ShadowChecker | None = None
-        self._said: set[str] = set()
 
     def __enter__(self) -> AppliedTraceSet:
         return self
@@ -102,16 +101,6 @@ class AppliedTraceSet:
             self._measured[key] = by_visible
         shape = tuple(axes[definition.var_axes[i]] for i in visible)
         return self._policy(shape, self._measured[key])
-
-    def log_unknown(self, name: str) -> None:
-        """Say once that calls name what is nearly a definition; others may well not be there."""
-        from pytest_fib.data import did_you_mean
-
-        near = did_you_mean(name, self.trace_set.definitions)
-        if near and name not in self._said:
-            self._said.add(name)
-            what = f"there is no such definition{near}"
-            log.warning("%s: every call goes to its fallback: %s", name, what)
 
     def _log_nothing_to_choose(self, name: str, hardware: str) -> None:
         others = ", ".join(self.trace_set.hardware(name))

@@ -136,8 +136,6 @@ class Dispatcher:
         self._table = {}
         routed = active is not None and self.name in active.trace_set.definitions
         self.active = active if routed else None
-        if active is not None and not routed:
-            active.log_unknown(self.name)
         recorded = tracer.definition(self.name) if tracer else None
         definition = active.trace_set.definitions[self.name] if active and routed else recorded
         if definition is None or not self._parameters:

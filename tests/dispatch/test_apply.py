@@ -515,15 +515,6 @@ def test_where_there_is_nothing_to_choose_from_that_is_said(routed, tmp_path, ca
     assert caplog.messages.count(f"scale_add: every call goes to its fallback: {what}") == 1
 
 
-def test_a_name_that_is_nearly_a_definitions_is_told_once(caplog):
-    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
-        for name in ("scale_and", "nothing_like_it", "scale_and"):
-            assert server(apply(name)(fallback), 8) == "fallback"
-    what = "there is no such definition; did you mean 'scale_add'?"
-    said = [message for message in caplog.messages if "no such definition" in message]
-    assert said == [f"scale_and: every call goes to its fallback: {what}"]
-
-
 def test_tracing_that_the_environment_cannot_enable_is_said(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("pytest_fib.dispatch._apply._State.environment_read", False)
     monkeypatch.setenv("FIB_ENABLE_TRACING", "1")
