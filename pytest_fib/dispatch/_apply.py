@@ -108,6 +108,14 @@ class AppliedTraceSet:
         what = f"nothing has passed and been timed on {hardware}{elsewhere}"
         log.warning("%s: every call goes to its fallback: %s", name, what)
 
+    def quarantine(self, name: str, why: str) -> None:
+        """Call a solution no more, whichever fallback its calls have."""
+        self.kernels.quarantine(name, why)
+        with _lock:
+            for dispatcher in list(_dispatchers):
+                if dispatcher.active is self:
+                    dispatcher.forget(name)
+
     def calls_until_shadow(self) -> int:
         """How many calls an implementation serves before one that is verified."""
         if self._shadow in (0, 1):
@@ -115,7 +123,7 @@ class AppliedTraceSet:
         return min(sys.maxsize, int(self._random.expovariate(-log1p(-self._shadow))))
 
     def shadow_call(self, dispatcher: Dispatcher, arguments: Sequence[Any]) -> ShadowCall | None:
-        """A call that is verified; None where too many wait for that already."""
+        """A call that is verified; None where too many wait for that, or memory is short."""
         from pytest_fib.dispatch._shadow import ShadowChecker
 
         with _lock:

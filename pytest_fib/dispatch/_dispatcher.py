@@ -231,7 +231,8 @@ class Dispatcher:
             except RAISED as error:
                 self.drop(name, blame(error))
             else:
-                if self.active is active:  # and no other thread has ended that
+                # And no other thread has ended that, or seen it fail.
+                if self.active is active and name not in kernels.quarantined:
                     self._put(active, key, self._guard(arguments), call, name)
                 self.stats.count_hits(name, 1)
                 return result
@@ -300,9 +301,13 @@ class Dispatcher:
         return self.fall_back(arguments)
 
     def drop(self, name: str, why: str) -> None:
+        """Call a solution no more, here or for another fallback of the definition."""
         if (active := self.active) is not None:
-            active.kernels.quarantine(name, why)
+            active.quarantine(name, why)
         self.stats.errors[name] = why
+
+    def forget(self, name: str) -> None:
+        """Have calls that go to a solution find another."""
         for key in [key for key, entry in list(self._table.items()) if entry.solution == name]:
             entry = self._table.pop(key, None)
             if entry is not None:

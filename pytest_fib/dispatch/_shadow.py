@@ -21,11 +21,34 @@ class ShadowChecker:
     def __init__(self, dataset: Path | None) -> None:
         self._dataset = dataset
         self._queue: Queue[ShadowCall] = Queue(WAITING)
+        self._was_said = False
         Thread(target=self._work, name="pytest-fib-shadow", daemon=True).start()
 
     def begin(self, dispatcher: Dispatcher, arguments: Sequence[Any]) -> ShadowCall | None:
-        """A copy of a call's inputs, or None where too many calls wait."""
-        return None if self._queue.full() else ShadowCall(self._queue, dispatcher, arguments)
+        """A copy of a call's inputs, or None where too many calls wait or memory is short."""
+        if self._queue.full():
+            return None
+        try:
+            return ShadowCall(self, dispatcher, arguments)
+        except RuntimeError as error:  # as torch.OutOfMemoryError is: servers take all there is
+            self._leave_out(dispatcher, error)
+            return None
+
+    def put(self, call: ShadowCall, result: Any, solution: str) -> None:
+        """Have a call compared by what this solution made of it."""
+        try:
+            call.keep(result, solution)
+            self._queue.put_nowait(call)
+        except Full:
+            return
+        except RuntimeError as error:
+            self._leave_out(call.dispatcher, error)
+
+    def _leave_out(self, dispatcher: Dispatcher, error: RuntimeError) -> None:
+        if not self._was_said:
+            self._was_said = True
+            what = "calls can't be copied, and aren't verified"
+            log.warning("%s: %s: %s", dispatcher.name, what, error)
 
     def flush(self) -> None:
         self._queue.join()
@@ -85,10 +108,10 @@ class ShadowCall:
     """One call: its inputs as they were before, and what an implementation made of them."""
 
     def __init__(
-        self, queue: Queue[ShadowCall], dispatcher: Dispatcher, arguments: Sequence[Any]
+        self, checker: ShadowChecker, dispatcher: Dispatcher, arguments: Sequence[Any]
     ) -> None:
         assert dispatcher.definition is not None
-        self._queue, self.dispatcher = queue, dispatcher
+        self._checker, self.dispatcher = checker, dispatcher
         self._number = len(dispatcher.definition.inputs)
         self.inputs = [_copy(value) for value in arguments[: self._number]]
         self._destinations = arguments[self._number :]
@@ -98,14 +121,14 @@ class ShadowCall:
 
     def queue(self, result: Any, solution: str) -> None:
         """Have the result of this solution compared."""
+        self._checker.put(self, result, solution)
+
+    def keep(self, result: Any, solution: str) -> None:
+        """Copy a result before the caller writes to it. Raises RuntimeError without memory."""
         results = self._destinations or (result if isinstance(result, tuple) else (result,))
         self.outputs = [_copy(value) for value in results]
         self.solution = solution
         self._event = event_on(self.outputs[0].device)
-        try:
-            self._queue.put_nowait(self)
-        except Full:
-            return
 
     def synchronize(self) -> None:
         if self._event is not None:

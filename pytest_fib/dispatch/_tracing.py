@@ -171,14 +171,15 @@ class Tracer:
             call = self._captured(definition, dumped, dispatcher.axes_of(arguments), arguments)
             try:
                 key = config.dedup_policy(_bare(call)) if callable(config.dedup_policy) else shape
-                first = first_of.get(key)
-            except RAISED as error:
+                first = first_of.get(key) if callable(config.dedup_policy) else None
+                is_put = first is None and self._put(call)
+            except RAISED as error:  # of the policy, or of a device without memory for a copy
                 self.stats.failed += 1
                 self._warn(error)
                 return
-            if callable(config.dedup_policy) and first is not None:
+            if first is not None:
                 first.count += 1
-            elif self._put(call):  # else the next such call may find room
+            elif is_put:  # else the next such call may find room
                 recorded[key] = recorded.get(key, 0) + 1
                 first_of.setdefault(key, call.cell)
                 known.append(call.cell)

@@ -296,6 +296,40 @@ def test_what_fails_later_costs_no_call(routed):
     assert (counted.hits, counted.solutions) == (2, {"later": 2})
 
 
+def test_what_fails_under_one_fallback_is_called_under_no_other(routed):
+    elsewhere = apply("scale_add")(fallback)
+    with enable_apply(trace_set(("later", 8, 1.0), ("small", 8, 2.0)), hardware=HERE):
+        for function in (elsewhere, routed, routed):  # of which the last raises
+            function(*inputs(8))
+        assert server(elsewhere, 8) == "small"
+        assert stats()["scale_add"].solutions["later"] == 2
+
+
+@pytest.mark.parametrize("copied", [1, 3])
+def test_a_call_outlives_that_there_is_no_memory_to_verify_it(routed, monkeypatch, caplog, copied):
+    """A server takes all that its device has: then inputs can't be copied, or outputs."""
+    clone, copies = torch.Tensor.clone, iter(range(10))
+
+    def scarce(tensor):
+        if next(copies) + 1 == copied:
+            raise torch.OutOfMemoryError("no memory left")
+        return clone(tensor)
+
+    with (
+        caplog.at_level(logging.WARNING),
+        enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE, shadow=1.0) as applied,
+    ):
+        assert server(routed, 8) == "small"
+        monkeypatch.setattr(torch.Tensor, "clone", scarce)
+        assert server(routed, 8) == "small"
+        monkeypatch.undo()
+        applied.verify_pending()
+        assert stats()["scale_add"].shadowed == 0
+    assert [record.message for record in caplog.records] == [
+        "scale_add: calls can't be copied, and aren't verified: no memory left"
+    ]
+
+
 @pytest.mark.parametrize("shadow", [0, 1])
 def test_an_implementation_ends_no_process(routed, shadow):
     """Not when it is imported, not at its first call, and not later."""

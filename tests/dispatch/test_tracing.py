@@ -182,6 +182,21 @@ def test_a_policy_that_fails_is_one_warning_and_a_count(dataset, caplog, policy)
     assert (tracer.stats.recorded, tracer.stats.failed, len(caplog.records)) == (0, 3, 1)
 
 
+def test_a_device_without_memory_for_a_copy_is_one_warning_and_a_count(
+    dataset, monkeypatch, caplog
+):
+    def no_memory(tensor):
+        raise torch.OutOfMemoryError("no memory left")
+
+    with caplog.at_level(logging.WARNING), enable_tracing(dataset) as tracer:
+        with monkeypatch.context() as scarce:
+            scarce.setattr(torch.Tensor, "clone", no_memory)
+            for n in range(1, 4):
+                assert call(n).tolist() == [0.0, 0.0]
+        call(1)
+    assert (tracer.stats.recorded, tracer.stats.failed, len(caplog.records)) == (1, 3, 1)
+
+
 def test_a_config_of_no_definition_is_a_warning(dataset, caplog):
     with caplog.at_level(logging.WARNING), enable_tracing(dataset, {"pikc": TracingConfig()}):
         call()
