@@ -66,6 +66,7 @@ def _open(given: Namespace) -> TraceSet:
             other = TraceSet.load(path)
             opened = other if opened is None else opened.merge(other)
     assert opened is not None
+    opened.drop_repeats()
     return opened
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from ._base import Raw, unknown
+from ._base import MAX_SIZE, Raw, unknown
 from ._definition import Definition
 from ._selection import Shape
 from ._trace import EvaluationStatus, Trace
@@ -82,7 +82,7 @@ def _quick_row(text: bytes, data: Raw) -> TraceRow:
         intern(data["definition"]),
         intern(data["solution"]),
         intern(status),
-        intern(environment.get("hardware") or ""),
+        intern(environment.get("hardware", "")),
         intern(workload.get("uuid") or ""),
         _one_of_its_kind(tuple(workload["axes"].items())),
         latency,
@@ -92,18 +92,26 @@ def _quick_row(text: bytes, data: Raw) -> TraceRow:
 
 @cache
 def _one_of_its_kind(axes: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    """These axes, always the same object. Raises ValueError for what is no size."""
+    if any(type(size) is not int or not 0 <= size <= MAX_SIZE for _, size in axes):
+        raise ValueError(axes)
     return axes
 
 
 def _times(performance: Mapping[str, Any]) -> tuple[float, float]:
-    latency, speedup = performance.get("latency_ms"), performance.get("speedup_factor")
-    interval, speedups = performance.get("ci_ms"), performance.get("speedup_ci")
-    upper = float(interval[1] if interval else latency or math.nan)
-    lower = float(speedups[0] if speedups else speedup or math.nan)
+    upper = _end(performance.get("ci_ms"), 1, performance.get("latency_ms"))
+    lower = _end(performance.get("speedup_ci"), 0, performance.get("speedup_factor"))
     return (
         upper if 0 < upper < math.inf else math.inf,
         lower if 0 < lower < math.inf else 0.0,
     )
+
+
+def _end(interval: Any, end: int, figure: Any) -> float:
+    """An end of an interval; the figure itself where there is none, or one that isn't ours."""
+    if type(interval) is list and len(interval) == 2 and type(interval[end]) in (float, int):
+        return float(interval[end])
+    return float(figure or math.nan)
 
 
 @cache
@@ -237,6 +245,19 @@ def _failed_last(rows: Sequence[TraceRow]) -> bool:
         return True
     _, failed = max((_timestamp(row), not row.passed) for row in rows)
     return failed
+
+
+def without_repeats(rows: Iterable[TraceRow]) -> list[TraceRow]:
+    """Each trace once; files differ in how they write one, and in what they have no place for."""
+    return list({_what_was_found(row): row for row in rows}.values())
+
+
+def _what_was_found(row: TraceRow) -> tuple[object, ...]:
+    """What no two evaluations share. Without a time of day, only the same text is the same."""
+    when = _timestamp(row)
+    if not when:
+        return (row.text.strip(),)
+    return when, row.solution, row.workload, row.axes, row.hardware, row.status, row.latency
 
 
 def _timestamp(row: TraceRow) -> str:

@@ -23,7 +23,7 @@ from ._errors import DataError, problems_of
 from ._flashinfer import impossible_figures
 from ._selection import Selection, Shape, selection_of
 from ._trace import Evaluation, EvaluationStatus, Trace
-from ._trace_rows import Index, TraceRow, mean_latency, row_of, same_hardware
+from ._trace_rows import Index, TraceRow, mean_latency, row_of, same_hardware, without_repeats
 from ._trace_set_files import SCHEMA, Export, Reader, Stored, Writer
 
 if TYPE_CHECKING:
@@ -174,12 +174,21 @@ class TraceSet:
     def read_traces(self, path: str | os.PathLike[str]) -> int:
         """Add the traces of a JSONL file, as a run of pytest writes it; how many there were.
 
+        What is there already is kept once.
+
         Raises DataError with everything that is wrong in the file, and OSError.
         """
         reader = Reader(self)
         number = reader.read_lines(Path(path))
         reader.finish()
+        self.drop_repeats()
         return number
+
+    def drop_repeats(self) -> None:
+        """Keep each trace once, where files were read that have the same ones."""
+        for name, rows in self._rows.items():
+            self._rows[name] = without_repeats(rows)
+        self._indexes.clear()
 
     def _keep_definition(self, stored: Stored[Definition]) -> None:
         if stored.name in self._definitions:
@@ -454,8 +463,7 @@ class TraceSet:
         if clashes:
             raise ValueError("\n".join(clashes))
         for name in both._definitions:
-            rows = chain(self._of(name), other._of(name))
-            both._rows[name] = list({row.text: row for row in rows}.values())
+            both._rows[name] = without_repeats(chain(self._of(name), other._of(name)))
         return both
 
     def summary(self) -> TraceSetSummary:

@@ -187,7 +187,7 @@ class Reader:
                     if line.endswith(b"\n"):  # else it was cut off
                         self._note(str(path), number, f"bad JSON: {error}")
                     continue
-                self._read_trace(str(path), number, line, data)
+                self._read_trace(str(path), number, line.strip(), data)
         return number
 
     def _read_trace(self, path: str, line: int, text: bytes, data: Any) -> None:
@@ -223,7 +223,9 @@ class Reader:
 
     def _read_entry(self, path: str, line: int, key: str, data: Any, text: bytes) -> None:
         if key == "schema_version" and data != SCHEMA:
-            message = f"schema {data} is newer than what this version reads, {SCHEMA}"
+            is_newer = isinstance(data, int) and data > SCHEMA
+            how = "newer than" if is_newer else "not"
+            message = f"schema {data!r} is {how} what this version reads, {SCHEMA}"
             raise DataError([Problem(path, line, message)])
         if key in ("workloads", "traces"):
             self._read_trace(path, line, text, data)

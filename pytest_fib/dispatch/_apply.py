@@ -59,6 +59,7 @@ class AppliedTraceSet:
         self._random = Random(os.getpid())
         self._measured: dict[tuple[Any, ...], dict[Shape, tuple[str, ...]]] = {}
         self._checker: ShadowChecker | None = None
+        self._no_choice_was_said = False
 
     def __enter__(self) -> AppliedTraceSet:
         return self
@@ -100,7 +101,13 @@ class AppliedTraceSet:
             by_visible = {tuple(at[i] for i in visible): names for at, names in ranked.items()}
             self._measured[key] = by_visible
         shape = tuple(axes[definition.var_axes[i]] for i in visible)
-        return self._policy(shape, self._measured[key])
+        return tuple(self._policy(shape, self._measured[key]))
+
+    def log_no_choice(self, name: str, why: str) -> None:
+        """Say once that a policy fails, or what it is asked with."""
+        if not self._no_choice_was_said:
+            self._no_choice_was_said = True
+            log.warning("%s: choosing fails, such calls go to the fallback: %s", name, why)
 
     def _log_nothing_to_choose(self, name: str, hardware: str) -> None:
         others = ", ".join(self.trace_set.hardware(name))

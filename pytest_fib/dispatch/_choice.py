@@ -50,8 +50,8 @@ class Nearest:
 
 
 def _logs(shape: Shape) -> list[float]:
-    """Logarithms of sizes; that of nothing is far from all others."""
-    return [math.log(size) if size else -1e9 for size in shape]
+    """Logarithms of sizes; that of nothing, or of what nobody knows, is far from all others."""
+    return [math.log(size) if size > 0 else -1e9 for size in shape]
 
 
 def policy_of(policy: str | Policy, within: float) -> Policy:

@@ -30,8 +30,8 @@ NUMBERS = frozenset({bool, int, float})
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-#: Reasons for the fallback: nothing was measured near, another thread builds.
-MISS, BUILDING = "miss", "building"
+#: Reasons for the fallback: nothing was measured near, another thread builds, a policy raised.
+MISS, BUILDING, NO_CHOICE = "miss", "building", "no choice"
 
 
 class _NoneServes(Exception):
@@ -198,8 +198,8 @@ class Dispatcher:
             self.stats.count_fallbacks(reason, 1)
             return self.fall_back(arguments)
         axes = self.axes_of(arguments)
-        names = active.candidates(self.definition, axes, arguments)
         try:
+            names = self._candidates(active, self.definition, axes, arguments)
             return self._first(active, names, key, axes, arguments)
         except _NoneServes as none:
             reason = str(none)
@@ -207,6 +207,20 @@ class Dispatcher:
         if reason != BUILDING:  # which ends
             self._put_fallback(key, self._guard(arguments), reason)
         return self.fall_back(arguments)
+
+    def _candidates(
+        self,
+        active: AppliedTraceSet,
+        definition: Definition,
+        axes: dict[str, int],
+        arguments: Sequence[Any],
+    ) -> Sequence[str]:
+        """The solutions to try, best first. Raises _NoneServes where choosing fails."""
+        try:
+            return active.candidates(definition, axes, arguments)
+        except RAISED as error:
+            active.log_no_choice(self.name, blame(error))
+            raise _NoneServes(NO_CHOICE) from None
 
     def _first(
         self,

@@ -13,8 +13,9 @@ class DefinitionStats:
     since nothing was measured near their shape. ``fallbacks`` are the others that went there, by
     reason: ``unlike`` has inputs that the definition doesn't have, ``capturing`` came first while a
     CUDA graph was captured, ``gradient`` needs one, ``building`` came while another thread built,
-    ``raised`` is what an implementation raised at, ``quarantined`` found nothing but what has
-    failed. ``errors`` are the implementations that were quarantined, and why.
+    ``no choice`` is what the policy raised at, ``raised`` what an implementation raised at,
+    ``quarantined`` found nothing but what has failed. ``errors`` are the implementations that were
+    quarantined, and why.
     Threads may lose a count where they count at the same time.
     """
 

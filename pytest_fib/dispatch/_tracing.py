@@ -51,6 +51,10 @@ class TracingConfig:
         if isinstance(dedup, str) and dedup not in _DEDUPS:
             choices = ", ".join(_DEDUPS)
             raise ValueError(f"dedup_policy {dedup!r} is not one of {choices}, or a function")
+        if self.k < 1:
+            raise ValueError(f"k should be at least 1, not {self.k}")
+        if not isinstance(dump, str):  # names may come from what can be asked only once
+            object.__setattr__(self, "tensor_dump_policy", tuple(dump))
 
     def dumped(self, definition: Definition) -> frozenset[str]:
         """The inputs whose values are kept. Raises ValueError for a name that is no input."""

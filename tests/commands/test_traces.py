@@ -36,6 +36,7 @@ def test_implementations_of_a_project_come_along_under_names_of_their_own(measur
     assert "return x * factor" in dataset.solution("scale_every").sources[0].content
     assert main(["traces", "merge", "dataset", "fib-traces.jsonl", "-o", "dataset"]) == 0
     assert len(TraceSet.from_path("dataset").solutions["scale"]) == 1
+    assert len(TraceSet.from_path("dataset")) == len(dataset)
 
 
 def test_what_an_export_has_no_place_for_is_said(measured, capsys):
@@ -64,7 +65,8 @@ def test_validation_tells_figures_that_nothing_can_have(tmp_path, capsys):
 
 def test_what_flashinfer_refuses_for_one_reason_is_said_once(measured, capsys):
     runs = measured.path / "fib-traces.jsonl"
-    runs.write_text(2 * runs.read_text())
+    earlier = runs.read_text().replace('"timestamp":"2', '"timestamp":"1')
+    runs.write_text(earlier + runs.read_text())
     assert main(["traces", "export", "fib-traces.jsonl", "dataset"]) == 0
     refused = (
         "not for FlashInfer, so under pytest_fib/: a trace of scale by scale_every: no performance"

@@ -423,6 +423,39 @@ def test_the_command_shows_merges_exports_and_validates(trace_set, tmp_path, cap
     assert "nothing" in capsys.readouterr().err
 
 
+def test_a_trace_is_kept_once_in_whichever_form_it_was_read(trace_set, tmp_path):
+    trace_set.to_path(tmp_path / "dataset")
+    trace_set.save(tmp_path / "all.json")
+    lines = [each.to_json_line() for of in trace_set.traces.values() for each in of]
+    (tmp_path / "run.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    number = len(trace_set)
+    written = TraceSet.from_path(tmp_path / "dataset")
+    assert len(written.merge(TraceSet.load(tmp_path / "all.json"))) == number
+    assert len(written.merge(trace_set)) == number
+    assert written.read_traces(tmp_path / "run.jsonl") == number
+    assert len(written) == number
+
+
+@pytest.mark.parametrize("size", [None, "many", 1.5, math.nan, -3, 2**49])
+def test_a_trace_whose_size_is_none_is_refused_with_its_line(trace_set, tmp_path, size):
+    trace_set.to_path(tmp_path)
+    (file, *_) = tmp_path.rglob("traces/**/*.jsonl")
+    record = json.loads(file.read_text().splitlines()[0])
+    record["workload"]["axes"]["n"] = size
+    lines = len(file.read_text().splitlines())
+    with file.open("a") as appended:
+        appended.write(json.dumps(record) + "\n")
+    with pytest.raises(DataError, match=f"{file.name}:{lines + 1}: workload.axes.n: should be"):
+        TraceSet.from_path(tmp_path)
+
+
+@pytest.mark.parametrize("interval", [[0.5], [None, None], {"upper": 0.5}, "0.5", 0.5])
+def test_an_interval_of_another_form_leaves_the_time_itself(trace_set, tmp_path, interval):
+    (tmp_path / "run.jsonl").write_text(trace("slow", 64, ci_ms=interval).to_json_line() + "\n")
+    trace_set.read_traces(tmp_path / "run.jsonl")
+    assert trace_set.best("scale", axes={"n": 64}).evaluation.latency_ms == 1.0
+
+
 def test_a_trace_set_imports_no_torch_and_no_pytest():
     code = "import sys; from pytest_fib import TraceSet; TraceSet()\n"
     code += "print({'torch', 'pytest', 'hypothesis', 'numpy'} & set(sys.modules))"

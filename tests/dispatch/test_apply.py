@@ -296,6 +296,26 @@ def test_what_fails_later_costs_no_call(routed):
     assert (counted.hits, counted.solutions) == (2, {"later": 2})
 
 
+@pytest.mark.parametrize("policy", [lambda shape, measured: 1 / 0, lambda shape, measured: None])
+def test_a_policy_that_fails_costs_no_call_and_is_logged_once(routed, caplog, policy):
+    measured = trace_set(("small", 8, 1.0))
+    with (
+        caplog.at_level(logging.WARNING),
+        enable_apply(measured, hardware=HERE, policy=policy),
+    ):
+        assert [server(routed, n) for n in (8, 8, 9)] == ["fallback"] * 3
+        assert stats()["scale_add"].fallbacks == {"no choice": 3}
+    assert len(caplog.records) == 1
+
+
+def test_a_trace_without_sizes_is_near_to_no_call(routed, tmp_path):
+    trace_set(("small", 8, 1.0)).to_path(tmp_path)
+    (file,) = tmp_path.rglob("traces/**/*.jsonl")
+    file.write_text(file.read_text() + file.read_text().replace('"axes":{"n":8}', '"axes":{}'))
+    with enable_apply(tmp_path, hardware=HERE):
+        assert [server(routed, n) for n in (8, 9, 99)] == ["small", "small", "fallback"]
+
+
 def test_what_fails_under_one_fallback_is_called_under_no_other(routed):
     elsewhere = apply("scale_add")(fallback)
     with enable_apply(trace_set(("later", 8, 1.0), ("small", 8, 2.0)), hardware=HERE):

@@ -182,6 +182,18 @@ def test_a_policy_that_fails_is_one_warning_and_a_count(dataset, caplog, policy)
     assert (tracer.stats.recorded, tracer.stats.failed, len(caplog.records)) == (0, 3, 1)
 
 
+def test_names_of_inputs_may_come_from_a_generator(dataset):
+    with enable_tracing(dataset, {"pick": TracingConfig(name for name in ["x"])}):
+        call()
+    ((workload),) = recorded(dataset)
+    assert workload.inputs["x"].type == "safetensors"
+
+
+def test_keeping_none_of_each_shape_is_refused():
+    with pytest.raises(ValueError, match="k should be at least 1, not 0"):
+        TracingConfig(dedup_policy="keep_first_k", k=0)
+
+
 def test_a_device_without_memory_for_a_copy_is_one_warning_and_a_count(
     dataset, monkeypatch, caplog
 ):
