@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from math import log1p
 from pathlib import Path
 from random import Random
 from threading import Lock
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -32,6 +32,7 @@ _OFF = ("0", "false", "no", "off", "")
 _TOGETHER = frozenset({"args", "kwargs"})
 _dispatchers: WeakSet[Dispatcher] = WeakSet()
 _called: dict[tuple[Any, Any], Callable[..., Any]] = {}
+_called_by_code: dict[tuple[Any, Any], Callable[..., Any]] = {}
 _lock = Lock()
 
 
@@ -338,12 +339,50 @@ def apply(
         if arguments or keywords:
             raise TypeError("apply() needs fallback= where it is given arguments")
         return lambda function: _routed(definition, function)
-    function = _called.get((definition, fallback))
+    key = definition, fallback
+    try:
+        function = _called.get(key)
+    except TypeError:  # an object that can't be hashed
+        key = _made_by(definition), _made_by(fallback)
+        function = _called.get(key)
     if function is None:
-        if len(_called) >= MOST_FALLBACKS:
-            _called.clear()
-        function = _called[definition, fallback] = _routed(definition, fallback)
+        function = _put(_called, key, _called_like(definition, fallback))
     return function(*arguments, **keywords)
+
+
+def _called_like(
+    definition: str | Callable[..., str], fallback: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The routed function of this fallback, or of one that differs in nothing but its identity."""
+    key = _made_by(definition), _made_by(fallback)
+    function = _called_by_code.get(key)
+    return (
+        _put(_called_by_code, key, _routed(definition, fallback)) if function is None else function
+    )
+
+
+def _made_by(function: Any) -> Any:
+    """What is the same for a lambda that each call makes anew, which would be routed anew."""
+    try:
+        hash(function)
+    except TypeError:
+        return id(function)
+    if not isinstance(function, FunctionType):
+        return function
+    if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
+        return function
+    return function.__code__, id(function.__globals__)
+
+
+def _put(
+    functions: dict[tuple[Any, Any], Callable[..., Any]],
+    key: tuple[Any, Any],
+    function: Callable[..., Any],
+) -> Callable[..., Any]:
+    if len(functions) >= MOST_FALLBACKS:
+        functions.clear()
+    functions[key] = function
+    return function
 
 
 def _routed(
@@ -368,8 +407,9 @@ def _dispatched(name: str, fallback: Callable[..., Any]) -> Callable[..., Any]:
     with _lock:
         _dispatchers.add(dispatcher)
         dispatcher.activate(_State.active, _State.tracer)
-    if not inspect.signature(fallback).parameters:
-        log.warning("%s: a fallback without parameters can't be routed", name)
+    if dispatcher.function is fallback:
+        what = "a fallback without parameters of its own can't be routed"
+        log.warning("%s: %s", name, what)
     return dispatcher.function
 
 

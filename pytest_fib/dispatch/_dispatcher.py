@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #: Shapes of a definition that are kept; a service whose shapes never come again starts anew.
 MOST_SHAPES = 65_536
 NUMBERS = frozenset({bool, int, float})
+#: What implementations are for; there are tensors elsewhere without values, too.
+DEVICES = frozenset({"cpu", "cuda"})
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -72,6 +74,8 @@ class Dispatcher:
         self.definition: Definition | None = None
         self._table: dict[Any, Entry] = {}
         self._globals: dict[str, Any] = {}
+        self._op: Any = None
+        self._op_of: tuple[Definition, Sequence[int]] | None = None
         self._parameters = _parameters(fallback)
         #: The places of the definition's inputs and outputs among the parameters.
         self._order = range_of(self._parameters)
@@ -149,7 +153,10 @@ class Dispatcher:
         self._generate(self._key(definition), records=recorded is not None)
         if tracer and recorded:
             self._globals["_fib_record"] = tracer.recorder(self, definition)
-        self._globals["_fib_op"] = define_op(self)
+        if self._op_of != (definition, self._order):  # operators stay for good
+            self._op_of = (definition, self._order)
+            self._op = define_op(self)
+        self._globals["_fib_op"] = self._op
         self._globals["_fib_tracing"] = _is_dynamo_compiling()
         self._globals["_fib_table"] = self._table
 
@@ -516,8 +523,11 @@ def _is_dynamo_compiling() -> Callable[[], bool]:
 
 
 def _parameters(fallback: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    """A function's parameters; none where it takes any number of arguments."""
-    parameters = tuple(inspect.signature(fallback).parameters.values())
+    """A function's parameters; none where it takes any number of arguments, or doesn't say."""
+    try:
+        parameters = tuple(inspect.signature(fallback).parameters.values())
+    except ValueError:  # as of torch's own functions in C++
+        return ()
     return () if any(p.kind in _VARIADIC for p in parameters) else parameters
 
 
@@ -571,6 +581,7 @@ def _is_plain(value: Any, spec: TensorSpec) -> bool:
 
     return (
         type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.device.type in DEVICES
         and str(value.dtype) == f"torch.{spec.dtype.value}"
         and value.is_contiguous()
     )

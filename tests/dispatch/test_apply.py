@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -294,6 +295,87 @@ def test_what_fails_later_costs_no_call(routed):
     assert counted.errors == {"later": "ValueError: third"}
     assert counted.fallbacks == {"raised": 1, "quarantined": 2}
     assert (counted.hits, counted.solutions) == (2, {"later": 2})
+
+
+def operators():
+    return [name for name in torch._C._dispatch_get_all_op_names() if "pytest_fib_apply" in name]
+
+
+def test_functions_that_each_call_makes_anew_are_routed_once():
+    x, weight, factor = inputs(8)
+
+    def call():
+        def named(x):
+            return f"scale_{'add' if x.shape[1] == 4 else 'none'}"
+
+        def own(x, weight, factor):
+            return x * factor + weight
+
+        return apply(named, x, weight, factor, fallback=own).max().item()
+
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        assert call() == pytest.approx(MARKS["small"])
+        before = operators()
+        assert [call() for _ in range(9)] == [pytest.approx(MARKS["small"])] * 9
+        assert operators() == before
+        assert stats()["scale_add"].hits == 10
+
+
+def test_functions_of_one_text_that_hold_other_values_are_told_apart():
+    def by_closure(value):
+        return lambda x, weight, factor: value
+
+    def by_default(value):
+        return lambda x, weight, factor=value: factor
+
+    x, weight, factor = inputs(3)
+    with enable_apply(trace_set(("small", 64, 1.0)), hardware=HERE):
+        for value in (1.0, 2.0):
+            given = (x, weight, factor)
+            assert apply("scale_add", *given, fallback=by_closure(value)) == value
+            assert apply("scale_add", *given[:2], fallback=by_default(value)) == value
+
+
+def test_enabling_again_defines_no_more_operators(routed):
+    measured = trace_set(("small", 8, 1.0))
+    with enable_apply(measured, hardware=HERE):
+        server(routed, 8)
+    before = operators()
+    with enable_apply(measured, hardware=HERE):
+        assert server(routed, 8) == "small"
+    assert operators() == before
+
+
+@dataclass
+class Unhashable:
+    more: float
+
+    def __call__(self, x, weight, factor):
+        return x * factor + weight + self.more
+
+
+def test_a_fallback_may_be_an_object_that_cannot_be_hashed():
+    first, second = Unhashable(1.0), Unhashable(2.0)
+    for _ in range(2):
+        assert apply("scale_add", *inputs(8), fallback=first).max() == 1
+        assert apply("scale_add", *inputs(8), fallback=second).max() == 2
+
+
+@pytest.mark.parametrize("own", [torch.add, lambda *inputs: sum(inputs)])
+def test_a_fallback_that_does_not_say_what_it_takes_serves_and_is_logged(own, caplog):
+    with caplog.at_level(logging.WARNING):
+        function = apply("scale_add")(own)
+        with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+            assert function(torch.ones(8), torch.ones(8)).tolist() == [2.0] * 8
+    assert "without parameters of its own can't be routed" in caplog.text
+
+
+def test_tensors_without_values_go_to_the_fallback(routed):
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        x, weight, factor = inputs(8)
+        assert routed(x.to("meta"), weight.to("meta"), factor).device.type == "meta"
+        assert stats()["scale_add"].fallbacks == {"unlike": 1}
+        assert server(routed, 8) == "small"
 
 
 @pytest.mark.parametrize("policy", [lambda shape, measured: 1 / 0, lambda shape, measured: None])
