@@ -202,7 +202,9 @@ class Reader:
         except ValidationError as error:
             for problem in problems_of(error, Trace, data, path, lambda loc, within: line):
                 self._note(path, line, problem.message)
-        except (AttributeError, ValueError) as error:
+        except AttributeError:
+            self._note(path, line, "should be a mapping")
+        except ValueError as error:
             self._note(path, line, str(error))
 
     def read_document(self, path: Path) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 from queue import Empty, Full, Queue
@@ -100,6 +100,26 @@ class _Cell:
     uuid: str = ""
 
 
+@dataclass(eq=False)
+class _Recorded:
+    """What one routed function's calls were.
+
+    ``cells`` are those of shapes of which no more is recorded, ``first_of`` the first ones of each
+    key of the policy, ``numbers`` how many of each key are recorded.
+    """
+
+    cells: dict[Any, _Cell] = field(default_factory=dict)
+    first_of: dict[Any, _Cell] = field(default_factory=dict)
+    numbers: dict[Any, int] = field(default_factory=dict)
+
+    def forget_unwritten(self) -> None:
+        """Record anew what only the process before a fork will write, and count it here."""
+        for cells in (self.cells, self.first_of):
+            for key in [key for key, cell in cells.items() if not cell.uuid]:
+                del cells[key]
+                self.numbers.pop(key, None)
+
+
 class Tracer:
     """Records calls into a dataset. As a context, it ends there, with all written.
 
@@ -120,6 +140,7 @@ class Tracer:
         self._definitions, self._configs = definitions, configs
         self._waiting = waiting
         self._cells: dict[str, list[_Cell]] = {}
+        self._recorded: WeakSet[_Recorded] = WeakSet()
         self._start()
         atexit.register(self.flush)
         # Processes that multiprocessing forks end without that.
@@ -139,6 +160,8 @@ class Tracer:
         """In a forked process, which has no thread that writes; the parent's counts are its own."""
         for cell in (cell for cells in self._cells.values() for cell in cells):
             cell.count = 0
+        for of in list(self._recorded):
+            of.forget_unwritten()
         self.stats = TracingStats()
         self._start()
 
@@ -159,9 +182,9 @@ class Tracer:
         """What a routed function calls with the key of its shape and its arguments, in order."""
         config = (self._configs or {}).get(definition.name, TracingConfig())
         dumped = config.dumped(definition)
-        cells: dict[Any, _Cell] = {}
-        recorded: dict[Any, int] = {}
-        first_of: dict[Any, _Cell] = {}
+        of = _Recorded()
+        self._recorded.add(of)
+        cells = of.cells
         known = self._cells.setdefault(definition.name, [])
         limit = {"shape_only": 1, "keep_first_k": config.k}.get(str(config.dedup_policy))
 
@@ -175,7 +198,7 @@ class Tracer:
             call = self._captured(definition, dumped, dispatcher.axes_of(arguments), arguments)
             try:
                 key = config.dedup_policy(_bare(call)) if callable(config.dedup_policy) else shape
-                first = first_of.get(key) if callable(config.dedup_policy) else None
+                first = of.first_of.get(key) if callable(config.dedup_policy) else None
                 is_put = first is None and self._put(call)
             except RAISED as error:  # of the policy, or of a device without memory for a copy
                 self.stats.failed += 1
@@ -184,10 +207,10 @@ class Tracer:
             if first is not None:
                 first.count += 1
             elif is_put:  # else the next such call may find room
-                recorded[key] = recorded.get(key, 0) + 1
-                first_of.setdefault(key, call.cell)
+                of.numbers[key] = of.numbers.get(key, 0) + 1
+                of.first_of.setdefault(key, call.cell)
                 known.append(call.cell)
-                if limit is not None and recorded[key] >= limit:
+                if limit is not None and of.numbers[key] >= limit:
                     cells[shape] = call.cell
 
         return record

@@ -449,6 +449,13 @@ def test_a_trace_whose_size_is_none_is_refused_with_its_line(trace_set, tmp_path
         TraceSet.from_path(tmp_path)
 
 
+@pytest.mark.parametrize("line", ["null", "5", "[]"])
+def test_a_line_that_is_no_record_is_refused(trace_set, tmp_path, line):
+    (tmp_path / "run.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match=r"run.jsonl:1: should be a mapping"):
+        trace_set.read_traces(tmp_path / "run.jsonl")
+
+
 @pytest.mark.parametrize("interval", [[0.5], [None, None], {"upper": 0.5}, "0.5", 0.5])
 def test_an_interval_of_another_form_leaves_the_time_itself(trace_set, tmp_path, interval):
     (tmp_path / "run.jsonl").write_text(trace("slow", 64, ci_ms=interval).to_json_line() + "\n")

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 
 import pytest
@@ -366,6 +368,33 @@ with enable_tracing(sys.argv[1]) as tracer:
     child.start()
     child.join()
 """
+
+
+def test_a_forked_process_counts_what_was_not_written_before(dataset, monkeypatch):
+    """What waits when a process forks is written by that process alone, with its own count."""
+    may_go_on, place = dataset / "may go on", "pytest_fib.dispatch._store.store_workload"
+    store = resolve_name(place)
+
+    def delayed(*arguments):
+        while not may_go_on.exists():
+            time.sleep(0.001)
+        return store(*arguments)
+
+    monkeypatch.setattr(place, delayed)
+    with enable_tracing(dataset) as tracer:
+        call(4)
+        call(7)
+        child = os.fork()
+        if child == 0:
+            call(4)
+            call(4)
+            may_go_on.touch()
+            tracer.flush()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    uuids = {workload.axes["n"]: workload.uuid for workload in recorded(dataset)}
+    counts = TraceSet.from_path(dataset).counts("pick")
+    assert {n: counts[uuid] for n, uuid in uuids.items()} == {4: 3, 7: 1}
 
 
 def test_a_forked_process_records_its_own_calls(dataset):
