@@ -554,6 +554,24 @@ def test_shadow_calls_find_what_is_wrong_and_record_the_workload(routed, tmp_pat
     assert (tmp_path / recorded.workload.inputs["x"].path).is_file()
 
 
+def test_what_is_wrong_is_quarantined_where_its_workload_cannot_be_recorded(
+    routed, tmp_path, caplog
+):
+    (tmp_path / "file").write_text("in the way")
+    dataset = tmp_path / "file" / "dataset"
+    measured = trace_set(("wrong", 8, 1.0))
+    x, weight, factor = torch.rand(8, 4), torch.rand(4), 2.0
+    with (
+        caplog.at_level(logging.WARNING),
+        enable_apply(measured, shadow=1.0, hardware=HERE, dataset=dataset) as applied,
+    ):
+        for _ in range(3):
+            routed(x, weight, factor)
+            applied.verify_pending()
+        assert set(stats()["scale_add"].errors) == {"wrong"}
+    assert "the workload of a wrong output can't be recorded" in caplog.text
+
+
 @pytest.mark.parametrize("shadow", [-0.1, 1.5, float("nan")])
 def test_a_share_that_is_none_is_refused(shadow):
     with pytest.raises(ValueError, match=f"shadow should be a share from 0 to 1, not {shadow}"):
