@@ -2,7 +2,12 @@
 
 from pytest_fib.build import _gpus
 from pytest_fib.build._artifact import Built as Built, KernelResources as KernelResources
-from pytest_fib.build._builders import build as build, load as load, versions as versions
+from pytest_fib.build._builders import (
+    build as build,
+    load as load,
+    versions as versions,
+    why_not_callable as why_not_callable,
+)
 from pytest_fib.build._cache import (
     Artifact as Artifact,
     ArtifactCache as ArtifactCache,
@@ -37,6 +42,7 @@ from pytest_fib.build._targets import (
     Hardware as Hardware,
     build_targets as build_targets,
     capability_of as capability_of,
+    why_no_target as why_no_target,
     why_not_architecture as why_not_architecture,
 )
 from pytest_fib.build._toolchain import (

@@ -22,10 +22,12 @@ class KernelResources:
 class Built:
     """``file`` is the artifact's name in the build's folder.
 
-    ``headers`` are those outside the sources and the system that it was built from: each path,
-    and the SHA-256 of what it held.
+    ``headers`` are those outside the sources and the system that it was built from, and static
+    libraries: each path, and the SHA-256 of what it held. ``exports`` are the functions that can be
+    called, where that was looked up.
     """
 
     file: str
     headers: tuple[tuple[str, str], ...] = ()
     kernels: tuple[KernelResources, ...] = ()
+    exports: tuple[str, ...] | None = None

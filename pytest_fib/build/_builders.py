@@ -44,6 +44,15 @@ def load(program: Program, artifact: Path | None = None) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
+def why_not_callable(program: Program, built: Built) -> str | None:
+    """Why what was built has no such entry, where that is known without loading it, or None."""
+    if built.exports is None:
+        return None
+    from pytest_fib.build import _native
+
+    return _native.why_not_callable(program, built)
+
+
 def versions(program: Program) -> dict[str, str]:
     """What decides the binary of a compiled program besides its sources and flags."""
     by_tool: dict[str, str] = _builder(program.language).versions(program)

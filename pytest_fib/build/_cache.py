@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_fib.build._program import Program
 
 #: Changes when the commands that build, or the files here, become others.
-FORMAT = 3
+FORMAT = 4
 #: Bytes that all entries may take; the ones that were not used for longest go.
 SIZE_LIMIT = 4 << 30
 #: Seconds until whoever waits for another's build says so.
@@ -202,7 +202,9 @@ def default_builds_directory() -> Path | None:
 def _built(facts: dict[str, object]) -> Built:
     kernels = tuple(KernelResources(**each) for each in facts.pop("kernels"))  # type: ignore[attr-defined]
     headers = tuple((path, digest) for path, digest in facts.pop("headers"))  # type: ignore[attr-defined]
-    return Built(**facts, headers=headers, kernels=kernels)  # type: ignore[arg-type]
+    names: list[str] | None = facts.pop("exports")  # type: ignore[assignment]
+    exports = None if names is None else tuple(names)
+    return Built(**facts, headers=headers, kernels=kernels, exports=exports)  # type: ignore[arg-type]
 
 
 def _digest_of(path: Path) -> str | None:

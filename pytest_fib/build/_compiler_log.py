@@ -5,8 +5,10 @@ g++ can say its errors as JSON, nvcc and ptxas can't say any of this but in text
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from pytest_fib.build._artifact import KernelResources
@@ -17,23 +19,41 @@ if TYPE_CHECKING:
 
 #: Characters of a log that are kept.
 COMPILER_LOG_LIMIT = 12_000
+#: g++, clang:  kernel.cpp:12:5: error: message
+_OF_HOST = re.compile(
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)", re.M
+)
 _FIRST_ERRORS = (
-    # g++, clang:  kernel.cpp:12:5: error: message
-    re.compile(
-        r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)", re.M
-    ),
+    _OF_HOST,
     # nvcc:  kernel.cu(12): error: message
     re.compile(
         r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): "
         r"(?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)",
         re.M,
     ),
-    re.compile(r"^ptxas (?P<file>)(?P<line>)[^\n]*?(?:error|fatal) *: (?P<text>.*)", re.M),
-    # ld, of an object without line numbers
-    re.compile(r"(?P<file>)(?P<line>)(?P<text>undefined reference to .*|cannot find -l.*)"),
+    re.compile(
+        r"^(?:ptxas|nvlink) (?P<file>)(?P<line>)[^\n]*?(?:error|fatal) *: (?P<text>.*)", re.M
+    ),
+    # ld, of objects without line numbers
+    re.compile(
+        r"(?P<file>)(?P<line>)"
+        r"(?P<text>(?:undefined reference to|multiple definition of) [^;\n]*|cannot find -l.*)"
+    ),
+    # a compiler of itself:  cc1plus: out of memory allocating 8 bytes
+    re.compile(
+        r"^(?P<file>)(?P<line>)(?P<text>(?:\S*/)?[\w+.-]+: "
+        r"(?:(?:fatal |internal compiler )?error|out of memory|virtual memory exhausted)\b.*)",
+        re.M,
+    ),
 )
 #: Where a template in a header was instantiated from, as g++ and nvcc say it.
 _MENTION = r"(?<![\w/.]){file}(?::(\d+):|\((\d+)\)|\W+?line (\d+))|at line (\d+) of {file}"
+#: Lines around an error in which that is looked for.
+_CONTEXT = 24
+_MISSING_HEADER = re.compile(
+    r"'?(?P<header>[^':]+)(?:: No such file or directory|' file not found)"
+)
+_TORCH_HEADERS = ("torch/", "ATen/", "c10/", "pybind11/")
 _QUOTED = re.compile(r"[`']([^`']+)'")
 _CALLED = re.compile(r"\w+(?=\s*\()")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
@@ -59,7 +79,31 @@ def failure(program: Program, log: str) -> BuildError:
     file, line = place
     source = dict(program.sources)[file].splitlines()
     shown = source[line - 1].strip() if 0 < line <= len(source) else ""
-    return BuildError(f"{file}:{line}: {text}", f"{line:>5} | {shown}\n\n{log}")
+    sentence = f"{file}:{line}: {text}{_where_header_is(program, file, text)}"
+    return BuildError(sentence, f"{line:>5} | {shown}\n\n{log}")
+
+
+def _where_header_is(program: Program, file: str, text: str) -> str:
+    """What to know of a header that ``file`` includes and that is not there, or nothing."""
+    missing = _MISSING_HEADER.match(text)
+    if missing is None or program.compilation is None:
+        return ""
+    header, compilation = missing["header"], program.compilation
+    if header.startswith(_TORCH_HEADERS) and compilation.binding != "torch":
+        return "; a torch extension has the binding 'torch'"
+    if program.directory is None:
+        return ""
+    folder = Path(program.directory)
+    places = (str(PurePosixPath(file).parent), ".", *compilation.include_paths)
+    found = next((folder / p / header for p in places if (folder / p / header).is_file()), None)
+    if found is None:
+        return ""
+    path = os.path.relpath(found, folder)
+    if path.startswith(".."):
+        return (
+            "; it is outside of the folder that is compiled: have an absolute -I or include_paths"
+        )
+    return f"; {path} is there, but not among the sources"
 
 
 def _first_with_what_is_quoted(program: Program, message: str) -> tuple[str, int] | None:
@@ -71,10 +115,11 @@ def _first_with_what_is_quoted(program: Program, message: str) -> tuple[str, int
     if quoted is None:
         return None
     name = quoted[1].partition("(")[0].rpartition("::")[2]
+    as_word = re.compile(r"(?<!\w)" * name[:1].isalnum() + re.escape(name) + r"(?!\w)")
     for file, source in program.sources:
         for number, line in enumerate(source.splitlines(), 1):
             words = _CALLED.findall(line)
-            if name in line or any(f"{len(word)}{word}" in name for word in words):
+            if as_word.search(line) or any(f"{len(word)}{word}" in name for word in words):
                 return file, number
     return None
 
@@ -85,20 +130,22 @@ def _place(program: Program, log: str, first: re.Match[str]) -> tuple[str, int] 
     named = first["file"].removeprefix("./")
     if named in files:
         return named, int(first["line"])
-    # g++ says where a template comes from before its error, nvcc after it.
-    context = "\n".join([*log[: first.start()].splitlines()[-12:], *_after(log, first)])
-    mentions = (
-        (file, match)
-        for file in sorted(files)
-        for match in re.finditer(_MENTION.format(file=re.escape(file)), context)
-    )
-    for file, match in mentions:
-        return file, int(next(filter(None, match.groups())))
+    for context in _contexts(log, first):
+        for line in context:
+            for file in files:
+                if mention := re.search(_MENTION.format(file=re.escape(file)), line):
+                    return file, int(next(filter(None, mention.groups())))
     return None
 
 
-def _after(log: str, first: re.Match[str]) -> list[str]:
-    return log[first.start() :].splitlines()[:24]
+def _contexts(log: str, first: re.Match[str]) -> Iterator[list[str]]:
+    """Lines around an error from the nearest on, those first that tell what led to it.
+
+    g++ says before its error where a template comes from, nvcc after it.
+    """
+    before = log[: first.start()].splitlines()[:-_CONTEXT:-1]
+    after = log[first.start() :].splitlines()[:_CONTEXT]
+    yield from (before, after) if first.re is _OF_HOST else (after, before)
 
 
 def kernel_resources(log: str) -> list[KernelResources]:

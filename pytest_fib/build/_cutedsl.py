@@ -21,7 +21,13 @@ from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._native import LIBRARY
 from pytest_fib.build._runtime import RUNTIME, RUNTIME_VARIABLE, runtime_library
-from pytest_fib.build._toolchain import cpp_compiler, cuobjdump, needed_version, version_of
+from pytest_fib.build._toolchain import (
+    cpp_compiler,
+    cuobjdump,
+    needed_version,
+    settings_of,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from pytest_fib.build._program import Parameter, Program
@@ -48,10 +54,11 @@ _USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 
 
 def versions(program: Program) -> dict[str, str]:
-    """Versions of CuTe DSL, which has a compiler of its own, and of the linker."""
+    """CuTe DSL, which has a compiler of its own, what the environment sets of it, the linker."""
     packages = ("nvidia-cutlass-dsl", "apache-tvm-ffi")
     by_package = {package: needed_version(package) for package in packages}
-    return {"machine": platform.machine(), "c++": version_of(_linker()), **by_package}
+    settings = settings_of("cutedsl")
+    return {"machine": platform.machine(), "c++": version_of(_linker()), **by_package, **settings}
 
 
 def build(program: Program, folder: Path, call: object = None) -> Built:

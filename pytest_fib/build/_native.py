@@ -28,7 +28,9 @@ from pytest_fib.build._targets import nvcc_flags
 from pytest_fib.build._toolchain import (
     cpp_compiler,
     needed_version,
+    nm,
     nvcc,
+    settings_of,
     version_of,
     why_no_toolchain,
 )
@@ -39,16 +41,21 @@ if TYPE_CHECKING:
 LIBRARY = "program.so"
 #: The name of a torch extension's module, which is compiled into it.
 _EXTENSION = "fib_extension"
+#: What the library has of a function that TVM FFI exports, and of a torch extension.
+_EXPORTED = re.compile(r"\b(?:__tvm_ffi_|PyInit_)(\w+)$", re.MULTILINE)
+#: Where headers are that come with the system and its compilers.
+_OF_THE_SYSTEM = (Path("/usr/include"), Path("/usr/lib"))
 _CPP_SUFFIXES = frozenset({".cpp", ".cc", ".cxx", ".c"})
 _COMMON = ["-O3", "-std=c++20"]
 
 
 def versions(program: Program) -> dict[str, str]:
-    """Versions of the compilers, the binding's library and the machine's architecture."""
+    """The compilers, what the environment sets of them, the binding's library, the machine."""
     compilation = _compilation_of(program)
     by_tool = {"machine": platform.machine(), "c++": version_of(_needed(cpp_compiler(), "cpp"))}
+    by_tool |= settings_of("c++")
     if program.language == "cuda":
-        by_tool["nvcc"] = version_of(_needed(nvcc(), "cuda"))
+        by_tool |= {"nvcc": version_of(_needed(nvcc(), "cuda")), **settings_of("nvcc")}
     if compilation.binding == "torch":
         return by_tool | {"torch": needed_version("torch"), "python": sys.implementation.cache_tag}
     return by_tool | {"apache-tvm-ffi": needed_version("apache-tvm-ffi")}
@@ -70,8 +77,9 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
         logs = list(pool.map(lambda command: _run(program, command, folder), commands))
     objects = [f"{i}.o" for i in range(len(files))]
     logs.append(_run(program, _link_command(program, objects), folder))
-    log = "".join(logs)
-    return Built(LIBRARY, tuple(_headers(folder)), tuple(kernel_resources(log)))
+    read = (*_headers(program, folder), *_static_libraries(program, objects, folder))
+    kernels = kernel_resources("".join(logs))
+    return Built(LIBRARY, read, tuple(kernels), _exports(folder))
 
 
 def load(program: Program, artifact: Path | None) -> Any:
@@ -85,6 +93,22 @@ def load(program: Program, artifact: Path | None) -> Any:
     except (ImportError, RuntimeError) as error:  # unresolved symbols, mostly
         text = str(error).replace(f"{artifact.parent}/", "")
         raise BuildError(f"what was built can't be loaded: {text.splitlines()[0]}", text) from error
+
+
+def why_not_callable(program: Program, built: Built) -> str | None:
+    """What a library lacks to have the program's entry, or None; several may be in one."""
+    exports = built.exports
+    if exports is None or program.entry_symbol in exports:
+        return None
+    if _compilation_of(program).binding == "torch":
+        if _EXTENSION in exports:  # what functions it has is known once it is loaded
+            return None
+        return "the extension has another name: write PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)"
+    lacks = f"{program.entry_file} exports no function {program.entry_symbol!r}"
+    if exports:
+        return f"{lacks}, but {', '.join(map(repr, exports))}: one of them may be the entry"
+    export = f"TVM_FFI_DLL_EXPORT_TYPED_FUNC({program.entry_symbol}, <a function>);"
+    return f"{lacks}: end it with {export}"
 
 
 class _Functions:
@@ -128,7 +152,7 @@ def _compile_command(program: Program, path: str, output: str) -> list[str]:
     host = ["-fPIC", *_definitions(compilation)]
     include = [f"-I{place}" for place in (".", *compilation.include_paths)]
     system = [part for place in _system_headers(program) for part in ("-isystem", place)]
-    where = ["-MMD", "-MF", f"{output}.d", "-c", path, "-o", output]
+    where = ["-MD", "-MF", f"{output}.d", "-c", path, "-o", output]
     if PurePosixPath(path).suffix == ".cu":
         through = [part for flag in host for part in ("-Xcompiler", flag)]
         target = nvcc_flags(compilation.target)
@@ -204,20 +228,49 @@ def _run(program: Program, command: list[str], folder: Path) -> str:
     return log
 
 
-def _headers(folder: Path) -> Iterable[tuple[str, str]]:
+def _exports(folder: Path) -> tuple[str, ...] | None:
+    """The functions, or a torch extension, that the library has by name; None without binutils."""
+    tool = nm()
+    if tool is None:
+        return None
+    command = [tool, "-D", "--defined-only", LIBRARY]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return tuple(_EXPORTED.findall(done.stdout)) if done.returncode == 0 else None
+
+
+def _headers(program: Program, folder: Path) -> Iterable[tuple[str, str]]:
     """The headers outside the sources that were read, and their digests.
 
-    Not those of the system and of nvcc's toolkit: versions that are known decide those.
+    Not those of the system, of nvcc's toolkit and of the binding: versions that are known decide
+    those. Others that flags call headers of the system are listed.
     """
     listed: set[str] = set()
     for listing in folder.glob("*.d"):
         _, _, names = listing.read_text(encoding="utf-8").replace("\\\n", " ").partition(":")
         listed.update(re.split(r"(?<!\\)\s+", names.strip()))
     paths = {folder / name.replace("\\ ", " ") for name in listed}
-    toolkits = {path.resolve().parent for path in paths if path.name == "cuda_runtime.h"}
+    toolkits = [path.parent for path in paths if path.name == "cuda_runtime.h"]
+    known = [folder, *toolkits, *map(Path, _system_headers(program)), *_OF_THE_SYSTEM]
+    known = [place.resolve() for place in known]
     for path in sorted(paths):
-        if not any(path.resolve().is_relative_to(place) for place in (folder.resolve(), *toolkits)):
-            yield str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+        if not any(path.resolve().is_relative_to(place) for place in known):
+            yield str(path), _digest(path)
+
+
+def _static_libraries(
+    program: Program, objects: Iterable[str], folder: Path
+) -> Iterable[tuple[str, str]]:
+    """The archives and objects that flags had linked, as they are a part of the library now."""
+    if not _compilation_of(program).ld_flags:
+        return
+    trace = [*_link_command(program, objects), "-Xlinker", "--trace"]
+    for path in sorted({Path(line) for line in _run(program, trace, folder).splitlines()}):
+        if path.is_absolute() and path.suffix in (".a", ".o") and path.is_file():
+            yield str(path), _digest(path)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _compilation_of(program: Program) -> Compilation:

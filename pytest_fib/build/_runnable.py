@@ -41,8 +41,10 @@ def why_not_runnable(
 def why_not_buildable(implementation: Implementation, machine: Machine | None = None) -> str | None:
     """Why an implementation can't be built or loaded there, whatever it runs on, or None."""
     language = implementation.language
-    return _missing_dependency(implementation, machine) or (
-        why_no_toolchain(language) if machine is None else machine.no_toolchain.get(language)
+    return (
+        _missing_dependency(implementation, machine)
+        or (why_no_toolchain(language) if machine is None else machine.no_toolchain.get(language))
+        or _torch_without_cuda(implementation, machine)
     )
 
 
@@ -57,6 +59,15 @@ def _missing_dependency(implementation: Implementation, machine: Machine | None)
     by_torch = implementation.binding == "torch"
     required = () if by_torch else SupportedLanguages(implementation.language).facts.requires
     return _first_unmet((*required, *implementation.dependencies), machine)
+
+
+def _torch_without_cuda(implementation: Implementation, machine: Machine | None) -> str | None:
+    if implementation.binding != "torch" or implementation.language != "cuda":
+        return None
+    torch = installed_version("torch") if machine is None else machine.version("torch")
+    if torch is None or not torch.endswith("+cpu"):
+        return None
+    return f"needs a torch that is built for CUDA, {torch} is installed"
 
 
 def _first_unmet(names: Iterable[str], machine: Machine | None) -> str | None:

@@ -130,6 +130,20 @@ def build_targets(implementation: Implementation, wanted: Sequence[str] = ()) ->
     ]
 
 
+def why_no_target(implementation: Implementation, wanted: Sequence[str] = ()) -> str | None:
+    """Why something in a compiled language is for none of the wanted targets, naming both."""
+    from pytest_fib.data import SupportedLanguages
+
+    facts = SupportedLanguages(implementation.language).facts
+    if not (facts.compiled or facts.cache) or build_targets(implementation, wanted):
+        return None
+    named = ", ".join(sorted({target.lower() for target in implementation.target_hardware}))
+    asked = ", ".join(wanted or DEFAULT_TARGETS)
+    versions = ", ".join(f"{each}.x" for each in implementation.supported_major_versions)
+    supports = f" and supports compute capabilities {versions}" if versions else ""
+    return f"targets {named}{supports}; this build is for {asked}"
+
+
 def native_architecture(capability: tuple[int, int]) -> str:
     """``sm_80``; from 9.0 on with the features of just that device: ``sm_90a``."""
     major, minor = capability

@@ -5,6 +5,7 @@ So it is loaded without TileLang, and nvcc says what its kernels take.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,7 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
         if not isinstance(function, tvm.tirx.PrimFunc):
             return built_as_python(folder)
         refuse_returning(program)
+        _refuse_sharing(function, program)
         source = _cuda_source(function, program)
     compilation = program.compilation
     flags = (*_include_flags(), *compilation.cuda_cflags)
@@ -81,7 +83,29 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
         sources=((SOURCE, source),),
         compilation=replace(compilation, cuda_cflags=flags),
     )
-    return _native.build(cuda, folder)
+    built = _native.build(cuda, folder)
+    return replace(built, headers=tuple(_others(built.headers)))
+
+
+def _others(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The headers that did not come with TileLang, whose version is known."""
+    import tilelang
+
+    own = Path(tilelang.__file__).parent
+    return (header for header in headers if not Path(header[0]).resolve().is_relative_to(own))
+
+
+def _refuse_sharing(function: Any, program: Program) -> None:
+    """Raise BuildError for parameters with one annotation, which are one tensor to TileLang."""
+    names: dict[Any, list[str]] = {}
+    for parameter, buffer in function.buffer_map.items():
+        names.setdefault(buffer.data, []).append(parameter.name.removesuffix("_handle"))
+    for shared in names.values():
+        if len(shared) > 1:
+            raise BuildError(
+                f"{' and '.join(shared)} of {program.entry_file} are annotated with one object, "
+                "which makes them the same tensor: write T.Tensor(...) for each"
+            )
 
 
 def _include_flags() -> list[str]:

@@ -17,6 +17,32 @@ _CPP_COMPILERS = ("g++", "c++", "clang++")
 #: Where wheels put nvcc, in the package ``nvidia``.
 _NVCC_IN_WHEELS = ("cu13/bin/nvcc", "cuda_nvcc/bin/nvcc")
 
+#: Variables of the environment that change what compilers make.
+_SETTINGS = {
+    "c++": ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH"),
+    "nvcc": ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"),
+    "cutedsl": (
+        "CUTE_DSL_COMPILER_BACKEND",
+        "CUTE_DSL_COMPILER_OPT",
+        "CUTE_DSL_DEBUG",
+        "CUTE_DSL_ENABLE_ASSERTIONS",
+        "CUTE_DSL_ENABLE_PYIR",
+        "CUTE_DSL_LINEINFO",
+        "CUTE_DSL_WARNINGS_AS_ERRORS",
+    ),
+    "triton": (
+        "DISABLE_PTXAS_OPT",
+        "PTXAS_OPTIONS",
+        "TRITON_DEBUG",
+        "TRITON_DEFAULT_FP_FUSION",
+        "TRITON_DISABLE_LINE_INFO",
+        "TRITON_F32_DEFAULT",
+        "TRITON_FORCE_DISABLE_FP_FUSION",
+        "TRITON_INSTRUMENTATION_MODE",
+        "TRITON_PTXAS_PATH",
+    ),
+}
+
 
 def cpp_compiler() -> str | None:
     """The path of ``$CXX`` or another C++ compiler, if there is one."""
@@ -52,6 +78,11 @@ def cuobjdump() -> str | None:
     )
 
 
+def nm() -> str | None:
+    """The path of what lists a library's symbols: it comes with linkers."""
+    return shutil.which("nm")
+
+
 def why_no_toolchain(language: str) -> str | None:
     """Which compiler a language lacks here and how to get it, or None."""
     from pytest_fib.data import SupportedLanguages
@@ -80,6 +111,11 @@ def needed_version(distribution: str) -> str:
     if (version := installed_version(distribution)) is None:
         raise BuildError(f"needs {distribution}, which is not installed")
     return version
+
+
+def settings_of(compiler: str) -> dict[str, str]:
+    """What the environment has one of these compilers do besides its flags."""
+    return {name: os.environ[name] for name in _SETTINGS[compiler] if name in os.environ}
 
 
 @cache

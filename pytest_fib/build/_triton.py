@@ -20,6 +20,7 @@ from pytest_fib.build._compiler_log import kernel_resources
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._python import load
 from pytest_fib.build._targets import capability_of
+from pytest_fib.build._toolchain import settings_of
 
 if TYPE_CHECKING:
     from pytest_fib.build._program import Program
@@ -30,8 +31,8 @@ _TARGET = re.compile(r"^\.target (\w+)", re.MULTILINE)
 
 
 def versions(program: Program) -> dict[str, str]:
-    """The version of Triton, which brings its own assembler."""
-    return {"triton": importlib.metadata.version("triton")}
+    """The version of Triton, which brings its own assembler, and what the environment sets."""
+    return {"triton": importlib.metadata.version("triton"), **settings_of("triton")}
 
 
 def build(

@@ -24,11 +24,15 @@ _BAR = 24
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One implementation of a definition, to be built for one target; one with none can't be."""
+    """One implementation of a definition, to be built for one target.
+
+    One with none can't be; ``reason`` says why if it is for other targets.
+    """
 
     definition: Definition
     implementation: Implementation
     target: str
+    reason: str = ""
 
     def __str__(self) -> str:
         named = f"{self.definition.name}[{self.implementation.name}]"
@@ -63,6 +67,8 @@ def _run(given: Namespace) -> int:
         kinds = "in CUDA, C++, Triton, TileLang or CuTe DSL"
         what = "has such a name" if named else f"({kinds}) is in the folders of --defs and --impls"
         raise ValueError(f"nothing that is compiled {what}")
+    if all(each.reason for each in wanted):
+        raise ValueError(f"{wanted[0]}: {wanted[0].reason}")
     given.out.mkdir(parents=True, exist_ok=True)
     entries = []
     with Judge() as judge, ThreadPoolExecutor(given.jobs) as pool:
@@ -77,7 +83,6 @@ def _run(given: Namespace) -> int:
 
 def _wanted(given: Namespace) -> Iterator[_Wanted]:
     """What to build. Raises ValueError where a definition file is malformed."""
-    from pytest_fib.build import build_targets
     from pytest_fib.discovery import find_implementations, load_catalogue
 
     files = sorted(given.defs.rglob("*.yaml"))
@@ -90,9 +95,20 @@ def _wanted(given: Namespace) -> Iterator[_Wanted]:
             if _matches(name, given.definition) and _matches(
                 implementation.name, given.implementation
             ):
-                targets = build_targets(implementation, given.target or ())
-                for target in [""] if implementation.problem else targets:
-                    yield _Wanted(loaded.definition, implementation, target)
+                yield from _of_each_target(loaded.definition, implementation, given.target or ())
+
+
+def _of_each_target(
+    definition: Definition, implementation: Implementation, targets: Sequence[str]
+) -> Iterator[_Wanted]:
+    from pytest_fib.build import build_targets, why_no_target
+
+    if implementation.problem:
+        yield _Wanted(definition, implementation, "")
+    elif reason := why_no_target(implementation, targets):
+        yield _Wanted(definition, implementation, "", reason)
+    for target in build_targets(implementation, targets):
+        yield _Wanted(definition, implementation, target)
 
 
 def _matches(name: str, globs: Iterable[str] | None) -> bool:
@@ -114,7 +130,7 @@ def _build(judge: Judge, given: Namespace, wanted: _Wanted) -> PrebuiltEntry:
     named = definition.name, implementation.name, implementation.language, wanted.target
     if implementation.problem:
         return PrebuiltEntry(*named, "COMPILE_ERROR", implementation.problem)
-    if reason := why_not_buildable(implementation):
+    if reason := wanted.reason or why_not_buildable(implementation):
         return PrebuiltEntry(*named, "SKIPPED", reason)
     request = BuildRequest(
         definition=definition,
@@ -150,8 +166,8 @@ def _show(wanted: _Wanted, entry: PrebuiltEntry, number: int, total: int) -> Non
     if bar:
         done = _BAR * number // total
         shown = f"[{'#' * done}{'.' * (_BAR - done)}] {number}/{total} {wanted}"
-        width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
-        print(shown[:width], end="" if number < total else "\n", file=sys.stderr, flush=True)
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # some say 0
+        print(shown[: width - 1], end="" if number < total else "\n", file=sys.stderr, flush=True)
 
 
 def _summarise(folder: Path, entries: Sequence[PrebuiltEntry]) -> int:

@@ -28,6 +28,8 @@ from ._base import (
 Calling: TypeAlias = Literal["value", "destination", "tuple"]
 Binding: TypeAlias = Literal["tvm-ffi", "torch"]
 _ARCHITECTURE_NAME = re.compile(r"sm_\d{2,3}[af]?")
+#: What is meant for such a name, whether it is one or not.
+_LIKE_ARCHITECTURE = re.compile(r"(?:sm|compute)[_-]?(?:\d|$)|sm_", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def bad_target(name: str) -> str | None:
     """Why a name is misspelt; those of devices are many, those of architectures follow a rule."""
     if not name.isprintable():
         return f"{name!r} is not the name of a device"
-    if not name.lower().startswith("sm_") or _ARCHITECTURE_NAME.fullmatch(name.lower()):
+    if not _LIKE_ARCHITECTURE.match(name) or _ARCHITECTURE_NAME.fullmatch(name.lower()):
         return None
     return f"{name!r} is not an architecture, such as sm_90 or sm_90a"
 

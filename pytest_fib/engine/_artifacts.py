@@ -21,6 +21,7 @@ from pytest_fib.build import (
     Program,
     capability_of,
     program_of,
+    why_not_callable,
 )
 from pytest_fib.data import BuildRequest, BuildResult, Compiled, Definition, Workload, visible_line
 from pytest_fib.sandbox import Build, Failed
@@ -93,9 +94,13 @@ class Artifacts:
             return self._failed[key]
         what = f"{program.name} for {program.compilation.target}"
         result = self._cache.get(key, what, timeout, lambda: self._build(request, timeout))
-        if isinstance(result, Failed) and not result.killed:
-            self._failed[key] = result
-        return result
+        if isinstance(result, Failed):
+            if not result.killed:
+                self._failed[key] = result
+            return result
+        # The library is of all that its sources export, whichever of it this program enters.
+        reason = why_not_callable(program, result.built)
+        return Failed("COMPILE_ERROR", reason) if reason else result
 
     def _damage(self, program: Program) -> str:
         """Why what was built ahead of time is of no use, to begin a message with; or nothing."""
@@ -194,6 +199,7 @@ def _as_compile_error(failed: Failed, timeout: float) -> Failed:
 
 
 def _visible(built: Built) -> Built:
-    """Names of kernels are shown in tables, and a sandbox says them."""
+    """Names of kernels and functions are shown, and a sandbox says them."""
     kernels = tuple(replace(each, name=visible_line(each.name)) for each in built.kernels)
-    return replace(built, kernels=kernels)
+    exports = None if built.exports is None else tuple(map(visible_line, built.exports))
+    return replace(built, kernels=kernels, exports=exports)

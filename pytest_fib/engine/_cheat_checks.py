@@ -49,6 +49,7 @@ READING_NS = 400.0
 ABOVE_THE_ROOF = 1.1
 FALSE_TIMES = "its times are false: "
 OWN_MEMORY = "return new memory each time, or take the output (calling='destination')"
+OWN_OUTPUTS = "do all writes stay within the outputs of their call?"
 
 
 # Of outputs.
@@ -87,11 +88,15 @@ def check_inputs(
 
 
 def check_earlier_outputs(
-    now: Mapping[str, torch.Tensor], stored: Mapping[str, torch.Tensor]
+    now: Mapping[str, torch.Tensor], stored: Mapping[str, torch.Tensor], calling: str
 ) -> str:
-    """Against memory that is returned again and again: the caller loses what it got before."""
+    """Against memory that is returned again and again: the caller loses what it got before.
+
+    Who is given the memory to write to has written beyond it.
+    """
+    advice = OWN_MEMORY if calling == "value" else OWN_OUTPUTS
     for name in changed({each: now[each] for each in stored}, stored):
-        return f"{name}: overwritten by the next call; {OWN_MEMORY}"
+        return f"{name}: overwritten by the next call; {advice}"
     return ""
 
 

@@ -558,7 +558,8 @@ class SandboxCalls:
                 self.expected(context.request.workload)  # it may take as much
             raise
         self._check_inputs()
-        context.refuse_if(check_earlier_outputs(second, stored))
+        calling = context.request.solution.spec.calling or "value"
+        context.refuse_if(check_earlier_outputs(second, stored, calling))
         context.synchronize()
         return outputs
 

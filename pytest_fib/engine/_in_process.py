@@ -164,7 +164,7 @@ class FunctionChecker:
         stored = {name: value.clone() for name, value in returned.items()}
         self.make_inputs(with_other_values(workload))
         self._call(POISONS[0])
-        if wrong := check_earlier_outputs(returned, stored):
+        if wrong := check_earlier_outputs(returned, stored, self._calling):
             raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))
 
     def _remember(self, result: Any, outputs: Outputs) -> None:

@@ -55,6 +55,12 @@ def test_the_version_of_the_compiler_is_in_the_key(double, monkeypatch, tmp_path
     assert ArtifactCache.key(double) != key
 
 
+def test_what_the_environment_has_compilers_do_is_in_the_key(double, monkeypatch):
+    key = ArtifactCache.key(double)
+    monkeypatch.setenv("CPATH", "/opt/include")
+    assert ArtifactCache.key(double) != key
+
+
 def test_what_was_added_is_found(cache):
     assert cache.find(KEY) is None
     cache.add(KEY, ARTIFACT)

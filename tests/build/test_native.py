@@ -1,5 +1,6 @@
 """C++ and CUDA programs are compiled, loaded and called; what compilers say is read."""
 
+import subprocess
 import sysconfig
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_fib.build import BuildError, KernelResources, build, load
+from pytest_fib.build import BuildError, KernelResources, build, load, why_not_callable
 
 #: What PYBIND11_MODULE comes to, without the seconds that compiling torch's headers takes.
 EXTENSION = """\
@@ -33,13 +34,13 @@ def test_a_program_of_two_files_is_compiled_and_called(double, tmp_path):
     assert y.tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
-@pytest.mark.parametrize("by_flag", [False, True])
-def test_headers_of_other_folders_are_known_with_what_they_held(double, tmp_path, by_flag):
+@pytest.mark.parametrize("flag", [None, "-I", "-isystem"])
+def test_headers_of_other_folders_are_known_with_what_they_held(double, tmp_path, flag):
     library, folder = tmp_path / "library", tmp_path / "build"
     library.mkdir()
     folder.mkdir()
     (library / "factor.h").write_text("#define FACTOR 3\n")
-    how = {"cflags": (f"-I{library}",)} if by_flag else {"include_paths": (str(library),)}
+    how = {"cflags": (flag, str(library))} if flag else {"include_paths": (str(library),)}
     compilation = replace(double.compilation, **how)
     built = build(replace(double, sources=double.sources[:1], compilation=compilation), folder)
     ((path, digest),) = built.headers
@@ -60,6 +61,55 @@ def test_a_torch_extension_is_compiled_and_called(double, tmp_path):
 def test_an_entry_that_is_not_exported_is_an_error(double, tmp_path):
     with pytest.raises(BuildError, match=r"double\.cpp exports no function 'go'"):
         loaded(replace(double, entry_symbol="go"), tmp_path)
+
+
+def test_what_is_exported_is_known_once_it_is_built(double, tmp_path):
+    built = build(double, tmp_path)
+    assert built.exports == ("run",)
+    assert why_not_callable(double, built) is None
+    assert why_not_callable(replace(double, entry_symbol="go"), built) == (
+        "double.cpp exports no function 'go', but 'run': one of them may be the entry"
+    )
+    assert why_not_callable(double, replace(built, exports=())) == (
+        "double.cpp exports no function 'run': end it with "
+        "TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, <a function>);"
+    )
+    torch = replace(double, compilation=replace(double.compilation, binding="torch"))
+    assert why_not_callable(torch, replace(built, exports=("fib_extension",))) is None
+    assert why_not_callable(torch, replace(built, exports=("mine",))) == (
+        "the extension has another name: write PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)"
+    )
+
+
+def test_a_header_that_is_not_among_the_sources_is_said_to_be_there(double, tmp_path):
+    project, folder = tmp_path / "kernels/mine", tmp_path / "build"
+    folder.mkdir()
+    project.mkdir(parents=True)
+    (project / "factor.h").touch()
+    (tmp_path / "kernels/up.h").touch()
+    program = replace(double, sources=double.sources[:1], directory=str(project))
+    with pytest.raises(BuildError, match=r"; factor\.h is there, but not among the sources$"):
+        build(program, folder)
+    text = double.sources[0][1].replace("factor.h", "../up.h")
+    with pytest.raises(BuildError, match="; it is outside of the folder that is compiled: have "):
+        build(replace(program, sources=(("double.cpp", text),)), folder)
+    text = text.replace("../up.h", "torch/extension.h")
+    with pytest.raises(BuildError, match=r"; a torch extension has the binding 'torch'$"):
+        build(replace(program, sources=(("double.cpp", text),)), folder)
+
+
+def test_a_static_library_is_known_with_what_it_held(double, tmp_path):
+    (tmp_path / "other.c").write_text("int other() { return 0; }\n")
+    for command in ("gcc -fPIC -c other.c -o other.o", "ar rcs libother.a other.o"):
+        subprocess.run(command.split(), cwd=tmp_path, check=True)
+    folder = tmp_path / "build"
+    folder.mkdir()
+    text = double.sources[0][1].replace("return 0;", "return other();")
+    sources = (("double.cpp", 'extern "C" int other();\n' + text), double.sources[1])
+    compilation = replace(double.compilation, ld_flags=(f"-L{tmp_path}", "-lother"))
+    built = build(replace(double, sources=sources, compilation=compilation), folder)
+    assert str(tmp_path / "libother.a") in dict(built.headers)
+    assert built.file == "program.so"
 
 
 def test_a_symbol_that_nobody_defines_is_an_error(double, tmp_path):
@@ -97,6 +147,33 @@ LOGS = [
     (
         "kernel.cu:3:7:   required from here\n/usr/lib/x.h:9:1: error: no match\n",
         "kernel.cu:3: no match",
+    ),
+    (
+        "In file included from /usr/include/y.h:1,\n                 from kernel.cu:1:\n"
+        "/usr/lib/x.h: In instantiation of 'f'\nkernel.cu:3:7:   required from here\n"
+        "/usr/lib/x.h:9:1: error: no match\n",
+        "kernel.cu:3: no match",
+    ),
+    (
+        "kernel.cu(1): warning #177-D: never referenced\n\n/usr/lib/x.h(9): error: no instance\n"
+        '          detected during instantiation of "f" at line 3 of kernel.cu\n',
+        "kernel.cu:3: no instance",
+    ),
+    (
+        "/usr/bin/ld: 1.o: in function `three(int)':\n"
+        "x.cpp:(.text+0x10): multiple definition of `three(int)'; 0.o:y.cpp:(.text+0xb0): "
+        "first defined here\ncollect2: error: ld returned 1 exit status\n",
+        "kernel.cu:3: multiple definition of `three(int)'",
+    ),
+    (
+        "g++: internal compiler error: File size limit exceeded signal terminated program as\n"
+        "Please submit a full bug report.\n",
+        "g++: internal compiler error: File size limit exceeded signal terminated program as",
+    ),
+    (
+        "nvlink error   : Undefined reference to '_Z5threei' in '0.o'\n"
+        "nvlink fatal   : merge_elf failed\n",
+        "kernel.cu:3: Undefined reference to '_Z5threei' in '0.o'",
     ),
     (
         "ptxas error   : Entry function 'k' uses too much shared data (0x20000 bytes)\n",

@@ -45,6 +45,20 @@ def test_a_missing_compiler_is_named_with_what_to_install(reason, monkeypatch):
     assert reason("cuda", **facts).startswith("needs nvcc, which is neither in CUDA_HOME nor on")
 
 
+@pytest.mark.parametrize(
+    ("installed", "why"),
+    [
+        ("2.13.0+cpu", "needs a torch that is built for CUDA, 2.13.0+cpu is installed"),
+        ("2.13.0", None),
+    ],
+)
+def test_a_torch_extension_in_cuda_wants_a_torch_for_it(reason, monkeypatch, installed, why):
+    monkeypatch.setattr("pytest_fib.build._runnable.installed_version", lambda name: installed)
+    monkeypatch.setattr("pytest_fib.build._runnable.why_no_toolchain", lambda language: None)
+    assert reason("cuda", language="cuda", binding="torch") == why
+    assert reason(language="cpp", binding="torch", target_hardware=("cpu",)) is None
+
+
 @pytest.mark.parametrize(("language", "binding"), [("cpp", None), ("cuda", "tvm-ffi")])
 def test_a_missing_binding_is_a_reason(reason, language, binding, monkeypatch):
     def absent(name):
@@ -64,12 +78,21 @@ def test_a_missing_binding_is_a_reason(reason, language, binding, monkeypatch):
         ("yaml", None),
         ("torch>=99; sys_platform == 'nowhere'", None),
         ("torch>=99", f"needs torch>=99, {version('torch')} is installed"),
-        ("tilelang", "needs tilelang, which is not installed: pip install 'pytest-fib[tilelang]'"),
         ("no-such-thing", "needs no-such-thing, which is not installed: pip install no-such-thing"),
     ],
 )
 def test_a_dependency_is_read_as_pip_reads_it(reason, requirement, expected):
     assert reason(dependencies=(requirement,)) == expected
+
+
+def test_what_an_extra_has_is_installed_by_its_name(reason, monkeypatch):
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", absent)
+    monkeypatch.setattr("pytest_fib.build._runnable.find_spec", lambda name: None)
+    why = "needs tilelang, which is not installed: pip install 'pytest-fib[tilelang]'"
+    assert reason(dependencies=("tilelang",)) == why
 
 
 @pytest.mark.parametrize(

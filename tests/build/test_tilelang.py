@@ -10,11 +10,12 @@ DOUBLE = """\
 import tilelang.language as T
 
 rows = T.dynamic("rows")
-matrix = T.Tensor((rows, 128), "float32")
 
 
 @T.prim_func
-def run(x: matrix, factor: T.float32, y: matrix):
+def run(
+    x: T.Tensor((rows, 128), "float32"), factor: T.float32, y: T.Tensor((rows, 128), "float32")
+):
     with T.Kernel(rows, threads=128) as row:
         for i in T.Parallel(128):
             y[row, i] = factor * x[row, i]
@@ -52,9 +53,16 @@ def test_a_prim_func_is_loaded_without_tilelang_and_checks_its_arguments(program
 
 def test_an_error_is_at_its_line_of_the_source(program, tmp_path):
     wrong = program(DOUBLE.replace("factor * x", "faktor * x"))
-    with pytest.raises(BuildError, match=r"^double\.py:11: NameError: .*faktor") as caught:
+    with pytest.raises(BuildError, match=r"^double\.py:12: NameError: .*faktor") as caught:
         build(wrong, tmp_path)
-    assert caught.value.log.startswith("   11 | y[row, i] = faktor * x[row, i]\n")
+    assert caught.value.log.startswith("   12 | y[row, i] = faktor * x[row, i]\n")
+
+
+def test_parameters_that_share_an_annotation_are_refused(program, tmp_path):
+    each = 'T.Tensor((rows, 128), "float32")'
+    shared = DOUBLE.replace(each, "matrix").replace("\n\n@", f"\nmatrix = {each}\n\n@")
+    with pytest.raises(BuildError, match=r"^x and y of double\.py are annotated with one object"):
+        build(program(shared), tmp_path)
 
 
 def test_a_function_that_should_return_is_told_how_to_be_marked(program, tmp_path):

@@ -70,6 +70,19 @@ def test_what_cannot_be_read_fails_and_is_told(project, capsys):
     ]
 
 
+def test_what_is_for_other_targets_is_told(project, capsys):
+    project.write("kernel_impls/toy/hopper.cu", "// implements: scale\n// target: sm_90\n")
+    assert main(["build", "--target", "sm_80", "--out", "out"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "SKIPPED scale[hopper]: targets sm_90; this build is for sm_80",
+        "out: 1 built, 0 failed, 1 skipped",
+    ]
+    chosen = "--implementation", "hopper", "--target", "sm_80"
+    assert main(["build", *chosen, "--out", "none"]) == 2
+    assert "scale[hopper]: targets sm_90; this build is for sm_80" in capsys.readouterr().err
+    assert not (project.path / "none").exists()
+
+
 def test_names_that_nothing_has_are_an_error(project, capsys):
     assert main(["build", "--implementation", "none", "--out", "out"]) == 2
     assert "nothing that is compiled has such a name" in capsys.readouterr().err

@@ -56,6 +56,10 @@ def test_several_entry_points_are_several_implementations(found):
             "// target: cuda, sm_9x",
             "// target: 'sm_9x' is not an architecture, such as sm_90 or sm_90a",
         ),
+        (
+            "// target: sm90",
+            "// target: 'sm90' is not an architecture, such as sm_90 or sm_90a",
+        ),
         ("// calling: inplace", "// calling: 'inplace' is not one of value, destination, tuple"),
     ],
 )

@@ -189,6 +189,11 @@ CHEATS = {
         "INCORRECT_NUMERICAL",
         "out: ",
     ),
+    "a block written beyond the end": (
+        {"first": "for (int i = 0; i < 128; ++i) ((float*)y->data)[x->shape[0] + i] = 1;"},
+        "RUNTIME_ERROR",
+        "out: overwritten by the next call; do all writes stay within the outputs of their call?",
+    ),
     "a constructor that ends the process": (
         {"before": 'extern "C" void _exit(int);\nstatic int gone = (_exit(7), 0);'},
         "RUNTIME_ERROR",
