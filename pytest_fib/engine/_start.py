@@ -14,8 +14,14 @@ from pytest_fib.build import Prebuilt, default_builds_directory
 from pytest_fib.sandbox import ForkServer, environment_for
 
 Isolation: TypeAlias = Literal["process", "container", "none"]
-#: How many hardware queues a CUDA context has.
-QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+#: How many hardware queues a CUDA context has, eight unless this says otherwise.
+QUEUES, DEFAULT_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", "8"
+#: What contexts have in which nothing is timed. With eight each costs the driver three times what
+#: it does with one, and so do allocations beside forty contexts. Two keep the streams of a kernel
+#: apart that doesn't have one wait for the other.
+FEW_QUEUES = "2"
+#: What this process has set for itself.
+_queues_here: dict[str, str] = {}
 
 
 def start_fork_server(
@@ -30,20 +36,28 @@ def start_fork_server(
 
     The arguments are those of a Judge.
     """
-    if not timed and device != "cpu":
-        # Of this process too, whose context is not made yet. CUDA makes eight by default, with
-        # which each context costs the driver three times what it does with one, and so do
-        # allocations beside forty contexts. Two keep the streams of a kernel apart that doesn't
-        # have one wait for the other. What is timed has what production has.
-        os.environ.setdefault(QUEUES, "2")
     if prebuilt is not None:
         Prebuilt(prebuilt).expose_runtime()  # before the first process that may load something
     if isolation == "none":
         return None
     environment = {**compiler_caches(builds), **environment_for(device)}
+    if device != "cpu":
+        environment[QUEUES] = _queues_of_sandboxes(timed=timed)
     server = ForkServer(device, environment, contained=isolation == "container")
     server.warm()
     return server
+
+
+def _queues_of_sandboxes(*, timed: bool) -> str:
+    """What is timed has what production has; few are for this process, which times nothing.
+
+    It has no context yet. What the user says counts for all.
+    """
+    said = os.environ.get(QUEUES)
+    if said is not None and said != _queues_here.get("set"):
+        return said
+    os.environ[QUEUES] = _queues_here["set"] = FEW_QUEUES
+    return DEFAULT_QUEUES if timed else FEW_QUEUES
 
 
 def compiler_caches(builds: Path | None) -> dict[str, str]:

@@ -201,12 +201,13 @@ def test_a_destination_is_read_on_the_current_stream(evaluate, joined, status):
 
 
 @pytest.mark.parametrize(
-    ("timed", "set_to", "queues"), [(False, None, "2"), (False, "4", "4"), (True, None, "None")]
+    ("timed", "set_to", "queues"),
+    [(False, None, "2"), (False, "4", "4"), (True, None, "8"), (True, "4", "4")],
 )
 def test_contexts_are_cheaper_where_nothing_is_timed(
     request_for, monkeypatch, timed, set_to, queues
 ):
-    """Unless the user says how many hardware queues they have."""
+    """Unless the user says how many hardware queues they have; the judge's own always is."""
     from pytest_fib.engine import Judge
 
     monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", set_to or "")
@@ -220,6 +221,7 @@ def test_contexts_are_cheaper_where_nothing_is_timed(
         """
     with Judge("cuda", timed=timed) as judge:
         assert judge.evaluate(request_for(text)).status == "PASSED"
+    assert os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] == (set_to or "2")
 
 
 def test_a_kernel_that_writes_after_it_said_it_was_done_is_too_late(evaluate):
