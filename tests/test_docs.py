@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/languages.md"
 _EXAMPLE = re.compile(r"```\w+\n(?:#|//) ([\w./]+)\n(.*?)```", re.DOTALL)
 EXAMPLES = dict(_EXAMPLE.findall(PAGE.read_text(encoding="utf-8")))
+#: Those that are one implementation.
+LAYERS = [path for path in EXAMPLES if path.startswith("layers/")]
 DOUBLED = """\
 name: doubled
 op_type: elementwise
@@ -48,7 +51,7 @@ def documented(project):
 
 def test_there_is_an_example_of_each_language():
     assert {*EXAMPLES} == {
-        "torch_add.py", "triton_block.py", "loop.cpp", "block.cu", "layers/solution.yaml",
+        "torch_add.py", "triton_block.py", "loop.cpp", "extension.cpp", "block.cu", *LAYERS,
         "tilelang_block.py", "cutedsl_block.py",
     }  # fmt: skip
 
@@ -70,6 +73,15 @@ def test_the_cpp_example_passes(documented):
     documented("loop.cpp").run().assert_outcomes(passed=2)
 
 
+@pytest.mark.thorough
+def test_the_example_of_an_extension_passes(documented):
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        pytest.skip("no headers of Python")
+    documented("extension.cpp").run().assert_outcomes(passed=2)
+
+
 @pytest.mark.parametrize(
     ("language", "path"),
     [
@@ -84,15 +96,27 @@ def test_the_examples_for_gpus_compile(documented, language, path):
     documented(path).run("--fib-target=sm_90", "-k", "compile").assert_outcomes(passed=1)
 
 
-def test_the_example_of_a_folder_is_a_record(documented):
-    project = documented("layers/solution.yaml")
-    for name in ("src/binding.cu", "src/launcher.cuh", "include/double.cuh"):
-        project.write(f"kernel_impls/toy/layers/{name}", "")
-    ids = project.ids("--fib-target=sm_90")
+@pytest.fixture
+def layers(documented):
+    """A project with the example of several files."""
+    for path in LAYERS:
+        project = documented(path)
+    return project
+
+
+def test_the_example_of_a_folder_is_a_record(layers):
+    ids = layers.ids("--fib-target=sm_90")
     assert [line.rpartition("[")[2] for line in ids] == [
         "layers-compile-sm_90]",
         "layers-correctness]",
     ]
+
+
+@pytest.mark.thorough
+def test_the_example_of_a_folder_compiles(layers):
+    if reason := why_not_buildable(Implementation("any", "any", Path("x"), 1, language="cuda")):
+        pytest.skip(reason)
+    layers.run("--fib-target=sm_90", "-k", "compile").assert_outcomes(passed=1)
 
 
 MYKERNELS = """\

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_fib.build._artifact import Built, KernelResources
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
 #: Changes when the commands that build, or the files here, become others.
 FORMAT = 4
-#: Bytes that all entries may take; the ones that were not used for longest go.
+#: Bytes that all entries and compilers' caches may take; the ones not used for longest go.
 SIZE_LIMIT = 4 << 30
+#: Seconds since a program was loaded in which the folder that its compiler keeps stays.
+COMPILER_CACHE_IN_USE = 3600.0
 #: Seconds until whoever waits for another's build says so.
 BUILD_PATIENCE = 3.0
 
@@ -165,13 +168,45 @@ class ArtifactCache:
         return folder / f"{key}.artifact"
 
     def _shrink(self, folder: Path) -> None:
-        entries = [(path, path.stat()) for path in folder.glob("*.artifact")]
-        total = sum(status.st_size for _, status in entries)
-        for path, status in sorted(entries, key=lambda entry: entry[1].st_mtime):
+        entries = [*_artifacts(folder), *_compiler_caches(folder)]
+        total = sum(size for _, size, _ in entries)
+        for used, size, path in sorted(entries):
             if total <= self._size_limit:
                 return
-            path.unlink(missing_ok=True)
-            total -= status.st_size
+            if path.is_dir():
+                if time() - used < COMPILER_CACHE_IN_USE:
+                    continue  # a process may have a compiler write there
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+            total -= size
+
+
+def _artifacts(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """When each entry was last used, its bytes, and its path."""
+    for path in folder.glob("*.artifact"):
+        status = path.stat()
+        yield status.st_mtime, status.st_size, path
+
+
+def _compiler_caches(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """The same of what compilers keep of each program. Raises OSError where one is removed now."""
+    from pytest_fib.data import SupportedLanguages
+
+    for language in SupportedLanguages:
+        if language.facts.cache:
+            for path in (folder / language).glob("*"):
+                yield path.stat().st_mtime, _bytes_in(path), path
+
+
+def _bytes_in(folder: Path) -> int:
+    with os.scandir(folder) as entries:
+        return sum(
+            _bytes_in(Path(entry.path))
+            if entry.is_dir(follow_symlinks=False)
+            else entry.stat(follow_symlinks=False).st_size
+            for entry in entries
+        )
 
 
 def program_facts(program: Program) -> dict[str, object]:

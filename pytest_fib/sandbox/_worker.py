@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,6 +115,8 @@ class _Worker:
         """Have its compiler keep what it makes in a folder of this program's own."""
         if name := SupportedLanguages(program.language).facts.cache:
             os.environ[name] = compiler_cache_of(program, self._caches[name])
+            with suppress(OSError):  # there is none yet
+                os.utime(os.environ[name])  # used now
 
     def _map(self, request: Map, descriptors: list[int]) -> Done:
         if request.size == 0:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -107,6 +108,21 @@ def test_the_entries_that_were_not_used_for_longest_go(tmp_path):
         os.utime(tmp_path / f"{number:064}.artifact", (used, used))
     cache.add(f"{2:064}", large)
     assert [cache.find(f"{number:064}") is not None for number in range(3)] == [True, False, True]
+
+
+def test_what_compilers_keep_counts_and_goes_unless_it_is_in_use(tmp_path):
+    cache = ArtifactCache(tmp_path, size_limit=5000)
+    long_ago = time.time() - 1e6
+    for name, used in (("old", long_ago), ("older", long_ago - 1), ("now", time.time())):
+        folder = tmp_path / "triton" / name / "kernel"
+        folder.mkdir(parents=True)
+        (folder / "kernel.cubin").write_bytes(bytes(2000))
+        os.utime(folder.parent, (used, used))
+    cache.add(KEY, replace(ARTIFACT, content=bytes(500)))
+    assert {path.name for path in (tmp_path / "triton").iterdir()} == {"old", "now"}
+    cache.add("1" * 64, replace(ARTIFACT, content=bytes(2500)))
+    assert [path.name for path in (tmp_path / "triton").iterdir()] == ["now"]
+    assert cache.find("1" * 64) is not None
 
 
 def test_one_builds_and_the_others_wait(cache, monkeypatch):
