@@ -40,7 +40,9 @@ def load(program: Program, artifact: Path | None = None) -> Callable[..., Any]:
     function = getattr(loaded, program.entry_symbol, None)
     if not callable(function):
         lacks = "has no function" if program.compilation is None else "exports no function"
-        raise BuildError(f"{program.entry_file} {lacks} {program.entry_symbol!r}")
+        kind = type(function).__name__
+        other = "" if function is None else f": it is of type {kind}; is its language another?"
+        raise BuildError(f"{program.entry_file} {lacks} {program.entry_symbol!r}{other}")
     return function  # type: ignore[no-any-return]
 
 

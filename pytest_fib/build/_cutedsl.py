@@ -68,7 +68,13 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
     environment = {"CUTE_DSL_ARCH": target, "CUTE_DSL_DISABLE_FILE_CACHING": "1"}
     with mock.patch.dict(os.environ, environment), _traced.traced(program):
         function = _traced.entry_of(program)
-        if getattr(function, "_decorator_kind", None) != "jit":
+        kind = getattr(function, "_decorator_kind", None)
+        if kind == "kernel":
+            raise BuildError(
+                f"{program.entry_symbol} of {program.entry_file} is a cute.kernel: "
+                "mark the cute.jit function that launches it"
+            )
+        if kind != "jit":
             return _traced.built_as_python(folder)
         _traced.refuse_returning(program)
         _compile(function, program, folder)
@@ -105,7 +111,14 @@ def _compile(function: Callable[..., Any], program: Program, folder: Path) -> No
     sizes: dict[str, Any] = {}
     parameters = program.compilation.parameters
     arguments = [_argument(parameter, sizes) for parameter in parameters]
-    if len(inspect.signature(function).parameters) > len(arguments):
+    taken = len(inspect.signature(function).parameters)
+    if taken not in (len(arguments), len(arguments) + 1):
+        names = ", ".join(parameter.name for parameter in parameters)
+        raise BuildError(
+            f"{program.entry_symbol} of {program.entry_file} has {taken} parameters, not one for "
+            f"each of {names}, and then perhaps the stream"
+        )
+    if taken > len(arguments):
         arguments.append(make_fake_stream(use_tvm_ffi_env_stream=True))
     options = (
         f"--enable-tvm-ffi --gpu-arch {program.compilation.target} --keep-cubin --dump-dir={folder}"

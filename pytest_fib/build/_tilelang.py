@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_fib.build import _native
 from pytest_fib.build._errors import BuildError
@@ -74,7 +74,7 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
             return built_as_python(folder)
         refuse_returning(program)
         _refuse_sharing(function, program)
-        source = _cuda_source(function, program)
+        source, shared_bytes = _cuda_source(function, program)
     compilation = program.compilation
     flags = (*_include_flags(), *compilation.cuda_cflags)
     cuda = replace(
@@ -84,7 +84,11 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
         compilation=replace(compilation, cuda_cflags=flags),
     )
     built = _native.build(cuda, folder)
-    return replace(built, headers=tuple(_others(built.headers)))
+    kernels = (
+        replace(kernel, shared_bytes=kernel.shared_bytes + shared_bytes.get(kernel.name, 0))
+        for kernel in built.kernels
+    )
+    return replace(built, headers=tuple(_others(built.headers)), kernels=tuple(kernels))
 
 
 def _others(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -115,8 +119,11 @@ def _include_flags() -> list[str]:
     return ["-w", "-isystem", TILELANG_TEMPLATE_PATH, "-isystem", CUTLASS_INCLUDE_DIR]
 
 
-def _cuda_source(function: Any, program: Program) -> str:
-    """Kernels, the function that launches them, and the entry that is exported."""
+def _cuda_source(function: Any, program: Program) -> tuple[str, dict[str, int]]:
+    """Kernels, the function that launches them, and the entry that is exported.
+
+    And the bytes of shared memory that each kernel is launched with, of which nvcc doesn't know.
+    """
     import tilelang
     from tilelang import tvm
 
@@ -132,7 +139,7 @@ def _cuda_source(function: Any, program: Program) -> str:
         lowered.host_mod,
     )
     entry = _entry(function, launcher, program.entry_symbol)
-    return f"{launcher.lib_code}\n{_CHECKS}\n{entry}"
+    return f"{launcher.lib_code}\n{_CHECKS}\n{entry}", launcher.shared_bytes
 
 
 def _launcher(*arguments: Any) -> Any:
@@ -144,8 +151,12 @@ def _launcher(*arguments: Any) -> Any:
         TileLang gives it to all kernels, those included that never wait for what they read.
         """
 
+        shared_bytes: ClassVar[dict[str, int]] = {}
+
         def get_kernel_launch_code(self, name: str, *launch: Any) -> str:
             grid, block, shared, arguments, cluster = launch
+            if str(shared).isdigit():
+                self.shared_bytes[name] = int(shared)
             if cluster is not None or name in self.pdl_sync_map:
                 text: str = super().get_kernel_launch_code(name, *launch)
                 return text

@@ -73,6 +73,23 @@ def test_an_error_is_at_its_line_of_the_source(program, tmp_path):
         build(program(DOUBLE.replace("factor * x", "faktor * x")), tmp_path)
 
 
+def test_a_kernel_that_is_marked_itself_is_refused(program, tmp_path):
+    text = DOUBLE.replace("double(", "run(").replace(
+        "def run(x: cute.Tensor, factor: cutlass.Float32, y: cute.Tensor, stream)",
+        "def host(x, factor, y, stream)",
+    )
+    with pytest.raises(
+        BuildError, match=r"^run of double\.py is a cute\.kernel: mark the cute\.jit"
+    ):
+        build(program(text), tmp_path)
+
+
+def test_other_parameters_than_the_definition_has_are_named(program, tmp_path):
+    text = DOUBLE.replace("y: cute.Tensor, stream)", "y: cute.Tensor, size, stream)")
+    with pytest.raises(BuildError, match="has 5 parameters, not one for each of x, factor, y, and"):
+        build(program(text), tmp_path)
+
+
 def test_a_function_that_should_return_is_told_how_to_be_marked(program, tmp_path):
     with pytest.raises(BuildError, match=r'mark it with calling="destination"$'):
         build(program(DOUBLE, calling="value"), tmp_path)

@@ -51,6 +51,17 @@ def test_a_prim_func_is_loaded_without_tilelang_and_checks_its_arguments(program
         run(x, 2.0, torch.empty_like(x))
 
 
+@pytest.mark.thorough
+def test_shared_memory_that_is_had_at_the_launch_counts(program, tmp_path):
+    text = DOUBLE.replace(
+        "        for i", '        s = T.alloc_shared((128,), "float32")\n        for i'
+    )
+    text = text.replace("y[row, i] = factor * x[row, i]", "s[127 - i] = x[row, i]")
+    text += "        for i in T.Parallel(128):\n            y[row, i] = factor * s[i]\n"
+    (kernel,) = build(program(text), tmp_path).kernels
+    assert kernel.shared_bytes == 512
+
+
 def test_an_error_is_at_its_line_of_the_source(program, tmp_path):
     wrong = program(DOUBLE.replace("factor * x", "faktor * x"))
     with pytest.raises(BuildError, match=r"^double\.py:12: NameError: .*faktor") as caught:
