@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from pytest_fib.discovery._implementation import Implementation
 
 #: The language of a file that has a header.
 LANGUAGES = {".cu": "cuda", ".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}
-#: What a header may say. Those of the second line may name several, separated by blanks or commas.
+#: What a header may say. Those of the second line may name several.
 _KEYS = ("implements", "entry", "calling", "binding", "author", "description")
 _LISTS = {"target": "target_hardware", "flags": "flags", "dependencies": "dependencies"}
 #: The first line of a header, but in another kind of comment, indented, or as Python marks it.
@@ -60,7 +61,7 @@ def _implementation(path: Path, line: int, facts: dict[str, str]) -> Implementat
     targets = ("cuda",) if language == "cuda" else ("cpu",)
     wrong = _why_wrong(facts)
     given: dict[str, Any] = {
-        field: _listed(facts[key]) for key, field in _LISTS.items() if facts.get(key)
+        field: _listed(key, facts[key]) for key, field in _LISTS.items() if facts.get(key)
     }
     return Implementation(
         name=name,
@@ -78,8 +79,20 @@ def _implementation(path: Path, line: int, facts: dict[str, str]) -> Implementat
     )
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(re.split(r"[\s,]+", text))
+def _listed(key: str, text: str) -> tuple[str, ...]:
+    """What a line names; between requirements and between targets there may be commas."""
+    if key == "flags":
+        return tuple(_flags(text) or ())
+    # numpy, flash-attn>=2,<3
+    return tuple(filter(None, re.split(r"[\s,]+(?![\s,<>=!~])", text)))
+
+
+def _flags(text: str) -> list[str] | None:
+    """As a shell splits them; None where a quotation has no end."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return None
 
 
 def _why_wrong(facts: dict[str, str]) -> str | None:
@@ -91,8 +104,10 @@ def _why_wrong(facts: dict[str, str]) -> str | None:
     for key, choices in (("calling", get_args(Calling)), ("binding", get_args(Binding))):
         if key in facts and facts[key] not in choices:
             return f"// {key}: {facts[key]!r} is not one of {', '.join(choices)}"
-    for problem in filter(None, map(bad_target, _listed(facts.get("target", "")))):
+    for problem in filter(None, map(bad_target, _listed("target", facts.get("target", "")))):
         return f"// target: {problem}"
+    if _flags(facts.get("flags", "")) is None:
+        return "// flags: a quotation has no end"
     for key in facts.keys() - {*_KEYS, *_LISTS}:
         if near := difflib.get_close_matches(key, [*_KEYS, *_LISTS], n=1, cutoff=0.8):
             return f"// {key}: is not known; did you mean {near[0]!r}?"

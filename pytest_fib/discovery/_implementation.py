@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Binding, Calling, Solution
+    from pytest_fib.data import Binding, Calling, CompileOptions, Solution
+
+#: Flags that name a library or where libraries are; nvcc's ``-lineinfo`` isn't one.
+_LINKED = re.compile(r"-l(?!ineinfo$).+|-L.+|[^-].*\.(?:a|o|so)")
 
 
 @dataclass(frozen=True)
@@ -16,8 +21,8 @@ class Implementation:
     """One implementation, as read from its source without importing it.
 
     ``definition`` is a definition's name or a glob. ``flags`` are for the compiler of a single C++
-    or CUDA file. ``problem`` says why it can't be tested, with its file and line. ``record`` is the
-    file of its Solution record, if it has one.
+    or CUDA file, and name libraries to link. ``problem`` says why it can't be tested, with its file
+    and line. ``record`` is the file of its Solution record, if it has one.
     """
 
     name: str
@@ -78,7 +83,6 @@ class Implementation:
         """The record, with the definition as the mark has it, which may be a glob."""
         from pytest_fib.data import (
             BuildSpec,
-            CompileOptions,
             Solution,
             SourceFile,
             SupportedLanguages,
@@ -89,7 +93,6 @@ class Implementation:
         if self.record is not None:
             return load_solution_file(self.record)
         sources = local_files(self.path)
-        flags = list(self.flags)
         return Solution(
             name=self.name,
             definition=self.definition,
@@ -102,7 +105,7 @@ class Implementation:
                 dependencies=list(self.dependencies),
                 calling=self.calling,
                 binding=self.binding,
-                compile_options=CompileOptions(cflags=flags, cuda_cflags=flags) if flags else None,
+                compile_options=_compile_options(self.flags),
                 supported_major_versions=list(self.supported_major_versions),
             ),
             sources=[
@@ -110,3 +113,13 @@ class Implementation:
                 for path, text in sources.items()
             ],
         )
+
+
+def _compile_options(flags: Sequence[str]) -> CompileOptions | None:
+    from pytest_fib.data import CompileOptions
+
+    if not flags:
+        return None
+    linked = [flag for flag in flags if _LINKED.fullmatch(flag)]
+    others = [flag for flag in flags if flag not in linked]
+    return CompileOptions(cflags=others, cuda_cflags=others, ld_flags=linked)

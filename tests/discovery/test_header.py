@@ -41,6 +41,19 @@ def test_a_header_gives_every_fact(found):
     assert spec.compile_options.cuda_cflags == ["-use_fast_math", "-DTILE=4"]
 
 
+def test_libraries_among_the_flags_are_linked_and_commas_are_theirs(found):
+    flags = "-Xptxas=-O3,-v -DNAME='a b' -lineinfo -L/opt/lib -lmine /opt/lib/libother.a"
+    (one,) = found(f"// implements: scale\n// flags: {flags}\n")
+    options = one.solution("scale").spec.compile_options
+    assert options.cuda_cflags == options.cflags == ["-Xptxas=-O3,-v", "-DNAME=a b", "-lineinfo"]
+    assert options.ld_flags == ["-L/opt/lib", "-lmine", "/opt/lib/libother.a"]
+
+
+def test_requirements_may_have_commas_of_their_own(found):
+    (one,) = found("// implements: scale\n// dependencies: numpy, flash-attn>=2,<3 torch\n")
+    assert one.dependencies == ("numpy", "flash-attn>=2,<3", "torch")
+
+
 def test_several_entry_points_are_several_implementations(found):
     text = "// implements: scale_f16\n// entry: half\n// implements: scale_f32\n// entry: full\n"
     half, full = found(text)
@@ -60,6 +73,7 @@ def test_several_entry_points_are_several_implementations(found):
             "// target: sm90",
             "// target: 'sm90' is not an architecture, such as sm_90 or sm_90a",
         ),
+        ("// flags: -DNAME='a b", "// flags: a quotation has no end"),
         ("// calling: inplace", "// calling: 'inplace' is not one of value, destination, tuple"),
     ],
 )
