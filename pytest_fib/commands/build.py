@@ -61,6 +61,7 @@ def _run(given: Namespace) -> int:
 
     for problem in filter(None, map(why_not_architecture, given.target or ())):
         raise ValueError(f"--target: {problem}")
+    _check(given)
     wanted = list(_wanted(given))
     if not wanted:
         named = given.definition or given.implementation
@@ -79,6 +80,16 @@ def _run(given: Namespace) -> int:
     entries.sort(key=lambda entry: (entry.definition, entry.implementation, entry.target))
     write_manifest(given.out, entries)
     return _summarise(given.out, entries)
+
+
+def _check(given: Namespace) -> None:
+    """Raise ValueError for an argument that nothing can be made of."""
+    for option, value in (("jobs", given.jobs), ("timeout", given.timeout)):
+        if value <= 0:
+            raise ValueError(f"--{option}: {value:g} is not more than 0")
+    for option, folder in (("defs", given.defs), ("impls", given.impls)):
+        if not folder.is_dir() and folder != Path(f"kernel_{option}"):
+            raise ValueError(f"--{option}: there is no folder {folder}")
 
 
 def _wanted(given: Namespace) -> Iterator[_Wanted]:

@@ -88,6 +88,19 @@ def test_names_that_nothing_has_are_an_error(project, capsys):
     assert "nothing that is compiled has such a name" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--jobs", "0"), "--jobs: 0 is not more than 0"),
+        (("--timeout", "-1"), "--timeout: -1 is not more than 0"),
+        (("--impls", "nowhere"), "--impls: there is no folder nowhere"),
+    ],
+)
+def test_what_nothing_can_be_made_of_is_an_error(project, capsys, option, message):
+    assert main(["build", *option, "--out", "out"]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_where_nothing_is_compiled_that_is_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["build", "--out", "out"]) == 2
