@@ -14,6 +14,8 @@ from pytest_fib.discovery._implementation import Implementation
 
 #: The language of a file that has a header.
 LANGUAGES = {".cu": "cuda", ".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}
+#: Suffixes of files that are no sources by themselves, or that nothing here compiles.
+MISNAMED = (".cuh", ".h", ".hpp", ".hip", ".c", ".CU", ".CPP", ".C")
 #: What a header may say. Those of the second line may name several.
 _KEYS = ("implements", "entry", "calling", "binding", "author", "description")
 _LISTS = {"target": "target_hardware", "flags": "flags", "dependencies": "dependencies"}
@@ -30,16 +32,31 @@ def in_header(path: Path, text: str) -> Iterator[Implementation]:
     The other keys follow on the next lines: ``// target: sm_90``. One that says something wrong has
     it as its problem.
     """
-    lines = text.splitlines()
-    matches = ((number, _LINE.match(line)) for number, line in enumerate(lines, 1))
-    first = [number for number, match in matches if match and match[1] == "implements"]
-    for number in first:
-        yield _implementation(path, number, _facts(lines[number - 1 :]))
+    first = list(_begun(path, text))
+    yield from first
     if not first and (near := _NEARLY.search(text)):
         line = text.count("\n", 0, near.start()) + 1
         problem = f"{path}:{line}: is no header; begin a line with // implements: {near[1]}"
         implementation = _implementation(path, line, {"implements": near[1]})
         yield replace(implementation, problem=problem.rstrip())
+
+
+def misnamed(path: Path, text: str) -> Iterator[Implementation]:
+    """The same of a file whose suffix is none that is compiled: that is the problem of each.
+
+    In such a file, several words are prose.
+    """
+    remedy = f"is not compiled by itself: name it {path.stem}.cu or {path.stem}.cpp"
+    for each in _begun(path, text):
+        if " " not in each.definition:
+            yield replace(each, problem=f"{path}:{each.line}: {remedy}")
+
+
+def _begun(path: Path, text: str) -> Iterator[Implementation]:
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if (match := _LINE.match(line)) and match[1] == "implements":
+            yield _implementation(path, number, _facts(lines[number - 1 :]))
 
 
 def _facts(lines: list[str]) -> dict[str, str]:
@@ -55,7 +72,7 @@ def _facts(lines: list[str]) -> dict[str, str]:
 
 
 def _implementation(path: Path, line: int, facts: dict[str, str]) -> Implementation:
-    language = LANGUAGES[path.suffix]
+    language = LANGUAGES.get(path.suffix, "cuda")
     entry = facts.get("entry") or "run"
     name = path.stem if entry == "run" else f"{path.stem}_{entry}"
     targets = ("cuda",) if language == "cuda" else ("cpu",)

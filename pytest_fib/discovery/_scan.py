@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-from pytest_fib.discovery._header import LANGUAGES, in_header
+from pytest_fib.discovery._header import LANGUAGES, MISNAMED, in_header, misnamed
 from pytest_fib.discovery._implementation import Implementation
 from pytest_fib.discovery._marker import ARGUMENTS
 from pytest_fib.discovery._triton_functions import launches_triton
@@ -22,7 +22,7 @@ _NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
 _SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
 #: Editors write a byte order mark, which Python and C++ read over.
 _ENCODING = "utf-8-sig"
-_SUFFIXES = (".py", ".json", *LANGUAGES)
+_SUFFIXES = (".py", ".json", *LANGUAGES, *MISNAMED)
 Markable: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -59,7 +59,8 @@ def _bad_name(path: Path) -> str | None:
 def why_unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:
     """What kept a file from being read, with its place."""
     if isinstance(error, UnicodeDecodeError):
-        return f"{path}:1: not UTF-8: {error.reason}"
+        line = error.object.count(b"\n", 0, error.start) + 1
+        return f"{path}:{line}: not UTF-8: {error.reason}"
     if isinstance(error, FileNotFoundError) and path.is_symlink():
         return f"{path}:1: can't be read: it links to {path.readlink()}, which does not exist"
     return f"{path}:1: can't be read: {error.strerror}"
@@ -69,6 +70,8 @@ def _in_file(path: Path) -> list[Implementation]:
     if path.exists() and not path.is_file():  # a pipe, say, which nobody may ever write to
         return [_broken(path, "", f"{path}:1: is no regular file")]
     try:
+        if path.suffix in MISNAMED:
+            return list(misnamed(path, path.read_text(encoding=_ENCODING, errors="replace")))
         if path.suffix in LANGUAGES:
             return list(in_header(path, path.read_text(encoding=_ENCODING)))
         return _in_module(path) if path.suffix == ".py" else _in_record(path)

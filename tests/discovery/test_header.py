@@ -54,6 +54,14 @@ def test_requirements_may_have_commas_of_their_own(found):
     assert one.dependencies == ("numpy", "flash-attn>=2,<3", "torch")
 
 
+@pytest.mark.parametrize("suffix", ["cuh", "hip", "c", "CU"])
+def test_a_file_that_nothing_compiles_is_told_how_to_be_named(found, suffix, tmp_path):
+    (one,) = found("// implements: scale\n", f"kernel.{suffix}")
+    remedy = "is not compiled by itself: name it kernel.cu or kernel.cpp"
+    assert one.problem == f"{tmp_path}/kernel.{suffix}:1: {remedy}"
+    assert not found("// implements: what is said there\n", f"kernel.{suffix}")
+
+
 def test_several_entry_points_are_several_implementations(found):
     text = "// implements: scale_f16\n// entry: half\n// implements: scale_f32\n// entry: full\n"
     half, full = found(text)

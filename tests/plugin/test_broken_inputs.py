@@ -91,7 +91,7 @@ def test_what_cannot_be_read_as_an_implementation_fails_an_item_of_its_own(scale
     result.stdout.fnmatch_lines_random(
         f"can't be tested: kernel_impls/elementwise/{message}*"
         for message in (
-            "binary.py:1: not UTF-8: invalid start byte",
+            "binary.py:2: not UTF-8: invalid start byte",
             "lost.py:1: can't be read: it links to gone.py, which does not exist",
             "nulls.py:1: *null*",
             "name.py:1: @implements: argument 'definition' is not a literal (N); ",
