@@ -58,6 +58,7 @@ from pytest_fib.workloads import (
     RecordedWorkload,
     example_workloads,
     in_domain,
+    lone_sizes,
     missing,
     plan,
     read_workload,
@@ -72,6 +73,9 @@ if TYPE_CHECKING:
     import _pytest._code
 
 
+#: How many of the smallest workloads fit in a budget by default, where one does: else each workload
+#: of a definition with large constant axes would be the smallest.
+ROOM = 3
 #: The name under which a definition's own reference is tested, and on how many workloads.
 REFERENCE, DEFINITION_EXAMPLES = "reference", 3
 
@@ -407,7 +411,9 @@ class KernelItem(pytest.Item):
         if self.settings.max_bytes is not None:
             return self.settings.max_bytes
         interpreted = self.run.hardware.interprets(self.implementation.language)
-        return DEFAULT_BUDGETS["interpreter" if interpreted else self.run.device]
+        usual = DEFAULT_BUDGETS["interpreter" if interpreted else self.run.device]
+        least = workload_bytes(self.definition, smallest_axes(self.definition))
+        return usual if least > usual else max(usual, ROOM * least)
 
     def over_budget(self, axes: Mapping[str, int]) -> str | None:
         """That a workload of these axes takes more memory than there is for it, or None."""
@@ -447,6 +453,7 @@ class CorrectnessItem(KernelItem):
     def _search(self) -> None:
         from pytest_fib.data import SearchRequest
 
+        self._warn_of_lone_sizes()
         seed, run_seed = self.run.seeds
         request = SearchRequest(
             **self._kernel_and_tensors(self.path.parent),
@@ -464,6 +471,14 @@ class CorrectnessItem(KernelItem):
         if result.origin and self.settings.keep_failures:
             failure_cache.record(self, result.workload, self.loaded, self.settings)
         self.conclude(result.workload, result.outcome, result.origin)
+
+    def _warn_of_lone_sizes(self) -> None:
+        """Of axes that could have many sizes, and have one in every workload that is drawn."""
+        if lone := lone_sizes(self.definition, self.max_bytes()):
+            sizes = ", ".join(f"{axis}={size}" for axis, size in lone.items())
+            budget = f"{shown_size(self.max_bytes())} (--fib-max-bytes)"
+            message = f"only {sizes} fits in {budget}: mistakes at other sizes pass"
+            self.warn(FibWarning(f"{self.name}: {message}"))
 
     def _listed(self) -> list[Workload]:
         return example_workloads(self.definition)

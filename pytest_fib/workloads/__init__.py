@@ -21,6 +21,7 @@ from pytest_fib.workloads._plan import (
     Choice as Choice,
     Plan as Plan,
     in_domain as in_domain,
+    lone_sizes as lone_sizes,
     plan as plan,
     smallest_axes as smallest_axes,
     why_not_generated as why_not_generated,

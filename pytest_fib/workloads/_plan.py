@@ -290,6 +290,17 @@ def smallest_axes(definition: Definition) -> dict[str, int]:
     return dict(plan(definition).smallest)
 
 
+def lone_sizes(definition: Definition, max_bytes: int) -> dict[str, int]:
+    """The axes that could have several sizes, of which one fits within so many bytes: with it."""
+    planned = plan(definition)
+    found = {axis: planned.affordable(axis, {}, max_bytes) for axis in planned.independent}
+    return {
+        axis: domain[0]
+        for axis, (domain, affordable) in found.items()
+        if affordable == 1 and len(domain) > 1
+    }
+
+
 def in_domain(definition: Definition, axes: Mapping[str, int]) -> bool:
     """Whether these are the var axes of a workload that may be drawn."""
     return (

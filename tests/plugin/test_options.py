@@ -251,6 +251,15 @@ def test_a_budget_that_nothing_fits_in_is_a_skip_that_says_so(scale):
     )
 
 
+def test_a_budget_that_leaves_one_size_is_warned_of(scale):
+    """Else a mistake at every other size would pass without a word."""
+    result = scale.run("--fib-max-bytes", "24")
+    result.assert_outcomes(passed=1, deselected=1, warnings=1)
+    said = "*FibWarning: scale?good-correctness?: only n=1 fits in 24 B (--fib-max-bytes)*"
+    result.stdout.fnmatch_lines([said])
+    assert "only n=1" not in str(scale.run("--fib-max-bytes", "48").stdout)
+
+
 def test_help_shows_the_options_in_a_group_of_their_own(pytester):
     result = pytester.runpytest_inprocess("--help")
     result.stdout.fnmatch_lines(["kernel tests (pytest-fib):", "*--fib-definition=GLOB*"])
