@@ -162,6 +162,16 @@ class Integers(GeneratorKind, dtypes="not packed", scalars=True):
     ends: Flag = False
 
 
+class Labels(GeneratorKind, dtypes="integer"):
+    """A few whole numbers, `count` of them, that only say which are the same.
+
+    In half of the workloads they are alike in their low bits, or in all but the lowest.
+    """
+
+    kind: Literal["labels"] = "labels"
+    count: Number = 4
+
+
 class Boolean(GeneratorKind, dtypes="not packed", scalars=True):
     """True, or 1, with probability `p`; half of the rows are true all, nowhere, at one end, ..."""
 
@@ -399,7 +409,7 @@ class Safetensors(GeneratorKind):
 
 
 _Kind = (
-    Values | Normal | Uniform | Integers | Boolean | Mask | L2Normalized | Probabilities
+    Values | Normal | Uniform | Integers | Labels | Boolean | Mask | L2Normalized | Probabilities
     | RouterLogits | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin | Indptr
     | Lengths | LastPageLen | Indices | Permutation | SeqLens | BlockTable | Positions | TopkIds
     | Routing | Safetensors

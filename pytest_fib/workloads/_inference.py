@@ -294,7 +294,20 @@ def _picked(subject: Subject) -> InputRule | None:
         return None
     pad = subject.uses.pads.get(subject.name)  # whatever is compared with it may be that
     sentinels = None if pad is None else [pad]
-    return kinds.Indices(below=axis, unique=False, sentinels=sentinels)
+    more = subject.uses.spare.get(subject.name)
+    below = axis if more is None else f"{axis} + {more}"
+    if subject.spec.is_scalar:
+        return kinds.Integers(min=min(pad or 0, 0), max=f"{below} - 1", ends=True)
+    return kinds.Indices(below=below, unique=_must_differ(subject, below), sentinels=sentinels)
+
+
+def _must_differ(subject: Subject, below: str | int) -> bool:
+    """Whether it says where elements are put, of which two in one place would be in no order."""
+    last = (subject.spec.shape or ("",))[-1]
+    places = subject.const(str(below)) if isinstance(below, str) else below
+    n = subject.const(last)
+    fits = n is None or places is None or n <= places
+    return subject.name in subject.uses.placed and fits
 
 
 def _int8(subject: Subject) -> InputRule | None:
@@ -308,10 +321,10 @@ def _differences(subject: Subject) -> InputRule | None:
 
 
 def _equated(subject: Subject) -> InputRule | None:
-    """A few numbers, so that some are equal."""
+    """A few, so that some are equal."""
     uses = subject.uses
     is_label = subject.name in uses.equated - uses.computed - uses.numbers
-    return kinds.Integers(min=0, max=3) if is_label and not subject.spec.is_scalar else None
+    return kinds.Labels() if is_label and not subject.spec.is_scalar else None
 
 
 def _moved(subject: Subject) -> InputRule | None:
@@ -326,6 +339,15 @@ def _calculated(subject: Subject) -> InputRule | None:
     uses = subject.uses
     free = uses.calculated if subject.spec.dtype.itemsize_bits == 8 else uses.bitwise
     return _any_number(subject) if subject.name in free & uses.calculated else None
+
+
+def _summed(subject: Subject) -> InputRule | None:
+    """Counts or lengths, as those are of which sums say where things begin: none is negative."""
+    uses = subject.uses
+    if subject.name not in (uses.summed & uses.calculated) - uses.numbers:
+        return None
+    subject.doubts.append("none is negative")
+    return kinds.Integers(min=0, max=2 ** min(subject.spec.dtype.itemsize_bits - 1, 48) - 1)
 
 
 def _angles(subject: Subject) -> InputRule | None:
@@ -450,6 +472,7 @@ RULES: tuple[Rule, ...] = (
     Rule("in (0, 1]", r"(top|min)_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer", scalar=True),
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
+    Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
     Rule("some factor", ".*", lambda s: kinds.Uniform(min=0.5, max=1.0), "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),
@@ -517,6 +540,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
+    Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),
     Rule("in (0, 1)", r"(.*_)?(decay|momentum)", lambda s: kinds.Uniform(), "floating"),

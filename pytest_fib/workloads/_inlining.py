@@ -1,4 +1,7 @@
-"""A reference's functions, written where ``run`` calls them: what they do with inputs, it does."""
+"""A reference's functions, written where ``run`` calls them: what they do with inputs, it does.
+
+Those that ``run`` defines itself are among them.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,21 @@ def inlined_run(module: ast.Module) -> ast.FunctionDef | None:
     A function is left alone where it returns before its end, or is called with other arguments
     than names and positions tell.
     """
-    functions = {each.name: each for each in module.body if isinstance(each, ast.FunctionDef)}
+    functions = _functions(module.body)
     run = functions.pop("run", None)
-    if run is None or not functions:
+    if run is None or not (functions | _functions(run.body)):
         return run
     run = deepcopy(run)
-    run.body = _Inliner({n: f for n, f in functions.items() if _ends_once(f)}).block(run.body)
+    own = {name: each for name, each in _functions(run.body).items() if _ends_once(each)}
+    known = {name: each for name, each in functions.items() if _ends_once(each)} | own
+    run.body = _Inliner(known).block([each for each in run.body if each not in own.values()])
+    left = {each.id for each in ast.walk(run) if isinstance(each, ast.Name)} & own.keys()
+    run.body[:0] = [own[name] for name in own if name in left]
     return run
+
+
+def _functions(body: list[ast.stmt]) -> dict[str, ast.FunctionDef]:
+    return {each.name: each for each in body if isinstance(each, ast.FunctionDef)}
 
 
 def _ends_once(function: ast.FunctionDef) -> bool:

@@ -22,6 +22,9 @@ _CALCULATIONS |= {"outer"}
 #: Methods that move elements to places that their arguments decide.
 _REPEATS = {"repeat", "repeat_interleave"}
 SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
+SHAPES |= {"new_full", "new_ones", "new_tensor"}
+#: Functions that take of their first argument its shape alone.
+LIKE = {"empty_like", "full_like", "ones_like", "zeros_like"}
 _EITHER = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.MatMult)
 _THROUGH = (ast.UnaryOp, ast.Tuple, ast.List, ast.GeneratorExp, ast.ListComp)
 _LOGICAL = (ast.BitAnd, ast.BitOr, ast.BitXor)  # a shift alone may halve a count
@@ -31,12 +34,16 @@ _LOGICAL = (ast.BitAnd, ast.BitOr, ast.BitXor)  # a shift alone may halve a coun
 _ROTATIONS = {"cos", "polar", "sin"}
 
 
-def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str], set[str]]:
-    """The arguments that the function only calculates with, takes apart by bits, or turns by."""
+def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str], set[str], set[str]]:
+    """The arguments that the function only calculates with, takes apart by bits, or turns by.
+
+    And those of which it makes running sums.
+    """
     follower = _Follower(run)
     for _ in range(2):  # what a loop ends with is what it goes on with
         follower.visit(run)
-    return follower.seen - follower.steering, follower.bitwise, follower.angles
+    calculated = follower.seen - follower.steering
+    return calculated, follower.bitwise, follower.angles, follower.summed
 
 
 class _Follower(ast.NodeVisitor):
@@ -52,6 +59,7 @@ class _Follower(ast.NodeVisitor):
         self.steering: set[str] = set()
         self.bitwise: set[str] = set()
         self.angles: set[str] = set()
+        self.summed: set[str] = set()
 
     def visit_Name(self, node: ast.Name) -> None:
         inputs = self._arguments_of.get(node.id, set())
@@ -75,8 +83,11 @@ class _Follower(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr.removesuffix("_") in _ROTATIONS:
+        name = node.func.attr.removesuffix("_") if isinstance(node.func, ast.Attribute) else ""
+        if name in _ROTATIONS:
             self.angles |= self._held(node)
+        elif name == "cumsum":
+            self.summed |= self._held(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         self.generic_visit(node)
@@ -139,6 +150,8 @@ def _ends(node: ast.AST, parent: ast.AST, arguments: Container[str]) -> bool:
             return not (isinstance(node, ast.Name) and node.id in arguments)
         case ast.Attribute(attr=name):
             return name in SHAPES
+        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
+            return name in LIKE and first is node
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.For(iter=value):
             return value is node
     return isinstance(parent, ast.Return)

@@ -15,16 +15,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_fib.workloads._inlining import inlined_run
-from pytest_fib.workloads._reference_numbers import SHAPES, calculated_with
+from pytest_fib.workloads._reference_numbers import LIKE, SHAPES, calculated_with
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TensorSpec
 
 #: Methods and functions that keep every element where it is, and those that keep some of them.
 _SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", "cpu"}
-_SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as", "clamp"}
-_SOME |= {"item", "tolist", "masked_fill", "unbind", "clamp_min", "as_tensor", "reversed"}
-_SOME |= {"roll", "flip"}
+_SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as"}
+_SOME |= {"item", "tolist", "unbind", "as_tensor", "reversed"}
+#: Those that change elements, or which is where, and keep the axes.
+_CHANGED = {"masked_fill", "clamp", "clamp_min", "roll", "flip"}
 #: Where the dimension and the index are among the arguments of what picks elements; of a method.
 _PICKS = dict.fromkeys(("gather", "index_select", "index_add", "index_copy", "scatter"), (0, 1))
 _PICKS |= dict.fromkeys(("scatter_add", "scatter_reduce", "index_fill", "index_reduce"), (0, 1))
@@ -40,8 +41,10 @@ _MOVES = {"clone", "contiguous", "to", "long", "int", "type", "cpu", "view", "re
 _MOVES |= {"unsqueeze", "squeeze", "expand", "expand_as", "gather", "index_select", "index_copy"}
 _MOVES |= {"scatter", "take_along_dim", "repeat_interleave", "flip", "roll", "permute", "transpose"}
 _MOVES |= {"masked_select", "stack", "cat", "unbind", "T", "mT"}
-#: Functions that take of their first argument its shape alone.
-_LIKE = {"empty_like", "full_like", "ones_like", "zeros_like"}
+#: Functions, and methods with ``new_`` before them, that make tensors of sizes.
+_MADE = {"empty", "full", "ones", "zeros"}
+#: Those that put elements at places where others may be put as well: who comes last stays.
+_PUTS = {"index_copy": 3, "scatter": 3}
 #: Methods that make floating numbers of integers.
 _FLOATING = {"float", "double", "half", "bfloat16"}
 _FLOATING_DTYPES = {f"torch.{each}" for each in ("float32", "float16", "bfloat16", "float64")}
@@ -57,20 +60,25 @@ _LIMITS = {"clamp", "clamp_min", "clip", "maximum", "masked_fill", "nan_to_num"}
 class ReferenceUses:
     """What is known of inputs, by name: axes that they pick from, or that they cut into sequences.
 
-    Or of which they are lengths. ``shifted`` are taken apart bit by bit; ``positive``, under a root
-    or in a logarithm; ``divisors`` are divided by; ``limited`` are compared with something, or
-    clamped; ``added`` are terms of sums, or attention's masks; ``factors``, of products; ``pads``
-    are values below 0 that they are compared with; ``numbers``, integers that become floating ones;
-    ``limits`` has the numbers that they are compared with; of ``offsets`` the differences of
-    neighbours are taken; ``equated`` are compared with inputs; ``counted`` are subtracted from;
-    ``calls`` has methods and functions, and ``div`` for ``/``; ``computed``, all that is not only
-    moved or equated, and ``seen``, all that is used. ``calculated`` are only calculated with, so
-    that no place or size depends on them, and ``bitwise`` taken apart by bits; sines or cosines
-    are taken of ``angles``. ``bits`` has outputs, and whether they are bits that integers hold,
-    viewed as floating numbers.
+    Or of which they are lengths. ``spare`` has how many numbers above an axis pick as well, in a
+    tensor that the reference makes a little longer; by what is ``placed`` elements are put
+    somewhere all at once, so that two in one place are in no order. ``shifted`` are taken apart bit
+    by bit; ``positive``, under a root or in a logarithm; ``divisors`` are divided by; ``limited``
+    are compared with something, or clamped; ``added`` are terms of sums, or attention's masks;
+    ``factors``, of products; ``pads`` are values below 0 that they are compared with; ``numbers``,
+    integers that become floating ones; ``limits`` has the numbers that they are compared with; of
+    ``offsets`` the differences of neighbours are taken; ``equated`` are compared with inputs;
+    ``counted`` are subtracted from; ``calls`` has methods and functions, and ``div`` for ``/``;
+    ``computed``, all that is not only moved or equated, and ``seen``, all that is used.
+    ``calculated`` are only calculated with, so that no place or size depends on them, and
+    ``bitwise`` taken apart by bits; sines or cosines are taken of ``angles``, running sums of
+    ``summed``. ``bits`` has outputs, and whether they are bits that integers hold, viewed as
+    floating numbers.
     """
 
     picks: dict[str, str | int] = field(default_factory=dict)
+    spare: dict[str, int] = field(default_factory=dict)
+    placed: set[str] = field(default_factory=set)
     cuts: dict[str, str] = field(default_factory=dict)
     lengths: dict[str, str] = field(default_factory=dict)
     shifted: set[str] = field(default_factory=set)
@@ -91,6 +99,7 @@ class ReferenceUses:
     calculated: set[str] = field(default_factory=set)
     bitwise: set[str] = field(default_factory=set)
     angles: set[str] = field(default_factory=set)
+    summed: set[str] = field(default_factory=set)
     bits: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
@@ -118,7 +127,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
     if run := inlined_run(module):
         arguments = [each.arg for each in run.args.args]
         _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
-        uses.calculated, uses.bitwise, uses.angles = calculated_with(run)
+        uses.calculated, uses.bitwise, uses.angles, uses.summed = calculated_with(run)
     return uses
 
 
@@ -130,7 +139,8 @@ class _Reader(ast.NodeVisitor):
     """Reads ``run`` from top to bottom. ``_names`` has what variables hold of which input.
 
     ``_sizes`` has variables that are sizes of axes, ``_places`` those that go through all places
-    along one, ``_counters`` those that are single numbers.
+    along one, ``_counters`` those that are single numbers, ``_in_turn`` what loops give one by one;
+    ``_shapes`` has the sizes of those that are tensors made of sizes.
     """
 
     def __init__(
@@ -147,9 +157,11 @@ class _Reader(ast.NodeVisitor):
             for argument, name in zip(arguments, inputs, strict=False)
         }
         self._values: dict[str, ast.expr] = {}
+        self._shapes: dict[str, list[ast.expr]] = {}
         self._sizes: dict[str, str] = {}
         self._places: dict[str, str] = {}
         self._counters: set[str] = set()
+        self._in_turn: set[str] = set()
         self._parents: dict[ast.AST, ast.AST] = {}
 
     # What an expression is.
@@ -170,9 +182,11 @@ class _Reader(ast.NodeVisitor):
             case ast.Attribute(value=value, attr="T" | "mT"):
                 return self._some(value)
             case ast.Call(func=ast.Attribute(ast.Name(id="torch"), attr), args=[one, *_]):
-                return self._some(one) if attr in _SOME else None
-            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _SOME:
-                return self._input(value) if attr in _SAME else self._some(value)
+                return self._some(one) if attr in _SOME | _CHANGED else None
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _CHANGED:
+                return self._input(value)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SOME:
+                return self._some(value)
             case ast.Call(func=ast.Name(id="int" | "enumerate" | "list"), args=[value, *_]):
                 return self._some(value)
         return None
@@ -267,12 +281,46 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         for target in node.targets:
             self._assign(target, node.value)
+            if isinstance(target, ast.Subscript):
+                self._place(target, node.value)
+
+    def _place(self, target: ast.Subscript, value: ast.expr) -> None:
+        """Note what alone says where several elements are put that need not be the same."""
+        parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        said = [
+            each
+            for each in parts
+            if not isinstance(each, ast.Slice) and not isinstance(_constant(each), int)
+        ]
+        if len(said) == 1:
+            self._puts(said[0], value)
+
+    def _puts(self, index: ast.expr, value: ast.expr) -> None:
+        name = self._index(index)
+        if name is not None and _constant(value) is None and not self._is_one(index):
+            self._uses.placed.add(name)
+
+    def _is_one(self, node: ast.expr, depth: int = 8) -> bool:
+        """Whether an expression may hold one element of an input rather than all."""
+        for each in ast.walk(node):
+            match each:
+                case ast.Name(id=name) if name in self._values:
+                    if depth == 0 or name in self._in_turn:
+                        return True
+                    if self._is_one(self._values[name], depth - 1):
+                        return True
+                case ast.Call(func=ast.Name(id="int") | ast.Attribute(attr="item")):
+                    return True
+                case ast.Subscript() if self._dropped(each):
+                    return True
+        return False
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         match target, value:
             case ast.Name(id=name), _:
                 self._names[name] = self._input(value)
                 self._values[name] = value
+                self._shapes[name] = _made_shape(value)
                 _note(self._sizes, name, self._size(value))
                 _note(self._places, name, self._along(value))
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
@@ -289,6 +337,7 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.target, ast.Tuple):
             first, last = node.target.elts[0], node.target.elts[-1]
         self._assign(last, node.iter)
+        self._in_turn |= {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
         called = node.iter.func if isinstance(node.iter, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in ("range", "enumerate"):
             self._counters |= {first.id} if isinstance(first, ast.Name) else set()
@@ -311,6 +360,8 @@ class _Reader(ast.NodeVisitor):
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.generic_visit(node)
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if isinstance(parts[0], ast.Constant) and parts[0].value is ...:
+            self._picks_at_the_end(node.value, parts[1:])
         for dim, part in enumerate(parts):
             if isinstance(part, ast.Constant) and part.value in (None, ...):
                 return  # the dimensions behind are others
@@ -322,6 +373,12 @@ class _Reader(ast.NodeVisitor):
                 noted = self._uses.cuts if first else self._uses.lengths
                 if axis := self._axis(node.value, dim, last):
                     noted.setdefault(last, axis)
+
+    def _picks_at_the_end(self, tensor: ast.expr, parts: list[ast.expr]) -> None:
+        """The same behind an ellipsis, where dimensions are counted from the last one."""
+        if not any(isinstance(each, ast.Constant) and each.value is None for each in parts):
+            for dim, part in enumerate(parts, -len(parts)):
+                self._picks_from(tensor, dim, part)
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
@@ -342,6 +399,8 @@ class _Reader(ast.NodeVisitor):
             self._picks_from(arguments[1], 0, arguments[0])
         elif name in _PICKS and len(arguments) > 2:
             dim, index = (arguments[1 + place] for place in _PICKS[name])
+            if len(arguments) > _PUTS.get(name, len(arguments)):
+                self._puts(index, arguments[_PUTS[name]])
             if isinstance(number := _constant(dim), int):
                 self._picks_from(arguments[0], number, index)
 
@@ -387,8 +446,40 @@ class _Reader(ast.NodeVisitor):
 
     def _picks_from(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
         name = self._index(index)
-        if name is not None and (axis := self._axis(tensor, dim, name)):
+        if name is None:
+            return
+        axis, more = self._axis(tensor, dim, name), None
+        if isinstance(tensor, ast.Name) and self._is_as_given(index):
+            axis, more = self._size_of_made(tensor.id, dim) or (axis, None)
+        if axis is not None:
             self._uses.picks.setdefault(name, axis)
+        if more:
+            self._uses.spare.setdefault(name, more)
+
+    def _size_of_made(self, name: str, dim: int) -> tuple[str, int | None] | None:
+        """The axis that a tensor made here is as long as, and how many numbers it has besides."""
+        shape = self._shapes.get(name, [])
+        size = shape[dim] if -len(shape) <= dim < len(shape) else None
+        more = None
+        if isinstance(size, ast.BinOp) and isinstance(size.op, ast.Add):
+            number, size = _constant(size.right), size.left
+            more = number if isinstance(number, int) and number > 0 else None
+            if more is None:
+                return None
+        axis = None if size is None else self._size(size)
+        return (axis, more) if isinstance(axis, str) else None
+
+    def _is_as_given(self, index: ast.expr, depth: int = 8) -> bool:
+        """Whether an index is an input's elements, none of which are others than were given."""
+        match index:
+            case ast.Name(id=name):
+                value = self._values.get(name)
+                return value is None or (depth > 0 and self._is_as_given(value, depth - 1))
+            case ast.Subscript(value=value):
+                return self._is_as_given(value, depth)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+                return attr in _SAME | _SOME and self._is_as_given(value, depth)
+        return False
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         self.generic_visit(node)
@@ -416,6 +507,8 @@ class _Reader(ast.NodeVisitor):
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.generic_visit(node)
         self._combined(node.op, node.value)
+        if isinstance(node.target, ast.Subscript):
+            self._place(node.target, node.value)
 
     def visit_keyword(self, node: ast.keyword) -> None:
         self.generic_visit(node)
@@ -523,7 +616,7 @@ class _Reader(ast.NodeVisitor):
                 return attr in SHAPES or self._moves_by(parent)
             case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
                 moved = node is not first if attr == "where" else first is node and attr in _MOVES
-                return (first is node and attr in _LIKE) or (moved and self._moves(parent))
+                return (first is node and attr in LIKE) or (moved and self._moves(parent))
             case ast.Compare():
                 return bool(self._equated(parent))
             case ast.Subscript(value=value):
@@ -550,6 +643,14 @@ class _Reader(ast.NodeVisitor):
                 held = value.elts if isinstance(value, ast.Tuple) else [value]
                 return all(self._input(each) is not None for each in held)
         return False
+
+
+def _made_shape(node: ast.expr) -> list[ast.expr]:
+    """The sizes of a tensor that is made of sizes; empty for any other expression."""
+    if not isinstance(node, ast.Call) or (_called(node) or "").removeprefix("new_") not in _MADE:
+        return []
+    first = node.args[0] if node.args else None
+    return list(first.elts if isinstance(first, ast.Tuple | ast.List) else node.args)
 
 
 def _called(node: ast.expr) -> str | None:

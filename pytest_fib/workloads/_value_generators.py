@@ -95,18 +95,43 @@ def _with_faint_rows(tensor: torch.Tensor, turn: int, faint: float) -> None:
 
 def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) -> None:
     low, high = context.whole(rule.min), context.whole(rule.max)
-    tensor.random_(low, high + 1, generator=context.device_random)
     if rule.ends:
+        tensor.random_(low, high + 1, generator=context.device_random)
         _put_ends(tensor, context, low, high)
     else:
-        _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn)
-        if high - low < FEW_NUMBERS:
-            _with_shared_rows(tensor, context.shared_turn, low, high)
-        if high - low > CLOSE_NUMBERS**2:
-            _with_close_rows(tensor, context, high)
-            _put_landmarks(tensor, context.turn, low, high)
+        _whole_numbers(tensor, context, low, high)
     if (step := context.number(rule.step)) != 1:
         tensor.mul_(step)
+
+
+def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
+    """Any of them; rows of equal ones, of the same as other inputs have, of close ones, of ends."""
+    tensor.random_(low, high + 1, generator=context.device_random)
+    _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn)
+    if high - low < FEW_NUMBERS:
+        _with_shared_rows(tensor, context.shared_turn, low, high)
+    if high - low > CLOSE_NUMBERS**2:
+        _with_close_rows(tensor, context, high)
+        _put_landmarks(tensor, context.turn, low, high)
+
+
+def _labels(tensor: torch.Tensor, rule: kinds.Labels, context: FillContext) -> None:
+    """In half of the workloads others stand for 0, 1, ..., in each input the same.
+
+    What compares half of their bits then finds them equal, or what compares a byte, or as many as
+    the significand of a floating number has.
+    """
+    most = context.whole(rule.count) - 1
+    _whole_numbers(tensor, context, 0, most)
+    turn, bits = context.shared_turn, 8 * tensor.element_size()
+    room = bits - 1 - most.bit_length()
+    if turn % 2 and room > 0:
+        case = turn // 2 % len(LABEL_SHIFTS)
+        shift = min(LABEL_SHIFTS[case](bits), room)
+        if case < len(LABEL_SHIFTS) - 1:
+            tensor.bitwise_left_shift_(shift)
+        else:
+            tensor.add_(1 << shift)
 
 
 def _with_extremes_at_ends(tensor: torch.Tensor, turn: int) -> torch.Tensor:
@@ -368,6 +393,10 @@ EXTREMES_AT_ENDS = (
     (torch.amax, torch.amin, 0),
     (torch.amin, torch.amax, -1),
 )
+#: Of the fourth root of float32's largest number, what leaves room for 2**24 of its products.
+ROOM = 2.0**-6
+#: The largest number of float16; what float8 holds is below that.
+HALF_MAX = 65504.0
 #: How many parts a vector of ``mixed`` has.
 PARTS = 8
 #: Over how many integers those are spread that are close together.
@@ -376,6 +405,12 @@ CLOSE_NUMBERS = 12
 FEW_VALUES, FAINT = 4, 2.0**-30
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
+#: By how many bits labels are moved up; the last, how many an equal part above them has.
+LABEL_SHIFTS: Sequence[Callable[[int], int]] = (
+    lambda bits: bits // 2,
+    lambda bits: 8,
+    lambda bits: {32: 26, 64: 55}.get(bits, 12),
+)
 #: Of so many workloads, one has a limit of the reference in each input.
 LIMIT_TURNS = 3
 #: How close those of ``shifted`` are that are closer, as a share of where they are.
@@ -386,6 +421,7 @@ VALUE_FILLS: dict[str, Fill] = {
     "normal": _normal,
     "uniform": _uniform,
     "integers": _integers,
+    "labels": _labels,
     "boolean": _boolean,
     "mask": _mask,
     "l2_normalized": _l2_normalized,
@@ -426,7 +462,16 @@ def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fi
     So one that begins at -10,000, or what is clamped from below, shows as well.
     """
     tensor.normal_(generator=generator).abs_().neg_()
-    tensor.mul_(_for_half(tensor, generator, limits.max**0.25))
+    tensor.mul_(_for_half(tensor, generator, _much(limits)))
+
+
+def _much(limits: torch.finfo) -> float:
+    """The fourth root of the largest number: a product of two squares still is one.
+
+    In the range of float32, which kernels calculate in, normal values times that leave room for a
+    sum of such products: what overflows there in one way of summing doesn't in another.
+    """
+    return float(limits.max**0.25) * (ROOM if limits.max > HALF_MAX else 1.0)
 
 
 def _positive(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
@@ -504,13 +549,13 @@ def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fin
 
 
 def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
-    """The fourth root of the largest number: a product of two squares still is one.
+    """About as large as numbers can be whose products are squared, and these squares summed.
 
     Of float16, the first row and half of the others are of the square root: there a square is none,
     as where sums of squares are kept in that. Half of the rows have one sign, and long sums
     are none either, as where means are of sums in float16.
     """
-    usual = limits.max**0.25
+    usual = _much(limits)
     tensor.normal_(generator=generator).mul_(usual)
     if limits.dtype == "float16" and tensor.dim():
         larger = tensor.new_empty((*tensor.shape[:-1], 1)).bernoulli_(0.5, generator=generator)
@@ -565,7 +610,7 @@ def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
     usual = torch.empty_like(tensor).normal_(generator=generator)
     usual = torch.where(sort == 6, usual.abs(), usual)
     tensor.copy_(torch.where(sort == 5, tensor, usual))
-    factors = [0.0, 0.0, max(1e-3, limits.tiny), limits.max**0.25, 1.0, 1.0, -1.0]
+    factors = [0.0, 0.0, max(1e-3, limits.tiny), _much(limits), 1.0, 1.0, -1.0]
     tensor.mul_(torch.tensor(factors, dtype=tensor.dtype, device=tensor.device)[sort])
     tensor.add_(sort == 1)
 

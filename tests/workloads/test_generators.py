@@ -17,6 +17,7 @@ MADE = {
     "normal": (["n", "k"], {"mean": 2.0, "std": 0.5}, {}),
     "uniform": (["n", "k"], {"min": 1.0, "max": 2.0}, {}),
     "integers": (["n", "k"], {"min": 0, "max": 1}, {}),
+    "labels": (["n", "k"], {"count": 3}, {}),
     "boolean": (["n", "k"], {"p": 0.25}, {}),
     "mask": (["n", "k"], {}, {}),
     "l2_normalized": (["n", "k"], {}, {}),
@@ -362,6 +363,18 @@ def test_inputs_of_few_numbers_have_rows_that_are_alike():
         Definition.model_validate(data), make_workload(Definition.model_validate(data), SIZES)
     )
     assert (made["x"] == made["other"]).all(-1).sum() >= 2
+
+
+def test_labels_are_equal_where_others_are_and_now_and_then_alike_in_their_low_bits():
+    base = define("labels", "int32").model_dump()
+    inputs = dict.fromkeys(("x", "other"), base["inputs"]["x"])
+    rules = {"inputs": {each: {"kind": "labels"} for each in inputs}}
+    definition = Definition.model_validate({**base, "inputs": inputs, "workloads": rules})
+    made = [filled(definition, make_workload(definition, SIZES, seed)) for seed in range(TURNS)]
+    different = [torch.cat((m["x"], m["other"])).unique() for m in made]
+    assert all(len(each) == 4 for each in different)
+    for seen in (torch.int16, torch.uint8, torch.float32):
+        assert 2 <= sum(len(each.to(seen).unique()) == 1 for each in different) < TURNS // 2
 
 
 def test_of_many_numbers_the_ends_of_their_range_and_zero_are_drawn():

@@ -316,10 +316,12 @@ def test_every_rule_decides_a_case(rule):
     referred = {_says(case[0]) for case in REFERENCES if case[1] is not None}
     referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
-    referred |= {_says("(which[:, None] * x).sin()")}
+    referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS}
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
 
 
+#: The rule of a test of its own.
+SCALAR_THAT_PICKS = "a number along an axis that it picks of"
 #: What the reference does with ``which``, and how that is made: one of [n], below the rows of
 #: ``table`` [rows, d] or ``x`` [n, d].
 REFERENCES = [
@@ -364,7 +366,15 @@ REFERENCES = [
     ("torch.repeat_interleave(which, 2)", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
     ("(x, torch.where(x[:, 0] > 0, -100, torch.roll(which, -1)))",
      {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
-    ("x * (which[:, None] == which[None]).any(1)[:, None]", {"kind": "integers", "max": 3}),
+    ("x * (which[:, None] == which[None]).any(1)[:, None]", {"kind": "labels"}),
+    ("(which.cumsum(0) - which, x)", {"kind": "integers", "min": 0, "max": 2**48 - 1}),
+    ("table.index_copy(0, which, x)", {"kind": "indices", "below": "rows"}),
+    ("torch.index_copy(table, 0, which, x)", {"kind": "indices", "below": "rows"}),
+    ("table.scatter(0, which[:, None], 1.0)",
+     {"kind": "indices", "below": "rows", "unique": False}),
+    ("x.masked_fill(x > 0, 0.0)[..., which]", {"kind": "indices", "below": "d", "unique": False}),
+    ("torch.arange(which.cumsum(0)[-1])", None),
+    ("x / which.cumsum(0)[:, None]", None),
     ("((which[:, None] >> torch.arange(8)) & 15) * x",
      {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
     ("torch.repeat_interleave(x, which[1:] - which[:-1])", {"kind": "indptr", "total": "rows"}),
@@ -419,6 +429,8 @@ def test_what_the_reference_does_with_an_integer_says_what_it_is(result, rule):
         ("rows, width = table.shape\nout = x[:, which]", "indices"),
         ("kept, out = which.clone(), x\nkept[x[:, 0] > 0] = 3", "integers"),
         ("out = x * ELSEWHERE.float() + table[which]", "indices"),
+        ("def both(t):\n    return t & 15\nout = both(which) + both(which)", "integers"),
+        ("out = torch.zeros_like(which) + (which ^ 3)", "integers"),
     ],
 )
 def test_a_reference_is_followed_through_its_variables(lines, kind):
@@ -427,6 +439,43 @@ def test_a_reference_is_followed_through_its_variables(lines, kind):
     reference = definition.reference.replace("    return x", f"    {body}\n    return x")
     given = Definition.model_validate({**definition.model_dump(), "reference": reference})
     assert plan(given).rules["which"].kind == kind
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule"),
+    [
+        ("out = table.clone()\nout[which] = x", {"below": "rows", "unique": True}),
+        ("out = table.clone()\nout[which] += 1", {"below": "rows", "unique": False}),
+        ("out = table.clone()\nout[which] = 0", {"below": "rows", "unique": False}),
+        ("out = table.clone()\nfor i in range(2):\n    out[which[i]] = x[i]",
+         {"below": "rows", "unique": False}),
+        ("out = table.clone()\nfor i, at in enumerate(which.tolist()):\n    out[at] = x[i]",
+         {"below": "rows", "unique": False}),
+        ("out = table.clone()\nfor i in range(2):\n    at = int(which[i])\n    out[at] = x[i]",
+         {"below": "rows", "unique": False}),
+        ("at = which.long()[:, None].expand(-1, 8)\nout = table.scatter(0, at, x)",
+         {"below": "rows", "unique": True}),
+        ("rows = table.shape[0]\nseen = torch.zeros(rows + 1)\nseen[which] = 1.0",
+         {"below": "rows + 1", "unique": False}),
+        ("seen = x.new_zeros(8, table.size(0) + 2)\nseen.scatter_add_(1, which[None], x.T)",
+         {"below": "rows + 2", "unique": False}),
+        ("rows = table.shape[0]\nseen = torch.zeros(rows + 1)\n"
+         "seen[torch.where(which < 0, rows, which)] = 1.0",
+         {"below": "rows", "unique": False, "sentinels": [-1]}),
+    ],
+)  # fmt: skip
+def test_where_elements_are_put_says_how_many_places_there_are(lines, rule):
+    made = plan(_with_body(f"{lines}\nreturn x", "int64"))
+    assert made.rules["which"] == rule_of({"kind": "indices", **rule})
+
+
+def test_a_scalar_that_picks_is_along_that_axis():
+    definition = _of_reference("x[..., one]", "int32", name="one")
+    inputs = definition.model_dump()["inputs"] | {"one": {"shape": None, "dtype": "int32"}}
+    made = plan(Definition.model_validate({**definition.model_dump(), "inputs": inputs}))
+    rule = {"kind": "integers", "min": 0, "max": "d - 1", "ends": True}
+    assert made.rules["one"] == rule_of(rule)
+    assert made.inferred["one"].by.says == SCALAR_THAT_PICKS
 
 
 @pytest.mark.parametrize(
