@@ -288,7 +288,7 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     if not _like_rounding(error):
         return
     words = f"errors of {100 * size:.2g} % of a row's scale everywhere"
-    moved = errors_of_moved_inputs(output, failure.context, MOVED * size)
+    moved = errors_of_moved_inputs(output, failure, MOVED * size)
     if moved is None:
         yield "small errors", words
     elif abs(correlation(take(moved, rows.at), rows.error, beside=rows.expected)) < RELATED:

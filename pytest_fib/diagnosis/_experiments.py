@@ -17,6 +17,7 @@ from pytest_fib.diagnosis._wrong_output import (
     FEW,
     NEARLY_ALL,
     CallContext,
+    Failure,
     WrongOutput,
     share,
     take,
@@ -33,6 +34,8 @@ FURTHEST = 0.15
 LEAST_STEPS = 2.0
 #: How many times their bound the errors are of what is clearly wrong.
 CLEARLY = 3.0
+#: Dtypes of what is chosen or counted; numbers are rounded to narrower ones.
+_DECISIONS = (torch.bool, torch.int32, torch.int64)
 #: Inputs that are tried with 0 and 1, the scalars and the smallest tensors first; and how many are
 #: named, at most.
 TRIED, NAMED = 12, 2
@@ -40,11 +43,12 @@ TRIED, NAMED = 12, 2
 _FREE = (kinds.Values, kinds.Normal, kinds.Uniform, kinds.Boolean, kinds.Scales, kinds.FixedValue)
 
 
-def errors_of_moved_inputs(
-    output: WrongOutput, context: CallContext, by: float
-) -> torch.Tensor | None:
-    """The errors of an output where all floating inputs are off by a share of about ``by``."""
-    moved = {}
+def errors_of_moved_inputs(output: WrongOutput, failure: Failure, by: float) -> torch.Tensor | None:
+    """The errors of an output where all floating inputs are off by a share of about ``by``.
+
+    None where the reference then decides otherwise: elements are others', and so are their errors.
+    """
+    context, moved = failure.context, {}
     for number, (name, value) in enumerate(context.tensors().items()):
         if value.dtype in PRECISION:
             generator = torch.Generator(value.device).manual_seed(number)
@@ -55,7 +59,19 @@ def errors_of_moved_inputs(
             factor = noise.add_(noise.sign()).mul_(share / 1.5).add_(1.0)
             moved[name] = (wide * factor).to(value.dtype)
     sides = _both(context, moved) if moved else None
-    return None if sides is None else sides[0][output.name].double() - sides[1][output.name]
+    if sides is None or _decides_otherwise(failure, sides[1]):
+        return None
+    return sides[0][output.name].double() - sides[1][output.name]
+
+
+def _decides_otherwise(failure: Failure, moved: Mapping[str, torch.Tensor]) -> bool:
+    """Whether outputs that say which, and are no rounded numbers, are others now."""
+    expected = {**failure.right, **{each.name: each.expected for each in failure.outputs}}
+    return any(
+        share((moved[name] == values).reshape(-1)) < NEARLY_ALL
+        for name, values in expected.items()
+        if moved[name].dtype in _DECISIONS and values.numel()
+    )
 
 
 def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor) -> float:
@@ -91,7 +107,7 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
 def holds_elsewhere(
     hypothesis: InputHypothesis, outputs: Sequence[WrongOutput], context: CallContext
 ) -> bool:
-    """Whether a hypothesis about a scalar is true of another number too, if that can be tried."""
+    """Whether a hypothesis is true of other values too, if it has some and they can be tried."""
     if hypothesis.elsewhere is None or context.definition is None or context.outputs is None:
         return True
     moved, read_as = hypothesis.elsewhere

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Kinds of integers that stay valid in another order, and when the first stands for all.
 _MOVABLE = ("indices", "positions", "permutation", "last_page_len")
+#: Kinds of integers that pick, of which half is valid as well.
+_PICKING = ("indices", "positions", "block_table", "topk_ids")
 #: What may be made of any floating input, and what of a number: what all elements of a tensor are
 #: multiplied by is seen by what the elements of the output have in common.
 _CHANGES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
@@ -57,7 +59,7 @@ class InputHypothesis:
     ``words`` fit after "as if". ``back`` turns an output of the reference, whose axes it is given,
     into what such a kernel writes. ``pattern`` is that of the diagnosis. What is not ``partial``
     explains all that is wrong or nothing: of a few indices, other ones are what they are by chance.
-    ``elsewhere`` has other numbers for scalars, and what the hypothesis says that they are read as.
+    ``elsewhere`` has other values for inputs, and what the hypothesis says that they are read as.
     """
 
     words: str
@@ -65,7 +67,7 @@ class InputHypothesis:
     back: Callable[[torch.Tensor, Sequence[str]], torch.Tensor] = lambda output, axes: output
     pattern: str = "misread input"
     partial: bool = True
-    elsewhere: tuple[Mapping[str, float], Mapping[str, float]] | None = None
+    elsewhere: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
 
 
 def input_hypotheses(
@@ -76,13 +78,16 @@ def input_hypotheses(
     tensors = {n: once(x) for n, x in inputs.items() if isinstance(x, torch.Tensor) and x.numel()}
     rules = plan(definition).rules
     for name, number in scalars.items():
-        yield from _of_a_scalar(name, number, rules[name], _last_axes(definition))
+        yield from _of_a_scalar(name, number, rules, scalars, _last_axes(definition))
+    picks = _other_picks(tensors, rules)
     for make in (_values, _moved):
         for name, tensor in tensors.items():
             axes = definition.inputs[name].shape or ()
             for words, value in make(tensor, axes, rules[name], definition):
                 partial = tensor.is_floating_point()
-                yield InputHypothesis(f"{name} {words}", {name: value}, partial=partial)
+                read = {name: value}
+                elsewhere = (picks, picks | read) if picks and make is _moved and partial else None
+                yield InputHypothesis(f"{name} {words}", read, partial=partial, elsewhere=elsewhere)
     yield from _rounded(tensors)
     yield from _exchanged({**scalars, **tensors})
     yield from _interleaved(definition, tensors)
@@ -90,16 +95,46 @@ def input_hypotheses(
 
 
 def _of_a_scalar(
-    name: str, number: float, rule: InputRule, axes: Mapping[str, int]
+    name: str,
+    number: float,
+    rules: Mapping[str, InputRule],
+    scalars: Mapping[str, float],
+    axes: Mapping[str, int],
 ) -> Iterator[InputHypothesis]:
-    """With what each says at another number: a scalar may happen to be 0 or 1."""
-    ends = (rule.min, rule.max) if isinstance(rule, kinds.Uniform) else (None, None)
-    low, high = (end if isinstance(end, (int, float)) else nan for end in ends)
-    other = low + ELSEWHERE * (high - low)
+    """With what each says at another number: a scalar may happen to be 0 or 1.
+
+    So may another one, for which it is taken: that one is then elsewhere too.
+    """
+    other = _elsewhere(rules[name])
     changed = {} if isnan(other) else dict(_numbers(other, axes))
     for words, value in _numbers(number, axes):
-        elsewhere = ({name: other}, {name: changed[words]}) if words in changed else None
-        yield InputHypothesis(f"{name} {words}", {name: value}, elsewhere=elsewhere)
+        alike = {n: _elsewhere(rules[n]) for n, x in scalars.items() if n != name and x == value}
+        others = {n: x for n, x in alike.items() if not isnan(x)}
+        elsewhere = ({name: other}, {name: changed[words]}) if words in changed else ({}, {})
+        moved, read_as = ({**each, **others} for each in elsewhere)
+        yield InputHypothesis(
+            f"{name} {words}",
+            {name: value},
+            elsewhere=(moved, {name: value, **read_as}) if moved else None,
+        )
+
+
+def _elsewhere(rule: InputRule) -> float:
+    """Another number for a scalar; NaN where its rule has no range."""
+    ends = (rule.min, rule.max) if isinstance(rule, kinds.Uniform) else (None, None)
+    low, high = (end if isinstance(end, (int, float)) else nan for end in ends)
+    return low + ELSEWHERE * (high - low)
+
+
+def _other_picks(
+    tensors: Mapping[str, torch.Tensor], rules: Mapping[str, InputRule]
+) -> dict[str, torch.Tensor]:
+    """What indices may be as well, other places: what is read at one says nothing of an order."""
+    return {
+        name: torch.where(x > 0, x // 2, x)
+        for name, x in tensors.items()
+        if rules[name].kind in _PICKING and not getattr(rules[name], "unique", False)
+    }
 
 
 def hypothetical_outputs(

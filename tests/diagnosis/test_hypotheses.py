@@ -155,6 +155,51 @@ def test_what_another_number_refutes_is_not_said_of_a_scalar():
         assert (said == "y: as if eps were 0") is (of_eps == 0)
 
 
+def test_a_scalar_is_not_taken_for_another_that_happens_to_have_its_value():
+    """Where ``b`` is 1, what takes ``b`` for ``a`` takes 1 for it."""
+    rule = {"kind": "uniform", "min": 0.0, "max": 1.0}
+    definition = Definition.model_validate(
+        {
+            "name": "fade",
+            "op_type": "mix",
+            "axes": {"n": "var"},
+            "inputs": {
+                "x": {"shape": ["n"], "dtype": "float32"},
+                "y": {"shape": ["n"], "dtype": "float32"},
+                "a": {"shape": None, "dtype": "float32"},
+                "b": {"shape": None, "dtype": "float32"},
+            },
+            "outputs": {"z": {"shape": ["n"], "dtype": "float32"}},
+            "reference": "def run(x, y, a, b):\n    return a * x + (1 - a) * y + 0 * b\n",
+            "workloads": {"inputs": {"a": rule, "b": rule}},
+        }
+    )
+    given = make_workload(definition, {"n": 40}, seed=3)
+    values = {"a": ScalarInput(value=0.25), "b": ScalarInput(value=1.0)}
+    given = given.model_copy(update={"inputs": {**given.inputs, **values}})
+    for of_b, words in ((1, "a were b"), (0, "a were 1")):
+        wrong = FunctionChecker(
+            definition,
+            lambda x, y, a, b, f=of_b: (f * b + 1 - f) * (x - y) + y,
+            "cpu",
+        )
+        assert wrong(given, explain=True).diagnosis.sentence == f"z: as if {words}"
+
+
+def test_one_place_that_is_read_for_another_is_no_other_order():
+    """Only the last place is read, and by an index that stops before it."""
+    wrong = FunctionChecker(
+        DEFINITION, lambda x, table, at, eps: right(x, table, at.clamp(max=28), eps), "cpu"
+    )
+    for seed in range(200):
+        given = make_workload(DEFINITION, {"n": 1, "cache": 30}, seed=seed)
+        evaluation = wrong(given, explain=True)
+        if evaluation.status != "PASSED":
+            assert "shifted" not in evaluation.diagnosis.sentence
+            return
+    raise AssertionError("the last place is never read")
+
+
 def test_an_input_that_makes_all_that_is_wrong_zero_is_not_said_to_make_it_right():
     returned = "x - x.relu() + (table[at] * eps).tanh() * (x > 0)"
     reference = f"def run(x, table, at, eps):\n    return {returned}\n"

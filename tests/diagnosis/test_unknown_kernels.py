@@ -140,6 +140,28 @@ def test_that_nothing_is_wrong_where_an_input_stays_what_it_is_says_nothing(judg
     assert "rate is 0" not in found.sentence
 
 
+ROUTE = define(
+    {"x": "float32[n, d]", "bias": "float32[d]"},
+    {"w": "float32[n, k]", "ids": "int64[n, k]"},
+    """score = x.sigmoid()
+    ids = (score + bias).topk(6, dim=-1).indices
+    chosen = score.gather(1, ids)
+    return chosen / chosen.sum(-1, keepdim=True), ids""",
+    axes={"k": 6},
+    rules={"bias": {"kind": "uniform", "min": -0.1, "max": 0.1}},
+)
+
+
+def test_errors_of_what_is_chosen_otherwise_are_no_rounding(judge):
+    """Where inputs are moved to tell them apart, others are chosen, whose errors are their own."""
+    wrong = """score = x.sigmoid()
+    top = (score + bias).topk(6, dim=-1)
+    return top.values / top.values.sum(-1, keepdim=True), top.indices"""
+    found = diagnosis(judge, ROUTE, wrong)
+    assert found.output == "w"
+    assert "rounding" not in found.sentence
+
+
 def test_errors_of_rounding_are_called_that(judge):
     right = "x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w + b"
     found = diagnosis(judge, NORM, f"return torch.sigmoid(({right}).bfloat16().float())")
