@@ -10,18 +10,20 @@ import hashlib
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.build._artifact import Built
+from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._compiler_log import failure, kernel_resources
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._targets import nvcc_flags
@@ -78,7 +80,7 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
     objects = [f"{i}.o" for i in range(len(files))]
     logs.append(_run(program, _link_command(program, objects), folder))
     read = (*_headers(program, folder), *_static_libraries(program, objects, folder))
-    kernels = kernel_resources("".join(logs))
+    kernels = _with_readable_names(kernel_resources("".join(logs)))
     return Built(LIBRARY, read, tuple(kernels), _exports(folder))
 
 
@@ -224,8 +226,23 @@ def _run(program: Program, command: list[str], folder: Path) -> str:
     )
     log = done.stdout.decode(errors="replace").replace(f"{folder}/", "")
     if done.returncode != 0:
-        raise failure(program, log or f"{command[0]} ended with code {done.returncode}")
+        error = failure(program, log or f"{command[0]} ended with code {done.returncode}")
+        raise BuildError(_readable(str(error)), error.log)
     return log
+
+
+def _readable(text: str) -> str:
+    """With names as C++ has them in place of a linker's: ``twice<float>``."""
+    tool = shutil.which("c++filt")  # comes with linkers
+    if tool is None:
+        return text
+    command = [tool, "--no-params"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else text
+
+
+def _with_readable_names(kernels: Iterable[KernelResources]) -> Iterable[KernelResources]:
+    return (replace(kernel, name=_readable(kernel.name)) for kernel in kernels)
 
 
 def _exports(folder: Path) -> tuple[str, ...] | None:

@@ -173,7 +173,7 @@ LOGS = [
     (
         "nvlink error   : Undefined reference to '_Z5threei' in '0.o'\n"
         "nvlink fatal   : merge_elf failed\n",
-        "kernel.cu:3: Undefined reference to '_Z5threei' in '0.o'",
+        "kernel.cu:3: Undefined reference to 'three' in '0.o'",
     ),
     (
         "ptxas error   : Entry function 'k' uses too much shared data (0x20000 bytes)\n",
@@ -181,7 +181,7 @@ LOGS = [
     ),
     (
         "ptxas error   : Entry function '_ZN3abc5threeEPf' uses too much shared data\n",
-        "kernel.cu:3: Entry function '_ZN3abc5threeEPf' uses too much shared data",
+        "kernel.cu:3: Entry function 'abc::three' uses too much shared data",
     ),
     (
         "ptxas kernel.ptx, line 27; error   : Instruction 'two' not supported\n",
@@ -239,6 +239,6 @@ def test_what_kernels_take_is_read_from_ptxas(pretended, tmp_path):
     folder.mkdir()
     built = build(pretended(log, 0), folder)
     assert built.kernels == (
-        KernelResources("_Z1kPf", 32, 1024, 12),
-        KernelResources("_Z1lPf", 8),
+        KernelResources("k", 32, 1024, 12),
+        KernelResources("l", 8),
     )
