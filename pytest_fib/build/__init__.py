@@ -13,6 +13,7 @@ from pytest_fib.build._cache import (
     ArtifactCache as ArtifactCache,
     default_builds_directory as default_builds_directory,
 )
+from pytest_fib.build._compiler_log import COMPILER_LOG_LIMIT as COMPILER_LOG_LIMIT
 from pytest_fib.build._errors import BuildError as BuildError
 from pytest_fib.build._interpreter import repair_if_used as repair_if_used
 from pytest_fib.build._machine import Machine as Machine

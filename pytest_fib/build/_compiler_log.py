@@ -17,8 +17,8 @@ from pytest_fib.build._errors import BuildError
 if TYPE_CHECKING:
     from pytest_fib.build._program import Program
 
-#: Characters of a log that are kept.
-COMPILER_LOG_LIMIT = 12_000
+#: Characters of a log that are kept: all of it, but of what never ends.
+COMPILER_LOG_LIMIT = 1 << 18
 #: g++, clang:  kernel.cpp:12:5: error: message
 _OF_HOST = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)", re.M
@@ -64,23 +64,29 @@ _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 
 def failure(program: Program, log: str) -> BuildError:
     """The compiler's first error, at a line of the user's own sources where it tells one."""
-    log = log[:COMPILER_LOG_LIMIT]  # what follows the first errors says little
     matches = filter(None, (pattern.search(log) for pattern in _FIRST_ERRORS))
     first = min(matches, key=lambda match: match.start(), default=None)
     if first is None:
         lines = log.strip().splitlines() or ["the compiler failed without a word"]
-        return BuildError(lines[-1], log)
+        return BuildError(lines[-1], log[-COMPILER_LOG_LIMIT:])
     text = first["text"].strip()
     place = (
         _place(program, log, first) if first["file"] else _first_with_what_is_quoted(program, text)
     )
     if place is None:
-        return BuildError(text, log)
+        return BuildError(text, _kept(log, first))
     file, line = place
+    log = _kept(log, first)
     source = dict(program.sources)[file].splitlines()
     shown = source[line - 1].strip() if 0 < line <= len(source) else ""
     sentence = f"{file}:{line}: {text}{_where_header_is(program, file, text)}"
     return BuildError(sentence, f"{line:>5} | {shown}\n\n{log}")
+
+
+def _kept(log: str, first: re.Match[str]) -> str:
+    """As much of a log as is kept, with its first error; what follows many errors says little."""
+    begin = max(0, first.start() - COMPILER_LOG_LIMIT // 2)
+    return log[begin : begin + COMPILER_LOG_LIMIT]
 
 
 def _where_header_is(program: Program, file: str, text: str) -> str:

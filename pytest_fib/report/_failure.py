@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Columns of a text where nobody knows how wide the terminal is.
 COLUMNS = 80
+#: Lines that are shown of what a compiler or a kernel says.
+DETAILS = 100
 #: The name of a field and what it says.
 Field: TypeAlias = tuple[str, str]
 #: Columns before the value of a field.
@@ -197,7 +199,9 @@ def _paragraphs(
     replay: str,
     width: int,
 ) -> str:
-    shown = ["", *details] if any(details) else []
+    shown = ["", *details[:DETAILS]] if any(details) else []
+    if len(details) > DETAILS:
+        shown.append(f"... {len(details) - DETAILS} more lines are in the trace record")
     while shown and not shown[-1]:
         shown.pop()
     lines = [line for name, value in fields for line in _in_columns(name, value, width)]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from pytest_fib.build import COMPILER_LOG_LIMIT
 from pytest_fib.data import visible, visible_line
 from pytest_fib.sandbox._channel import ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT, own_stacks
@@ -388,7 +389,8 @@ def _fit_to_show(reply: Reply, printed: str = "") -> Reply:
     Here, on the judge's side: a sandbox may forge its replies. So nobody who shows a summary, a log
     or a record has to care.
     """
-    log = visible(reply.log[-LOG_LIMIT:])
+    is_of_compiler = isinstance(reply, Failed) and reply.status == "COMPILE_ERROR"
+    log = visible(reply.log[-(COMPILER_LOG_LIMIT if is_of_compiler else LOG_LIMIT) :])
     if printed:
         log = f"{log}\n--- printed ---\n{printed}".lstrip()
     if isinstance(reply, Done):

@@ -225,6 +225,16 @@ def test_every_compiler_is_understood(pretended, tmp_path, log, expected):
     assert caught.value.log.endswith(log)
 
 
+def test_an_error_after_many_warnings_is_found_and_kept(pretended, tmp_path):
+    folder = tmp_path / "build"
+    folder.mkdir()
+    warnings = "kernel.cu(1): warning #177-D: never referenced\n" * 10_000
+    with pytest.raises(BuildError, match=r"^kernel\.cu:2: no$") as caught:
+        build(pretended(f"{warnings}kernel.cu(2): error: no\n", 1), folder)
+    assert caught.value.log.endswith("kernel.cu(2): error: no\n")
+    assert len(caught.value.log) < len(warnings)
+
+
 def test_what_kernels_take_is_read_from_ptxas(pretended, tmp_path):
     log = (
         "ptxas info    : 0 bytes gmem\n"

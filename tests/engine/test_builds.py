@@ -88,6 +88,14 @@ def test_a_compile_error_leaves_nothing(judge, builds, scale):
     assert not list(builds.glob("*.new"))
 
 
+def test_the_log_has_all_that_the_compiler_said(judge, scale):
+    evaluation = judge.evaluate(scale(before="int missing() { " + "gone();\n" * 500 + "}"))
+    assert evaluation.status == "COMPILE_ERROR"
+    assert evaluation.log.count("error: 'gone' was not declared") == 1  # g++ says it once
+    evaluation = judge.evaluate(scale(before="\n".join(f"gone{i} x{i};" for i in range(500))))
+    assert evaluation.log.count("does not name a type") >= 500
+
+
 def test_a_build_that_takes_too_long_is_a_compile_error(judge, scale):
     evaluation = judge.evaluate(scale(before=SLOW, build_timeout=0.5))
     assert evaluation.status == "COMPILE_ERROR"

@@ -61,6 +61,17 @@ def test_a_compile_error_is_shown_with_its_line(compiled):
     assert "loop.h:2:48: error:" in trace["evaluation"]["log"]
 
 
+def test_of_a_long_log_the_beginning_is_shown_and_all_is_recorded(compiled):
+    compiled.write("kernel_impls/toy/loop.h", "".join(f"gone{i} x{i};\n" for i in range(200)))
+    result = compiled.run("--fib-implementation=loops", "--fib-cache-dir=builds")
+    result.stdout.fnmatch_lines(
+        ["COMPILE_ERROR: loop.h:1: 'gone0' does not name a type", "... * more lines are in the *"]
+    )
+    result.stdout.no_fnmatch_line("*'gone199' does not name a type*")
+    (trace,) = compiled.traces()
+    assert "'gone199' does not name a type" in trace["evaluation"]["log"]
+
+
 def test_without_its_compile_item_the_correctness_item_shows_the_error(compiled):
     compiled.write("kernel_impls/toy/loop.h", LOOP.replace("x[i]", "z[i]"))
     result = compiled.run("-k", "loops and correctness", "--fib-cache-dir=builds")
