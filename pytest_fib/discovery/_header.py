@@ -15,7 +15,7 @@ from pytest_fib.discovery._implementation import Implementation
 #: The language of a file that has a header.
 LANGUAGES = {".cu": "cuda", ".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp"}
 #: Suffixes of files that are no sources by themselves, or that nothing here compiles.
-MISNAMED = (".cuh", ".h", ".hpp", ".hip", ".c", ".CU", ".CPP", ".C")
+MISNAMED = (".cuh", ".hip", ".c", ".CU", ".CPP", ".C")
 #: What a header may say. Those of the second line may name several.
 _KEYS = ("implements", "entry", "calling", "binding", "author", "description")
 _LISTS = {"target": "target_hardware", "flags": "flags", "dependencies": "dependencies"}
@@ -47,7 +47,7 @@ def misnamed(path: Path, text: str) -> Iterator[Implementation]:
     In such a file, several words are prose.
     """
     remedy = f"is not compiled by itself: name it {path.stem}.cu or {path.stem}.cpp"
-    for each in _begun(path, text):
+    for each in _begun(path, text) if "implements" in text else ():
         if " " not in each.definition:
             yield replace(each, problem=f"{path}:{each.line}: {remedy}")
 

@@ -80,9 +80,17 @@ def _in_file(path: Path) -> list[Implementation]:
 
 
 def _source_files(directories: Iterable[Path]) -> Iterator[Path]:
+    """Files that may have implementations; linked folders are searched too, but each once."""
     for directory in directories:
-        for folder, subfolders, names in os.walk(directory):
-            subfolders[:] = [s for s in subfolders if not s.startswith((".", "__pycache__"))]
+        walked: set[str] = set()
+        for folder, subfolders, names in os.walk(directory, followlinks=True):
+            place = os.path.realpath(folder)
+            if place in walked:  # by a link
+                subfolders.clear()
+                continue
+            walked.add(place)
+            named = (s for s in subfolders if not s.startswith((".", "__pycache__")))
+            subfolders[:] = sorted(named, key=lambda s: (Path(folder, s).is_symlink(), s))
             for name in names:
                 if name.endswith(_SUFFIXES) or name in ("solution.yaml", "solution.yml"):
                     yield Path(folder, name)

@@ -347,6 +347,17 @@ def test_what_is_no_regular_file_is_not_read(scan, tmp_path):
         assert found[name].problem == f"{tmp_path / name}.py:1: is no regular file"
 
 
+def test_a_folder_that_is_linked_is_searched_where_it_is_linked_to_once(scan, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/kernel.cu").write_text("// implements: op\n")
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels/linked").symlink_to("../elsewhere")
+    (found,) = find_implementations([tmp_path / "kernels"])
+    assert found.path == tmp_path / "kernels/linked/kernel.cu"
+    (found,) = find_implementations([tmp_path])
+    assert found.path == tmp_path / "elsewhere/kernel.cu"
+
+
 def test_folders_in_a_circle_are_searched_once(scan, tmp_path):
     (tmp_path / "again").symlink_to(".")
     [found] = scan('@implements("op")\ndef run(x): ...')
