@@ -138,7 +138,7 @@ def test_a_right_sampler_passes_whatever_is_drawn(judge, monkeypatch, seed):
     evaluation = judge.evaluate(request)
     assert evaluation.diagnosis is None
     extra = evaluation.correctness.extra
-    assert extra["draws"] > 1000
+    assert extra["draws"] >= 2 * 256  # of two calls at least, however little time there is
     assert extra["smallest_p"] > 1e-7
 
 
