@@ -33,8 +33,8 @@ PREBUILT_VARIABLE = "FIB_PREBUILT_PATH"
 class PrebuiltEntry:
     """What came of building one implementation of a definition for one target.
 
-    ``status`` and ``message`` are as in a BuildResult. ``file`` is the artifact's name in the
-    folder, ``digest`` its SHA-256, and ``key`` says what it was built from; without an artifact
+    ``status``, ``message`` and ``log`` are as in a BuildResult. ``file`` is the artifact's name in
+    the folder, ``digest`` its SHA-256, and ``key`` says what it was built from; without an artifact
     they are empty. ``versions`` are those of the compilers.
     """
 
@@ -49,6 +49,7 @@ class PrebuiltEntry:
     key: str = ""
     kernels: tuple[KernelResources, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
+    log: str = ""
 
 
 class Prebuilt:

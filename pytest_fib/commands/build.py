@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The width of the progress bar.
 _BAR = 24
+#: What the log of an error at a line of the sources begins with.
+_SOURCE_LINE = re.compile(r" *\d+ \| .*")
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ def _build(judge: Judge, given: Namespace, wanted: _Wanted) -> PrebuiltEntry:
     )
     result, built = judge.build_artifact(request)
     if built is None:
-        return PrebuiltEntry(*named, result.status, result.message)
+        return PrebuiltEntry(*named, result.status, result.message, log=result.log)
     program, artifact = built
     key = Prebuilt.key(program)
     file = f"{implementation.name}-{wanted.target}-{key[:12]}.so"
@@ -168,12 +171,14 @@ def _build(judge: Judge, given: Namespace, wanted: _Wanted) -> PrebuiltEntry:
 
 
 def _show(wanted: _Wanted, entry: PrebuiltEntry, number: int, total: int) -> None:
-    """A bar on a terminal; a line for what was not built."""
+    """A bar on a terminal; for what was not built why, with the line of its sources."""
     bar = sys.stderr.isatty()
     if bar:
         print("\r\x1b[K", end="", file=sys.stderr)
     if entry.status != "PASSED":
         print(f"{entry.status} {wanted}: {entry.message}")
+        if line := _SOURCE_LINE.match(entry.log):
+            print(line[0])
     if bar:
         done = _BAR * number // total
         shown = f"[{'#' * done}{'.' * (_BAR - done)}] {number}/{total} {wanted}"

@@ -49,6 +49,7 @@ def test_what_fails_is_told_and_the_rest_is_built(project, capsys):
     assert main(["build", "--out", "out"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "COMPILE_ERROR scale[wrong] for cpu: wrong.cpp:8: 'no' was not declared in this scope",
+        "    8 | return no;",
         "out: 1 built, 1 failed, 0 skipped",
     ]
     builds = json.loads((project.path / "out/manifest.json").read_text())["builds"]
@@ -57,6 +58,7 @@ def test_what_fails_is_told_and_the_rest_is_built(project, capsys):
         ("wrong", "COMPILE_ERROR"),
     ]
     assert (project.path / "out" / builds[0]["file"]).exists()
+    assert "wrong.cpp:8:10: error: 'no' was not declared" in builds[1]["log"]
 
 
 def test_what_cannot_be_read_fails_and_is_told(project, capsys):
