@@ -215,6 +215,9 @@ class KernelItem(pytest.Item):
                 self.check()
         except (KernelFailure, pytest.UsageError):
             raise
+        except FibWarning as warning:
+            message = f"{warning} (a FibWarning, which filterwarnings or -W makes an error)"
+            raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
         except KeyboardInterrupt as interrupt:
             if isinstance(interrupt.__cause__, pytest.exit.Exception):  # of a debugger
                 raise interrupt.__cause__ from None

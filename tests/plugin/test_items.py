@@ -371,6 +371,22 @@ def test_a_fault_of_the_plugin_is_one_line_with_a_record_and_the_others_go_on(sc
     assert trace["evaluation"]["log"].startswith("Traceback")
 
 
+def test_an_axis_of_one_size_within_the_budget_is_warned_of(scale):
+    """A failure, not a fault of the plugin, where filterwarnings makes errors of warnings."""
+    little = ("-k", "good", "--fib-examples=1", "--fib-max-bytes=25")
+    result = scale.run(*little)
+    result.assert_outcomes(passed=1, warnings=1)
+    said = "only n=1 fits in 25 B (--fib-max-bytes): mistakes at other sizes pass"
+    result.stdout.fnmatch_lines([f"*{said.replace('[', '[[]')}*"])
+    result = scale.run(*little, "-W", "error::pytest_fib.FibWarning")
+    result.assert_outcomes(failed=1)
+    text = failure(result, "scale[good-correctness]")
+    assert text.startswith("scale[good-correctness]: only n=1")
+    assert "makes an error" in text.splitlines()[0]
+    assert "own fault" not in text
+    scale.run("-k", "good", "--fib-examples=1").assert_outcomes(passed=1)
+
+
 SAMPLING = """\
 name: pick
 op_type: sampling
