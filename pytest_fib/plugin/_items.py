@@ -215,9 +215,6 @@ class KernelItem(pytest.Item):
                 self.check()
         except (KernelFailure, pytest.UsageError):
             raise
-        except FibWarning as warning:
-            message = f"{warning} (a FibWarning, which filterwarnings or -W makes an error)"
-            raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
         except KeyboardInterrupt as interrupt:
             if isinstance(interrupt.__cause__, pytest.exit.Exception):  # of a debugger
                 raise interrupt.__cause__ from None
@@ -233,6 +230,14 @@ class KernelItem(pytest.Item):
             raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
         finally:
             self.outcome.waited = self.run.waited - waited
+
+    def warn(self, warning: Warning) -> None:
+        """Warn; raises KernelFailure where filters make an error of the warning."""
+        try:
+            super().warn(warning)
+        except FibWarning as error:
+            message = f"{error} (a FibWarning, which filterwarnings or -W makes an error)"
+            raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
 
     def check(self) -> None:
         """What the kind of item tests."""
