@@ -20,8 +20,10 @@ import ctypes
 import errno
 import os
 import platform
+import shutil
 import signal
 import struct
+import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -112,6 +114,21 @@ _F_SETSIG, _F_SETLEASE = 10, 1024
 _FIRST_TO_END = "1000"
 _CAPABILITIES_VERSION = 0x2008_0522
 _CAP_DAC_OVERRIDE = 1
+
+
+def why_no_container() -> str:
+    """What follows a name of what needs containers, where there can't be any; else nothing."""
+    if shutil.which("bwrap") is None:
+        return (
+            " needs bwrap (bubblewrap), which is not on PATH: install the package bubblewrap of "
+            "your distribution, or run pytest as a whole in a container"
+        )
+    command = ["bwrap", "--ro-bind", "/", "/", "--unshare-net", "true"]
+    tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if tried.returncode == 0:
+        return ""
+    problem = tried.stderr.strip() or f"it exited with code {tried.returncode}"
+    return f": bwrap does not work here: {problem}"
 
 
 def wall_names() -> list[str]:

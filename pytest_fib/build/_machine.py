@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import distributions, packages_distributions
 from typing import Self
@@ -13,7 +13,7 @@ from typing import Self
 from pytest_fib.build import _gpus
 from pytest_fib.build._targets import CPU, Hardware
 from pytest_fib.build._toolchain import why_no_toolchain
-from pytest_fib.walls import wall_names
+from pytest_fib.walls import wall_names, why_no_container
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Machine:
     ``gpus`` are named as CUDA_VISIBLE_DEVICES names them, ``gpu`` is what the first is; without
     any, ``no_gpu`` says why. ``installed`` are versions of distributions, ``modules`` the top
     levels of what they have; ``no_toolchain`` says what each compiled language lacks; ``markers``
-    is the environment for markers of requirements.
+    is the environment for markers of requirements. ``no_container`` is asked of remote ones only.
     """
 
     host: str
@@ -36,6 +36,7 @@ class Machine:
     no_toolchain: dict[str, str]
     markers: dict[str, str]
     walls: tuple[str, ...]
+    no_container: str = ""
 
     @classmethod
     @cache
@@ -59,6 +60,11 @@ class Machine:
             markers={name: str(value) for name, value in default_environment().items()},
             walls=tuple(wall_names()),
         )
+
+    @classmethod
+    def here_for_others(cls) -> Machine:
+        """This machine, as another is told of it."""
+        return replace(cls.here(), no_container=why_no_container())
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

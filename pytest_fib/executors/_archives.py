@@ -153,7 +153,9 @@ def _files_of(name: str) -> Iterator[tuple[str, Path]]:
 
 def _zipped(files: Any) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    kind = zipfile.ZIP_DEFLATED
+    # Reproducible images date files to 1970, before a zip's time begins.
+    with zipfile.ZipFile(buffer, "w", kind, compresslevel=1, strict_timestamps=False) as archive:
         for name, path in files:
             archive.write(path, name)
     return buffer.getvalue()

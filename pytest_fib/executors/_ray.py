@@ -6,7 +6,6 @@ import io
 import logging
 import os
 import socket
-import tempfile
 import zipfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from pytest_fib.executors._answers import JudgeRequest, answer_here, not_evaluat
 from pytest_fib.executors._archives import RemoteError, archive_of
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._remote import ATTEMPTS, RemoteExecutor
+from pytest_fib.temporary import TemporaryFolder
 
 #: Requests that an actor has at a time: the next is there when one is answered.
 IN_FLIGHT = 2
@@ -72,7 +72,9 @@ class _Evaluator:
         prebuilt: bytes | None,
     ) -> None:
         self._files = TensorFiles()
-        self._folder = Path(tempfile.mkdtemp(prefix="pytest-fib-ray-"))
+        # Nobody removes it when Ray ends this process; whoever makes the next one does.
+        self._kept = TemporaryFolder.make()
+        self._folder = self._kept.path
         built = None if prebuilt is None else self._folder / "prebuilt"
         if prebuilt is not None:
             with zipfile.ZipFile(io.BytesIO(prebuilt)) as archive:
@@ -83,7 +85,7 @@ class _Evaluator:
         self._executor.start()
 
     def machine(self) -> str:
-        return Machine.here().to_json()
+        return Machine.here_for_others().to_json()
 
     def answer(self, kind: str, text: bytes, addresses: Sequence[str], *contents: bytes) -> bytes:
         """What comes of a request, whose recorded tensors come along."""

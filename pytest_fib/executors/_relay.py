@@ -116,7 +116,7 @@ def _obey(read: Callable[[int], bytes], write: Callable[[bytes], Any]) -> None:
     sys.path[:0] = folders
     from pytest_fib.build import Machine
 
-    write_frame(write, {}, Machine.here().to_json().encode())
+    write_frame(write, {}, Machine.here_for_others().to_json().encode())
 
 
 def _unpack(content: bytes, folder: Path) -> None:
@@ -127,15 +127,19 @@ def _unpack(content: bytes, folder: Path) -> None:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             archive.extractall(str(unpacked))
         unpacked.rename(folder)
-    except OSError:
+    except OSError as error:
         shutil.rmtree(str(unpacked), ignore_errors=True)
         if not folder.is_dir():  # else another was faster
-            raise
+            raise OSError(f"{folder.parent}: {error}") from None
 
 
 def _remove_unused(parent: Path) -> None:
     for path in parent.iterdir():
-        if path.stat().st_mtime < time.time() - UNUSED:
+        try:
+            is_unused = path.stat().st_mtime < time.time() - UNUSED
+        except FileNotFoundError:
+            continue  # another has unpacked and renamed it
+        if is_unused:
             shutil.rmtree(str(path), ignore_errors=True)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from abc import abstractmethod
 
 from pytest_fib.data import (
@@ -17,9 +19,13 @@ from pytest_fib.data import (
 from pytest_fib.executors._answers import JudgeRequest, not_evaluated
 from pytest_fib.executors._archives import RemoteError
 from pytest_fib.executors._protocol import Executor
+from pytest_fib.temporary import PREFIX
 
 #: How often a request is asked of processes that die of it.
 ATTEMPTS = 3
+#: A frame in a file of a program: what Python says of an exception leaves out the folder of a
+#: sandbox, what it says of a crash doesn't.
+_FRAME = re.compile(rb'File \\"(?:[^"\\]*/%b[^"\\]*/)?[0-9a-f]{16}/' % PREFIX.encode())
 
 
 class RemoteExecutor(Executor):
@@ -29,15 +35,23 @@ class RemoteExecutor(Executor):
     def _ask(self, kind: str, request: JudgeRequest) -> bytes:
         """The answer to a request of this kind, a method's name, as JSON. Raises RemoteError."""
 
+    def _answer(self, kind: str, request: EvaluationRequest | SearchRequest) -> bytes:
+        """As `_ask`; frames of tracebacks are in the files here that were sent."""
+        answer = self._ask(kind, request)
+        if request.directory is None:
+            return answer
+        folder = json.dumps(request.directory)[1:-1].encode()
+        return _FRAME.sub(lambda _: rb"File \"" + folder + b"/", answer)
+
     def evaluate(self, request: EvaluationRequest) -> Outcome:
         try:
-            return outcome_from_json(self._ask("evaluate", request))
+            return outcome_from_json(self._answer("evaluate", request))
         except RemoteError as error:
             return not_evaluated(str(error))
 
     def search(self, request: SearchRequest) -> SearchResult:
         try:
-            return SearchResult.from_json(self._ask("search", request))
+            return SearchResult.from_json(self._answer("search", request))
         except RemoteError as error:
             outcome = not_evaluated(str(error))
         from pytest_fib.workloads import make_workload, smallest_axes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import select
 import shutil
 import subprocess
@@ -19,7 +18,7 @@ from secrets import token_hex
 from threading import Event, Lock, Thread
 from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pytest_fib.build import Machine
 from pytest_fib.data import TensorFiles
@@ -86,10 +85,11 @@ class SshTarget:
             raise ValueError(f"{url!r} is not ssh://user@host:port/folder")
         if parts.password is not None:
             raise ValueError(f"{parts.hostname}: a password does not belong here; use a key")
-        if parts.hostname.startswith("-") or (parts.username or "").startswith("-"):
+        user = None if parts.username is None else unquote(parts.username)
+        if parts.hostname.startswith("-") or (user or "").startswith("-"):
             raise ValueError(f"{url!r}: neither a host nor a user begins with '-'")
-        folder = parts.path.replace("/~", "~", 1) if parts.path.strip("/") else None
-        return cls(url, parts.hostname, parts.username, port, folder, python)
+        folder = unquote(parts.path).replace("/~", "~", 1) if parts.path.strip("/") else None
+        return cls(url, parts.hostname, user, port, folder, python)
 
     @property
     def arguments(self) -> list[str]:
@@ -431,7 +431,7 @@ class SshExecutor(RemoteExecutor):
         while True:
             record, payload = connection.receive()
             if record.get("answer") == self._number:
-                return _with_local_paths(payload, request)
+                return payload
             self._pass_on(record)
             if "refused" in record:
                 raise RemoteError(f"{self._target.url}: {record['refused']}")
@@ -506,14 +506,6 @@ def _split(request: JudgeRequest) -> tuple[bytes, dict[str, bytes]]:
         body[name] = hashlib.sha256(text).hexdigest()
         records[body[name]] = text
     return json.dumps(body).encode(), records
-
-
-def _with_local_paths(answer: bytes, request: JudgeRequest) -> bytes:
-    """Frames of a traceback in the files here, where these hold the sources that were sent."""
-    if request.directory is None:
-        return answer
-    folder = json.dumps(request.directory)[1:-1].encode()
-    return re.sub(rb'File \\"[0-9a-f]{16}/', lambda _: rb"File \"" + folder + b"/", answer)
 
 
 def _silent(_: str) -> None:

@@ -188,17 +188,28 @@ class _Tensors:
             self._remove_unused()
             self._parts[address] = self._folder / f"{address}.{secrets.token_hex(4)}"
         path = self._parts[address]
-        with path.open("ab") as file:
-            file.write(content)
+        try:
+            with path.open("ab") as file:
+                file.write(content)
+        except OSError:
+            self._forget_parts()
+            raise
         if not more:
             del self._parts[address]
             path.replace(self._folder / address)
 
+    def _forget_parts(self) -> None:
+        """Remove what is not whole: whoever asks again sends it from its beginning."""
+        for path in self._parts.values():
+            path.unlink(missing_ok=True)
+        self._parts.clear()
+
     def _remove_unused(self) -> None:
         since = self._folder.stat().st_mtime - UNUSED
         for path in self._folder.iterdir():
-            if path.stat().st_mtime < since:
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another worker has renamed or removed it
+                if path.stat().st_mtime < since:
+                    path.unlink()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_fib.build import gpus, why_not_architecture
+from pytest_fib.walls import why_no_container
 
 if TYPE_CHECKING:
     from pytest_fib.discovery import Catalogue
@@ -74,7 +73,7 @@ def _check_device(settings: Settings) -> None:
 
 
 def _check_isolation(settings: Settings) -> None:
-    """Whether containers can be had; on a remote machine, that is seen there."""
+    """Whether containers can be had; a remote machine says that of itself."""
     if settings.isolation == "none" and settings.is_remote:
         option = "--fib-remote" if settings.ray is None else "--fib-ray"
         raise pytest.UsageError(
@@ -85,16 +84,8 @@ def _check_isolation(settings: Settings) -> None:
         raise pytest.UsageError("--fib-ray and --fib-remote: kernels run in one place; give one")
     if settings.isolation != "container" or settings.is_remote:
         return
-    if shutil.which("bwrap") is None:
-        raise pytest.UsageError(
-            "--fib-isolation=container needs bwrap (bubblewrap), which is not on PATH: install "
-            "the package bubblewrap of your distribution, or run pytest as a whole in a container"
-        )
-    command = ["bwrap", "--ro-bind", "/", "/", "--unshare-net", "true"]
-    tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if tried.returncode != 0:
-        problem = tried.stderr.strip() or f"it exited with code {tried.returncode}"
-        raise pytest.UsageError(f"--fib-isolation=container: bwrap does not work here: {problem}")
+    if why := why_no_container():
+        raise pytest.UsageError(f"--fib-isolation=container{why}")
 
 
 def _check_directories(settings: Settings) -> None:

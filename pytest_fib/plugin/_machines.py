@@ -37,6 +37,13 @@ class RemoteMachines(Protocol):
         """End what workers share."""
 
 
+def why_not_isolated(settings: Settings, machine: Machine) -> str:
+    """Why kernels can't be shut in there as the options ask for, or nothing."""
+    if settings.isolation != "container" or not machine.no_container:
+        return ""
+    return f"--fib-isolation=container{machine.no_container}"
+
+
 def described(machine: Machine, device: str) -> str:
     """``node7, 2 x NVIDIA H200, Python 3.12.3, torch 2.11.0``."""
     count = len(machine.gpus)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import Machine
 from pytest_fib.executors import RayExecutor, RayOptions, RemoteError, SharedActors
-from pytest_fib.plugin._machines import RemoteMachines, described
+from pytest_fib.plugin._machines import RemoteMachines, described, why_not_isolated
 
 if TYPE_CHECKING:
     from pytest_fib.data import TensorFiles
@@ -39,6 +39,9 @@ class RayCluster(RemoteMachines):
         owner = RayExecutor(settings.ray, options)
         try:
             machines = tuple(owner.start())
+            for machine in machines:
+                if why := why_not_isolated(settings, machine):
+                    raise RemoteError(f"{machine.host}: {why}")
         except BaseException as error:  # an interrupt, too
             owner.close()
             if isinstance(error, RemoteError):

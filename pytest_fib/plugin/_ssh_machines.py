@@ -16,7 +16,7 @@ from pytest_fib.executors import (
     SshTarget,
     describe,
 )
-from pytest_fib.plugin._machines import RemoteMachines, described
+from pytest_fib.plugin._machines import RemoteMachines, described, why_not_isolated
 
 if TYPE_CHECKING:
     from pytest_fib.data import TensorFiles
@@ -42,6 +42,7 @@ class SshMachines(RemoteMachines):
             machines = tuple(describe(connections, target) for target in targets)
             remote = cls(settings, targets, machines, connections)
             remote._check_devices()
+            remote._check_isolation()
         except BaseException:  # an interrupt, too
             connections.close()
             raise
@@ -56,6 +57,12 @@ class SshMachines(RemoteMachines):
             if not machine.gpus:
                 why = "" if wanted == "cuda" else " (others have one: give --fib-device)"
                 raise RemoteError(f"{target.url}: {machine.no_gpu}{why}")
+
+    def _check_isolation(self) -> None:
+        """Raises RemoteError."""
+        for target, machine in zip(self.targets, self.machines, strict=True):
+            if why := why_not_isolated(self.settings, machine):
+                raise RemoteError(f"{target.url}: {why}")
 
     def to_json(self) -> str:
         machines = [machine.to_json() for machine in self.machines]

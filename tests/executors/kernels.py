@@ -32,6 +32,7 @@ TEXTS = {
     "right": "def run(x, factor):\n    return x * factor\n",
     "wrong": "def run(x, factor):\n    return x + factor\n",
     "raising": "def run(x, factor):\n    raise ValueError('no')\n",
+    "faulty": "import os\ndef run(x, factor):\n    os.kill(os.getpid(), 11)\n",
     "crashing": "import os\ndef run(x, factor):\n    os._exit(3)\n",
     "shape": "def run(x, factor):\n    return (x * factor)[1:]\n",
     "tail": "def run(x, factor):\n    y = x * factor\n    y[100:] = 0\n    return y\n",

@@ -171,7 +171,9 @@ def test_recorded_tensors_travel_once(ssh, recorded):
 def test_tracebacks_name_the_files_here(ssh):
     with connected() as executor:
         answer = executor.evaluate(evaluation("raising", directory="/home/me/kernels"))
+        fault = executor.evaluate(evaluation("faulty", directory="/home/me/kernels"))
     assert 'File "/home/me/kernels/module.py", line 2, in run' in answer.log
+    assert 'File "/home/me/kernels/module.py", line 3 in run' in fault.log
     assert answer.environment.host
 
 
@@ -220,10 +222,30 @@ def test_a_machine_that_cannot_be_used_says_why_in_a_line(ssh, url, python, mess
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.thorough
+def test_files_of_1970_travel(ssh, tmp_path):
+    file = tmp_path / "built" / "old"
+    file.parent.mkdir()
+    file.write_text("content")
+    os.utime(file, (0, 0))
+    target = SshTarget.parse("ssh://somewhere", sys.executable)
+    executor = SshExecutor(target, RemoteOptions(prebuilt=file.parent))
+    executor.start()
+    executor.close()
+    (sent,) = (ssh.folder / "far/pytest-fib/remote/code").glob("*/old")
+    assert sent.read_text() == "content"
+
+
 def test_what_a_login_shell_prints_does_no_harm(ssh):
     with SharedConnections() as connections:
         machine = describe(connections, SshTarget.parse("ssh://chatty", sys.executable))
     assert machine.python == sys.version.split()[0]
+
+
+def test_a_url_may_be_quoted():
+    target = SshTarget.parse("ssh://me%40lab@gpu1/~/my%20files")
+    assert target.user == "me@lab"
+    assert target.folder == "~/my files"
 
 
 @pytest.mark.parametrize(
@@ -232,6 +254,7 @@ def test_what_a_login_shell_prints_does_no_harm(ssh):
         ("gpu1", "'gpu1' is not ssh://user@host:port/folder"),
         ("ssh://", "is not ssh://user@host:port/folder"),
         ("ssh://me:secret@gpu1", "gpu1: a password does not belong here"),
+        ("ssh://%2Dx@h", "neither a host nor a user begins with '-'"),
         ("ssh://-oProxyCommand=x", "neither a host nor a user begins with '-'"),
         ("ssh://h:port", "Port could not be cast"),
     ],

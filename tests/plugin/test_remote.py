@@ -118,6 +118,20 @@ def test_a_machine_that_cannot_be_used_is_a_usage_error(far, host, options, mess
     assert not (far.path / "fib-traces.jsonl").exists()
 
 
+def test_a_machine_without_containers_is_a_usage_error(far):
+    bwrap = far.ssh.folder / "bin/bwrap"
+    bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n")
+    bwrap.chmod(0o755)
+    result = far.run(*far_options(), "--fib-isolation=container")
+    assert result.ret == USAGE
+    result.stderr.fnmatch_lines(
+        [
+            "ERROR: --fib-remote ssh://gpu1: --fib-isolation=container: bwrap does not work here: "
+            "bwrap: No permissions"
+        ]
+    )
+
+
 def test_collecting_needs_no_far_machine(far):
     result = far.run(*far_options("unreachable"), "--collect-only")
     assert result.ret == 0
