@@ -433,8 +433,8 @@ class SshExecutor(RemoteExecutor):
             if record.get("answer") == self._number:
                 return payload
             self._pass_on(record)
-            if "refused" in record:
-                raise RemoteError(f"{self._target.url}: {record['refused']}")
+            if record.get("refused") == self._number:
+                raise RemoteError(f"{self._target.url}: {record['why']}")
             for address in record.get("lacks", ()):
                 self._send_part(connection, address, records)
             if "lacks" in record:

@@ -54,6 +54,9 @@ class Worker:
         #: The newest request, and its answer once there is one.
         self._number = 0
         self._answer: bytes | None = None
+        #: Why nothing can be evaluated here, and why not what needs a file of tensors.
+        self._refusal = ""
+        self._unkept: dict[str, str] = {}
         self._lock = Lock()
         self._connection: socket.socket | None = None
         self._heard = monotonic()
@@ -65,9 +68,16 @@ class Worker:
         listener.listen()
         Thread(target=self._accept, args=(listener,), daemon=True).start()
         Thread(target=self._watch, daemon=True).start()
-        self._executor.start()
+        try:
+            self._executor.start()
+        except (ImportError, OSError) as error:  # of a torch that is installed and can't be used
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            self._refusal = f"nothing can be evaluated there: {why}"
         while (job := self._waiting.get()) is not None:
             number, kind, body = job
+            if self._refusal:
+                self._refuse(number, self._refusal)
+                continue
             answer = answer_here(self._executor, kind, json.dumps(body))
             with self._lock:
                 self._answer = answer
@@ -109,13 +119,19 @@ class Worker:
             self._take_request(record["ask"], record["kind"], json.loads(payload))
 
     def _take_file(self, address: str, content: bytes, *, more: bool) -> None:
+        """A part; once there is no room for one, what follows it is of no use."""
+        if address in self._unkept:
+            return
         try:
             self._tensors.add(address, content, more=more)
         except OSError as error:
-            self._send({"refused": f"can't keep a recorded tensor: {error}"})
+            self._unkept[address] = f"can't keep a recorded tensor: {error}"
 
     def _take_request(self, number: int, kind: str, body: dict[str, Any]) -> None:
         """Begin, unless it is under way or answered; or say what lacks."""
+        if self._refusal:
+            self._refuse(number, self._refusal)
+            return
         if number == self._number:
             with self._lock:
                 answer = self._answer
@@ -125,6 +141,10 @@ class Worker:
         lacking = [body[name] for name in RECORDS if body[name] not in self._records]
         addresses = body.get("tensors", {}).values()
         lacking += [each for each in addresses if not self._tensors.has(each)]
+        unkept = [self._unkept.pop(each) for each in lacking if each in self._unkept]
+        if unkept:
+            self._refuse(number, unkept[0])
+            return
         if lacking:
             self._send({"lacks": lacking})
             return
@@ -132,6 +152,9 @@ class Worker:
             self._number, self._answer = number, None
         body |= {name: self._records[body[name]] for name in RECORDS}
         self._waiting.put((number, kind, body))
+
+    def _refuse(self, number: int, why: str) -> None:
+        self._send({"refused": number, "why": why})
 
     def _announce(self, message: str) -> None:
         self._send({"announce": message})

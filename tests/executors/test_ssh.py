@@ -110,6 +110,18 @@ def test_what_kills_the_worker_thrice_is_not_tried_for_ever(ssh):
     assert "the worker died 3 times of this" in answer.diagnosis.sentence
 
 
+def test_a_torch_that_cannot_be_imported_is_the_reason(ssh, tmp_path):
+    broken = tmp_path / "broken" / "torch.py"
+    broken.parent.mkdir()
+    broken.write_text("raise ImportError('no libcudart\\nhere')\n")
+    python = f"env PYTHONPATH={broken.parent} {sys.executable}"
+    with connected(python=python) as executor:
+        for _ in range(2):
+            answer = executor.evaluate(evaluation("right"))
+            assert answer.diagnosis.pattern == NOT_EVALUATED
+            assert "evaluated there: ImportError: no libcudart here" in answer.diagnosis.sentence
+
+
 def test_a_worker_that_nobody_needs_ends(ssh):
     with connected(grace=0.2) as executor:
         worker = executor.worker_pid
@@ -165,6 +177,21 @@ def test_recorded_tensors_travel_once(ssh, recorded):
         shutil.rmtree(ssh.folder / "far/pytest-fib/remote/tensors")
         lost = request.model_copy(update={"tensors": dict.fromkeys(request.tensors, "0" * 64)})
         assert "no file of recorded tensors holds 0000" in executor.evaluate(lost).log
+
+
+def test_tensors_that_there_is_no_room_for_keep_no_other_request_from_its_answer(
+    ssh, recorded, monkeypatch
+):
+    monkeypatch.setattr("pytest_fib.executors._ssh.FILE_CHUNK", 64)
+    _, files, request = recorded
+    tensors = ssh.folder / "far/pytest-fib/remote/tensors"
+    tensors.parent.mkdir(parents=True)
+    tensors.write_text("no folder")
+    with connected(files=files) as executor:
+        assert "can't keep a recorded tensor" in executor.evaluate(request).diagnosis.sentence
+        assert executor.evaluate(evaluation("right")).status == "PASSED"
+        tensors.unlink()
+        assert executor.evaluate(request).status == "PASSED"
 
 
 @pytest.mark.thorough
