@@ -138,6 +138,7 @@ def _fill(
         regime=regime,
         turn=_turn(name, inputs.definition, seed),
         shared_turn=seed % TURNS,
+        leads=_leads(name, plan(inputs.definition), seed),
         host_random=torch.Generator().manual_seed(own_seed),
         device_random=torch.Generator(tensor.device).manual_seed(own_seed),
         files=files,
@@ -151,6 +152,12 @@ def _fill(
         put_limit(compact, rule.kind, plan(inputs.definition).limits.get(name, ()), context)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))
+
+
+def _leads(name: str, planned: Plan, seed: int) -> bool:
+    """Whether it is an input's turn among those that value patterns fill, by the seed."""
+    following = planned.following("values")
+    return name not in following or following[seed % len(following)] == name
 
 
 def _regime(name: str, planned: Plan, workload: Workload) -> Mapping[str, str]:
@@ -267,7 +274,8 @@ class FillContext(InputTensors):
     """What a generator works with.
 
     ``turn`` says which of several special cases is made: from 0 to TURNS - 1, as seeds follow each
-    other in a search; ``shared_turn``, the same for all inputs. ``host_random`` and
+    other in a search; ``shared_turn``, the same for all inputs; ``leads``, whether this is the one
+    of them that may be as large as can be. ``host_random`` and
     ``device_random`` are random generators on the host and on the device that the tensor is on;
     ``files`` has where recorded tensors lie, by their paths.
     """
@@ -275,6 +283,7 @@ class FillContext(InputTensors):
     regime: Mapping[str, str]
     turn: int
     shared_turn: int
+    leads: bool
     host_random: torch.Generator
     device_random: torch.Generator
     files: Mapping[str, Path]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf, log2, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 
@@ -21,8 +21,17 @@ if TYPE_CHECKING:
     from pytest_fib.data import kinds
     from pytest_fib.workloads._tensors import Fill, FillContext
 
-    #: Fills a tensor; it may be wider than the dtype that the values are for and the limits are of.
-    PatternFill = Callable[[torch.Tensor, torch.Generator, torch.finfo], object]
+
+class Limits(NamedTuple):
+    """The largest number of a dtype, its smallest normal one, and its name."""
+
+    max: float
+    tiny: float
+    dtype: str
+
+
+#: Fills a tensor; it may be wider than the dtype that the values are for and the limits are of.
+PatternFill: TypeAlias = Callable[[torch.Tensor, torch.Generator, Limits], object]
 
 
 def _fill_floating(tensor: torch.Tensor, fill: Callable[[torch.Tensor], object]) -> None:
@@ -38,8 +47,18 @@ def _fill_floating(tensor: torch.Tensor, fill: Callable[[torch.Tensor], object])
 
 
 def _values(tensor: torch.Tensor, rule: kinds.Values, context: FillContext) -> None:
-    limits = torch.finfo(tensor.dtype)
+    limits = _limits(tensor.dtype, context)
     _fill_floating(tensor, lambda t: _pattern(context)(t, context.device_random, limits))
+
+
+def _limits(dtype: torch.dtype, context: FillContext) -> Limits:
+    """Those of the dtype; of inputs that are as large as can be in float32, one alone leads.
+
+    Products of two have squares then, and sums of these, whichever way they are summed.
+    """
+    info = torch.finfo(dtype)
+    spared = not context.leads and info.max > HALF_MAX
+    return Limits(SPARED if spared else float(info.max), float(info.tiny), str(info.dtype))
 
 
 def _pattern(context: FillContext) -> PatternFill:
@@ -305,7 +324,7 @@ def _quantized(tensor: torch.Tensor, rule: kinds.Quantized, context: FillContext
 def _wide_values(tensor: torch.Tensor, context: FillContext) -> torch.Tensor:
     """The value pattern's values in float32, for a tensor of this shape."""
     wide = tensor.new_empty(tensor.shape, dtype=torch.float32)
-    _pattern(context)(wide, context.device_random, torch.finfo(torch.float32))
+    _pattern(context)(wide, context.device_random, _limits(torch.float32, context))
     return wide
 
 
@@ -393,8 +412,9 @@ EXTREMES_AT_ENDS = (
     (torch.amax, torch.amin, 0),
     (torch.amin, torch.amax, -1),
 )
-#: Of the fourth root of float32's largest number, what leaves room for 2**24 of its products.
-ROOM = 2.0**-6
+#: The largest number that is taken for float32's beside an input that has this: the product of the
+#: fourth roots of both is 2**56, and 2**16 squares of that have a sum.
+SPARED = 2.0**96
 #: The largest number of float16; what float8 holds is below that.
 HALF_MAX = 65504.0
 #: How many parts a vector of ``mixed`` has.
@@ -437,7 +457,7 @@ VALUE_FILLS: dict[str, Fill] = {
 }
 
 
-def _zeros_and_ones(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _zeros_and_ones(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """Sums of these are whole numbers, which every order of summation gives exactly.
 
     Products of long rows stay below 256, so also where partial sums are kept in bfloat16: of ones
@@ -447,7 +467,7 @@ def _zeros_and_ones(tensor: torch.Tensor, generator: torch.Generator, limits: to
     tensor.bernoulli_(min(0.5, (64 / length) ** 0.5), generator=generator)
 
 
-def _small(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _small(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """Squares of these are about 1e-6, where an epsilon decides; half are smaller still.
 
     What cancels near zero is off by more than these. Not subnormal.
@@ -456,25 +476,16 @@ def _small(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
     tensor.mul_(_for_half(tensor, generator, max(1e-6, limits.tiny) / max(1e-3, limits.tiny)))
 
 
-def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """None above zero: a maximum that begins at 0 stays there. Half of them are large.
 
     So one that begins at -10,000, or what is clamped from below, shows as well.
     """
     tensor.normal_(generator=generator).abs_().neg_()
-    tensor.mul_(_for_half(tensor, generator, _much(limits)))
+    tensor.mul_(_for_half(tensor, generator, limits.max**0.25))
 
 
-def _much(limits: torch.finfo) -> float:
-    """The fourth root of the largest number: a product of two squares still is one.
-
-    In the range of float32, which kernels calculate in, normal values times that leave room for a
-    sum of such products: what overflows there in one way of summing doesn't in another.
-    """
-    return float(limits.max**0.25) * (ROOM if limits.max > HALF_MAX else 1.0)
-
-
-def _positive(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _positive(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """The same above zero."""
     _negative(tensor, generator, limits)
     tensor.neg_()
@@ -496,21 +507,21 @@ def _for_half(tensor: torch.Tensor, generator: torch.Generator, factor: float) -
     return torch.where(some == 1, some * factor, 1)
 
 
-def _one_hot(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _one_hot(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """One 1 in each row, often the first or the last element: what is at an end is easily lost."""
     tensor.zero_()
     if tensor.dim() and tensor.numel():
         tensor.scatter_(-1, _random_places(tensor, generator), 1.0)
 
 
-def _wide(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _wide(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """Magnitudes from 2**-8 to 2**8, or to those of ``large``: float16 has no room for more."""
     top = min(8.0, log2(limits.max) / 4)
     exponents = tensor.new_empty(tensor.shape).uniform_(-8, top, generator=generator).floor_()
     tensor.normal_(generator=generator).mul_(exponents.exp2_())
 
 
-def _outlier(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _outlier(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """Normal, but for one element of each row that is 100 or more, or -100 or less."""
     tensor.normal_(generator=generator)
     if tensor.dim() and tensor.numel():
@@ -528,7 +539,7 @@ def _random_places(tensor: torch.Tensor, generator: torch.Generator) -> torch.Te
     return torch.where(choice < 2, ends, anywhere)
 
 
-def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """Each row holds every number and its negative, so that sums over it are lost in rounding."""
     tensor.normal_(generator=generator)
     half = tensor.shape[-1] // 2 if tensor.dim() else 0
@@ -536,7 +547,7 @@ def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: torch.
         tensor[..., half : 2 * half] = -tensor[..., :half]
 
 
-def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """Far from zero, and close together: 16 and a little, or 3 and less where that is float16.
 
     What subtracts a mean, or its square from that of squares, is left with few digits; with hardly
@@ -548,14 +559,14 @@ def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: torch.fin
     tensor.mul_(middle / 16).add_(middle)
 
 
-def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
-    """About as large as numbers can be whose products are squared, and these squares summed.
+def _large(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
+    """The fourth root of the largest number: a product of two squares still is one.
 
     Of float16, the first row and half of the others are of the square root: there a square is none,
     as where sums of squares are kept in that. Half of the rows have one sign, and long sums
     are none either, as where means are of sums in float16.
     """
-    usual = _much(limits)
+    usual = limits.max**0.25
     tensor.normal_(generator=generator).mul_(usual)
     if limits.dtype == "float16" and tensor.dim():
         larger = tensor.new_empty((*tensor.shape[:-1], 1)).bernoulli_(0.5, generator=generator)
@@ -565,7 +576,7 @@ def _large(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
         tensor.copy_(torch.where(has_one_sign, tensor.abs(), tensor))
 
 
-def _subnormal(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _subnormal(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """Below the smallest normal number of the dtype."""
     tensor.uniform_(-1, 1, generator=generator).mul_(limits.tiny)
 
@@ -575,7 +586,7 @@ def _with_special_values(
     turn: int,
     tensor: torch.Tensor,
     generator: torch.Generator,
-    limits: torch.finfo,
+    limits: Limits,
 ) -> None:
     """Normal but for special values, in half of the rows; where there is but one row, in that.
 
@@ -593,7 +604,7 @@ def _with_special_values(
         tensor.masked_fill_(places(tensor, at.where(special, 0), generator), value)
 
 
-def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo) -> None:
+def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """Rows that are zero, all ones, small, large, negative, normal, or that but for an outlier.
 
     Of a vector, the parts of it.
@@ -610,7 +621,7 @@ def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: torch.finfo
     usual = torch.empty_like(tensor).normal_(generator=generator)
     usual = torch.where(sort == 6, usual.abs(), usual)
     tensor.copy_(torch.where(sort == 5, tensor, usual))
-    factors = [0.0, 0.0, max(1e-3, limits.tiny), _much(limits), 1.0, 1.0, -1.0]
+    factors = [0.0, 0.0, max(1e-3, limits.tiny), limits.max**0.25, 1.0, 1.0, -1.0]
     tensor.mul_(torch.tensor(factors, dtype=tensor.dtype, device=tensor.device)[sort])
     tensor.add_(sort == 1)
 

@@ -1,5 +1,7 @@
 """What floating inputs hold, in each regime of values, and which regimes there are to draw."""
 
+from itertools import combinations
+
 import pytest
 import torch
 
@@ -41,14 +43,24 @@ def test_subnormal_values_are_subnormal_in_their_own_dtype(define, dtype):
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "float16"])
 def test_the_square_of_a_product_of_large_values_is_a_number_still(define, dtype):
-    """Where products are float32's, so is a sum of their squares."""
-    x, w = made(define, dtype, values="large", names="xw").values()
-    limits = torch.finfo(getattr(torch, dtype))
-    if limits.max > 65504:
-        assert (x * w).square().sum() < torch.finfo(torch.float32).max
-        assert x.abs().median() > 2.0**24
-    else:
-        assert limits.max**0.25 / 3 < x.abs().median() < limits.max**0.25
+    x, limits = made(define, dtype, values="large")["x"], torch.finfo(getattr(torch, dtype))
+    typical = float(x.abs().median())
+    assert limits.max**0.25 / 3 < typical < limits.max**0.25
+
+
+@pytest.mark.parametrize("values", ["large", "negative", "mixed"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_squares_of_products_of_two_inputs_have_a_sum_and_each_is_large_in_turn(
+    define, dtype, values
+):
+    most = torch.finfo(torch.float32).max
+    leading = set()
+    for seed in range(6):
+        inputs = made(define, dtype, seed, names="xwv", values=values)
+        for one, other in combinations(inputs.values(), 2):
+            assert (one * other).square().sum() < most
+        leading |= {name for name, x in inputs.items() if x.abs().max() > 2.0**31}
+    assert leading == set("xwv")
 
 
 def test_the_square_of_a_large_value_is_none_in_float16(define):
