@@ -24,6 +24,8 @@ SLOW_SHARE = 0.005
 #: Sizes that nobody has asked for are left out where a check is expected to take more seconds:
 #: references may go through an axis one by one.
 LARGE_SECONDS = 5.0
+#: Of workloads up to so many times smaller than the largest, the quickest says what a byte takes.
+NEARLY_LARGEST = 4
 #: One of so many draws, rounded up, follows from the seed of the run.
 DRAWS_TO_ONE_OF_THE_RUN = 5
 
@@ -58,6 +60,7 @@ class _Checked(Generic[CheckResult]):
     ) -> None:
         self.seen: dict[str, tuple[Workload, CheckResult]] = {}
         self._slow: list[tuple[int, float]] = []  # bytes and seconds
+        self._timed: list[tuple[int, float]] = []  # of all of them
         self.out_of_time = False
         self._definition = definition
         self._check = check
@@ -74,7 +77,9 @@ class _Checked(Generic[CheckResult]):
                 self.out_of_time = True  # no time left to shrink: what is not known to fail passes
                 return False
             self.seen[workload.uuid] = (workload, self._check(workload))
-            if (seconds := self._clock() - start) > self._shrink_seconds * SLOW_SHARE:
+            seconds = self._clock() - start
+            self._timed.append((size, seconds))
+            if seconds > self._shrink_seconds * SLOW_SHARE:
                 self._slow.append((size, seconds))
         return self._failed(self.seen[workload.uuid][1])
 
@@ -108,7 +113,19 @@ class _Checked(Generic[CheckResult]):
         on both sides: all tensors may be empty.
         """
         shares = (taken * min(1.0, (size + 1) / (of + 1)) for of, taken in self._slow)
-        return max(shares, default=0.0)
+        return max((self._beyond(size), *shares))
+
+    def _beyond(self, size: int) -> float:
+        """Seconds of a workload larger than all before, by what a byte took of the largest ones.
+
+        Without what even the quickest took; by the quickest of them, lest a pause count.
+        """
+        largest = max((of for of, _ in self._timed), default=size)
+        if size <= largest:
+            return 0.0
+        least = min(taken for _, taken in self._timed)
+        near = [(of, taken) for of, taken in self._timed if of * NEARLY_LARGEST >= largest]
+        return min((taken - least) / (of + 1) for of, taken in near) * size
 
     def shrunk(self, first: Workload, origin: Origin) -> Search[CheckResult]:
         """The smallest that fails like the first; of that ``origin`` if there is none.

@@ -236,13 +236,18 @@ def test_no_check_is_begun_that_is_expected_to_outlast_the_time_for_shrinking(de
     assert spent[-1] <= begun[0] + 20
 
 
-@pytest.mark.parametrize(("seconds", "tried_large"), [(0.0, True), (1e-3, False)])
+@pytest.mark.parametrize(
+    ("seconds", "each", "tried_large"),
+    [(0.0, 0.0, True), (0.0, 4.0, True), (1e-3, 0.0, False), (1.2e-6, 0.0, False)],
+)
 @pytest.mark.parametrize("max_size", [None, 1_000_000])
 def test_sizes_that_nobody_asked_for_are_left_out_where_they_take_long(
-    define, look, clock, seconds, tried_large, max_size
+    define, look, clock, seconds, each, tried_large, max_size
 ):
+    """Also where no usual one took long enough to count as slow."""
+
     def fails(workload):
-        clock[0] += workload.axes["n"] * seconds
+        clock[0] += workload.axes["n"] * seconds + each
         return False
 
     definition = define(domains={"n": {"max": max_size}} if max_size else {})
