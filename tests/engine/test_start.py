@@ -21,24 +21,49 @@ def test_a_folder_without_builds_is_an_error_before_anything_is_started(tmp_path
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
+@pytest.fixture
+def environments(monkeypatch):
+    """Those of the fork servers that are started, none of which is."""
+    asked = []
+
+    class Server:
+        def __init__(self, device, environment, *, contained):
+            asked.append(environment)
+
+        def warm(self):
+            pass
+
+    monkeypatch.setattr("pytest_fib.engine._start.ForkServer", Server)
+    return asked
+
+
 @pytest.mark.parametrize(
-    ("device", "timed", "set_to", "queues"),
+    ("device", "timed", "set_to", "here", "of_sandboxes"),
     [
-        ("cuda", False, None, "2"),
-        ("cuda", False, "8", "8"),
-        ("cuda", True, None, None),
-        ("cpu", False, None, None),
+        ("cuda", False, None, "2", "2"),
+        ("cuda", False, "8", "8", "8"),
+        ("cuda", True, None, "2", "8"),
+        ("cuda", True, "4", "4", "4"),
+        ("cpu", False, None, None, None),
     ],
 )
 def test_cuda_contexts_are_cheaper_where_nothing_is_timed(
-    monkeypatch, device, timed, set_to, queues
+    monkeypatch, environments, device, timed, set_to, here, of_sandboxes
 ):
     """Unless the user says how many hardware queues they have."""
     monkeypatch.setenv(QUEUES, set_to or "")
     if set_to is None:
         monkeypatch.delenv(QUEUES)
-    start_fork_server(device, "none", timed=timed)
-    assert os.environ.get(QUEUES) == queues
+    for _ in range(2):  # what it has set itself, nobody has said
+        start_fork_server(device, timed=timed)
+        assert os.environ.get(QUEUES) == here
+    assert [environment.get(QUEUES) for environment in environments] == [of_sandboxes] * 2
+
+
+def test_kernels_in_this_process_have_the_queues_of_production(monkeypatch):
+    monkeypatch.delenv(QUEUES, raising=False)
+    start_fork_server("cuda", "none", timed=False)
+    assert QUEUES not in os.environ
 
 
 def test_importing_it_imports_no_torch():
