@@ -1,5 +1,6 @@
 """Compiled implementations: built in a sandbox of their own, kept, loaded, called."""
 
+import platform
 import shutil
 
 import pytest
@@ -207,7 +208,75 @@ CHEATS = {
         "RUNTIME_ERROR",
         "the process exited with code 7",
     ),
+    "a thread that nobody waits for": (
+        {
+            "before": "#include <chrono>\n#include <thread>",
+            "first": "std::thread([x = *x, y = *y, factor] {"
+            " std::this_thread::sleep_for(std::chrono::seconds(1));"
+            " for (int64_t i = 0; i < x.shape[0]; ++i)"
+            " ((float*)y.data)[i] = factor * ((float*)x.data)[i]; }).detach(); return 0;",
+        },
+        "INCORRECT_NUMERICAL",
+        "out: never written",
+    ),
 }
+#: A clock that is a thousand times slower than the system's.
+SLOW_CLOCK = """
+#include <sys/syscall.h>
+#include <unistd.h>
+static int slow(int clock, struct timespec* time) {
+  const int result = syscall(SYS_clock_gettime, clock, time);
+  const int64_t ns = (time->tv_sec * int64_t{1000000000} + time->tv_nsec) / 1000;
+  *time = {ns / 1000000000, ns % 1000000000};
+  return result;
+}
+"""
+#: A library that has others read that clock: one that patches libc when it is loaded, and one that
+#: has a symbol of libc's.
+PATCHING = (
+    "#include <cstring>\n#include <dlfcn.h>\n#include <sys/mman.h>\n#include <time.h>\n"
+    + SLOW_CLOCK
+    + """
+__attribute__((constructor)) static void patch() {
+  auto* code = static_cast<unsigned char*>(dlsym(RTLD_DEFAULT, "clock_gettime"));
+  auto page = reinterpret_cast<uintptr_t>(code) & ~uintptr_t{4095};
+  mprotect(reinterpret_cast<void*>(page), 8192, PROT_READ | PROT_WRITE | PROT_EXEC);
+  const unsigned char jump[] = {0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0};
+  auto* target = &slow;
+  std::memcpy(code, jump, sizeof jump);
+  std::memcpy(code + 2, &target, sizeof target);
+}
+"""
+)
+INTERPOSING = (
+    "#include <dlfcn.h>\n#include <time.h>\n"
+    + SLOW_CLOCK
+    + """
+extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
+                                                                    struct timespec* time) {
+  return slow(clock, time);
+}
+__attribute__((constructor)) static void spread() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&slow), &info)) dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL);
+}
+"""
+)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="patches with x86-64's instructions")
+def test_a_library_that_patches_the_clock_is_refused(judge, scale):
+    evaluation = judge.evaluate(scale(before=PATCHING).model_copy(update={"timing": True}))
+    assert evaluation.status == "RUNTIME_ERROR", evaluation.log
+    assert evaluation.log.startswith("its times are false: rounds of calls take ")
+
+
+@pytest.mark.thorough
+def test_a_library_whose_symbols_take_the_place_of_others_gains_no_time(judge, scale):
+    evaluation = judge.evaluate(scale(before=INTERPOSING).model_copy(update={"timing": True}))
+    assert evaluation.status == "PASSED", evaluation.log
+    assert evaluation.performance.speedup_factor < 100  # who was fooled would say thousands
 
 
 @pytest.mark.parametrize("name", CHEATS)

@@ -9,15 +9,8 @@ from pytest_fib.build import why_not_buildable
 from pytest_fib.data import EvaluationRequest
 from pytest_fib.discovery import Implementation
 from pytest_fib.workloads import make_workload
-from tests.mutants.compiled import CHEATS, DECODE, GEMV, MUTANTS, RMSNORM, Shipped
+from tests.mutants.compiled import CHEATS, DECODE, FUSED, GEMV, MUTANTS, RMSNORM, SCALE
 
-FUSED = Shipped(
-    "fused_add_rmsnorm/fused_add_rmsnorm_d4096/cuda_row.cu",
-    "cuda_row",
-    "fused_add_rmsnorm_d4096",
-    (("batch", 33),),
-)
-SCALE = "scale/scale/cuda_layers/solution.yaml"
 #: Those in TileLang and CuTe DSL.
 BY_LANGUAGE = [
     (language, replace(shipped, file=f"{folder}/{name}.py", name=name))
@@ -83,7 +76,7 @@ def test_kernels_in_other_languages_are_right(evaluate_cuda, language, shipped):
 @pytest.mark.parametrize("n", [1, 1001, 65536])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_scaling_in_three_layers_is_right(evaluate_cuda, dtype, n):
-    evaluation = evaluate_cuda(Shipped(SCALE, "cuda_layers", f"scale_{dtype}", (("n", n),)))
+    evaluation = evaluate_cuda(replace(SCALE, definition=f"scale_{dtype}"), {"n": n})
     assert evaluation.status == "PASSED", evaluation.log
 
 

@@ -45,6 +45,15 @@ class Shipped:
 RMSNORM = Shipped(
     "rmsnorm/rmsnorm_d4096/cuda_row.cu", "cuda_row", "rmsnorm_d4096", (("batch", 4096),)
 )
+FUSED = Shipped(
+    "fused_add_rmsnorm/fused_add_rmsnorm_d4096/cuda_row.cu",
+    "cuda_row",
+    "fused_add_rmsnorm_d4096",
+    (("batch", 33),),
+)
+SCALE = Shipped(
+    "scale/scale/cuda_layers/solution.yaml", "cuda_layers", "scale_float32", (("n", 1001),)
+)
 DECODE = Shipped(
     "gqa_paged/gqa_paged_decode/cuda_split.cu",
     "cuda_split_run_pages",

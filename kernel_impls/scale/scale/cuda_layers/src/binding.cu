@@ -21,6 +21,8 @@ void check(const ffi::TensorView& tensor, const char* name) {
 void run(ffi::TensorView x, double factor, ffi::TensorView out) {
   check(x, "x");
   check(out, "out");
+  if (out.dtype() != x.dtype() || out.numel() != x.numel())
+    TVM_FFI_THROW(ValueError) << "out differs from x in dtype or size";
   const DLDevice device = x.device();
   auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(device.device_type, device.device_id));
   auto* scale = scaling::scale<float>;
