@@ -9,7 +9,7 @@ from pytest_fib.build import why_not_buildable
 from pytest_fib.data import EvaluationRequest
 from pytest_fib.discovery import Implementation
 from pytest_fib.workloads import make_workload
-from tests.mutants.compiled import CHEATS, DECODE, FUSED, GEMV, MUTANTS, RMSNORM, SCALE
+from tests.mutants.compiled import CHEATS, DECODE, FUSED, GEMM, GEMV, MUTANTS, RMSNORM, SCALE
 
 #: Those in TileLang and CuTe DSL.
 BY_LANGUAGE = [
@@ -20,6 +20,8 @@ BY_LANGUAGE = [
         ("cutedsl", "cutedsl_row", RMSNORM),
         ("cutedsl", "cutedsl_row", FUSED),
         ("cutedsl", "cutedsl_dp4a", GEMV),
+        ("cutedsl", "cutedsl_mma", GEMM),
+        ("cutedsl", "cutedsl_mma", replace(GEMM, axes=(("M", 3),))),
     )
     for folder in [shipped.file.rpartition("/")[0]]
 ]

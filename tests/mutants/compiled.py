@@ -60,6 +60,7 @@ DECODE = Shipped(
     "gqa_paged_decode_h32_kv8_d128_ps64",
     (("batch_size", 4), ("num_kv_indices", 64), ("num_pages", 64), ("len_indptr", 5)),
 )
+GEMM = Shipped("gemm/gemm/cutedsl_mma.py", "cutedsl_mma", "gemm_n128_k72_bfloat16", (("M", 129),))
 GEMV = Shipped(
     "nvfp4_gemv/nvfp4_gemv/cuda_dp4a.cu",
     "cuda_dp4a",
