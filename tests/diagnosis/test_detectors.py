@@ -276,6 +276,25 @@ def test_rounding_toward_zero_is_named(kind):
     assert explain(Failure((wrong,))).pattern == "rounded toward zero"
 
 
+def test_half_of_8_bit_numbers_one_step_lower_are_not_all_rounded_toward_zero():
+    """A factor lowers those with large mantissas, two bits of mantissa those with an odd one."""
+    dtype = torch.float8_e4m3fn
+    exact = 8 * normal((64, 256))
+    expected = exact.to(dtype).double()
+    bits = exact.to(dtype).view(torch.uint8)
+    truncated = bits - (expected.abs() > exact.abs()).byte()
+    coarse = bits - (bits & 1)
+
+    def pattern(got):
+        wrong = got.double() != expected
+        found = WrongOutput("q", ("m", "n"), got, expected, wrong, torch.zeros(()))
+        return explain(Failure((found,))).pattern
+
+    assert pattern(truncated.view(dtype)) == "rounded toward zero"
+    assert pattern(coarse.view(dtype)) != "rounded toward zero"
+    assert pattern((0.95 * exact).to(dtype)) != "rounded toward zero"
+
+
 def test_an_output_that_holds_what_a_right_one_should_is_named():
     a, b = normal(NORM[1]), normal(NORM[1], seed=1)
     wrong = output(a.bfloat16(), b, NORM[0], "b")
