@@ -6,6 +6,8 @@ the host that limits. The shipped implementations are called as items call them;
 is the CUDA one behind ``TORCH_EXTENSION_NAME``, and ``torch.add`` a call of torch's own to compare.
 
 TileLang and CuTe DSL are built here, or come from a folder of ``python -m pytest_fib build``.
+Without a CUDA device, and on one besides, functions that do nothing are called through each
+binding: what is left is the call.
 
     python benchmarks/call_overhead.py [--prebuilt builds]
 """
@@ -23,15 +25,22 @@ from typing import TYPE_CHECKING
 import torch
 from _common import ROOT, print_machine, print_table
 
-from pytest_fib.build import BuildError, Prebuilt, build, gpus, load, program_of
+from pytest_fib.build import (
+    BuildError,
+    Compilation,
+    Prebuilt,
+    Program,
+    build,
+    gpus,
+    load,
+    program_of,
+)
 from pytest_fib.data import load_definition_file
 from pytest_fib.discovery import find_implementations
 from pytest_fib.sandbox import bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pytest_fib.build import Program
 
 CALLS, BLOCKS = 200, 20
 FAMILY = "rmsnorm/rmsnorm_d4096"
@@ -45,6 +54,21 @@ void run(torch::Tensor x, torch::Tensor weight, double eps, torch::Tensor out) {
 }  // namespace
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("run", &run); }
 """
+#: What takes the same arguments and does nothing, by binding.
+NOTHING = {
+    "tvm-ffi": """
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/function.h>
+using Tensor = tvm::ffi::TensorView;
+void run(Tensor x, Tensor weight, double eps, Tensor out) {}
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, run);
+""",
+    "torch": """
+#include <torch/extension.h>
+void run(torch::Tensor x, torch::Tensor weight, double eps, torch::Tensor out) {}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("run", &run); }
+""",
+}
 
 
 def main() -> None:
@@ -54,19 +78,39 @@ def main() -> None:
     prebuilt = None if folder is None else Prebuilt(folder)
     if prebuilt is not None:
         prebuilt.expose_runtime()
-    rows = []
-    for name, program in programs().items():
-        with tempfile.TemporaryDirectory() as place:
-            try:
-                function = loaded(program, Path(place), prebuilt)
-            except BuildError as error:
-                rows.append([name, str(error).splitlines()[0]])
-                continue
-            rows.append([name, measured(call_of(function, program.calling))])
-    x = torch.ones(1, 4096, dtype=torch.float16, device="cuda")
+    on_device = gpus.count() > 0
+    device = "cuda" if on_device else "cpu"
+    given = {**(programs() if on_device else {}), **that_do_nothing()}
+    rows = [[name, timed(program, prebuilt, device)] for name, program in given.items()]
+    rows.append(["a Python function that does nothing", measured(call_of(nothing, device=device))])
+    x = torch.ones(1, 4096, dtype=torch.float16, device=device)
     rows.append(["torch.add", measured(lambda: torch.add(x, x, out=x))])
     print_table(["rmsnorm_d4096, one row, through", "µs for a call"], rows)
     print_machine("torch", "triton", "apache-tvm-ffi")
+
+
+def nothing(*arguments: object) -> None:
+    """A call through no binding at all."""
+
+
+def that_do_nothing() -> dict[str, Program]:
+    return {
+        f"{binding}: C++ that does nothing": Program(
+            binding, "cpp", "nothing.cpp", "run", "destination", ("out",),
+            (("nothing.cpp", text),), compilation=Compilation("cpu", binding),
+        )
+        for binding, text in NOTHING.items()
+    }  # fmt: skip
+
+
+def timed(program: Program, prebuilt: Prebuilt | None, device: str) -> str:
+    """Microseconds for a call, or why it can't be built."""
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            function = loaded(program, Path(place), prebuilt)
+        except BuildError as error:
+            return str(error).splitlines()[0]
+        return measured(call_of(function, program.calling, device))
 
 
 def programs() -> dict[str, Program]:
@@ -103,8 +147,10 @@ def loaded(program: Program, folder: Path, prebuilt: Prebuilt | None) -> Callabl
     return load(program, folder / artifact.built.file)
 
 
-def call_of(function: Callable[..., object], calling: str) -> Callable[[], object]:
-    x = torch.randn(1, 4096, dtype=torch.float16, device="cuda")
+def call_of(
+    function: Callable[..., object], calling: str = "destination", device: str = "cuda"
+) -> Callable[[], object]:
+    x = torch.randn(1, 4096, dtype=torch.float16, device=device)
     return bind(function, calling, (x, x[0].clone(), 1e-6), (torch.empty_like(x),))
 
 
@@ -116,13 +162,19 @@ def seconds(call: Callable[[], object]) -> float:
     """Of a call, when many follow each other."""
     for _ in range(10):
         call()
-    torch.cuda.synchronize()
+    wait()
     start = perf_counter()
     for _ in range(CALLS):
         call()
     passed = perf_counter() - start
-    torch.cuda.synchronize()
+    wait()
     return passed / CALLS
+
+
+def wait() -> None:
+    """Until the device, where there is one, has done what it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":
