@@ -1,5 +1,6 @@
 """The examples of the docs are implementations and tests that pass, or at least compile."""
 
+import ast
 import os
 import re
 import shutil
@@ -117,6 +118,26 @@ def test_the_example_of_a_folder_compiles(layers):
     if reason := why_not_buildable(Implementation("any", "any", Path("x"), 1, language="cuda")):
         pytest.skip(reason)
     layers.run("--fib-target=sm_90", "-k", "compile").assert_outcomes(passed=1)
+
+
+def knows_cuda(path):
+    """Whether a module calls torch's part for CUDA, or has limits for each kind of device."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "torch.cuda":
+            return True
+        if isinstance(node, ast.Dict) and {"'cpu'", "'cuda'"} <= {
+            ast.unparse(key) for key in node.keys if key is not None
+        }:
+            return True
+    return False
+
+
+def test_what_other_devices_need_is_listed_whole():
+    section = PAGE.read_text("utf-8").partition("## Other devices")[2]
+    package = ROOT / "pytest_fib"
+    named = {package / path for path in re.findall(r"`([\w/]+\.py)`", section)}
+    assert {path for path in named if not path.is_file()} == set()
+    assert {path for path in package.rglob("*.py") if knows_cuda(path)} <= named
 
 
 MYKERNELS = """\
