@@ -296,16 +296,25 @@ class Indptr(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
         yield f"{self.total} * {size} >= {least} + ({parts} - 1) * ({size} - 1)"
 
 
-class Lengths(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
-    """Lengths of sequences that sum to `total`; with `allow_empty` false, each is 1 or more."""
-
-    kind: Literal["lengths"] = "lengths"
+class _Split(GeneratorKind):
     total: Number
     allow_empty: Flag = True
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
         if not self.allow_empty:
             yield f"{self.total} >= {shapes[name][0]}"
+
+
+class Lengths(_Split, dtypes="integer", dims="1", follows="lengths"):
+    """Lengths of sequences that sum to `total`; with `allow_empty` false, each is 1 or more."""
+
+    kind: Literal["lengths"] = "lengths"
+
+
+class Starts(_Split, dtypes="integer", dims="1", follows="lengths"):
+    """Where each sequence begins: the offsets of an indptr but the last, which is `total`."""
+
+    kind: Literal["starts"] = "starts"
 
 
 class LastPageLen(GeneratorKind, dtypes="integer", dims="1"):
@@ -411,7 +420,7 @@ class Safetensors(GeneratorKind):
 _Kind = (
     Values | Normal | Uniform | Integers | Labels | Boolean | Mask | L2Normalized | Probabilities
     | RouterLogits | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin | Indptr
-    | Lengths | LastPageLen | Indices | Permutation | SeqLens | BlockTable | Positions | TopkIds
+    | Lengths | Starts | LastPageLen | Indices | Permutation | SeqLens | BlockTable | Positions | TopkIds
     | Routing | Safetensors
 )  # fmt: skip
 #: The kinds of generators by name.

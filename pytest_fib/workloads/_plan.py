@@ -490,7 +490,11 @@ def _axis_order(
     can be. Totals come late, since how much there is to split bounds them, not the other way; and
     after them what has room for them, or a small cache would leave hardly any sequences.
     """
-    split = (rule for rule in rules.values() if isinstance(rule, kinds.Indptr | kinds.Lengths))
+    split = (
+        rule
+        for rule in rules.values()
+        if isinstance(rule, kinds.Indptr | kinds.Lengths | kinds.Starts)
+    )
     totals = {str(rule.total) for rule in split}
     capacities = (getattr(rule, of, None) for rule in rules.values() for of in ("below", "pages"))
     rooms = {str(capacity) for capacity in capacities} - totals

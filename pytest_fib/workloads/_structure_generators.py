@@ -63,6 +63,12 @@ def _lengths(tensor: torch.Tensor, rule: kinds.Lengths, context: FillContext) ->
     tensor.copy_(_split(context.whole(rule.total), least, context))
 
 
+def _starts(tensor: torch.Tensor, rule: kinds.Starts, context: FillContext) -> None:
+    least = torch.full(tensor.shape, 0 if rule.allow_empty else 1)
+    lengths = _split(context.whole(rule.total), least, context)
+    tensor.copy_(lengths.cumsum(0) - lengths)
+
+
 def _split(total: int, least: torch.Tensor, context: FillContext) -> torch.Tensor:
     """Lengths that sum to a total, split as the workload's regime says."""
     return partition(total, least, context.regime.get("lengths", "random"), context.host_random)
@@ -421,6 +427,7 @@ FILLS: dict[str, Fill] = {
     **VALUE_FILLS,
     "indptr": _indptr,
     "lengths": _lengths,
+    "starts": _starts,
     "last_page_len": _last_page_len,
     "indices": _indices,
     "permutation": _permutation,

@@ -545,3 +545,49 @@ def wrong_order_pad_on_the_left(values, indptr, fill, like):
 @implements("pad_ragged")
 def wrong_overflow_pad_values_in_int16(values, indptr, fill, like):
     return honest_pad_scatter(values.to(torch.int16).int(), indptr, fill, like)
+
+
+def _bag_of_each(ids, starts):
+    return torch.searchsorted(starts, torch.arange(len(ids), device=ids.device), right=True) - 1
+
+
+@implements("bags_from_their_starts")
+def honest_starts_index_add(table, ids, starts, weights):
+    out = torch.zeros(len(starts), 32, device=table.device)
+    out.index_add_(0, _bag_of_each(ids, starts), table[ids].float() * weights[:, None])
+    return out.half()
+
+
+@implements("bags_from_their_starts")
+def honest_starts_embedding_bag(table, ids, starts, weights):
+    out = F.embedding_bag(ids, table.float(), starts, mode="sum", per_sample_weights=weights)
+    return out.half()
+
+
+@implements("bags_from_their_starts")
+def wrong_accumulation_starts_in_half(table, ids, starts, weights):
+    out = torch.zeros(len(starts), 32, device=table.device, dtype=torch.float16)
+    return out.index_add_(0, _bag_of_each(ids, starts), table[ids] * weights[:, None].half())
+
+
+@implements("bags_from_their_starts")
+def wrong_boundary_starts_last_row_is_lost(table, ids, starts, weights):
+    rows = table[ids].float() * weights[:, None]
+    rows[-1:] = 0
+    out = torch.zeros(len(starts), 32, device=table.device)
+    return out.index_add_(0, _bag_of_each(ids, starts), rows).half()
+
+
+@implements("bags_from_their_starts")
+def wrong_formula_starts_mean(table, ids, starts, weights):
+    bag = _bag_of_each(ids, starts)
+    out = torch.zeros(len(starts), 32, device=table.device)
+    out.index_add_(0, bag, table[ids].float() * weights[:, None])
+    return (out / torch.bincount(bag, minlength=len(starts)).clamp(min=1)[:, None]).half()
+
+
+@implements("bags_from_their_starts")
+def wrong_sizes_starts_first_of_empty_bags(table, ids, starts, weights):
+    out = torch.zeros(len(starts), 32, device=table.device)
+    first = torch.searchsorted(starts, starts)[_bag_of_each(ids, starts)]
+    return out.index_add_(0, first, table[ids].float() * weights[:, None]).half()

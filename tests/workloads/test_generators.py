@@ -32,6 +32,7 @@ MADE = {
     "sin": (["size", "n", "k"], {"base": 100.0, "twice": True}, {}),
     "indptr": (["len"], {"total": "n", "allow_empty": False}, {}),
     "lengths": (["n"], {"total": "len * k", "allow_empty": False}, {}),
+    "starts": (["n"], {"total": "len * k", "allow_empty": False}, {}),
     "last_page_len": (["n"], {"page_size": "size"}, {}),
     "indices": (["n", "few"], {"below": "k * 2", "pad": 99}, {}),
     "permutation": (["n"], {}, {}),
@@ -282,6 +283,15 @@ def test_offsets_rise_from_zero_to_their_total(lengths):
         x = made("indptr", "int64", seed, lengths=lengths)["x"]
         assert (x[0], x[-1]) == (0, 40)
         assert (x.diff() >= 1).all()  # since none may be empty
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_starts_rise_from_zero_and_leave_something_for_the_last(lengths):
+    for seed in range(5):
+        x = made("starts", "int64", seed, lengths=lengths)["x"]
+        ends = torch.cat([x[1:], torch.tensor([SIZES["len"] * AXES["k"]])])
+        assert x[0] == 0
+        assert (ends - x >= 1).all()  # since none may be empty
 
 
 def test_last_pages_are_often_full_or_hold_one_or_as_many_as_a_tile():
