@@ -420,8 +420,8 @@ class Safetensors(GeneratorKind):
 _Kind = (
     Values | Normal | Uniform | Integers | Labels | Boolean | Mask | L2Normalized | Probabilities
     | RouterLogits | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin | Indptr
-    | Lengths | Starts | LastPageLen | Indices | Permutation | SeqLens | BlockTable | Positions | TopkIds
-    | Routing | Safetensors
+    | Lengths | Starts | LastPageLen | Indices | Permutation | SeqLens | BlockTable | Positions
+    | TopkIds | Routing | Safetensors
 )  # fmt: skip
 #: The kinds of generators by name.
 GENERATOR_KINDS: dict[str, type[GeneratorKind]] = {
