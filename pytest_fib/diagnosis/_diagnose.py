@@ -11,7 +11,7 @@ from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
 from pytest_fib.diagnosis._experiments import holds_elsewhere, right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
-from pytest_fib.diagnosis._localize import EVERYWHERE, localize
+from pytest_fib.diagnosis._localize import localize
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
     FEW,
@@ -134,7 +134,7 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
             return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], "")
         partial = partial or (hypothesis if hypothesis.partial else None)
     location = localize(outputs[0])
-    if partial is None or location is None or not location.dense or location == EVERYWHERE:
+    if partial is None or location is None or not location.dense or location.name == "everywhere":
         return None
     sentence = f"as if {partial.words}, {location.phrase}"
     return _diagnosis(partial.pattern, sentence, outputs[0], location.name)

@@ -50,9 +50,6 @@ class _Indices:
     listed: bool = False
 
 
-EVERYWHERE = Location("everywhere", "everywhere")
-
-
 def where(output: WrongOutput) -> str:
     """Where an output is wrong, behind a blank."""
     location = localize(output)
@@ -66,7 +63,7 @@ def localize(output: WrongOutput) -> Location | None:
         name, phrase = ("last tile", "the very last") if last else ("one element", "one")
         return Location(name, f"in {phrase} element")
     if _is_everywhere(output):
-        return EVERYWHERE
+        return Location("everywhere", _everywhere(output))
     return _padding(output) or _along_dimensions(output)
 
 
@@ -76,6 +73,13 @@ def _is_everywhere(output: WrongOutput) -> bool:
         return True
     filled, wrong_filled = _filled(output)
     return wrong_filled > NEARLY_WHOLE and output.count >= NEARLY_WHOLE * filled * output.total
+
+
+def _everywhere(output: WrongOutput) -> str:
+    """``everywhere``, unless what is right has a place of its own: before a threshold, say."""
+    along = [_along(output, dim) for dim in range(len(output.shape))]
+    phrases = [indices.phrase for indices in along if indices and not indices.listed]
+    return " and ".join(phrases) or "everywhere"
 
 
 def _padding(output: WrongOutput) -> Location | None:

@@ -183,6 +183,13 @@ def test_one_number_in_place_of_another_is_no_factor():
     assert "x expected" not in found.sentence
 
 
+def test_nearly_everywhere_is_not_where_a_threshold_leaves_the_first_right():
+    found = explained(VECTOR, put(slice(64, None), value=0.0))
+    assert (found.pattern, found.sentence) == ("zeros", "out: zeros at n 64..4999")
+    by_chance = explained(VECTOR, put(torch.arange(5000) % 97 != 5, value=0.0))
+    assert by_chance.sentence == "out: zeros everywhere"
+
+
 def test_padding_is_a_place():
     expected = normal(NORM[1])
     expected[[3, 9, 11, 30]] = 0.0
