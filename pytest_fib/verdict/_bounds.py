@@ -48,7 +48,9 @@ roundoffs.
 
 **NaN and infinities** must match, in place and sign, the float64 value rounded to the output's
 dtype. Where that value is within its own bound of the largest number, both that and the infinity
-are right; where a yardstick overflows, so may the output.
+are right; where a yardstick overflows, so may the output. An infinity that is no overflow, as of a
+mask, may be a number where that of a yardstick is one, and the same: what float32 can't tell apart
+decides there.
 
 **Rounded outputs** are integers, bools and floats of 8 bits or fewer. Let ``v`` be the float64
 value that the reference rounds by ``R``, and ``e`` what float32 arithmetic adds to it. As ``R``

@@ -397,12 +397,23 @@ def _with_specials(
         # Those beside the largest number are infinite by rounding alone: that says nothing of sums.
         overflows = (limited & (size < top / 2) & ~other.isfinite()).any(1, keepdim=True)
         same |= ~seen.isfinite() & (_same(seen, other) | (limited & overflows))
+        # Whether a number is masked may hang on what float32 can't tell apart; which one doesn't.
+        same |= value.isinf() & _is_close(seen, other, scale, bound)
     error = torch.where(finite, (seen - value).abs(), math.inf)
     used = error / _allowed(counted, scale, bound)
     settled = same & ~finite
     used = torch.where(settled, 0.0, torch.where(finite, used, math.inf))
     error = torch.where(settled, 0.0, error)
     return _Rows(error, counted, used, scale, _rows_used(used, bound))
+
+
+def _is_close(
+    seen: torch.Tensor, other: torch.Tensor, scale: torch.Tensor, bound: Bound
+) -> torch.Tensor:
+    """Where both are numbers and within the bounds around the second."""
+    both = seen.isfinite() & other.isfinite()
+    size = torch.where(both, other.abs(), 0.0)
+    return both & ((seen - other).abs() <= _allowed(size, scale, bound))
 
 
 def _reach(

@@ -219,6 +219,22 @@ def test_what_a_yardstick_moves_across_the_largest_number_may_be_on_either_side(
     assert not judged(got, expected, "float16", own=own).passed
 
 
+def test_what_float32_cannot_tell_from_the_limit_may_be_masked_or_not():
+    """And is the number that it is then; what no yardstick leaves is masked."""
+    expected = torch.arange(1, 65, dtype=torch.float64)[None] / 64
+    number = expected[0, 5].item()
+    expected[0, 5:7] = -math.inf
+    own, got = expected.clone(), expected.clone()
+    own[0, 5] = got[0, 5] = number
+    assert not judged(got, expected).passed
+    assert judged(got, expected, own=own).passed
+    assert judged(expected, got, own=expected).passed
+    for at, value in ((5, 1.01 * number), (5, math.inf), (5, math.nan), (6, number)):
+        wrong = got.clone()
+        wrong[0, at] = value
+        assert not judged(wrong, expected, own=own).passed
+
+
 def test_an_ill_conditioned_row_may_be_as_far_off_as_the_reference():
     expected = torch.full((2, 64), 1e-9, dtype=torch.float64)
     own, got = expected.clone(), expected.clone()
