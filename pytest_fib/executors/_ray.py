@@ -412,7 +412,7 @@ def _connected(address: str, namespace: str) -> tuple[Any, bool]:
         return ray, True
     _check_reachable(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
     package = str(Path(__file__).parents[1])
-    local = {"include_dashboard": False} if address == "local" else {}
+    local: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         ray.init(
             address=address,

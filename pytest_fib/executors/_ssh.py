@@ -76,8 +76,8 @@ class SshTarget:
     @classmethod
     def parse(cls, url: str, python: str = "python3") -> SshTarget:
         """Raises ValueError that says what is wrong."""
-        parts = urlsplit(url)
         try:
+            parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
             raise ValueError(f"{url!r}: {error}") from None
@@ -89,7 +89,11 @@ class SshTarget:
         if parts.hostname.startswith("-") or (user or "").startswith("-"):
             raise ValueError(f"{url!r}: neither a host nor a user begins with '-'")
         folder = unquote(parts.path).replace("/~", "~", 1) if parts.path.strip("/") else None
-        return cls(url, parts.hostname, user, port, folder, python)
+        # In the letters of the URL: ssh tells aliases apart by case, `hostname` has lost that.
+        address = parts.netloc.rpartition("@")[2]
+        is_ip = address.startswith("[")
+        host = address[1:].partition("]")[0] if is_ip else address.partition(":")[0]
+        return cls(url, host, user, port, folder, python)
 
     @property
     def arguments(self) -> list[str]:
@@ -380,8 +384,8 @@ class SshExecutor(RemoteExecutor):
 
     def start(self) -> None:
         """Connect, and have the worker get ready. Raises RemoteError."""
-        self._connection, _ = _connected(self._connections, self._target, self._session)
         Thread(target=self._give_signs_of_life, daemon=True).start()
+        self._connection, _ = _connected(self._connections, self._target, self._session)
 
     @property
     def worker_pid(self) -> int | None:

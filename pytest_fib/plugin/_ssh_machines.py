@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,11 +102,9 @@ class SshMachines(RemoteMachines):
         executor = SshExecutor(
             target, options, progress.announce, files, self.connections, progress=progress.tell
         )
-        try:
+        # It was reached before; a connection lost since is taken up again by the first request.
+        with suppress(RemoteError):
             executor.start()
-        except RemoteError:
-            executor.close()
-            raise
         return executor
 
     def header(self) -> list[str]:

@@ -276,8 +276,18 @@ def test_a_url_may_be_quoted():
 
 
 @pytest.mark.parametrize(
+    ("url", "host"),
+    [("ssh://me@MyGPU:22/x", "MyGPU"), ("ssh://gpu@GPU", "GPU"), ("ssh://[FE80::1]:22", "FE80::1")],
+)
+def test_a_host_keeps_its_letters(url, host):
+    """Aliases of ssh's configuration are told apart by case."""
+    assert SshTarget.parse(url).host == host
+
+
+@pytest.mark.parametrize(
     ("url", "message"),
     [
+        ("ssh://me@[::1", r"'ssh://me@\[::1': Invalid IPv6 URL"),
         ("gpu1", "'gpu1' is not ssh://user@host:port/folder"),
         ("ssh://", "is not ssh://user@host:port/folder"),
         ("ssh://me:secret@gpu1", "gpu1: a password does not belong here"),

@@ -132,6 +132,23 @@ def test_a_machine_without_containers_is_a_usage_error(far):
     )
 
 
+def test_a_connection_lost_before_the_first_item_is_taken_up_again(far):
+    far.write(
+        "conftest.py",
+        """\
+        import os, threading
+        from pathlib import Path
+
+        def pytest_collection_finish(session):
+            down = Path(os.environ["SSH_DOWN"])
+            down.touch()
+            threading.Timer(2.0, down.unlink).start()
+        """,
+    )
+    result = far.run_apart(*far_options(), "--fib-definition=scale", "-k", "good")
+    result.assert_outcomes(passed=1)
+
+
 def test_collecting_needs_no_far_machine(far):
     result = far.run(*far_options("unreachable"), "--collect-only")
     assert result.ret == 0
