@@ -109,13 +109,13 @@ class SshConnections:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._is_owner = folder is None
+        self.is_owner = folder is None
         # Not below $TMPDIR, which may be too long for a socket's name.
         self.folder = folder or Path(tempfile.mkdtemp(prefix="fib-ssh-", dir="/tmp"))
         self._targets: set[SshTarget] = set()
         #: What each target has to have, by name, once that is known.
         self.archives: dict[SshTarget, dict[str, Archive]] = {}
-        if self._is_owner:
+        if self.is_owner:
             self._configuration.write_text(_CONFIGURATION.format(folder=self.folder))
 
     @property
@@ -129,7 +129,7 @@ class SshConnections:
 
     def close(self) -> None:
         """End the shared connections, if they are this one's own."""
-        if not self._is_owner:
+        if not self.is_owner:
             return
         for target in self._targets:
             command = self.command(target, "-O", "exit")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,9 +101,13 @@ class SshMachines(RemoteMachines):
         executor = SshExecutor(
             target, options, progress.announce, files, self.connections, progress=progress.tell
         )
-        # It was reached before; a connection lost since is taken up again by the first request.
-        with suppress(RemoteError):
+        try:
             executor.start()
+        except RemoteError:
+            # A worker of xdist runs tests by now: its first request takes the connection up again.
+            if self.connections.is_owner:
+                executor.close()
+                raise
         return executor
 
     def header(self) -> list[str]:
