@@ -78,6 +78,8 @@ class Session:
         self._sent: dict[str, Any] = self._worker.get(_SENT, {})
         self._stray_warnings_given = False
         self._display: Display | None = None
+        #: Whether this run's shard is empty, of tests that there are.
+        self._others_have_all = False
         #: The definition files that can't be collected; under xdist each worker tells of them.
         self._uncollected: dict[str, Row] = {}
         #: The compile items that failed for this device, by definition and implementation.
@@ -214,6 +216,14 @@ class Session:
         assert self.settings.shard is not None
         items[:], others = shard_of(items, self.settings.shard, self.durations)
         self.config.hook.pytest_deselected(items=others)
+        self._others_have_all = bool(others) and not items
+        if self._worker:  # the controller doesn't collect
+            self.config.workeroutput[_SENT] = self._others_have_all  # type: ignore[attr-defined]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        """Take over what a worker of xdist found that ended."""
+        self._others_have_all |= getattr(node, "workeroutput", {}).get(_SENT, False)
 
     @cached_property
     def seeds(self) -> tuple[int, int | None]:
@@ -448,10 +458,12 @@ class Session:
             )
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Complete the trace records; a run that passed fails where they are not what it wrote."""
+        """Complete the trace records; fail a run whose records are not what it wrote."""
         self._recorder.finish()
         if self.settings.github_summary:
             append_github_summary(self._recorder.file.records, self.baseline, self._failable)
+        if self._others_have_all and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK  # else a matrix of jobs would fail
         if self._trace_problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -468,6 +480,11 @@ class Session:
         anything = self._recorder.rows or self._recorder.file.count
         if anything and terminalreporter.verbosity >= 0:
             self._write_tables(terminalreporter)
+        if self._others_have_all and terminalreporter.verbosity >= 0:
+            number, count = self.settings.shard or (1, 1)
+            terminalreporter.write_line(
+                f"fib: shard {number} of {count} is empty: the other shards have all tests"
+            )
         if os.environ.get("GITHUB_ACTIONS") == "true":
             failures = [*self._failable, *self._recorder.failures_by_hand]
             for line in github_annotations(failures, self.settings.rootdir):

@@ -50,9 +50,30 @@ def test_shards_are_the_same_again_and_of_what_is_selected(many):
     assert [len(part) for part in parts] == [1, 1]
 
 
-def test_more_shards_than_definitions_leave_some_empty(many):
+def test_a_shard_may_be_empty_where_others_have_tests(many):
     result = many.run("--fib-shard=9/9")
-    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert result.ret == pytest.ExitCode.OK
+    line = "fib: shard 9 of 9 is empty: the other shards have all tests"
+    result.stdout.fnmatch_lines([line])
+    assert many.run("--fib-shard=9/9", "--collect-only", "-q").ret == pytest.ExitCode.OK
+    workers = many.run_apart("--fib-shard=9/9", "-n", "2")
+    assert workers.ret == pytest.ExitCode.OK
+    workers.stdout.fnmatch_lines([line])
+
+
+def test_a_selection_of_nothing_is_told_in_every_shard(many):
+    for options in (["-k", "misspelt"], ["-k", "misspelt", "-n", "1"]):
+        result = many.run_apart("--fib-shard=1/2", *options)
+        assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+        assert "is empty" not in result.stdout.str()
+
+
+def test_an_empty_shard_leaves_no_records_of_an_earlier_run(many):
+    many.run("--fib-traces=part.jsonl", "-k", "scale_1")
+    part = many.path / "part.jsonl"
+    assert part.read_text()
+    many.run("--fib-traces=part.jsonl", "--fib-shard=9/9")
+    assert part.read_text() == ""
 
 
 def test_shards_take_about_as_long(many):
