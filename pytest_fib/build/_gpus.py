@@ -20,10 +20,10 @@ def count() -> int:
     return 0 if (number := _on_the_driver()) and _torch_without_cuda() else number
 
 
-def why_none() -> str:
+def why_none(machine: str = "this machine") -> str:
     if _on_the_driver():
         return "torch is built without CUDA"
-    return "there is no CUDA device on this machine"
+    return f"there is no CUDA device on {machine}"
 
 
 def _torch_without_cuda() -> bool:

@@ -64,7 +64,9 @@ class Machine:
     @classmethod
     def here_for_others(cls) -> Machine:
         """This machine, as another is told of it."""
-        return replace(cls.here(), no_container=why_no_container())
+        here = cls.here()
+        no_gpu = "" if here.gpus else _gpus.why_none(here.host)
+        return replace(here, no_gpu=no_gpu, no_container=why_no_container())
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

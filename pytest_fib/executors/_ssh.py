@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import select
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from pytest_fib.executors._archives import Archive, RemoteError, RemotePython, a
 from pytest_fib.executors._relay import MAGIC, read_frame, write_frame
 from pytest_fib.executors._remote import ATTEMPTS, RemoteExecutor
 from pytest_fib.executors.worker import PULSE, RECORDS
+from pytest_fib.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from pytest_fib.executors._answers import JudgeRequest
@@ -109,14 +109,21 @@ class SshConnections:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.is_owner = folder is None
-        # Not below $TMPDIR, which may be too long for a socket's name.
-        self.folder = folder or Path(tempfile.mkdtemp(prefix="fib-ssh-", dir="/tmp"))
+        self._own: TemporaryFolder | None = None
+        if folder is None:
+            # Not below $TMPDIR, which may be too long for a socket's name.
+            self._own = TemporaryFolder.make("/tmp")
+            folder = self._own.path
+        self.folder = folder
         self._targets: set[SshTarget] = set()
         #: What each target has to have, by name, once that is known.
         self.archives: dict[SshTarget, dict[str, Archive]] = {}
-        if self.is_owner:
+        if self._own is not None:
             self._configuration.write_text(_CONFIGURATION.format(folder=self.folder))
+
+    @property
+    def is_owner(self) -> bool:
+        return self._own is not None
 
     @property
     def _configuration(self) -> Path:
@@ -129,13 +136,13 @@ class SshConnections:
 
     def close(self) -> None:
         """End the shared connections, if they are this one's own."""
-        if not self.is_owner:
+        if self._own is None:
             return
         for target in self._targets:
             command = self.command(target, "-O", "exit")
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(command, capture_output=True, timeout=5, check=False)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._own.remove()
 
 
 class _Connection:

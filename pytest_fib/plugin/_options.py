@@ -91,6 +91,13 @@ def seconds(text: str) -> float:
     return value
 
 
+def command(text: str) -> str:
+    """Something to run: a shell would take what comes after an empty one for the command."""
+    if not text.strip():
+        raise ArgumentTypeError("is empty; it should be a command")
+    return text
+
+
 def path(text: str) -> str:
     """A path; an empty one, as of a variable that is not set, would be the current folder."""
     if not text:
@@ -252,6 +259,7 @@ class Settings:
         "--fib-remote-python",
         "COMMAND",
         "the Python to use there (default: python3)",
+        type=command,
         default="python3",
     )
     remote_grace: float = _option(

@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +26,14 @@ from pytest_fib.executors import (
 )
 from tests.executors.kernels import evaluation
 from tests.executors.test_behaviour import AT_MOST, is_gone
+
+#: A process that uses ssh and has no time to clean up.
+KILLED = """\
+import os
+from pytest_fib.executors import SshConnections
+print(SshConnections().folder, end="", flush=True)
+os._exit(0)
+"""
 
 
 @contextmanager
@@ -144,6 +153,18 @@ def test_what_a_killed_worker_left_is_removed_by_a_later_one(ssh, monkeypatch):
                 folders = [path.parent for path in Path(there).glob("*/log")]
         assert len(folders) == 2
         wait_until(lambda: not any(folder.exists() for folder in folders))
+
+
+def test_sockets_of_a_killed_run_are_removed_by_a_later_one(ssh):
+    folder = subprocess.check_output([sys.executable, "-c", KILLED], text=True)
+    assert Path(folder).is_dir()
+    living = SshConnections()
+    later = SshConnections()
+    assert not Path(folder).exists()
+    assert living.folder.is_dir()
+    for each in (living, later):
+        each.close()
+        assert not each.folder.exists()
 
 
 def wait_until(condition):

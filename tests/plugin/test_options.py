@@ -84,6 +84,10 @@ def test_a_bad_value_is_a_usage_error(scale, arguments, message):
         (["--fib-select", "nowhere"], "ERROR: --fib-select=nowhere: No such file or directory"),
         (["--fib-cache-dir="], "*argument --fib-cache-dir: is empty; it should be a path"),
         (
+            ["--fib-remote-python="],
+            "*argument --fib-remote-python: is empty; it should be a command",
+        ),
+        (
             ["--fib-cache-dir=.", "--fib-cache-clear"],
             "ERROR: --fib-cache-clear: {path} is not removed: * there is no build",
         ),

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from socket import gethostname
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_what_was_built_here_runs_where_no_compiler_is(far):
         (
             "h",
             ["--fib-device=cuda"],
-            "--fib-remote ssh://h: there is no CUDA device on this machine",
+            f"--fib-remote ssh://h: there is no CUDA device on {gethostname()}",
         ),
         ("h:x", (), "--fib-remote 'ssh://h:x': Port could not be cast*"),
         ("h", ["--pdb"], "--fib-isolation=none (and --pdb) run kernels in this process, *"),
