@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RayOptions as RayOptions,
         SharedActors as SharedActors,
     )
+    from pytest_fib.executors._remote import UnreachableExecutor as UnreachableExecutor
     from pytest_fib.executors._ssh import (
         RemoteOptions as RemoteOptions,
         SshConnections as SshConnections,
@@ -39,6 +40,7 @@ __getattr__ = lazily(
         "_archives": "RemoteError",
         "_devices": "DevicePool DeviceProcess",
         "_ray": "RayExecutor RayOptions SharedActors",
+        "_remote": "UnreachableExecutor",
         "_ssh": "RemoteOptions SshConnections SshExecutor SshTarget describe",
     },
 )

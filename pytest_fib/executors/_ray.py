@@ -203,11 +203,18 @@ class RayExecutor(RemoteExecutor):
         self._ray, self._was_connected = _connected(address, namespace)
         try:
             self.shared = shared or self._new_actors(address, namespace, make_executor)
+            self._seats = [_Seat(self._found(name)) for name in self.shared.names]
         except BaseException:  # an interrupt, too
             self._leave()
             raise
-        names, find = self.shared.names, self._ray.get_actor
-        self._seats = [_Seat(find(name, self.shared.namespace)) for name in names]
+
+    def _found(self, name: str) -> Any:
+        """An actor of this process or another. Raises RemoteError."""
+        try:
+            return self._ray.get_actor(name, self.shared.namespace)
+        except ValueError:
+            address = self.shared.address
+            raise RemoteError(f"{address}: the actors of this run are gone") from None
 
     def _new_actors(
         self, address: str, namespace: str, make_executor: Callable[..., Any]
@@ -377,15 +384,15 @@ class _Run:
 
     def _outcome(self, seat: _Seat, job: _Job, ref: Any) -> Outcome | None:
         """What came of a job; None where its actor died and another is to do it."""
-        was_begun = seat.jobs[0] is job
+        eldest = seat.jobs[0]
         seat.jobs.remove(job)
         errors = self._ray.exceptions
         try:
             return outcome_from_json(self._ray.get(ref))
         except errors.RayActorError:
-            if not seat.is_away:
+            if not seat.is_away:  # what comes behind the eldest was not begun
+                eldest.deaths += 1
                 self._running[seat.probe()] = seat, None
-            job.deaths += was_begun
             if job.deaths == ATTEMPTS:
                 return not_evaluated(DIED)
             self._backlog.put_back(job)

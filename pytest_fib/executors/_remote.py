@@ -64,3 +64,16 @@ class RemoteExecutor(Executor):
             return BuildResult.from_json(self._ask("build", request))
         except RemoteError as error:
             return BuildResult(status="SKIPPED", message=f"{NOT_EVALUATED}: {error}")
+
+
+class UnreachableExecutor(RemoteExecutor):
+    """Answers that nothing can be evaluated, and why: in place of one that can't be had."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def _ask(self, kind: str, request: JudgeRequest) -> bytes:
+        raise RemoteError(self._why)
+
+    def close(self) -> None:
+        """There is nothing to end."""

@@ -2,6 +2,8 @@
 
 import time
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -9,7 +11,7 @@ from pytest_fib.data import Evaluation
 from pytest_fib.executors import RayExecutor, RayOptions, RemoteError
 from tests.executors.kernels import definition, evaluation
 
-pytest.importorskip("ray")
+ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster
 
 
@@ -45,6 +47,21 @@ class Deadly(Quick):
 
             os._exit(1)
         return super().evaluate(request)
+
+
+class Marking(Quick):
+    """Notes what it begins with, and ends its process."""
+
+    def __init__(self, marks, device, isolation, **options):
+        super().__init__(device, isolation)
+        self.marks = marks
+
+    def evaluate(self, request):
+        import os
+
+        with open(self.marks, "a") as file:
+            file.write(f"{request.workload.axes['n']} ")
+        os._exit(1)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +159,28 @@ def test_what_kills_its_actors_is_not_tried_for_ever(on):
     }
     assert len(answers) == 12
     assert "3 actors of Ray died of this" in answers.pop(3).log
-    assert all(answer.status == "PASSED" for answer in answers.values())
+    assert {each.log for each in answers.values() if each.status != "PASSED"} == set()
+
+
+@pytest.mark.thorough
+def test_what_waits_behind_a_crash_is_not_charged_with_it(cluster, tmp_path, monkeypatch):
+    wait = ray.wait
+
+    def wait_for_all(refs, **options):
+        """The eldest comes first, though all fail at once."""
+        wait(refs, **options)
+        time.sleep(0.2)
+        return wait(refs, num_returns=len(refs), timeout=0)
+
+    monkeypatch.setattr("ray.wait", wait_for_all)
+    marks = tmp_path / "marks"
+    options = RayOptions(device="cpu", actors=1, resources={"num_gpus": 1, "num_cpus": 0})
+    executor = RayExecutor(cluster.address, options, make_executor=partial(Marking, str(marks)))
+    executor.start()
+    answers = [answer for _, answer in executor.evaluate_all(requests("a", 2))]
+    executor.close()
+    assert all("3 actors of Ray died of this" in answer.log for answer in answers)
+    assert Counter(marks.read_text().split()) == {"1": 3, "2": 3}
 
 
 def test_a_cluster_without_room_says_so(cluster):
@@ -158,6 +196,16 @@ def test_a_cluster_without_gpus_says_so(cluster):
         cluster.remove_node(node)
     with pytest.raises(RemoteError, match="no machine of the cluster has a GPU"):
         RayExecutor(cluster.address, RayOptions(device="cuda"))
+
+
+def test_actors_that_are_gone_are_said_to_be(cluster):
+    owner = RayExecutor(cluster.address, RayOptions(actors=1), make_executor=Quick)
+    try:
+        gone = replace(owner.shared, names=("nobody",))
+        with pytest.raises(RemoteError, match="the actors of this run are gone"):
+            RayExecutor(cluster.address, shared=gone)
+    finally:
+        owner.close()
 
 
 def test_an_address_where_nothing_is_says_so():

@@ -168,6 +168,26 @@ def test_workers_share_the_actors_of_ray(far):
     assert all(record["evaluation"]["environment"]["host"] for record in far.traces())
 
 
+def test_a_worker_that_cannot_reach_ray_says_so_in_a_line(far):
+    pytest.importorskip("ray")
+    far.write(
+        "conftest.py",
+        """\
+        import ray
+
+        def pytest_collection_finish(session):
+            if hasattr(session.config, "workerinput"):
+                def init(*arguments, **options):
+                    raise ConnectionError("the head node is gone")
+                ray.init = init
+        """,
+    )
+    result = far.run_apart("--fib-ray=local", "-n", "1", "-k", "good and correctness")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*not evaluated: *: the head node is gone*"])
+    assert "Traceback" not in result.stdout.str()
+
+
 def test_ray_that_cannot_be_used_is_a_usage_error(far):
     try:
         import ray  # noqa: F401
