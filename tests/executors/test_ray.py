@@ -11,7 +11,8 @@ from pytest_fib.data import Evaluation
 from pytest_fib.executors import RayExecutor, RayOptions, RemoteError
 from tests.executors.kernels import definition, evaluation
 
-ray = pytest.importorskip("ray")
+pytest.importorskip("ray")
+import ray
 from ray.cluster_utils import Cluster
 
 
@@ -59,7 +60,7 @@ class Marking(Quick):
     def evaluate(self, request):
         import os
 
-        with open(self.marks, "a") as file:
+        with self.marks.open("a") as file:
             file.write(f"{request.workload.axes['n']} ")
         os._exit(1)
 
@@ -175,7 +176,7 @@ def test_what_waits_behind_a_crash_is_not_charged_with_it(cluster, tmp_path, mon
     monkeypatch.setattr("ray.wait", wait_for_all)
     marks = tmp_path / "marks"
     options = RayOptions(device="cpu", actors=1, resources={"num_gpus": 1, "num_cpus": 0})
-    executor = RayExecutor(cluster.address, options, make_executor=partial(Marking, str(marks)))
+    executor = RayExecutor(cluster.address, options, make_executor=partial(Marking, marks))
     executor.start()
     answers = [answer for _, answer in executor.evaluate_all(requests("a", 2))]
     executor.close()
