@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         SshConnections as SshConnections,
         SshExecutor as SshExecutor,
         SshTarget as SshTarget,
+        TorchImport as TorchImport,
         describe as describe,
     )
 
@@ -41,6 +42,6 @@ __getattr__ = lazily(
         "_devices": "DevicePool DeviceProcess",
         "_ray": "RayExecutor RayOptions SharedActors",
         "_remote": "UnreachableExecutor",
-        "_ssh": "RemoteOptions SshConnections SshExecutor SshTarget describe",
+        "_ssh": "RemoteOptions SshConnections SshExecutor SshTarget TorchImport describe",
     },
 )

@@ -38,6 +38,23 @@ FIRST_WAIT, LAST_WAIT = 0.1, 5.0
 FILE_CHUNK = 1 << 20
 #: What the remote Python runs: a script that comes first, after its length.
 _READ_SCRIPT = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))"
+#: Ends with 1 where torch can't be imported, and says why last. What imports may crash, and what
+#: crashes looks to ssh like a connection that is lost.
+_IMPORT_TORCH = b"""\
+import subprocess
+import sys
+
+IMPORT = '''
+import sys
+try:
+    import torch
+except Exception as error:
+    sys.exit(" ".join(f"{type(error).__name__}: {error}".split()))
+'''
+command = [sys.executable, "-P", "-c", IMPORT]
+ran = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2)
+sys.exit(ran.returncode != 0)
+"""
 #: What a shell says of a command that is not there, or is none.
 _NO_COMMAND = (126, 127)
 #: Comes after the user's own configuration, and so only adds what that leaves open.
@@ -229,13 +246,23 @@ class _Connection:
             status = self._process.wait(1.0)
         except subprocess.TimeoutExpired:
             return "it does not answer"
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        messages = [line.strip() for line in lines if not line.startswith("Warning: ")]
+        messages = [line for line in self._said() if not line.startswith("Warning: ")]
         reason = " ".join(messages[-2:])
         if status in _NO_COMMAND:
             return f"there is no {python} (--fib-remote-python): {reason}"
         return reason or f"the connection ended with status {status}"
+
+    def why_failed(self) -> str:
+        """The last line that a command wrote which ends with status 1, or nothing."""
+        if self._process.wait() != 1:
+            return ""
+        lines = self._said()
+        return lines[-1] if lines else "the process crashed"
+
+    def _said(self) -> list[str]:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return [line.strip() for line in lines]
 
     def close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -300,6 +327,32 @@ def describe(connections: SshConnections, target: SshTarget) -> Machine:
     return Machine.from_json(text)
 
 
+def _command(connections: SshConnections, target: SshTarget) -> list[str]:
+    """What runs a script there, once that is sent."""
+    return [*connections.command(target), f"exec {target.python} -c '{_READ_SCRIPT}'"]
+
+
+class TorchImport:
+    """An import of torch on a remote machine, which goes on until somebody asks."""
+
+    def __init__(self, connections: SshConnections, target: SshTarget) -> None:
+        self._target = target
+        self._connection = _Connection(_command(connections, target))
+        with suppress(_LostError):
+            self._connection.send_script(_IMPORT_TORCH)
+
+    def check(self) -> None:
+        """Wait for it. Raises RemoteError where torch can't be imported there.
+
+        Not where the connection is lost: whoever needs one takes it up again.
+        """
+        if why := self._connection.why_failed():
+            raise RemoteError(f"{self._target.url}: torch can't be imported there: {why}")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 def _connected(
     connections: SshConnections, target: SshTarget, session: _Session | None
 ) -> tuple[_Connection, bytes]:
@@ -307,8 +360,7 @@ def _connected(
 
     Raises RemoteError.
     """
-    command = f"exec {target.python} -c '{_READ_SCRIPT}'"
-    connection = _Connection([*connections.command(target), command])
+    connection = _Connection(_command(connections, target))
     try:
         return connection, _introduced(connection, connections, target, session)
     except _LostError:

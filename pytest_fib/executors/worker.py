@@ -28,6 +28,8 @@ from pytest_fib.executors._relay import UNUSED, read_frame, write_frame
 PULSE, MISSED = 5.0, 15.0
 #: How long a judge that does nothing may take to clean up, in seconds.
 CLEANUP_TIMEOUT = 5.0
+#: Of a torch that is installed and can't be used.
+_TORCH_ERRORS = (ImportError, OSError, RuntimeError, SyntaxError)
 #: Parts of a request that travel apart, once.
 RECORDS = ("definition", "solution")
 
@@ -70,7 +72,7 @@ class Worker:
         Thread(target=self._watch, daemon=True).start()
         try:
             self._executor.start()
-        except (ImportError, OSError) as error:  # of a torch that is installed and can't be used
+        except _TORCH_ERRORS as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
             self._refusal = f"nothing can be evaluated there: {why}"
         while (job := self._waiting.get()) is not None:

@@ -27,6 +27,9 @@ class RemoteMachines(Protocol):
     def executor(self, number: int, files: TensorFiles, progress: Progress) -> Executor:
         """What evaluates there; it is getting ready. Raises RemoteError."""
 
+    def check(self) -> None:
+        """Wait until it is known whether kernels can run there. Raises RemoteError."""
+
     def header(self) -> list[str]:
         """A line for each machine."""
 

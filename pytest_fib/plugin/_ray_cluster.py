@@ -71,6 +71,9 @@ class RayCluster(RemoteMachines):
         )
         return RayExecutor(self.shared.address, files=files, shared=one_actor)
 
+    def check(self) -> None:
+        """Actors have imported all they need before they are found."""
+
     def header(self) -> list[str]:
         lines = [described(m, m.device(self.settings.device)) for m in self.machines]
         return [f"fib: ray {self.shared.address}: {line}" for line in lines]

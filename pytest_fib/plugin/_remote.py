@@ -20,8 +20,20 @@ def find(settings: Settings, processes: int) -> RemoteMachines:
     try:
         return _kind(settings).find(settings, processes)
     except RemoteError as error:
-        option = "--fib-remote" if settings.ray is None else "--fib-ray"
-        raise pytest.UsageError(f"{option} {error}") from None
+        raise _usage_error(settings, error) from None
+
+
+def check(remote: RemoteMachines) -> None:
+    """Wait until it is known whether kernels can run there. Raises UsageError."""
+    try:
+        remote.check()
+    except RemoteError as error:
+        raise _usage_error(remote.settings, error) from None
+
+
+def _usage_error(settings: Settings, error: RemoteError) -> pytest.UsageError:
+    option = "--fib-remote" if settings.ray is None else "--fib-ray"
+    return pytest.UsageError(f"{option} {error}")
 
 
 def from_controller(settings: Settings, text: str) -> RemoteMachines:

@@ -357,11 +357,25 @@ class Session:
             raise pytest.UsageError(str(error)) from None
 
     def warm(self) -> None:
-        """Begin to start what runs kernels, where that is this machine."""
+        """Begin to start what runs kernels, where that is this machine. Raises UsageError."""
         from pytest_fib.executors import LocalExecutor
 
+        self._check_remote()
         if self.remote is None and isinstance(executor := self.executor, LocalExecutor):
             executor.warm()
+
+    def _check_remote(self) -> None:
+        """After collection: in the meantime the machines have found out. Raises UsageError."""
+        if self.remote is not None:
+            from pytest_fib.plugin._remote import check
+
+            check(self.remote)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Before the controller has tests run: workers don't check."""
+        if ids:
+            self._check_remote()
 
     def _local_executor(self) -> Executor:
         from pytest_fib.executors import LocalExecutor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from pytest_fib.executors import (
     SshConnections,
     SshExecutor,
     SshTarget,
+    TorchImport,
     describe,
 )
 from pytest_fib.plugin._machines import RemoteMachines, described, why_not_isolated
@@ -32,19 +34,23 @@ class SshMachines(RemoteMachines):
     targets: tuple[SshTarget, ...]
     machines: tuple[Machine, ...]
     connections: SshConnections
+    #: Of each target, in the process that found them.
+    imports: tuple[TorchImport, ...] = ()
 
     @classmethod
     def find(cls, settings: Settings, processes: int) -> SshMachines:
         """Connect to each, however many processes share them. Raises RemoteError."""
         targets = _targets(settings)
         connections = SshConnections()
+        imports: list[TorchImport] = []
         try:
             machines = tuple(describe(connections, target) for target in targets)
-            remote = cls(settings, targets, machines, connections)
+            imports += (TorchImport(connections, target) for target in targets)
+            remote = cls(settings, targets, machines, connections, tuple(imports))
             remote._check_devices()
             remote._check_isolation()
         except BaseException:  # an interrupt, too
-            connections.close()
+            _close(imports, connections)
             raise
         return remote
 
@@ -115,8 +121,18 @@ class SshMachines(RemoteMachines):
         pairs = zip(self.targets, self.machines, strict=True)
         return [f"fib: remote {t.url}: {described(m, m.device(wanted))}" for t, m in pairs]
 
+    def check(self) -> None:
+        for each in self.imports:
+            each.check()
+
     def close(self) -> None:
-        self.connections.close()
+        _close(self.imports, self.connections)
+
+
+def _close(imports: Iterable[TorchImport], connections: SshConnections) -> None:
+    for each in imports:
+        each.close()
+    connections.close()
 
 
 def _targets(settings: Settings) -> tuple[SshTarget, ...]:

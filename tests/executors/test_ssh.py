@@ -119,16 +119,17 @@ def test_what_kills_the_worker_thrice_is_not_tried_for_ever(ssh):
     assert "the worker died 3 times of this" in answer.diagnosis.sentence
 
 
-def test_a_torch_that_cannot_be_imported_is_the_reason(ssh, tmp_path):
+@pytest.mark.parametrize("kind", ["ImportError", "RuntimeError"])
+def test_a_torch_that_cannot_be_imported_is_the_reason(ssh, tmp_path, kind):
     broken = tmp_path / "broken" / "torch.py"
     broken.parent.mkdir()
-    broken.write_text("raise ImportError('no libcudart\\nhere')\n")
+    broken.write_text(f"raise {kind}('no libcudart\\nhere')\n")
     python = f"env PYTHONPATH={broken.parent} {sys.executable}"
     with connected(python=python) as executor:
         for _ in range(2):
             answer = executor.evaluate(evaluation("right"))
             assert answer.diagnosis.pattern == NOT_EVALUATED
-            assert "evaluated there: ImportError: no libcudart here" in answer.diagnosis.sentence
+            assert f"evaluated there: {kind}: no libcudart here" in answer.diagnosis.sentence
 
 
 def test_a_worker_that_nobody_needs_ends(ssh):

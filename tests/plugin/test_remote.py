@@ -69,8 +69,8 @@ def test_workers_take_the_machines_in_turn_and_share_connections(far):
     result = far.run_apart(*far_options(), "--fib-remote=ssh://gpu2", "-n", "2")
     result.assert_outcomes(passed=4, failed=2)
     assert (far.path / "imported").read_text() == "False " * 3
-    # One for each machine, then one for each worker.
-    assert len(far.ssh.pids) == 4
+    # Two for each machine, of which one imports torch, then one for each worker.
+    assert len(far.ssh.pids) == 6
     assert len(far.traces()) == 4
 
 
@@ -116,6 +116,26 @@ def test_a_machine_that_cannot_be_used_is_a_usage_error(far, host, options, mess
     result = far.run(*far_options(host), *options)
     assert result.ret == USAGE
     result.stderr.fnmatch_lines([f"ERROR: {message}"])
+    assert not (far.path / "fib-traces.jsonl").exists()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+@pytest.mark.parametrize(
+    ("torch", "why"),
+    [
+        ("raise ImportError('no libcudart\\nhere')", "ImportError: no libcudart here"),
+        ("raise AttributeError('numpy')", "AttributeError: numpy"),
+        ("import os; os.abort()", "the process crashed"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported_is_a_usage_error(far, torch, why, workers):
+    far.write("broken/torch.py", f"{torch}\n")
+    python = f"--fib-remote-python=env PYTHONPATH={far.path}/broken {sys.executable}"
+    result = far.run_apart("--fib-remote=ssh://gpu1", python, *workers)
+    assert result.ret == USAGE
+    message = f"ERROR: --fib-remote ssh://gpu1: torch can't be imported there: {why}"
+    assert result.stderr.str().strip().splitlines() == [message]
+    result.assert_outcomes()
     assert not (far.path / "fib-traces.jsonl").exists()
 
 
