@@ -91,11 +91,15 @@ def seconds(text: str) -> float:
     return value
 
 
-def command(text: str) -> str:
-    """Something to run: a shell would take what comes after an empty one for the command."""
-    if not text.strip():
-        raise ArgumentTypeError("is empty; it should be a command")
-    return text
+def _filled(what: str) -> Callable[[str], str]:
+    """Text that isn't empty, as that of a variable that is not set would be."""
+
+    def filled(text: str) -> str:
+        if not text.strip():
+            raise ArgumentTypeError(f"is empty; it should be {what}")
+        return text
+
+    return filled
 
 
 def path(text: str) -> str:
@@ -259,7 +263,7 @@ class Settings:
         "--fib-remote-python",
         "COMMAND",
         "the Python to use there (default: python3)",
-        type=command,
+        type=_filled("a command"),
         default="python3",
     )
     remote_grace: float = _option(
@@ -275,6 +279,7 @@ class Settings:
         "ADDRESS",
         "run kernels on a cluster of Ray: its address, 'auto' for one that is known here, or "
         "'local' to start one",
+        type=_filled("an address, auto or local"),
     )
     isolation: Literal["process", "container", "none"] = _choice(
         "--fib-isolation",

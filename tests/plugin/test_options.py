@@ -82,6 +82,7 @@ def test_a_bad_value_is_a_usage_error(scale, arguments, message):
             "ERROR: --fib-dataset kernel_defs: it has no folder definitions",
         ),
         (["--fib-select", "nowhere"], "ERROR: --fib-select=nowhere: No such file or directory"),
+        (["--fib-ray="], "*argument --fib-ray: is empty; it should be an address, auto or local"),
         (["--fib-cache-dir="], "*argument --fib-cache-dir: is empty; it should be a path"),
         (
             ["--fib-remote-python="],
