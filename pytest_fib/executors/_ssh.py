@@ -41,8 +41,10 @@ _READ_SCRIPT = "import sys;exec(sys.stdin.buffer.read(int(sys.stdin.buffer.readl
 #: Ends with 1 where torch can't be imported, and says why last. What imports may crash, and what
 #: crashes looks to ssh like a connection that is lost.
 _IMPORT_TORCH = b"""\
+import os
 import subprocess
 import sys
+import threading
 
 IMPORT = '''
 import sys
@@ -52,8 +54,14 @@ except Exception as error:
     sys.exit(" ".join(f"{type(error).__name__}: {error}".split()))
 '''
 command = [sys.executable, "-P", "-c", IMPORT]
-ran = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2)
-sys.exit(ran.returncode != 0)
+process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2)
+
+def end_with_the_connection():
+    os.read(0, 1)
+    process.kill()
+
+threading.Thread(target=end_with_the_connection, daemon=True).start()
+sys.exit(process.wait() != 0)
 """
 #: What a shell says of a command that is not there, or is none.
 _NO_COMMAND = (126, 127)

@@ -22,6 +22,7 @@ from pytest_fib.executors import (
     SshConnections,
     SshExecutor,
     SshTarget,
+    TorchImport,
     describe,
 )
 from tests.executors.kernels import evaluation
@@ -130,6 +131,21 @@ def test_a_torch_that_cannot_be_imported_is_the_reason(ssh, tmp_path, kind):
             answer = executor.evaluate(evaluation("right"))
             assert answer.diagnosis.pattern == NOT_EVALUATED
             assert f"evaluated there: {kind}: no libcudart here" in answer.diagnosis.sentence
+
+
+def test_an_import_that_nobody_waits_for_ends(ssh, tmp_path):
+    pid = tmp_path / "pid"
+    slow = tmp_path / "slow" / "torch.py"
+    slow.parent.mkdir()
+    noted = f"open({str(pid)!r}, 'w').write(f'{{os.getpid()}} ')"
+    slow.write_text(f"import os, time\n{noted}\ntime.sleep({2 * AT_MOST})\n")
+    connections = SshConnections()
+    python = f"env PYTHONPATH={slow.parent} {sys.executable}"
+    importing = TorchImport(connections, SshTarget.parse("ssh://somewhere", python))
+    wait_until(lambda: pid.exists() and pid.read_text().endswith(" "))
+    importing.close()
+    connections.close()
+    assert is_gone(int(pid.read_text()))
 
 
 def test_a_worker_that_nobody_needs_ends(ssh):
