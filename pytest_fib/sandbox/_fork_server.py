@@ -67,6 +67,10 @@ def main(settings: ServerSettings) -> None:
 def _preload(settings: ServerSettings) -> None:
     for name in settings.modules:
         import_module(name)
+    if settings.modules:
+        from pytest_fib.sandbox._preparation import prepare
+
+        prepare()
     from pytest_fib.walls import hide_from_ptrace
 
     hide_from_ptrace()

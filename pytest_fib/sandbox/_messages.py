@@ -250,6 +250,12 @@ def decode_reply(payload: bytes) -> Reply:
     return Done(samples_ns=tuple(times[1:]), blocks_ns=times[0])
 
 
+def prepare_messages() -> None:
+    """Make now what the first message needs."""
+    _requests()
+    _replies()
+
+
 @cache
 def _requests() -> TypeAdapter[Request]:
     return TypeAdapter(Request)

@@ -134,28 +134,35 @@ class OutputComparison:
         if self.total == 0:
             return {}
         index = _index_at(self.at, self.got.shape)
-        expected = number_at(self.expected, self.at)
+        got, expected, scale = self._worst_numbers(index)
         element = {
             "output": self.name,
             "index": list(index),
-            "got": number_at(self.got, self.at),
+            "got": got,
             "expected": expected,
-            "allowed": self._allowed(float(expected)),
+            "allowed": self._allowed(float(expected), scale),
         }
         return element | (self.by_index.facts(self.at) if self.by_index else {})
 
-    def _allowed(self, expected: float) -> float:
-        """How far the worst element may be off."""
+    def _worst_numbers(self, index: tuple[int, ...]) -> tuple[float, float, float]:
+        """Both sides of the worst element, and its row's scale where the bound has one."""
+        if self.by_index or not self.bound.scale:
+            return number_at(self.got, self.at), number_at(self.expected, self.at), 0.0
+        start = self.at // self.row * self.row
+        row = self.expected.reshape(-1)[start : start + self.row].double()
+        counted = row.abs() <= torch.finfo(self.got.dtype).max
+        squares = torch.where(counted, row, 0.0).square().sum()
+        scale = squares.div(counted.sum().clamp_min(1)).sqrt()
+        sides = self.got[index].double(), self.expected[index].double()
+        got, expected, root = torch.stack([*sides, scale]).tolist()  # the device is asked once
+        return got, expected, root
+
+    def _allowed(self, expected: float, scale: float) -> float:
+        """How far the worst element may be off, in a row of this scale."""
         bound = self.bound
         if self.by_index is not None or not math.isfinite(expected):
             return 0.0
-        reach = bound.atol + bound.rtol * abs(expected)
-        if bound.scale:
-            start = self.at // self.row * self.row
-            row = self.expected.reshape(-1)[start : start + self.row].double().cpu()
-            row = row[row.abs() <= torch.finfo(self.got.dtype).max]
-            reach += bound.scale * (float(row.square().mean().sqrt()) if len(row) else 0.0)
-        return self.width * reach
+        return self.width * (bound.atol + bound.rtol * abs(expected) + bound.scale * scale)
 
     def describe(self) -> str:
         """What is wrong, in one line: the bound that is broken, where and by how much."""
@@ -269,7 +276,10 @@ class _Rows:
 
 
 class _Figures(NamedTuple):
-    """The largest of each, and the root of the sum of all squared errors."""
+    """The largest of each, and the root of the sum of all squared errors.
+
+    ``at`` is where the largest ``used`` is, as a flat index, and ``row`` that of ``rows_used``.
+    """
 
     error: float
     relative: float
@@ -278,6 +288,8 @@ class _Figures(NamedTuple):
     used: float
     rows_used: float
     scale: float
+    at: float
+    row: float
 
 
 def row_length(shape: Sequence[int]) -> int:
@@ -313,17 +325,14 @@ def _add(result: OutputComparison, start: int, rows: _Rows, most: _Figures) -> N
     result.max_relative = max(result.max_relative, most.relative)
     result.max_ulp = max(result.max_ulp, most.ulp)
     result.square_sum += most.norm * most.norm
-    if most.used > result.used or most.rows_used > result.rows_used:
-        worst = torch.stack([rows.used.argmax(), rows.rows_used.argmax()])
-        at, row = worst.tolist()  # the device is asked for both at once
     if most.used > result.used:
-        result.used, result.at = most.used, start + at
+        result.used, result.at = most.used, start + int(most.at)
         if isinstance(rows.width, torch.Tensor):
-            result.width = float(rows.width[at // rows.used.shape[1]])
+            result.width = float(rows.width[int(most.at) // rows.used.shape[1]])
     if most.used > 1:
         result.wrong += int((rows.used > 1).sum())
     if most.rows_used > result.rows_used:
-        result.rows_used, result.row_at = most.rows_used, start + row * result.row
+        result.rows_used, result.row_at = most.rows_used, start + int(most.row) * result.row
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -350,8 +359,9 @@ def _measured(
         figures = _figures(rows, got.dtype)
     if yardsticks:
         rows = _widened(rows, value, bound, yardsticks)
-        used, rows_used = torch.stack([rows.used.max(), rows.rows_used.max()]).tolist()
-        figures = figures._replace(used=used, rows_used=rows_used)
+        largest = torch.stack([rows.used.max(), rows.rows_used.max()]).double()
+        used, rows_used, at, row = torch.cat([largest, _places(rows)]).tolist()
+        figures = figures._replace(used=used, rows_used=rows_used, at=at, row=row)
     return rows, figures
 
 
@@ -459,8 +469,13 @@ def _figures(rows: _Rows, dtype: torch.dtype) -> _Figures:
             rows.scale.max(),
         ]
     )
-    error, relative, ulp, *others = figures.tolist()
+    error, relative, ulp, *others = torch.cat([figures.double(), _places(rows)]).tolist()
     return _Figures(error, relative, ulp / info.eps, *others)
+
+
+def _places(rows: _Rows) -> torch.Tensor:
+    """Where elements, and rows, use most of their bounds; float64 holds any index."""
+    return torch.stack([rows.used.argmax(), rows.rows_used.argmax()]).double()
 
 
 def _rows_used(used: torch.Tensor, bound: Bound) -> torch.Tensor:
@@ -566,34 +581,45 @@ def _lines(sides: list[torch.Tensor], bound: Bound, info: torch.finfo) -> list[_
     scale = torch.linalg.vector_norm(size, dim=1, keepdim=True) / math.sqrt(size.shape[1])
     allowed = size * bound.rtol + (scale * bound.scale + bound.atol)
     weighted = (right / allowed, scale / allowed)
-    spread = _repeated(size)
-    return [_line(side - right, usable, allowed, weighted, spread) for side in sides]
+    moments = [_moments(side - right, usable, allowed, weighted) for side in sides]
+    counted, some = _distinct(size)
+    # The device is asked once for all.
+    distinct, *numbers = torch.cat([counted.view(1).double(), *moments]).tolist()
+    spread = 1.0 if distinct > some // 2 else size.numel() / distinct
+    lines = (numbers[i : i + 10] for i in range(0, len(numbers), 10))
+    return [_line(first, rest, spread) for first, *rest in lines]
 
 
-def _repeated(size: torch.Tensor) -> float:
-    """How often a rounding is repeated: equal mantissas are rounded alike, and don't average."""
+def _distinct(size: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """How many mantissas there are in a sample, and how large that is.
+
+    Equal mantissas are rounded alike, so their errors don't average.
+    """
     some = size.flatten()[:: max(1, size.numel() // _COUNTED)]
-    mantissas = some.frexp().mantissa
-    distinct = len(torch.unique(mantissas))
-    return 1.0 if distinct > len(some) // 2 else size.numel() / distinct
+    mantissas = some.frexp().mantissa.sort().values
+    return (mantissas[1:] != mantissas[:-1]).sum() + 1, len(some)
 
 
-def _line(
+def _moments(
     error: torch.Tensor,
     usable: torch.Tensor,
     allowed: torch.Tensor,
     weighted: tuple[torch.Tensor, torch.Tensor],
-    repeated: float,
-) -> _Line | None:
-    """Least squares on the elements that are finite."""
+) -> torch.Tensor:
+    """How many elements are usable and finite, and the nine second moments of these."""
     used = error / allowed
     keep = usable & used.isfinite()
-    columns = torch.stack([used, weighted[0], weighted[1].expand_as(used)])[:, keep]
-    number = columns.shape[1]
+    columns = torch.stack([used, weighted[0], weighted[1].expand_as(used)])
+    columns = torch.where(keep, columns, 0.0).flatten(1)
+    return torch.cat([keep.sum().view(1).double(), (columns @ columns.T).flatten()])
+
+
+def _line(number: float, moments: Sequence[float], repeated: float) -> _Line | None:
+    """Least squares by second moments, in rows of three; None where there are too few elements."""
     if number < BIAS_LEAST:
         return None
-    moments = (columns @ columns.T).tolist()
-    return _solved(moments, number, repeated)
+    rows = [list(moments[i : i + 3]) for i in (0, 3, 6)]
+    return _solved(rows, int(number), repeated)
 
 
 def _solved(m: list[list[float]], number: int, repeated: float) -> _Line | None:
@@ -637,11 +663,12 @@ def _exactly(
     error = torch.where(equal, 0.0, _distance(got, expected))
     allowed = _allowed(size, scale, bound)
     used = torch.where(error > allowed, math.inf, (error / allowed).nan_to_num_(0.0))
-    relative = error / size.clamp_min(5e-324)
-    figures = [error.max(), relative.max(), torch.linalg.vector_norm(error), used.max()]
-    most, most_relative, norm, most_used = torch.stack(figures).tolist()
+    relatives = error / size.clamp_min(5e-324)
+    figures = [error.max(), relatives.max(), torch.linalg.vector_norm(error), used.max()]
     rows = _Rows(error, size, used, scale, scale)
-    return rows, _Figures(most, most_relative, 0.0, norm, most_used, 0.0, 0.0)
+    numbers = torch.cat([torch.stack(figures), _places(rows)])
+    most, relative, norm, most_used, at, _ = numbers.tolist()
+    return rows, _Figures(most, relative, 0.0, norm, most_used, 0.0, 0.0, at, 0.0)
 
 
 def _neighbours(value: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:
