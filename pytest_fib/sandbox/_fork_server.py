@@ -70,7 +70,7 @@ def _preload(settings: ServerSettings) -> None:
     if settings.modules:
         from pytest_fib.sandbox._preparation import prepare
 
-        prepare()
+        prepare(settings.device)
     from pytest_fib.walls import hide_from_ptrace
 
     hide_from_ptrace()

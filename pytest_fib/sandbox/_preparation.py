@@ -14,13 +14,16 @@ _LOADERS = ("pytest_fib.build._python", "pytest_fib.discovery._catalogue")
 _DESCRIPTORS = "triton.experimental.gluon.nvidia.hopper"
 
 
-def prepare() -> None:
+def prepare(device: str) -> None:
     """Import and compute what all sandboxes need. None of it makes a CUDA context."""
     prepare_messages()
     for name in _LOADERS:
         import_module(name)
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
         _prepare_compiler()
+    if device != "cpu":
+        with suppress(ImportError, RuntimeError):  # not installed, or without its library
+            import_module("cupti.cupti")
 
 
 def _prepare_compiler() -> None:

@@ -230,7 +230,8 @@ class Runner:
         """The most memory that this process has had so far."""
         if self._device == "cpu":
             return peak_bytes()
-        return torch.cuda.max_memory_allocated()
+        stats = torch.cuda.memory_stats_as_nested_dict()  # empty where there is no context yet
+        return int(stats["allocated_bytes"]["all"]["peak"]) if stats else 0
 
     def _prepare(self, request: Prepare) -> Reply:
         self.release()
