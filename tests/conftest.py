@@ -18,6 +18,9 @@ from pytest_fib.executors import LocalExecutor
 from pytest_fib.sandbox import ForkServer
 from tests.no_clock import timed_by_the_book
 
+# Before torch is imported: see pytest_fib.sandbox.WAIT_POLICY.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # pytester forgets the modules that a run inside this process imported. torch can't be imported a
 # second time, and what a test replaces in a module would be in another copy of it than the run's.
 for room in (engine, plugin, search, workloads):

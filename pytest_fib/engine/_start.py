@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pytest_fib.build import Prebuilt, default_builds_directory
-from pytest_fib.sandbox import ForkServer, environment_for
+from pytest_fib.sandbox import PASSIVE, WAIT_POLICY, ForkServer, environment_for
 
 Isolation: TypeAlias = Literal["process", "container", "none"]
 #: How many hardware queues a CUDA context has, eight unless this says otherwise.
@@ -38,6 +38,7 @@ def start_fork_server(
     """
     if prebuilt is not None:
         Prebuilt(prebuilt).expose_runtime()  # before the first process that may load something
+    os.environ.setdefault(WAIT_POLICY, PASSIVE)  # for this process, before torch is imported
     if isolation == "none":
         return None
     environment = {**compiler_caches(builds), **environment_for(device)}

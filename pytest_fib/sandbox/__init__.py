@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         own_traceback as own_traceback,
     )
     from pytest_fib.sandbox._fork_server_client import (
+        PASSIVE as PASSIVE,
+        WAIT_POLICY as WAIT_POLICY,
         ForkServer as ForkServer,
         ForkServerError as ForkServerError,
         environment_for as environment_for,
@@ -98,7 +100,7 @@ __getattr__ = lazily(
         "_channel": "Channel ChannelBroken ChannelClosed ChannelLate",
         "_container": "container_command",
         "_cores": "TimingCore",
-        "_fork_server_client": "ForkServer ForkServerError environment_for",
+        "_fork_server_client": "PASSIVE WAIT_POLICY ForkServer ForkServerError environment_for",
         "_foreign_errors": "one_line out_of_memory own_traceback",
         "_host_memory": "forget_peak limited_memory peak_bytes",
         "_last_call": "LastCall",

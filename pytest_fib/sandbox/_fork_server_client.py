@@ -39,6 +39,9 @@ GONE = "the process that starts sandboxes is gone"
 KILLED_IN_A_ROW, FAILED_IN_A_ROW = 20, 2
 #: What a fork server imports once for all its sandboxes, where it is installed.
 PRELOADED = ("triton", "pytest_fib.sandbox._worker")
+#: How OpenMP's threads wait. Those that spin take cores from other workers: with as many workers as
+#: cores, calls of 0.1 ms were seen to take 10 to 60 ms, and comparisons ten times as long.
+WAIT_POLICY, PASSIVE = "OMP_WAIT_POLICY", "passive"
 #: A reply holds little more than a log and the durations of a block.
 REPLY_LIMIT = 4 << 20
 
@@ -336,10 +339,6 @@ def how_it_ended(code: int | None) -> str:
 
 
 def environment_for(device: str) -> dict[str, str]:
-    """Variables that a process needs before it imports torch and triton."""
-    if device != "cpu":
-        return {}
-    # Threads that spin while they wait take cores from other workers: with as many workers as
-    # cores, calls of 0.1 ms were seen to take 10 to 60 ms.
-    policy = os.environ.get("OMP_WAIT_POLICY", "passive")
-    return {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": policy}
+    """Variables that a sandbox needs before it imports torch and triton."""
+    interpreted = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
+    return {**interpreted, WAIT_POLICY: os.environ.get(WAIT_POLICY, PASSIVE)}

@@ -66,6 +66,20 @@ def test_kernels_in_this_process_have_the_queues_of_production(monkeypatch):
     assert QUEUES not in os.environ
 
 
+@pytest.mark.parametrize(("said", "policy"), [(None, "passive"), ("active", "active")])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_threads_that_wait_leave_cores_to_other_workers(
+    monkeypatch, environments, device, said, policy
+):
+    """Unless the user says how they wait; in this process and in sandboxes."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", said or "")
+    if said is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    start_fork_server(device)
+    assert os.environ["OMP_WAIT_POLICY"] == policy
+    assert [environment["OMP_WAIT_POLICY"] for environment in environments] == [policy]
+
+
 def test_importing_it_imports_no_torch():
     program = "import sys; from pytest_fib.engine import start_fork_server; 'torch' in sys.modules"
     done = subprocess.run([sys.executable, "-c", f"{program} and sys.exit(1)"], check=False)
