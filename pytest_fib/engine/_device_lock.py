@@ -23,6 +23,12 @@ LOCK_PATIENCE, REMINDER = 3.0, 60.0
 #: Seconds between attempts to have a device alone while others' kernels run there. Others go on
 #: meanwhile: a kernel that never ends does when its judge ends the process, after --fib-timeout.
 BUSY_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+#: How many processes work on a GPU at once. It runs kernels of one process at a time, and a switch
+#: to another takes as long as dozens of small kernels: on an H200, 37 items took 24 s with four
+#: workers and 29 s with eight, 48 timed ones 33 s with two and 45 s with eight.
+SHARERS = 3
+#: Seconds between two looks for a place that became free.
+LOOK = 0.001
 #: Where every user of a machine finds the same files, and no sandbox opens any: who may read a
 #: file can lock it.
 FOLDER = Path("/dev/shm")
@@ -41,9 +47,13 @@ class DeviceLock:
     the device one after another, before anyone shares it again. ``timeout`` is how many seconds to
     wait at most.
 
-    The first of them waits for all who share. These give way wherever they have nothing on the
-    device, and they pause the sandboxes that work on it; what these had begun there is waited
-    for, and where that takes long, the lock is let go meanwhile, so that they can go on.
+    Of those who want to share, ``sharers`` do so at a time, by default any number on the CPU and a
+    few on a GPU; the others wait for a place, before the turnstile.
+
+    The first of those who want to be alone waits for all who share. These give way wherever they
+    have nothing on the device, and they pause the sandboxes that work on it; what these had begun
+    there is waited for, and where that takes long, the lock is let go meanwhile, so that they can
+    go on.
     """
 
     def __init__(
@@ -51,6 +61,7 @@ class DeviceLock:
         device: str,
         announce: Callable[[str], None] | None = None,
         timeout: float = 600.0,
+        sharers: int | None = None,
     ) -> None:
         self.name = device_name(device)
         self._announce = announce or silent
@@ -60,6 +71,14 @@ class DeviceLock:
         self._path = FOLDER / f"pytest-fib-{self.name}.lock"
         self._turnstile = FOLDER / f"pytest-fib-{self.name}.turnstile.lock"
         self._share: contextlib.ExitStack | None = None
+        if sharers is None:
+            sharers = 0 if self.name == "cpu" else SHARERS
+        #: Files of which everyone who shares holds one; none where any number may share.
+        self._places = [FOLDER / f"pytest-fib-{self.name}.{i}.lock" for i in range(sharers)]
+        #: What those who look for a free place hold, one after another.
+        self._gate = FOLDER / f"pytest-fib-{self.name}.gate.lock"
+        #: The open file of the place that is held.
+        self._place: int | None = None
         #: Seconds to wait, one after the other, for others' kernels that go on.
         self._busy_pauses: tuple[float, ...] = BUSY_PAUSES
         #: What works on the device, maybe for several threads; changed and paused under the mutex.
@@ -71,27 +90,32 @@ class DeviceLock:
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Use the device beside others. Raises DeviceHeldError."""
-        self._take_share()
         try:
+            self._take_place()
+            self._take_share()
             yield
         finally:
             self._drop_share()
+            self._leave_place()
 
     @contextmanager
     def released(self) -> Iterator[None]:
         """Release the device for work that does not use it; does nothing outside a shared use."""
-        shares = self._share is not None
+        shares = self.is_shared
         self._drop_share()
+        self._leave_place()
         try:
             yield
         finally:
             if shares:
+                self._take_place()
                 self._take_share()
 
     def give_way(self) -> None:
         """Let who waits to be alone go first: nothing of a shared use is on the device now."""
-        with self.released():
-            pass
+        if self.is_shared:
+            self._drop_share()
+            self._take_share()
 
     @property
     def is_shared(self) -> bool:
@@ -140,6 +164,36 @@ class DeviceLock:
         finally:
             os.close(descriptor)
 
+    def _take_place(self) -> None:
+        """Be one of those who may share, as soon as there is a place."""
+        if not self._places:
+            return
+        until = monotonic() + self._timeout
+        with self._holding(self._gate, fcntl.LOCK_EX, until, REMINDER):
+            self._place = self._first_free_place(until)
+
+    def _first_free_place(self, until: float) -> int:
+        start, patience = monotonic(), REMINDER
+        with contextlib.ExitStack() as unused:
+            places = [_opened(path) for path in self._places]
+            for place in places:
+                unused.callback(os.close, place)
+            while (free := next(filter(_try_lock, places), None)) is None:
+                waited = monotonic() - start
+                if monotonic() >= until:
+                    raise DeviceHeldError(self._who_holds_for_too_long(*places))
+                if waited >= patience:
+                    self._announce(f"waiting for {self.name}: {_held_by(_holders(*places))}")
+                    patience += REMINDER
+                sleep(LOOK)
+            self.waited += monotonic() - start
+            return os.dup(free)  # which is the same lock
+
+    def _leave_place(self) -> None:
+        place, self._place = self._place, None
+        if place is not None:
+            os.close(place)  # which also unlocks
+
     def _take_share(self) -> None:
         until = monotonic() + self._timeout
         with self._holding(self._turnstile, fcntl.LOCK_EX, until), contextlib.ExitStack() as stack:
@@ -183,21 +237,24 @@ class DeviceLock:
         return None if self.name == "cpu" else IdleDevice()
 
     @contextmanager
-    def _holding(self, path: Path, mode: int, until: float) -> Iterator[None]:
+    def _holding(
+        self, path: Path, mode: int, until: float, patience: float | None = None
+    ) -> Iterator[None]:
+        """Hold a lock. A wait for it is announced after ``patience`` seconds."""
         descriptor = _opened(path)
         try:
             fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._wait(descriptor, mode, until)
+            self._wait(descriptor, mode, until, patience)
         try:
             yield
         finally:
             os.close(descriptor)  # which also unlocks
 
-    def _wait(self, descriptor: int, mode: int, until: float) -> None:
+    def _wait(self, descriptor: int, mode: int, until: float, patience: float | None) -> None:
         """Wait for a lock; its file is closed where that takes too long, or is interrupted."""
         waiter = _Waiter(descriptor, mode)
-        start, patience = monotonic(), LOCK_PATIENCE
+        start, patience = monotonic(), patience or LOCK_PATIENCE
         try:
             while not waiter.has_lock_within(min(patience, until - monotonic())):
                 if monotonic() >= until:
@@ -210,8 +267,8 @@ class DeviceLock:
         finally:
             self.waited += monotonic() - start
 
-    def _who_holds_for_too_long(self, descriptor: int) -> str:
-        holders = [f"{pid} ({_command(pid)})" for pid in _holders(descriptor)]
+    def _who_holds_for_too_long(self, *descriptors: int) -> str:
+        holders = [f"{pid} ({_command(pid)})" for pid in _holders(*descriptors)]
         waited = f"for the {self._timeout:g} s of --fib-lock-timeout"
         return f"{self.name} was {_held_by(holders)} {waited}"
 
@@ -271,9 +328,18 @@ def _opened(path: Path) -> int:
                 return descriptor
 
 
-def _holders(descriptor: int) -> list[str]:
+def _try_lock(descriptor: int) -> bool:
+    """Lock an open file, unless another process has; whether it is locked now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holders(*descriptors: int) -> list[str]:
     """The process ids of other holders, from the kernel's list of locks."""
-    inode = os.fstat(descriptor).st_ino
+    inodes = {str(os.fstat(descriptor).st_ino) for descriptor in descriptors}
     try:
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -281,7 +347,7 @@ def _holders(descriptor: int) -> list[str]:
     pids = [
         line.split()[4]
         for line in lines
-        if "->" not in line and line.split()[5].endswith(f":{inode}")
+        if "->" not in line and line.split()[5].rpartition(":")[2] in inodes
     ]
     return [pid for pid in pids if pid not in ("0", "-1", str(os.getpid()))]
 
