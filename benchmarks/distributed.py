@@ -25,6 +25,8 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +77,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.05, help="seconds of a round trip")
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--count", type=int, default=10_000, help="evaluations on Ray")
+    parser.add_argument("--definition", default="*", help="of what is timed on several GPUs")
     parser.add_argument("--kill", type=float, help="seconds between two nodes that are killed")
     given = parser.parse_args()
     {"ssh": measure_ssh, "ray": measure_ray, "same": measure_same, "gpus": measure_gpus}[
@@ -114,6 +117,11 @@ def evaluation(n: int, **more: Any) -> EvaluationRequest:
 # --- ssh ------------------------------------------------------------------------------------------
 
 
+def sshd_here() -> str | None:
+    """Where sshd is on this machine, if it is."""
+    return shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+
+
 @contextmanager
 def sshd(folder: Path) -> Iterator[int]:
     """An sshd of this user's on a free port; ``ssh`` on PATH uses the key that it takes."""
@@ -133,8 +141,7 @@ def sshd(folder: Path) -> Iterator[int]:
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     port = free_port()
-    server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-    command = [str(server), "-D", "-p", str(port), "-f", str(folder / "config")]
+    command = [str(sshd_here()), "-D", "-p", str(port), "-f", str(folder / "config")]
     command += ["-E", str(folder / "log")]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     time.sleep(0.5)
@@ -330,7 +337,7 @@ def measure_gpus(given: argparse.Namespace) -> None:
         sys.exit("needs two GPUs")
     taken = {}
     for actors in (1, gpus, 1, gpus):
-        trace_set = shipped()
+        trace_set = shipped(given.definition)
         executor = RayExecutor("auto", RayOptions(device="cuda", actors=actors))
         executor.start()
         start = time.perf_counter()
@@ -341,8 +348,8 @@ def measure_gpus(given: argparse.Namespace) -> None:
     print(f"{taken[1] / taken[gpus]:.2f} times as fast")
 
 
-def shipped() -> TraceSet:
-    """The shipped definitions of a few families with their implementations."""
+def shipped(pattern: str) -> TraceSet:
+    """The shipped definitions whose names match, with their Triton implementations."""
     from pytest_fib.discovery import find_implementations, load_catalogue
 
     files = sorted((ROOT / "kernel_defs").rglob("*.yaml"))
@@ -350,6 +357,8 @@ def shipped() -> TraceSet:
     definitions, solutions = [], []
     for loaded in (each for file in catalogue.definitions.values() for each in file):
         name = loaded.definition.name
+        if not fnmatchcase(name, pattern):
+            continue
         found = [i for i in catalogue.implementations_of(name) if i.language == "triton"]
         if found:
             definitions.append(loaded.definition)
@@ -364,15 +373,13 @@ def measure_same(given: argparse.Namespace) -> None:
     """The same kernel timed here, by ssh on this machine, and by Ray on it, in turn."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fib-bench-")))
-        port = stack.enter_context(sshd(folder))
         device = "cuda" if shutil.which("nvidia-smi") else "cpu"
-        url = f"ssh://127.0.0.1:{port}{folder}/far"
-        target = SshTarget.parse(url, sys.executable)
-        executors: dict[str, Any] = {
-            "local": LocalExecutor(device),
-            "ssh": SshExecutor(target, RemoteOptions(device=device)),
-        }
-        if shutil.which("ray"):
+        executors: dict[str, Any] = {"local": LocalExecutor(device)}
+        if sshd_here():
+            port = stack.enter_context(sshd(folder))
+            target = SshTarget.parse(f"ssh://127.0.0.1:{port}{folder}/far", sys.executable)
+            executors["ssh"] = SshExecutor(target, RemoteOptions(device=device))
+        if find_spec("ray"):
             executors["ray"] = RayExecutor("local", RayOptions(device=device, actors=1))
         request = evaluation(1 << 20, timing=True, precision="quick")
         times: dict[str, list[float]] = {name: [] for name in executors}
