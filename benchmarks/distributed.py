@@ -362,7 +362,9 @@ def shipped(pattern: str) -> TraceSet:
         found = [i for i in catalogue.implementations_of(name) if i.language == "triton"]
         if found:
             definitions.append(loaded.definition)
-            solutions += [each.solution(name) for each in found]
+            for solution in (each.solution(name) for each in found):  # names are unique in a set
+                unique = f"{name}_{solution.name}"
+                solutions.append(solution.model_copy(update={"name": unique}))
     return TraceSet(definitions, solutions)
 
 
