@@ -45,6 +45,9 @@ class _View(Mapping[str, _T]):
             raise KeyError(key)
         return self._make(key)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys  # Mapping's own way makes the value
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
 
@@ -232,7 +235,9 @@ class TraceSet:
     @property
     def solutions(self) -> Mapping[str, list[Solution]]:
         """The implementations of each definition."""
-        return _View(self._definitions, lambda name: list(map(self.solution, self._names(name))))
+        return _View(
+            self._definitions, lambda name: list(map(self.solution, self.solution_names(name)))
+        )
 
     @property
     def workloads(self) -> Mapping[str, list[Trace]]:
@@ -243,6 +248,10 @@ class TraceSet:
     def traces(self) -> Mapping[str, list[Trace]]:
         """The traces of each definition that have a solution and an evaluation."""
         return _View(self._definitions, lambda name: list(map(self._trace, self._of(name))))
+
+    def solution_names(self, definition: str) -> list[str]:
+        """The names of a definition's implementations, of which none is read for that."""
+        return [name for name, each in self._solutions.items() if each.definition == definition]
 
     def solution(self, name: str) -> Solution:
         """The implementation of this name. Raises KeyError."""
@@ -484,7 +493,7 @@ class TraceSet:
         best = self._index(name).best(None, None)
         return DefinitionSummary(
             name=name,
-            solutions=len(self._names(name)),
+            solutions=len(self.solution_names(name)),
             workloads=len(self._workloads.get(name, {})),
             calls=sum(self._counts.get(name, {}).values()),
             traces=len(rows),
@@ -532,9 +541,6 @@ class TraceSet:
 
     def _of(self, definition: str) -> list[TraceRow]:
         return self._rows.get(definition, [])
-
-    def _names(self, definition: str) -> list[str]:
-        return [name for name, each in self._solutions.items() if each.definition == definition]
 
     def _op_type(self, definition: str) -> str:
         return self._definitions[definition].get().op_type

@@ -357,7 +357,8 @@ class Writer:
             return
         source = next(filter(Path.is_file, (root / name for root in self._set.roots)), None)
         if source is None:
-            self._export.missing.append(name)
+            if name not in self._export.missing:  # one file may hold several tensors
+                self._export.missing.append(name)
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

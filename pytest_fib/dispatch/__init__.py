@@ -20,5 +20,4 @@ from pytest_fib.dispatch._tracing import (
     Tracer as Tracer,
     TracingConfig as TracingConfig,
     TracingStats as TracingStats,
-    flush_on_signal as flush_on_signal,
 )

@@ -12,10 +12,11 @@ from pathlib import Path
 from random import Random
 from threading import Lock
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from pytest_fib.dispatch._choice import Policy, policy_of
+from pytest_fib.dispatch._definitions import Definitions
 from pytest_fib.dispatch._dispatcher import Dispatcher, generated_router
 from pytest_fib.dispatch._kernels import Kernels, hardware_name, log
 from pytest_fib.dispatch._stats import DefinitionStats
@@ -30,10 +31,10 @@ MOST_FALLBACKS = 1024
 _ON = ("1", "true", "yes", "on")
 _OFF = ("0", "false", "no", "off", "")
 _TOGETHER = frozenset({"args", "kwargs"})
+_Active = TypeVar("_Active", "AppliedTraceSet", "Tracer")
 _dispatchers: WeakSet[Dispatcher] = WeakSet()
 _called: dict[tuple[Any, Any], Callable[..., Any]] = {}
 _called_by_code: dict[tuple[Any, Any], Callable[..., Any]] = {}
-_lock = Lock()
 
 
 class AppliedTraceSet:
@@ -52,9 +53,11 @@ class AppliedTraceSet:
         dataset: Path | None,
     ) -> None:
         self.trace_set = trace_set
+        self.definitions = Definitions(trace_set)
         self.kernels = Kernels(trace_set)
         self.stats: dict[str, DefinitionStats] = {}
         self.before: AppliedTraceSet | None = None
+        self.is_context = False
         self.dataset = dataset
         self._policy, self._shadow, self._hardware = policy, shadow, hardware
         self._random = Random(os.getpid())
@@ -63,6 +66,7 @@ class AppliedTraceSet:
         self._no_choice_was_said = False
 
     def __enter__(self) -> AppliedTraceSet:
+        self.is_context = True
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -81,7 +85,10 @@ class AppliedTraceSet:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         device = torch.empty(0, device=device).device
         hardware = self._hardware or hardware_name(device)
-        for name, definition in self.trace_set.definitions.items():
+        for name in self.trace_set.definitions:
+            definition = self.definitions.get(name)
+            if definition is None:
+                continue
             ranked = self.trace_set.ranked(name, hardware)
             for solution in dict.fromkeys(names[0] for names in ranked.values()):
                 self.kernels.try_to_get(solution, definition, device)
@@ -119,7 +126,7 @@ class AppliedTraceSet:
     def quarantine(self, name: str, why: str) -> None:
         """Call a solution no more, whichever fallback its calls have."""
         self.kernels.quarantine(name, why)
-        with _lock:
+        with _State.lock:
             for dispatcher in list(_dispatchers):
                 if dispatcher.active is self:
                     dispatcher.forget(name)
@@ -134,10 +141,15 @@ class AppliedTraceSet:
         """A call that is verified; None where too many wait for that, or memory is short."""
         from pytest_fib.dispatch._shadow import ShadowChecker
 
-        with _lock:
+        with _State.lock:
             if self._checker is None:
                 self._checker = ShadowChecker(self.dataset)
         return self._checker.begin(dispatcher, arguments)
+
+    def restart(self) -> None:
+        """In a forked process, whose parent's other threads neither build nor compare here."""
+        self._checker = None
+        self.kernels.restart()
 
     def verify_pending(self) -> None:
         """Wait until every shadow call so far has been compared."""
@@ -151,6 +163,18 @@ class _State:
     active: AppliedTraceSet | None = None
     tracer: Tracer | None = None
     environment_read = False
+    lock = Lock()
+
+
+def _restart() -> None:
+    _State.lock = Lock()  # another thread of the parent may have had it
+    applied = _State.active
+    while applied is not None:
+        applied.restart()
+        applied = applied.before
+
+
+os.register_at_fork(after_in_child=_restart)
 
 
 def enable_apply(
@@ -190,9 +214,20 @@ def enable_apply(
         trace_set = TraceSet.load(_dataset_path() if trace_set is None else trace_set)
     root = Path(dataset) if dataset is not None else next(iter(trace_set.roots), None)
     applied = AppliedTraceSet(trace_set, chosen, shadow=shadow, hardware=hardware, dataset=root)
-    applied.before = _State.active
+    _remember(_State.active, applied)
     _activate(applied)
     return applied
+
+
+def _remember(before: _Active | None, now: _Active) -> None:
+    """Have a context end with what was active before.
+
+    What no context will end needs no memory of its own: a service that enables a new trace set each
+    hour would keep them all.
+    """
+    if before is not None and not before.is_context:
+        before.before = None
+    now.before = before
 
 
 def disable_apply() -> None:
@@ -216,8 +251,9 @@ def enable_tracing(
     trace_set: where definitions come from, if not from the dataset, which they are added to.
     waiting: how many calls may wait to be written; further ones are counted as dropped.
 
-    Also a context manager, at whose end all is written. Raises ValueError, and what reading the
-    dataset raises; a dataset that can't be written is one warning, and a count.
+    Also a context manager, at whose end all is written and what was recorded before is again.
+    Raises ValueError, and what reading the dataset raises; a dataset that can't be written is one
+    warning, and a count.
     """
     from pytest_fib.data import TraceSet
     from pytest_fib.dispatch._tracing import Tracer, flush_on_signal
@@ -235,7 +271,8 @@ def enable_tracing(
     _check_configs(tracing_configs or {}, trace_set)
     tracer = Tracer(root, trace_set, tracing_configs, waiting)
     tracer.on_exit = _end_tracing
-    flush_on_signal(tracer)
+    _remember(_State.tracer, tracer)
+    flush_on_signal()
     _trace_by(tracer)
     return tracer
 
@@ -265,19 +302,22 @@ def _add_definitions(root: Path, trace_set: TraceSet, names: Sequence[str]) -> N
 def disable_tracing() -> None:
     """Record no more calls; returns when all that were recorded are written."""
     _read_environment()
-    if (tracer := _State.tracer) is not None:
-        _end_tracing(tracer)
+    tracer = _State.tracer
+    _trace_by(None)
+    while tracer is not None:
+        tracer.flush()
+        tracer = tracer.before
 
 
 def _end_tracing(tracer: Tracer) -> None:
     if _State.tracer is tracer:
-        _trace_by(None)
+        _trace_by(tracer.before)
     tracer.flush()
 
 
 def _trace_by(tracer: Tracer | None) -> None:
     _State.tracer = tracer
-    with _lock:
+    with _State.lock:
         for dispatcher in list(_dispatchers):
             dispatcher.activate(_State.active, tracer)
 
@@ -307,9 +347,8 @@ def is_enabled() -> bool:
 def known_definition(name: str) -> Definition | None:
     """The definition of this name whose calls are routed or recorded now."""
     active, tracer = _State.active, _State.tracer
-    if active is not None and name in active.trace_set.definitions:
-        return active.trace_set.definitions[name]
-    return None if tracer is None else tracer.definition(name)
+    routed = None if active is None else active.definitions.get(name)
+    return tracer.definition(name) if routed is None and tracer is not None else routed
 
 
 def apply(
@@ -404,7 +443,7 @@ def _routed(
 
 def _dispatched(name: str, fallback: Callable[..., Any]) -> Callable[..., Any]:
     dispatcher = Dispatcher(name, fallback)
-    with _lock:
+    with _State.lock:
         _dispatchers.add(dispatcher)
         dispatcher.activate(_State.active, _State.tracer)
     if dispatcher.function is fallback:
@@ -414,7 +453,7 @@ def _dispatched(name: str, fallback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _activate(applied: AppliedTraceSet | None) -> None:
-    with _lock:
+    with _State.lock:
         _State.active = applied
         for dispatcher in list(_dispatchers):
             dispatcher.activate(applied, _State.tracer)

@@ -138,10 +138,10 @@ class Dispatcher:
         self._count_hits()
         self._globals["_fib_table"] = None
         self._table = {}
-        routed = active is not None and self.name in active.trace_set.definitions
+        routed = active.definitions.get(self.name) if active else None
         self.active = active if routed else None
         recorded = tracer.definition(self.name) if tracer else None
-        definition = active.trace_set.definitions[self.name] if active and routed else recorded
+        definition = routed or recorded
         if definition is None or not self._parameters:
             return
         if problem := self._why_not_routed(definition):
@@ -608,8 +608,11 @@ def _known_shape(spec: TensorSpec, axes: dict[str, int]) -> tuple[int, ...] | No
 def _guard_of(tensors: Sequence[Any]) -> Callable[..., bool]:
     """One call that compares types, dtypes, devices, shapes and strides with those of tensors.
 
-    That of torch's own compiler takes a third of the time of asking each tensor for them.
+    That of torch's own compiler takes a third of the time of asking each tensor for them. It takes
+    no tensor for two inputs.
     """
+    if len(set(map(id, tensors))) < len(tensors):
+        return _slow_guard(tensors)
     try:
         from torch._C._dynamo.guards import TensorGuards
     except ImportError:

@@ -51,6 +51,10 @@ class Kernels:
         #: Why solutions are not called any more.
         self.quarantined: dict[str, str] = {}
 
+    def restart(self) -> None:
+        """In a forked process, where nobody ends what other threads were building."""
+        self._locks = {}
+
     def get(self, name: str, definition: Definition, device: Any) -> tuple[Callable[..., Any], str]:
         """The function of a solution on a device, and how it is called. Raises Busy."""
         key = (name, str(device))

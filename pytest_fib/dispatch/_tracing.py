@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from pytest_fib.dispatch._definitions import Definitions
 from pytest_fib.dispatch._kernels import RAISED, event_on, log
 
 if TYPE_CHECKING:
@@ -57,7 +59,10 @@ class TracingConfig:
             object.__setattr__(self, "tensor_dump_policy", tuple(dump))
 
     def dumped(self, definition: Definition) -> frozenset[str]:
-        """The inputs whose values are kept. Raises ValueError for a name that is no input."""
+        """The tensors whose values are kept; those of scalars always are.
+
+        Raises ValueError for a name that is no input.
+        """
         tensors = {name: spec for name, spec in definition.inputs.items() if not spec.is_scalar}
         if self.tensor_dump_policy == "dump_none":
             return frozenset()
@@ -66,9 +71,9 @@ class TracingConfig:
         if self.tensor_dump_policy == "dump_non_float":
             return frozenset(name for name in tensors if not tensors[name].dtype.is_floating)
         names = frozenset(self.tensor_dump_policy)
-        if strange := sorted(names - set(tensors)):
-            raise ValueError(f"{definition.name} has no tensor {', '.join(strange)}")
-        return names
+        if strange := sorted(names - set(definition.inputs)):
+            raise ValueError(f"{definition.name} has no input {', '.join(strange)}")
+        return names & frozenset(tensors)
 
 
 @dataclass
@@ -137,7 +142,9 @@ class Tracer:
         self.dataset = dataset
         self.stats = TracingStats()
         self.on_exit: Callable[[Tracer], None] | None = None
-        self._definitions, self._configs = definitions, configs
+        self.before: Tracer | None = None
+        self.is_context = False
+        self._definitions, self._configs = Definitions(definitions), configs
         self._waiting = waiting
         self._cells: dict[str, list[_Cell]] = {}
         self._recorded: WeakSet[_Recorded] = WeakSet()
@@ -166,6 +173,7 @@ class Tracer:
         self._start()
 
     def __enter__(self) -> Tracer:
+        self.is_context = True
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -176,10 +184,11 @@ class Tracer:
         """The definition whose calls are recorded under this name."""
         if self._configs is not None and name not in self._configs:
             return None
-        return self._definitions.definitions.get(name)
+        return self._definitions.get(name)
 
     def recorder(self, dispatcher: Dispatcher, definition: Definition) -> Callable[..., None]:
         """What a routed function calls with the key of its shape and its arguments, in order."""
+        _import_for_thread()
         config = (self._configs or {}).get(definition.name, TracingConfig())
         dumped = config.dumped(definition)
         of = _Recorded()
@@ -315,6 +324,12 @@ class Tracer:
 tracers: WeakSet[Tracer] = WeakSet()
 
 
+def _import_for_thread() -> None:
+    """Import what writes: a process that is forked while a thread does has half of it for good."""
+    for module in ("pytest_fib.dispatch._store", "safetensors.torch"):
+        import_module(module)
+
+
 def _restart_all() -> None:
     for tracer in list(tracers):
         tracer.restart()
@@ -347,8 +362,13 @@ def _on_host(captured: _Captured) -> dict[str, Any]:
     return host
 
 
-def flush_on_signal(tracer: Tracer) -> None:
-    """Flush before SIGTERM ends this process, where nothing else handles that."""
+def _flush_all() -> None:
+    for tracer in list(tracers):
+        tracer.flush()
+
+
+def flush_on_signal() -> None:
+    """Have all tracers flush before SIGTERM ends this process, where nothing else handles that."""
     if threading.current_thread() is not threading.main_thread():
         return
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -357,7 +377,7 @@ def flush_on_signal(tracer: Tracer) -> None:
     def flush(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         # This thread may hold what the writing needs, so another one flushes, for a while.
-        thread = threading.Thread(target=tracer.flush, daemon=True)
+        thread = threading.Thread(target=_flush_all, daemon=True)
         thread.start()
         thread.join(COUNTS_INTERVAL)
         os.kill(os.getpid(), number)

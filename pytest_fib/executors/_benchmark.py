@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from pytest_fib.executors._devices import on_all_devices
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
         Workload,
     )
     from pytest_fib.executors._protocol import Executor
+
+_R = TypeVar("_R")
 
 
 class Benchmark:
@@ -99,12 +102,24 @@ class Benchmark:
     def _cases(self) -> Iterator[tuple[Definition, Solution, Workload]]:
         from pytest_fib.workloads import bench_workloads
 
-        for name, definition in self.trace_set.definitions.items():
+        for name in self.trace_set.definitions:
+            definition = self._read(name, partial(self.trace_set.definitions.__getitem__, name))
+            if definition is None:
+                continue
             recorded = [trace.workload for trace in self.trace_set.workloads[name]]
             workloads = recorded or list(bench_workloads(definition).values())
-            for solution in self.trace_set.solutions[name]:
-                for workload in workloads:
-                    yield definition, solution, workload
+            for whose in self.trace_set.solution_names(name):
+                solution = self._read(whose, partial(self.trace_set.solution, whose))
+                if solution is not None:
+                    yield from ((definition, solution, workload) for workload in workloads)
+
+    def _read(self, name: str, read: Callable[[], _R]) -> _R | None:
+        """A record; None, and a line in `skipped`, where it can't be read."""
+        try:
+            return read()
+        except (OSError, ValueError) as error:
+            self.skipped.append(f"{name}: {error}")
+            return None
 
     def _has_passed(self, solution: Solution, workload: Workload) -> bool:
         return self.trace_set.has_passed(solution.definition, solution.name, workload.uuid)

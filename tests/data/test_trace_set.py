@@ -330,6 +330,8 @@ def test_records_are_read_when_they_are_asked_for(trace_set, tmp_path):
     path = tmp_path / "solutions/a/elementwise/scale/fast.json"
     path.write_text(path.read_text().replace("python", "snake"))
     assert again.best("scale", {"n": 4}).solution == "fast"
+    assert "scale" in again.solutions
+    assert "fast" in again.solution_names("scale")
     with pytest.raises(DataError, match=r"fast.json:\d+: spec.language: 'snake' is not one of"):
         again.solution("fast")
     assert len(TraceSet.from_path(tmp_path).validate()) == 1
@@ -401,7 +403,8 @@ def test_recorded_tensors_go_with_an_export(tmp_path):
     gone = {**stored, "path": "blob/gone.safetensors"}
     (tmp_path / "in/blob").mkdir(parents=True)
     (tmp_path / "in/blob/x.safetensors").write_bytes(b"tensor")
-    both = [("scale", workload(inputs={"x": each})) for each in (stored, gone)]
+    others = (stored, gone, {**gone, "tensor_key": "y"})
+    both = [("scale", workload(inputs={"x": each})) for each in others]
     TraceSet([definition()], workloads=both).to_path(tmp_path / "in")
     export = TraceSet.from_path(tmp_path / "in").to_path(tmp_path / "out")
     assert export.missing == ["blob/gone.safetensors"]

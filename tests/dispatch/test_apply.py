@@ -1,19 +1,29 @@
 """apply: which implementation a call goes to, and that the fallback serves all others."""
 
+import gc
 import inspect
+import json
 import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 
-from pytest_fib import TraceSet, apply, disable_apply, disable_tracing, enable_apply
+from pytest_fib import (
+    TraceSet,
+    apply,
+    disable_apply,
+    disable_tracing,
+    enable_apply,
+    enable_tracing,
+)
 from pytest_fib.data import Definition, Evaluation, Solution, SourceFile, Trace, Workload
 from pytest_fib.dispatch import DefinitionStats, stats
 from pytest_fib.timing import processor
@@ -585,6 +595,79 @@ def test_contexts_nest(routed):
         assert server(routed, 8) == "small"
         disable_apply()
         assert server(routed, 8) == "fallback"
+
+
+def test_what_was_replaced_is_let_go(routed):
+    """As where a service enables the traces of each hour."""
+    enabled = []
+    for latency in (1.0, 2.0, 3.0):
+        enabled.append(weakref.ref(enable_apply(trace_set(("small", 8, latency)), hardware=HERE)))
+        assert server(routed, 8) == "small"
+    gc.collect()
+    assert [reference() is None for reference in enabled] == [True, False, False]
+
+
+def test_a_definition_that_cannot_be_read_costs_no_call(routed, tmp_path, caplog):
+    trace_set(("small", 8, 1.0)).to_path(tmp_path)
+    (path,) = tmp_path.glob("definitions/*/scale_add.json")
+    broken = json.loads(path.read_text())
+    broken["name"], broken["inputs"]["x"]["dtype"] = "scale_sub", "unknown"
+    (path.parent / "scale_sub.json").write_text(json.dumps(broken))
+    before = apply("scale_sub")(fallback)
+    with (
+        caplog.at_level(logging.WARNING),
+        enable_tracing(tmp_path),
+        enable_apply(tmp_path, hardware=HERE) as applied,
+    ):
+        applied.build()
+        after = apply(lambda x, weight, factor: "scale_sub")(fallback)
+        assert server(before, 8) == server(after, 8) == "fallback"
+        assert apply("scale_sub", *inputs(8), fallback=fallback).max() == 0
+        assert server(routed, 8) == "small"
+    said = [line for line in caplog.messages if "'unknown' is not one of" in line]
+    assert len(said) == 2  # each of the two has read the dataset
+    assert "scale_sub.json" in said[0]
+
+
+def test_one_tensor_may_be_several_inputs():
+    tensor = {"shape": ["n"], "dtype": "float32"}
+    definition = Definition.model_validate(
+        {
+            "name": "add",
+            "op_type": "elementwise",
+            "axes": {"n": "var"},
+            "inputs": {"x": tensor, "y": tensor},
+            "outputs": {"z": tensor},
+            "reference": "def run(x, y):\n    return x + y\n",
+        }
+    )
+    asked = []
+
+    def policy(shape, measured):
+        asked.append(shape)
+        return ()
+
+    add = apply("add")(lambda x, y: x + y)
+    x = torch.ones(4)
+    with enable_apply(TraceSet([definition]), policy=policy):
+        for other in (x, x, torch.ones(4), x, torch.ones(4)):
+            assert add(x, other).tolist() == [2.0] * 4
+    assert asked == [(4,)]
+
+
+def test_a_forked_process_verifies_its_own_calls(routed):
+    arguments = torch.rand(8, 4), torch.rand(4), 2.0
+    with enable_apply(trace_set(("small", 8, 1.0)), shadow=1.0, hardware=HERE) as applied:
+        for _ in range(2):
+            routed(*arguments)
+        applied.verify_pending()
+        child = os.fork()
+        if child == 0:
+            routed(*arguments)
+            applied.verify_pending()
+            os._exit(stats()["scale_add"].shadowed)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+        assert stats()["scale_add"].shadowed == 1
 
 
 def test_a_fallback_with_other_parameters_is_logged_and_serves(caplog):

@@ -88,6 +88,7 @@ def test_one_call_of_each_shape_is_recorded_with_how_often_it_came(dataset):
         ("dump_none", set()),
         ("dump_non_float", {"at"}),
         (["x"], {"x"}),
+        (["at", "factor"], {"at"}),
     ],
 )
 def test_values_are_kept_as_the_policy_says(dataset, dump, stored):
@@ -134,8 +135,8 @@ def test_only_configured_definitions_are_recorded_and_mistakes_are_refused(datas
         TracingConfig(tensor_dump_policy="dump_some")
     with pytest.raises(ValueError, match="'keep' is not one of keep_all"):
         TracingConfig(dedup_policy="keep")
-    with pytest.raises(ValueError, match="pick has no tensor factor"):
-        enable_tracing(dataset, {"pick": TracingConfig(tensor_dump_policy=["factor"])})
+    with pytest.raises(ValueError, match="pick has no input y"):
+        enable_tracing(dataset, {"pick": TracingConfig(tensor_dump_policy=["at", "y"])})
 
 
 def test_a_new_dataset_gets_the_definitions_of_what_is_recorded(tmp_path):
@@ -269,28 +270,49 @@ def test_a_line_that_was_cut_off_costs_that_record_only(dataset):
 
 
 SIGNALLED = """\
-import time
-from pytest_fib.dispatch import flush_on_signal
-class Tracer:
-    def flush(self):
-        print("flushed", flush=True)
-flush_on_signal(Tracer())
+import sys, time
+import torch
+from pytest_fib import apply, disable_tracing, enable_tracing
+
+@apply("pick")
+def pick(x, at, factor=1.0):
+    return x[at] * factor
+
+enable_tracing(sys.argv[1])
+disable_tracing()
+enable_tracing(sys.argv[1])
+assert "safetensors.torch" in sys.modules, "a process forked while a thread imports it lacks it"
+for n in (4, 4, 7):
+    pick(torch.zeros(n), torch.zeros(2, dtype=torch.int64))
 print("ready", flush=True)
 time.sleep(30)
 """
 
 
-def test_what_was_captured_is_written_before_a_signal_ends_the_process():
+def test_what_was_captured_is_written_before_a_signal_ends_the_process(dataset):
     process = subprocess.Popen(
-        [sys.executable, "-c", SIGNALLED],
+        [sys.executable, "-c", SIGNALLED, str(dataset)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert process.stdout.readline() == "ready\n"
     process.terminate()
-    assert process.stdout.read() == "flushed\n"
     assert process.wait(10) == -signal.SIGTERM
+    assert sorted(TraceSet.from_path(dataset).counts("pick").values()) == [1, 2]
+
+
+def test_contexts_nest(dataset, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    TraceSet([DEFINITION]).to_path(other)
+    with enable_tracing(dataset):
+        with enable_tracing(other):
+            call(4)
+        call(5)
+        disable_tracing()
+        call(6)
+    assert [workload.axes["n"] for workload in recorded(other)] == [4]
+    assert [workload.axes["n"] for workload in recorded(dataset)] == [5]
 
 
 WRITING = """\

@@ -181,6 +181,19 @@ def test_a_workload_that_does_not_fit_its_definition_is_skipped(trace_set, tmp_p
     assert "unknown axis 'm'" in benchmark.skipped[0]
 
 
+def test_records_that_cannot_be_read_are_skipped(trace_set, tmp_path):
+    trace_set.to_path(tmp_path)
+    (wrong,) = tmp_path.rglob("solutions/**/wrong.json")
+    wrong.write_text(wrong.read_text().replace('"python"', '"rust"'))
+    (path,) = tmp_path.rglob("definitions/**/double.json")
+    broken = path.read_text().replace('"double"', '"triple"').replace("float32", "unknown")
+    (path.parent / "triple.json").write_text(broken)
+    benchmark = Benchmark(TraceSet.from_path(tmp_path), executor=Scripted())
+    assert {trace.solution for trace in benchmark.run_all()} == {"right"}
+    assert any("wrong: " in line and "'rust' is not one of" in line for line in benchmark.skipped)
+    assert any("triple: " in line and "dtype" in line for line in benchmark.skipped)
+
+
 def test_a_journal_outlives_its_driver(trace_set, tmp_path):
     class Dying(Scripted):
         def evaluate(self, request):
