@@ -78,7 +78,8 @@ def _summary(given: Namespace) -> int:
         for d in summary.definitions
     ]
     _print_table([head, *rows])
-    print(f"{summary.total} traces: {summary.passed} passed, {summary.failed} failed")
+    traces = "1 trace" if summary.total == 1 else f"{summary.total} traces"
+    print(f"{traces}: {summary.passed} passed, {summary.failed} failed")
     return 0
 
 

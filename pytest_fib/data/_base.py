@@ -62,7 +62,8 @@ def _scalar(value: Raw) -> Raw:
     value = NON_FINITE.get(value, value) if isinstance(value, str) else value
     if isinstance(value, (bool, int, float)):
         return value
-    raise PydanticCustomError("fib", "should be a number, true or false")
+    not_it = {"value": repr(value)[:60]}
+    raise PydanticCustomError("fib", "should be a number, true or false, not {value}", not_it)
 
 
 Text = Annotated[str, Field(min_length=1)]

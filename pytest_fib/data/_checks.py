@@ -1,13 +1,25 @@
 """The rules between a definition's fields, on raw data of any shape."""
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ._base import Loc, Raw, Record, Violation, parsed, part, unknown
-from ._dtypes import DTYPE_CLASSES
-from ._generator_kinds import GENERATOR_KINDS, GeneratorKind, Refers, flat_rule
+from ._dtypes import DTYPE_CLASSES, DType
+from ._errors import shown
+from ._generator_kinds import (
+    COMPARE,
+    GENERATOR_KINDS,
+    GeneratorKind,
+    Held,
+    Limit,
+    Refers,
+    Whole,
+    flat_rule,
+)
 from ._text import visible
 
 #: What an axis is called that no file names, as in FlashInfer Trace.
@@ -191,24 +203,117 @@ def _bad_rules(data: Mapping[str, Any]) -> Iterator[Violation]:
         rule = flat_rule(raw.model_dump(exclude_unset=True) if isinstance(raw, Record) else raw)
         spec, kind = _mapping(data, "inputs").get(name), part(rule, "kind")
         model = GENERATOR_KINDS.get(kind) if isinstance(kind, str) else None
-        if model is not None and spec is not None:
-            loc = ("workloads", "inputs", name)
+        if spec is None:
+            continue
+        loc = ("workloads", "inputs", name)
+        if kind is None and (message := _not_held(part(rule, "value"), part(spec, "dtype"))):
+            yield Violation((*loc, "value"), message)
+        if model is not None:
             for message in _unfit(kind, model, spec):
                 yield Violation((*loc, "kind"), message)
             for parameter, message in _unknown_references(model, rule, spec, data):
+                yield Violation((*loc, parameter), message)
+            for parameter, message in chain(
+                _bad_numbers(model, rule, part(spec, "dtype")), _bad_layout(rule, spec)
+            ):
                 yield Violation((*loc, parameter), message)
 
 
 def _unfit(kind: str, model: type[GeneratorKind], spec: Raw) -> Iterator[str]:
     """What of an input a kind of generator can't fill."""
     dtype, shape = part(spec, "dtype"), part(spec, "shape")
-    if not isinstance(dtype, str) or dtype not in DTYPE_CLASSES[model.dtypes]:
-        yield f"{kind} can't make {dtype}"
+    known = _known_dtype(dtype)  # of another, the field itself says what is wrong
+    if known is not None and known not in DTYPE_CLASSES[model.dtypes]:
+        yield f"{kind} can't make {known.value}"
     if shape is None and not model.scalars:
         yield f"{kind} makes tensors, not scalars"
     elif isinstance(shape, (list, tuple)) and not _has_dims(len(shape), model.dims):
         wanted = model.dims.replace("+", " or more")
         yield f"{kind} makes tensors of {wanted} dimensions, not {len(shape)}"
+
+
+def _known_dtype(dtype: Raw) -> DType | None:
+    return DType(dtype) if isinstance(dtype, str) and dtype in DTYPE_CLASSES["any"] else None
+
+
+def _not_held(value: Raw, dtype: Raw) -> str | None:
+    """Why an input of this dtype can't be the number; None where it can, or it is no number."""
+    known = _known_dtype(dtype)
+    if known is None or not isinstance(value, (bool, int, float)):
+        return None
+    if known is DType.BOOL:
+        return None if value in (0, 1) else f"bool is true or false, not {shown(value)}"
+    if isinstance(value, bool):
+        return f"{known.value} is a number, not {shown(value)}"
+    if known.is_floating:  # any may be infinite or NaN, and is rounded
+        too_large = math.isfinite(value) and abs(value) > known.ends[1]
+        most = f"{known.ends[1]:g}"
+        return f"{known.value} holds at most {most}, not {shown(value)}" if too_large else None
+    if not math.isfinite(value) or value != int(value):
+        return f"{known.value} is a whole number, not {shown(value)}"
+    return _outside(int(value), known)
+
+
+def _outside(value: float, dtype: DType) -> str | None:
+    least, most = dtype.ends
+    if least <= value <= most:
+        return None
+    return f"{dtype.value} holds {least:.15g} to {most:.15g}, not {shown(value)}"
+
+
+def _bad_numbers(model: type[GeneratorKind], rule: Raw, dtype: Raw) -> Iterator[tuple[str, str]]:
+    """The parameters that are numbers, but none that make values, and a message.
+
+    Of expressions of axes, a workload's plan says the same.
+    """
+    known, step = _known_dtype(dtype), part(rule, "step")
+    given = {name: field.default for name, field in model.model_fields.items()}
+    numbers = {n: v for n, v in {**given, **rule}.items() if _is_number(v) and n in given}
+    yield from _over_limits(model, numbers)
+    for parameter, _ in model.marked(Whole):
+        if (number := numbers.get(parameter, 0)) != int(number):
+            yield parameter, f"should be a whole number, not {shown(number)}"
+    if known is None:
+        return
+    factor = step if _is_number(step) else 1
+    values = [(p, (numbers[p] + h.plus) * factor) for p, h in model.marked(Held) if p in numbers]
+    sentinels = [("sentinels", each) for each in _items(rule, "sentinels") if _is_number(each)]
+    for parameter, value in (*values, *sentinels):
+        if message := _outside(value, known):
+            yield parameter, message
+
+
+def _over_limits(
+    model: type[GeneratorKind], numbers: Mapping[str, float]
+) -> Iterator[tuple[str, str]]:
+    for parameter, limit in model.marked(Limit):
+        bound = numbers.get(limit.bound) if isinstance(limit.bound, str) else limit.bound
+        value = numbers.get(parameter)
+        if value is not None and bound is not None and not COMPARE[limit.sign](value, bound):
+            yield parameter, _limited(limit, value, bound)
+
+
+def _is_number(value: Raw) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
+def _limited(limit: Limit, value: float, bound: float) -> str:
+    """``5 is below min, 6`` or ``should be at least 1, not 0``."""
+    if isinstance(limit.bound, str):
+        return f"{shown(value)} is below {limit.bound}, {shown(bound)}"
+    words = {">=": "at least", ">": "above", "<=": "at most"}[limit.sign]
+    return f"should be {words} {shown(bound)}, not {shown(value)}"
+
+
+def _bad_layout(rule: Raw, spec: Raw) -> Iterator[tuple[str, str]]:
+    """The parameters by which a tensor can't lie in memory, and a message."""
+    order, shape, dtype = part(rule, "memory_order"), _items(spec, "shape"), part(spec, "dtype")
+    if isinstance(order, list) and sorted(map(str, order)) != sorted(map(str, shape)):
+        yield "memory_order", f"should be all axes, each once: {', '.join(map(str, shape))}"
+    known = _known_dtype(dtype)
+    if part(rule, "packed") in shape and known not in (None, *DTYPE_CLASSES["fp4"]):
+        yield "packed", f"two values of float4 share a byte, not of {dtype}"
 
 
 def _has_dims(dims: int, wanted: str) -> bool:
@@ -232,6 +337,19 @@ def _unknown_references(
             missing = next((name for name in mentioned if name not in names), None)
             if missing is not None:
                 yield parameter, unknown(what, missing, names)
+    inputs = _mapping(data, "inputs")
+    for parameter in model.referring(Refers.INPUT):
+        other = part(rule, parameter)
+        if other in inputs and not _may_count(inputs[other]):
+            yield parameter, f"{other!r} is no 1-D tensor of integers"
+
+
+def _may_count(spec: Raw) -> bool:
+    """Whether an input may hold lengths or offsets; true of one that has no right form."""
+    dtype, shape = _known_dtype(part(spec, "dtype")), part(spec, "shape")
+    has_shape = shape is None or isinstance(shape, (list, tuple))
+    one_dim = not has_shape or len(_items(spec, "shape")) == 1
+    return one_dim and (dtype is None or dtype in DTYPE_CLASSES["integer"])
 
 
 def _listed(value: Raw) -> list[str]:

@@ -114,7 +114,7 @@ class Definition(CheckedRecord):
     reference: Text
     workloads: WorkloadsSection | None = None
     tolerances: dict[str, Tolerance] = Field(default_factory=dict)
-    nondeterministic: bool = False
+    nondeterministic: Annotated[bool, Field(strict=True)] = False
 
     @field_validator("name")
     @classmethod

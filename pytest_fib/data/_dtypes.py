@@ -1,6 +1,7 @@
 """Element types, and classes of them that rules speak of."""
 
 import re
+import sys
 from enum import StrEnum
 from functools import cache
 
@@ -32,6 +33,16 @@ class DType(StrEnum):
         """Bits one element takes in memory."""
         return _bits(self.value)
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the most that an element can be, infinities aside."""
+        if self.is_floating:
+            return -_MOST[self], _MOST[self]
+        bits = 1 if self is DType.BOOL else self.itemsize_bits
+        if self in (DType.BOOL, DType.UINT8):
+            return 0, 2**bits - 1
+        return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
 
 @cache
 def _bits(dtype: str) -> int:
@@ -40,6 +51,16 @@ def _bits(dtype: str) -> int:
     return int(size.group()) if size else 8
 
 
+#: The largest finite number of each floating dtype: as torch.finfo has it, without torch.
+_MOST = {
+    DType.FLOAT64: sys.float_info.max,
+    DType.FLOAT32: (2 - 2**-23) * 2.0**127,
+    DType.FLOAT16: 65504.0,
+    DType.BFLOAT16: (2 - 2**-7) * 2.0**127,
+    DType.FLOAT8_E4M3FN: 448.0,
+    DType.FLOAT8_E5M2: 57344.0,
+    DType.FLOAT4_E2M1: 6.0,
+}
 _INTEGERS = frozenset({DType.INT64, DType.INT32, DType.INT16, DType.INT8, DType.UINT8})
 _FP8 = frozenset({DType.FLOAT8_E4M3FN, DType.FLOAT8_E5M2})
 _WIDE_FLOATS = frozenset({DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16})

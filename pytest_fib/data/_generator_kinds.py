@@ -4,9 +4,12 @@ A new kind is a model here that `InputRule` lists, and an entry of a table of
 `workloads/_value_generators.py` or `workloads/_structure_generators.py`: how it fills a tensor.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator
 
@@ -25,8 +28,42 @@ class Refers(Enum):
     OWN_AXES = auto()  #: axes of the input itself
 
 
+#: What the signs of limits say.
+COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    ">": operator.gt,
+    "<=": operator.le,
+}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a parameter has to be: ``sign`` (``>=``, ``>`` or ``<=``) a number or another parameter.
+
+    A mark in its annotation.
+    """
+
+    sign: str
+    bound: float | str
+
+
+class Whole(Enum):
+    """That a parameter is a whole number; a mark in its annotation."""
+
+    MARK = auto()
+
+
+@dataclass(frozen=True)
+class Held:
+    """A parameter that, with ``plus`` added, is a value of the input; a mark in its annotation."""
+
+    plus: int = 0
+
+
 def _number(value: Raw) -> Raw:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ValueError(f"should be a finite number, not {value}")
         return value
     if isinstance(value, str) and not isinstance(parsed(value, "eval"), SyntaxError):
         return value
@@ -34,9 +71,12 @@ def _number(value: Raw) -> Raw:
     raise ValueError(f"should be a number or an expression of axes, not {shown}")
 
 
+Mark = TypeVar("Mark", Limit, Held, Whole)
 #: A number, or an expression of axes such as ``num_pages * page_size``.
 Number = Annotated[int | float | str, PlainValidator(_number), Refers.AXES]
 OptionalNumber = Annotated[Number | None, Refers.AXES]
+NotNegative = Annotated[Number, Limit(">=", 0)]
+Positive = Annotated[Number, Limit(">=", 1), Whole.MARK]
 InputName = Annotated[str, Refers.INPUT]
 OptionalInputName = Annotated[str | None, Refers.INPUT]
 Flag = Annotated[bool, Field(strict=True)]
@@ -111,6 +151,12 @@ class GeneratorKind(_Rule):
         """The parameters that refer to something by name."""
         return tuple(name for name, field in cls.model_fields.items() if to in field.metadata)
 
+    @classmethod
+    def marked(cls, kind: type[Mark]) -> Iterator[tuple[str, Mark]]:
+        """The parameters whose numbers have a mark of this kind, and the marks."""
+        for name, field in cls.model_fields.items():
+            yield from ((name, mark) for mark in field.metadata if isinstance(mark, kind))
+
     @property
     def inputs(self) -> frozenset[str]:
         """The inputs that its parameters name."""
@@ -137,15 +183,15 @@ class Normal(GeneratorKind, dtypes="floating", bulk=True, elementwise=True):
 
     kind: Literal["normal"] = "normal"
     mean: Number = 0
-    std: Number = 1
+    std: NotNegative = 1
 
 
 class Uniform(GeneratorKind, dtypes="floating", scalars=True, bulk=True, elementwise=True):
     """Uniform values; with `ends`, both ends are frequent, and among three or more."""
 
     kind: Literal["uniform"] = "uniform"
-    min: Number = 0
-    max: Number = 1
+    min: Annotated[Number, Held()] = 0
+    max: Annotated[Number, Held(), Limit(">=", "min")] = 1
     ends: Flag = False
 
 
@@ -156,9 +202,9 @@ class Integers(GeneratorKind, dtypes="not packed", scalars=True):
     """
 
     kind: Literal["integers"] = "integers"
-    min: Number = 0
-    max: Number = 1
-    step: Number = 1
+    min: Annotated[Number, Held(), Whole.MARK] = 0
+    max: Annotated[Number, Held(), Whole.MARK, Limit(">=", "min")] = 1
+    step: Annotated[Number, Limit(">", 0)] = 1
     ends: Flag = False
 
 
@@ -169,14 +215,14 @@ class Labels(GeneratorKind, dtypes="integer"):
     """
 
     kind: Literal["labels"] = "labels"
-    count: Number = 4
+    count: Annotated[Positive, Held(-1)] = 4
 
 
 class Boolean(GeneratorKind, dtypes="not packed", scalars=True):
     """True, or 1, with probability `p`; half of the rows are true all, nowhere, at one end, ..."""
 
     kind: Literal["boolean"] = "boolean"
-    p: Number = 0.5
+    p: Annotated[Number, Limit(">=", 0), Limit("<=", 1)] = 0.5
 
 
 class Mask(GeneratorKind, dtypes="not packed", dims="1+"):
@@ -213,16 +259,16 @@ class Scales(GeneratorKind, dtypes="floating", bulk=True, elementwise=True):
     """Positive factors, log-uniform from `min` to `max`; `signed`: half of them negative."""
 
     kind: Literal["scales"] = "scales"
-    min: Number = 2**-8
-    max: Number = 2**-3
-    signed: bool = False
+    min: Annotated[Number, Held(), Limit(">", 0)] = 2**-8
+    max: Annotated[Number, Held(), Limit(">=", "min")] = 2**-3
+    signed: Flag = False
 
 
 class Quantized(GeneratorKind, dtypes="fp8", dims="1+", bulk=True, follows="values"):
     """The value pattern's values, each `block` of a row scaled to the dtype's range."""
 
     kind: Literal["quantized"] = "quantized"
-    block: Number = 128
+    block: Positive = 128
 
 
 class Fp4(GeneratorKind, dtypes="bytes", bulk=True, elementwise=True):
@@ -241,11 +287,11 @@ class CosSinCache(GeneratorKind, dtypes="floating", dims="2"):
     """Rows of [cos, sin] of rotary angles."""
 
     kind: Literal["cos_sin_cache"] = "cos_sin_cache"
-    base: Number = 10000
+    base: Annotated[Number, Limit(">", 0)] = 10000
 
 
 class _RotaryTable(GeneratorKind):
-    base: Number = 10000
+    base: Annotated[Number, Limit(">", 0)] = 10000
     twice: Flag = False
 
 
@@ -272,10 +318,10 @@ class Indptr(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
     """
 
     kind: Literal["indptr"] = "indptr"
-    total: Number
+    total: Annotated[NotNegative, Held(), Whole.MARK]
     allow_empty: Flag = True
     at_least: OptionalInputName = None
-    page_size: Number = 1
+    page_size: Positive = 1
     parts: OptionalNumber = None
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
@@ -297,7 +343,7 @@ class Indptr(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
 
 
 class _Split(GeneratorKind):
-    total: Number
+    total: Annotated[NotNegative, Held(), Whole.MARK]
     allow_empty: Flag = True
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
@@ -325,7 +371,7 @@ class LastPageLen(GeneratorKind, dtypes="integer", dims="1"):
     """
 
     kind: Literal["last_page_len"] = "last_page_len"
-    page_size: Number
+    page_size: Annotated[Positive, Held()]
     indptr: OptionalInputName = None
     at_least: OptionalInputName = None
 
@@ -342,9 +388,9 @@ class Indices(_MaybeNothing, dtypes="integer", dims="1+"):
     """
 
     kind: Literal["indices"] = "indices"
-    below: Number
+    below: Annotated[Positive, Held(-1)]
     unique: Flag = True
-    pad: OptionalNumber = None
+    pad: Annotated[OptionalNumber, Held()] = None
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
         distinct = self.unique and self.pad is None
@@ -361,9 +407,9 @@ class SeqLens(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
     """Lengths from 1, or 0, to `max`; `pages` of `page_size` tokens are enough for all of them."""
 
     kind: Literal["seq_lens"] = "seq_lens"
-    max: Number
+    max: Annotated[Positive, Held()]
     pages: OptionalNumber = None
-    page_size: Number = 1
+    page_size: Positive = 1
     allow_empty: Flag = False
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
@@ -378,20 +424,20 @@ class BlockTable(GeneratorKind, dtypes="integer", dims="2"):
     """
 
     kind: Literal["block_table"] = "block_table"
-    pages: Number
+    pages: Annotated[Positive, Held(-1)]
     lengths: InputName
-    page_size: Number = 1
+    page_size: Positive = 1
 
 
 class Positions(_MaybeNothing, dtypes="integer", dims="1+"):
     """Numbers from 0 to `below` - 1, of several the first and the last among them; sentinels."""
 
     kind: Literal["positions"] = "positions"
-    below: Number
+    below: Annotated[Positive, Held(-1)]
 
 
 class _Experts(GeneratorKind):
-    experts: Number
+    experts: Annotated[Positive, Held(-1)]
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
         yield f"{shapes[name][-1]} <= {self.experts}"

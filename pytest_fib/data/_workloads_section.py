@@ -69,8 +69,8 @@ class Tolerance(Record):
     rtol: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     atol: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     matched_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
-    exact: bool = False
-    linear: bool = False
+    exact: Annotated[bool, Field(strict=True)] = False
+    linear: Annotated[bool, Field(strict=True)] = False
     by: Literal["elements", "gathered", "samples"] = "elements"
     from_: Annotated[str | None, Field(alias="from")] = None
 

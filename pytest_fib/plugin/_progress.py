@@ -104,6 +104,8 @@ class Display:
         self._running: dict[str, _Running] = {}
         self._announced: set[str] = set()
         self._is_drawn = self._closed = False
+        #: Whether a line of ours ended the one that pytest is in, and it has written nothing since.
+        self._ended_line = False
         Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
@@ -177,7 +179,10 @@ class Display:
 
     def _write_line(self, text: str) -> None:
         self._erase()
-        self._write(f"\nfib: {text}\n")
+        is_begun = self._config.get_terminal_writer().width_of_current_line > 0
+        own_line = "\n" if is_begun and not self._ended_line else ""
+        self._write(f"{own_line}fib: {text}\n")
+        self._ended_line = self._config.option.capture != "no"  # else what tests print may follow
 
     def _draw(self, text: str) -> None:
         """Make room below, write there, and put the cursor back where pytest writes."""
@@ -202,7 +207,9 @@ class Display:
         """Nothing is drawn, nor is in between, while pytest writes."""
         with self._lock:
             self._erase()
-            return (yield)
+            outcome = yield
+            self._ended_line = False
+            return outcome
 
     pytest_runtest_logreport = pytest_runtest_logfinish = pytest_runtest_logstart
 

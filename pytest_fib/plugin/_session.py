@@ -200,7 +200,7 @@ class Session:
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Which definitions only have items of their own; under xdist the tables say so."""
-        if "catalogue" not in vars(self):
+        if "catalogue" not in vars(self) or self.config.get_verbosity() < 0:
             return []
         catalogue = self.catalogue
         wanted = filter(self.settings.wants_definition, catalogue.names)

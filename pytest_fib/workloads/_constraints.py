@@ -79,12 +79,23 @@ def _misunderstood(text: str, why: object) -> ConstraintError:
 
 @dataclass(frozen=True)
 class Constraint:
-    """One constraint: the var axes in it, and the inputs whose values it speaks of."""
+    """One constraint: the var axes in it, and the inputs whose values it speaks of.
+
+    ``place`` is where the rule of an input is that needs it, or that input; empty where the
+    definition states it.
+    """
 
     text: str
     tree: ast.expr = field(compare=False, repr=False)
     axes: frozenset[str]
     tensors: frozenset[str]
+    place: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The text, and which input it is for where the definition doesn't have it."""
+        of_rule = f" (for input {self.place[-1]!r})" if self.place else ""
+        return f"{self.text!r}{of_rule}"
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it is met; ``values`` holds axes and inputs by name. Raises ConstraintError."""

@@ -30,6 +30,8 @@ CACHED_PLANS = 256
 #: How many sequences are drawn at most where the definition bounds no axis: references go through
 #: them one by one.
 MAX_SEQUENCES = 4096
+#: Bits of integers that sizes of axes may be too large for.
+SMALL_INTEGERS = 16
 #: How much is tried for a value of an axis near the one that is wanted.
 QUICK_TRIES = 1000
 
@@ -337,7 +339,7 @@ def _planned_or_refused(definition: Definition) -> Plan:
     except ConstraintError as error:
         stated = enumerate(definition.constraints)
         places = (("constraints", i) for i, text in stated if text in error.constraints)
-        return Plan(definition, problem=str(error), problem_at=error.place or next(places, ()))
+        return Plan(definition, problem=str(error), problem_at=next(places, error.place))
     return planned
 
 
@@ -345,8 +347,8 @@ def _refuse_impossible(planned: Plan) -> None:
     """Raise InfeasibleError for constraints or a listed workload that can't be met."""
     for constraint in planned.solver.constraints:
         if not constraint.axes and not constraint.holds(planned.solver.const):
-            message = f"constraint {constraint.text!r} is false for the const axes"
-            raise InfeasibleError(message, constraint.text)
+            message = f"constraint {constraint.shown} is false for the const axes"
+            raise InfeasibleError(message, constraint.text, place=constraint.place)
     planned.smallest  # noqa: B018 - raises
     section = planned.definition.workloads
     for what in ("examples", "bench") if section else ():
@@ -377,7 +379,12 @@ def _planned(definition: Definition) -> Plan:
     rules, inferred, unmade = _rules(definition, totals, sums)
     shapes = {name: spec.shape or ("1",) for name, spec in definition.inputs.items()}
     implied = {
-        name: tuple(parse(text, definition) for text in rule.implies(name, shapes, rules))
+        name: tuple(
+            replace(parse(text, definition), place=_place_of_rule(name, inferred))
+            for text in chain(
+                rule.implies(name, shapes, rules), _limits(definition, name, rule, inferred)
+            )
+        )
         for name, rule in rules.items()
     }
     constraints = (*stated, *chain.from_iterable(implied.values()))
@@ -404,6 +411,42 @@ def _planned(definition: Definition) -> Plan:
         unmade=unmade,
         lengths=tuple(_shape(definition, name)[0] for name in offsets if is_open),
         scores=tuple(_scores(definition, rules, offsets)),
+    )
+
+
+def _place_of_rule(name: str, inferred: Collection[str]) -> tuple[str, ...]:
+    return ("inputs", name) if name in inferred else ("workloads", "inputs", name)
+
+
+def _limits(
+    definition: Definition, name: str, rule: InputRule, inferred: Collection[str]
+) -> Iterator[str]:
+    """What expressions of axes in a rule have to meet; numbers were checked with the file.
+
+    Of inferred rules it is not asked that the dtype holds all values: the inference may be wrong.
+    """
+    if isinstance(rule, FixedValue):
+        return
+    for parameter, limit in rule.marked(kinds.Limit):
+        value = getattr(rule, parameter)
+        bound = getattr(rule, limit.bound) if isinstance(limit.bound, str) else limit.bound
+        are_known = not isinstance(value, str) and not isinstance(bound, str)
+        if value is not None and not are_known and not _is_size_from(definition, value, bound):
+            yield f"{value} {limit.sign} {bound}"
+    dtype = definition.inputs[name].dtype
+    if dtype.is_floating or dtype.itemsize_bits > SMALL_INTEGERS or name in inferred:
+        return
+    for parameter, held in rule.marked(kinds.Held):
+        if isinstance(value := getattr(rule, parameter), str):
+            yield f"{value} <= {int(dtype.ends[1]) - held.plus}"
+
+
+def _is_size_from(definition: Definition, value: object, least: float | str) -> bool:
+    """Whether a parameter is a var axis that has so many elements in any case."""
+    return (
+        value in definition.var_axes
+        and not isinstance(least, str)
+        and listed_domain(definition, str(value)).low >= least
     )
 
 
@@ -518,5 +561,10 @@ def _fill_order(rules: Mapping[str, InputRule]) -> tuple[str, ...]:
     try:
         return tuple(order.static_order())
     except CycleError as error:
-        circle = ", ".join(error.args[1][1:])
-        raise ConstraintError(f"inputs {circle} refer to one another in a circle") from None
+        names = dict.fromkeys(error.args[1])
+        place = ("workloads", "inputs", next(iter(names)))
+        if len(names) == 1:
+            raise ConstraintError(f"input {place[-1]!r} refers to itself", place=place) from None
+        circle = ", ".join(names)
+        message = f"inputs {circle} refer to one another in a circle"
+        raise ConstraintError(message, place=place) from None

@@ -131,12 +131,13 @@ class AxisSolver:
         """The error that no axes meet the constraints, where these are known."""
         conflict, proven = self._conflict(known)
         message = self._why_none(known, conflict, proven=proven)
-        return InfeasibleError(message, *(constraint.text for constraint in conflict))
+        place = next((constraint.place for constraint in conflict if constraint.place), ())
+        return InfeasibleError(message, *(each.text for each in conflict), place=place)
 
     def _why_none(
         self, known: Mapping[str, int], conflict: Sequence[Constraint], *, proven: bool
     ) -> str:
-        texts = " and ".join(dict.fromkeys(repr(constraint.text) for constraint in conflict))
+        texts = " and ".join(dict.fromkeys(constraint.shown for constraint in conflict))
         axes = [a for a in self.order if any(a in constraint.axes for constraint in conflict)]
         free = [f"{axis!r} ({self.listed[axis]})" for axis in axes if axis not in known]
         given = ", ".join(f"{axis} = {known[axis]}" for axis in axes if axis in known)

@@ -218,14 +218,15 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     given, rule = workload.inputs.get(name), inputs.rules[name]
     if isinstance(given, ScalarInput):
         return given.value
+    floating = inputs.definition.inputs[name].dtype.is_floating
     if isinstance(rule, FixedValue):
-        return rule.value
+        is_whole = isinstance(rule.value, int) and not isinstance(rule.value, bool)
+        return float(rule.value) if floating and is_whole else rule.value
     source = random.Random(_seed(workload.seed, name))
     if isinstance(rule, kinds.Boolean):
         return source.random() < inputs.number(rule.p)
     assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
     low, high = inputs.number(rule.min), inputs.number(rule.max)
-    floating = inputs.definition.inputs[name].dtype.is_floating
     # Half of the time 0, 1 or the least or the most it may be.
     special = sorted({n for n in (low, high, 0, 1) if low <= n <= high})
     turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))

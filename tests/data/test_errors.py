@@ -134,7 +134,7 @@ def test_errors_survive_pickling():
         (
             "op_type:",
             "workloads: {inputs: {factor: {value: x}}}\nop_type:",
-            "3: workloads.inputs.factor.value: should be a number, true or false",
+            "3: workloads.inputs.factor.value: should be a number, true or false, not 'x'",
         ),
         (
             "op_type:",

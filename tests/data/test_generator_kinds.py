@@ -95,6 +95,81 @@ def test_a_wrong_rule_is_reported_with_its_line(tmp_path, rule, message):
     assert problem(tmp_path, "x", rule).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("rule", "dtype", "message"),
+    [
+        ("kind: integers, min: 6, max: 5", "int32", "17: max: 5 is below min, 6"),
+        ("kind: integers, max: -1", "int32", "16: max: -1 is below min, 0"),
+        ("kind: integers, max: 1.5", "int32", "16: max: should be a whole number, not 1.5"),
+        ("kind: integers, max: .nan", "int32", "16: max: should be a finite number, not nan"),
+        ("kind: integers, step: 0", "int32", "16: step: should be above 0, not 0"),
+        (
+            "kind: integers, max: 5000000000",
+            "int32",
+            "16: max: int32 holds -2147483648 to 2147483647, not 5000000000",
+        ),
+        ("kind: integers, max: 9, step: 99", "int8", "16: max: int8 holds -128 to 127, not 891"),
+        ("kind: integers, min: -1", "uint8", "16: min: uint8 holds 0 to 255, not -1"),
+        ("kind: indices, below: 0", "int32", "16: below: should be at least 1, not 0"),
+        ("kind: positions, below: 999", "int8", "16: below: int8 holds -128 to 127, not 998"),
+        (
+            "kind: positions, below: 9, sentinels: [-1]",
+            "uint8",
+            "17: sentinels: uint8 holds 0 to 255, not -1",
+        ),
+        ("kind: lengths, total: -1", "int32", "16: total: should be at least 0, not -1"),
+        ("kind: indptr, total: 9, page_size: 0", "int32", "17: page_size: should be at least 1"),
+        ("kind: indptr, total: 9, at_least: s", "int32", "17: at_least: 's' is no 1-D tensor of"),
+        ("kind: indptr, total: 9, at_least: table", "int32", "17: at_least: 'table' is no 1-D"),
+        ("kind: boolean, p: 3", "bool", "16: p: should be at most 1, not 3"),
+        ("kind: normal, std: -1", "float32", "16: std: should be at least 0, not -1"),
+        ("kind: scales, min: 0", "float32", "16: min: should be above 0, not 0"),
+        ("kind: uniform, max: 1.0e9", "float16", "16: max: float16 holds -65504 to 65504, not"),
+        ("kind: normal, packed: n", "float16", "16: packed: two values of float4 share a byte"),
+        ("value: 300", "int8", "15: value: int8 holds -128 to 127, not 300"),
+        ("value: 1.5", "int32", "15: value: int32 is a whole number, not 1.5"),
+        ("value: true", "float32", "15: value: float32 is a number, not true"),
+        ("value: 3", "bool", "15: value: bool is true or false, not 3"),
+        ("value: 1.0e30", "float16", "15: value: float16 holds at most 65504, not 1e+30"),
+        ("value: three", "float16", "15: value: should be a number, true or false, not 'three'"),
+    ],
+)
+def test_a_number_that_makes_no_values_is_reported_with_its_line(tmp_path, rule, dtype, message):
+    said = problem(tmp_path, "x", rule, dtype).replace("workloads.inputs.x.", "")
+    assert said.startswith(message)
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("rule", "dtype"),
+    [
+        ({"kind": "integers", "min": 5, "max": 5}, "int32"),
+        ({"kind": "integers", "min": -128, "max": 127}, "int8"),
+        ({"kind": "positions", "below": 256}, "uint8"),
+        ({"kind": "uniform", "min": -65504, "max": 65504}, "float16"),
+        ({"value": math.inf}, "float16"),
+        ({"value": 2.0}, "int32"),
+        ({"value": 1}, "bool"),
+    ],
+)
+def test_numbers_that_an_input_can_just_hold_are_fine(tmp_path, rule, dtype):
+    path = tmp_path / "op.yaml"
+    path.write_text(YAML.format(name="x", rule="value: 1", dtype=dtype, more=""))
+    [loaded] = load_definition_file(path)
+    data = loaded.definition.model_dump(by_alias=True)
+    again = Definition.model_validate({**data, "workloads": {"inputs": {"x": rule}}})
+    assert again.workloads.inputs["x"] == rule_of(rule)
+
+
+def test_memory_has_an_order_of_all_axes(tmp_path):
+    message = problem(tmp_path, "table", "kind: positions, below: 9, memory_order: [m]")
+    assert message.endswith("table.memory_order: should be all axes, each once: n, m")
+
+
+def test_a_dtype_that_is_misspelt_is_one_mistake(tmp_path):
+    assert "\n" not in problem(tmp_path, "x", "kind: integers", "Int32")
+
+
 def test_a_near_name_is_suggested_for_an_unknown_kind(tmp_path):
     assert problem(tmp_path, "x", "kind: integer").endswith("did you mean 'integers'?")
 

@@ -39,6 +39,7 @@ def test_without_a_terminal_lines_say_now_and_then_what_an_item_does(slow, worke
         [r"fib: scale\[slow-correctness\]: (getting ready|workload \d of 8: n=\d+), \d+ s"]
     )
     assert result.stdout.str().count("fib: scale[slow-correctness]") < 12
+    assert not re.search(r"fib: scale\[slow.*\n\nfib: scale\[slow", result.stdout.str())
 
 
 @pytest.mark.thorough

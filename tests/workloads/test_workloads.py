@@ -13,6 +13,7 @@ from pytest_fib.workloads import (
     fill_inputs,
     in_domain,
     layouts,
+    make_inputs,
     make_workload,
     parse_workload,
     plan,
@@ -175,6 +176,56 @@ def test_a_scalar_follows_from_its_rule_and_the_seed(define, rule, dtype, kind):
     assert {type(value) for value in values} == {kind}
     assert 2 <= min(values) < max(values) <= 3
     assert values[0] == values[-1]
+
+
+def test_a_floating_scalar_is_a_float_where_its_value_is_written_as_a_whole_number(define):
+    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": "float32"}}
+    made = make_workload(define(inputs=inputs, rules={"s": {"value": 30}}), {"n": 1})
+    assert type(made.inputs["s"].value) is float
+
+
+@pytest.mark.parametrize(
+    ("rule", "dtype", "least", "most"),
+    [
+        ({"kind": "integers", "min": 0, "max": "n - 3"}, "int32", 3, 64),
+        ({"kind": "positions", "below": "n - 7"}, "int64", 8, 64),
+        ({"kind": "positions", "below": "8 * n"}, "int8", 1, 16),
+        ({"kind": "labels", "count": "n // 4"}, "uint8", 4, 64),
+        ({"kind": "uniform", "min": "n", "max": 9}, "float16", 1, 9),
+    ],
+)
+def test_axes_are_such_that_the_numbers_of_rules_make_values(define, rule, dtype, least, most):
+    inputs = {"i": {"shape": ["n"], "dtype": dtype}}
+    definition = define(inputs=inputs, rules={"i": rule}, domains={"n": {"max": 64}})
+    domain = plan(definition).domain("n", {})
+    assert (domain.low, domain.high) == (least, most)
+    for n in (least, most):
+        make_inputs(definition, make_workload(definition, {"n": n}, seed=n))
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        (
+            {"kind": "integers", "max": "5 // (m - 8)"},
+            "constraint '5 // (m - 8) >= 0' (for input 'i') is false for the const axes",
+        ),
+        (
+            {"kind": "positions", "below": "n - 64"},
+            "axis 'n' (1 to 64): no value meets 'n - 64 >= 1' (for input 'i')",
+        ),
+        ({"kind": "indptr", "total": 9, "at_least": "i"}, "input 'i' refers to itself"),
+    ],
+)
+def test_what_a_rule_needs_of_axes_and_never_gets_is_said_at_the_rule(define, rule, problem):
+    definition = define(
+        axes={"n": "var", "m": 8},
+        inputs={"i": {"shape": ["n"], "dtype": "int32"}},
+        rules={"i": rule},
+        domains={"n": {"max": 64}},
+    )
+    planned = plan(definition)
+    assert (planned.problem, planned.problem_at) == (problem, ("workloads", "inputs", "i"))
 
 
 @pytest.mark.parametrize(
