@@ -11,9 +11,11 @@ program's function with inputs, and launches compile for the target instead.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build._errors import BuildError
@@ -40,10 +42,25 @@ def load(program: Program, artifact: Path | None = None) -> Callable[..., Any]:
     function = getattr(loaded, program.entry_symbol, None)
     if not callable(function):
         lacks = "has no function" if program.compilation is None else "exports no function"
-        kind = type(function).__name__
-        other = "" if function is None else f": it is of type {kind}; is its language another?"
-        raise BuildError(f"{program.entry_file} {lacks} {program.entry_symbol!r}{other}")
+        why = _what_it_has(loaded) if function is None else _what_it_is(function)
+        raise BuildError(f"{program.entry_file} {lacks} {program.entry_symbol!r}{why}")
     return function  # type: ignore[no-any-return]
+
+
+def _what_it_has(loaded: Any) -> str:
+    """Functions of a module itself, of which one may be meant."""
+    if not isinstance(loaded, ModuleType):
+        return ""
+    names = [
+        repr(name)
+        for name, value in vars(loaded).items()
+        if inspect.isroutine(value) and value.__module__ == loaded.__name__ and name[0] != "_"
+    ]
+    return f", but {', '.join(names)}: one of them may be the entry" if names else ""
+
+
+def _what_it_is(value: Any) -> str:
+    return f": it is of type {type(value).__name__}; is its language another?"
 
 
 def why_not_callable(program: Program, built: Built) -> str | None:

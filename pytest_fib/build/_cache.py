@@ -1,8 +1,8 @@
 """What was built, kept by all that decides it: contents and versions, never names of folders.
 
 An entry is one file: a digest, the facts as JSON, the artifact. It is replaced as a whole, and one
-whose digest is wrong counts as missing. Sandboxes can't write here: what they built comes to the
-judge through a file in memory.
+whose digest is wrong counts as missing, which that of another key's entry is. Sandboxes can't write
+here: what they built comes to the judge through a file in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_fib.build._program import Program
 
 #: Changes when the commands that build, or the files here, become others.
-FORMAT = 4
+FORMAT = 5
 #: Bytes that all entries and compilers' caches may take; the ones not used for longest go.
 SIZE_LIMIT = 4 << 30
 #: Seconds since a program was loaded in which the folder that its compiler keeps stays.
@@ -82,16 +82,14 @@ class ArtifactCache:
             entry = path.read_bytes()
         except OSError:
             return None
-        digest, _, rest = entry.partition(b"\n")
-        if hashlib.sha256(rest).hexdigest().encode() != digest:
+        artifact = _artifact(key, entry)
+        if artifact is None:
             return None
-        facts, _, content = rest.partition(b"\n")
-        built = _built(json.loads(facts))
-        if not all(_digest_of(Path(header)) == was for header, was in built.headers):
+        if not all(_digest_of(Path(header)) == was for header, was in artifact.built.headers):
             return None
         with suppress(OSError):
             os.utime(path)  # used now
-        return Artifact(content, built)
+        return artifact
 
     def add(self, key: str, artifact: Artifact) -> None:
         """Keep what was built. Where it can't be written, it is built again next time."""
@@ -99,10 +97,8 @@ class ArtifactCache:
             return
         from pytest_fib.data import write_whole
 
-        rest = json.dumps(asdict(artifact.built)).encode() + b"\n" + artifact.content
-        digest = hashlib.sha256(rest).hexdigest().encode()
         with suppress(OSError):
-            write_whole(self._path(self.folder, key), [digest, b"\n", rest])
+            write_whole(self._path(self.folder, key), [_entry(key, artifact)])
             self._shrink(self.folder)
 
     def get(
@@ -232,6 +228,25 @@ def default_builds_directory() -> Path | None:
     with suppress(FileNotFoundError):
         return cache_directory() / "builds"
     return None
+
+
+def _entry(key: str, artifact: Artifact) -> bytes:
+    """The bytes of an entry's file."""
+    rest = json.dumps(asdict(artifact.built)).encode() + b"\n" + artifact.content
+    return _entry_digest(key, rest) + b"\n" + rest
+
+
+def _artifact(key: str, entry: bytes) -> Artifact | None:
+    """What the bytes of a file hold, if they are this key's and whole."""
+    digest, _, rest = entry.partition(b"\n")
+    if _entry_digest(key, rest) != digest:
+        return None
+    facts, _, content = rest.partition(b"\n")
+    return Artifact(content, _built(json.loads(facts)))
+
+
+def _entry_digest(key: str, rest: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\n" + rest).hexdigest().encode()
 
 
 def _built(facts: dict[str, object]) -> Built:

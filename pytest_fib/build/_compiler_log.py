@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from pytest_fib.build._artifact import KernelResources
-from pytest_fib.build._errors import BuildError
+from pytest_fib.build._errors import BuildError, source_line
 
 if TYPE_CHECKING:
     from pytest_fib.build._program import Program
@@ -62,8 +62,11 @@ _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 
 
-def failure(program: Program, log: str) -> BuildError:
-    """The compiler's first error, at a line of the user's own sources where it tells one."""
+def failure(program: Program, log: str, compiled: str = "") -> BuildError:
+    """The compiler's first error, at a line of the user's own sources where it tells one.
+
+    Else at the source file that was ``compiled``, if it was one.
+    """
     matches = filter(None, (pattern.search(log) for pattern in _FIRST_ERRORS))
     first = min(matches, key=lambda match: match.start(), default=None)
     if first is None:
@@ -74,13 +77,13 @@ def failure(program: Program, log: str) -> BuildError:
         _place(program, log, first) if first["file"] else _first_with_what_is_quoted(program, text)
     )
     if place is None:
-        return BuildError(text, _kept(log, first))
+        return BuildError(f"{compiled}: {text}" if compiled else text, _kept(log, first))
     file, line = place
     log = _kept(log, first)
     source = dict(program.sources)[file].splitlines()
-    shown = source[line - 1].strip() if 0 < line <= len(source) else ""
+    shown = source[line - 1] if 0 < line <= len(source) else ""
     sentence = f"{file}:{line}: {text}{_where_header_is(program, file, text)}"
-    return BuildError(sentence, f"{line:>5} | {shown}\n\n{log}")
+    return BuildError(sentence, f"{source_line(line, shown)}\n\n{log}")
 
 
 def _kept(log: str, first: re.Match[str]) -> str:

@@ -12,3 +12,8 @@ class BuildError(Exception):
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
         self.log = log
+
+
+def source_line(number: int, text: str) -> str:
+    """A line of a source as logs begin with it: ``   12 | y = x + x``."""
+    return f"{number:>5} | {text.strip()}"

@@ -74,10 +74,13 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
     ]
     if not files:
         raise BuildError(f"no source file is one of {', '.join(sorted(_suffixes(program)))}")
-    commands = [_compile_command(program, path, f"{i}.o") for i, path in enumerate(files)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        logs = list(pool.map(lambda command: _run(program, command, folder), commands))
     objects = [f"{i}.o" for i in range(len(files))]
+
+    def compile_file(path: str, output: str) -> str:
+        return _run(program, _compile_command(program, path, output), folder, path)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        logs = list(pool.map(compile_file, files, objects))
     logs.append(_run(program, _link_command(program, objects), folder))
     read = (*_headers(program, folder), *_static_libraries(program, objects, folder))
     kernels = _with_readable_names(kernel_resources("".join(logs)))
@@ -169,8 +172,10 @@ def _link_command(program: Program, objects: Iterable[str]) -> list[str]:
     compilation = _compilation_of(program)
     # nvcc links its runtime statically: whoever loads the library needs the driver alone.
     compiler = nvcc() if program.language == "cuda" else cpp_compiler()
+    # Device code that several files share (-rdc=true) is linked for a target, else for nvcc's own.
+    target = nvcc_flags(compilation.target) if program.language == "cuda" else []
     libraries = [f"-L{_library_folder(compilation)}", *_libraries(program)]
-    command = [_needed(compiler, program.language), "-shared", "-o", LIBRARY, *objects]
+    command = [_needed(compiler, program.language), *target, "-shared", "-o", LIBRARY, *objects]
     # What is missing fails now, not at the first call; Python's own symbols come when it is loaded.
     missing = "now" if compilation.binding == "torch" else "defs"
     strict = ["-Xlinker", "-z", "-Xlinker", missing]
@@ -213,8 +218,8 @@ def _package(compilation: Compilation) -> Path:
     return Path(spec.origin).parent
 
 
-def _run(program: Program, command: list[str], folder: Path) -> str:
-    """What the command printed. Raises BuildError where it fails."""
+def _run(program: Program, command: list[str], folder: Path, compiled: str = "") -> str:
+    """What the command printed; ``compiled`` is its one source. Raises BuildError if it fails."""
     environment = {**os.environ, "LC_ALL": "C"}  # messages in English, quotes in ASCII
     done = subprocess.run(
         command,
@@ -226,7 +231,8 @@ def _run(program: Program, command: list[str], folder: Path) -> str:
     )
     log = done.stdout.decode(errors="replace").replace(f"{folder}/", "")
     if done.returncode != 0:
-        error = failure(program, log or f"{command[0]} ended with code {done.returncode}")
+        log = log or f"{command[0]} ended with code {done.returncode}"
+        error = failure(program, log, compiled)
         raise BuildError(_readable(str(error)), error.log)
     return log
 

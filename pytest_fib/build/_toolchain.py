@@ -94,7 +94,9 @@ def why_no_toolchain(language: str) -> str | None:
             "https://developer.nvidia.com/cuda-downloads"
         )
     if "c++" in compilers and cpp_compiler() is None:
-        return f"needs a C++ compiler; there is no {os.environ.get('CXX') or 'g++'} on PATH"
+        if given := os.environ.get("CXX"):
+            return f"needs a C++ compiler; there is no {given} on PATH, which CXX names"
+        return f"needs a C++ compiler: install g++; none of {', '.join(_CPP_COMPILERS)} is on PATH"
     return None
 
 

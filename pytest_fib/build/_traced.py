@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import _native, _python
 from pytest_fib.build._artifact import Built
-from pytest_fib.build._errors import BuildError
+from pytest_fib.build._errors import BuildError, source_line
 
 if TYPE_CHECKING:
     from pytest_fib.build._program import Program
@@ -73,8 +73,8 @@ def _placed(program: Program, error: Exception) -> BuildError:
         for path, text in program.sources:
             lines = text.splitlines()
             if file.endswith(f"/{path}") and 0 < line <= len(lines):
-                shown = lines[line - 1].strip()
-                return BuildError(f"{path}:{line}: {first}", f"{line:>5} | {shown}\n\n{log}")
+                shown = source_line(line, lines[line - 1])
+                return BuildError(f"{path}:{line}: {first}", f"{shown}\n\n{log}")
     return BuildError(first, log)
 
 

@@ -17,7 +17,7 @@ from unittest import mock
 
 from pytest_fib.build._artifact import Built, KernelResources
 from pytest_fib.build._compiler_log import kernel_resources
-from pytest_fib.build._errors import BuildError
+from pytest_fib.build._errors import BuildError, source_line
 from pytest_fib.build._python import load
 from pytest_fib.build._targets import capability_of
 from pytest_fib.build._toolchain import settings_of
@@ -104,19 +104,22 @@ class _Launches:
             return BuildError(first, str(error))
         shown = lines[node.lineno - 1]
         place = self._place(shown, function)
-        return BuildError(f"{place}: {first}" if place else first, f"{shown.strip()}\n\n{error}")
+        if place is None:
+            return BuildError(first, f"{shown.strip()}\n\n{error}")
+        path, line = place
+        return BuildError(f"{path}:{line}: {first}", f"{source_line(line, shown)}\n\n{error}")
 
-    def _place(self, shown: str, function: Any) -> str | None:
+    def _place(self, shown: str, function: Any) -> tuple[str, int] | None:
         """File and line of a line of a kernel: Triton counts lines from the kernel's own."""
         start = int(getattr(function, "starting_line_number", 1))
         texts = ((path, text.splitlines()) for path, text in self._program.sources)
         places = [
-            (abs(number - start), f"{path}:{number}")
+            (abs(number - start), path, number)
             for path, lines in texts
             for number, line in enumerate(lines, 1)
             if line.strip() == shown.strip()
         ]
-        return min(places)[1] if places else None
+        return min(places)[1:] if places else None
 
 
 def _untimed(call: Callable[[], object], quantiles: tuple[float, ...] = ()) -> list[float]:

@@ -392,7 +392,7 @@ def _fit_to_show(reply: Reply, printed: str = "") -> Reply:
     is_of_compiler = isinstance(reply, Failed) and reply.status == "COMPILE_ERROR"
     log = visible(reply.log[-(COMPILER_LOG_LIMIT if is_of_compiler else LOG_LIMIT) :])
     if printed:
-        log = f"{log}\n--- printed ---\n{printed}".lstrip()
+        log = f"{log}\n--- printed ---\n{printed}".lstrip("\n")
     if isinstance(reply, Done):
         return replace(reply, log=log, method=visible_line(reply.method[:LINE_LIMIT]))
     return replace(reply, log=log, summary=visible_line(reply.summary[:LINE_LIMIT]))

@@ -90,6 +90,16 @@ def test_an_entry_that_was_changed_counts_as_missing(cache, place):
     assert cache.find(KEY) is None
 
 
+def test_an_entry_in_the_place_of_another_counts_as_missing(cache):
+    cache.add(KEY, ARTIFACT)
+    (entry,) = cache.folder.iterdir()
+    other = "1" * 64
+    entry.rename(entry.with_name(entry.name.replace(KEY, other)))
+    assert cache.find(other) is None
+    cache.add(other, ARTIFACT)
+    assert cache.find(other) == ARTIFACT
+
+
 def test_an_entry_is_of_no_use_once_a_header_has_changed(cache, tmp_path):
     header = tmp_path / "lib.h"
     header.write_text("")

@@ -58,6 +58,16 @@ def test_a_torch_extension_is_compiled_and_called(double, tmp_path):
     assert loaded(program, tmp_path)(torch.ones(2)).tolist() == [2.0, 2.0]
 
 
+@pytest.mark.skipif(
+    not Path(sysconfig.get_path("include"), "Python.h").exists(), reason="no headers of Python"
+)
+def test_what_an_extension_has_in_place_of_its_entry_is_named(double, tmp_path):
+    compilation = replace(double.compilation, binding="torch")
+    program = replace(double, sources=(("double.cpp", EXTENSION),), compilation=compilation)
+    with pytest.raises(BuildError, match=r"no function 'go', but 'run': one of them may be"):
+        loaded(replace(program, entry_symbol="go"), tmp_path)
+
+
 def test_an_entry_that_is_not_exported_is_an_error(double, tmp_path):
     with pytest.raises(BuildError, match=r"double\.cpp exports no function 'go'"):
         loaded(replace(double, entry_symbol="go"), tmp_path)
@@ -168,7 +178,8 @@ LOGS = [
     (
         "g++: internal compiler error: File size limit exceeded signal terminated program as\n"
         "Please submit a full bug report.\n",
-        "g++: internal compiler error: File size limit exceeded signal terminated program as",
+        "kernel.cu: g++: internal compiler error: "
+        "File size limit exceeded signal terminated program as",
     ),
     (
         "nvlink error   : Undefined reference to '_Z5threei' in '0.o'\n"
@@ -177,7 +188,11 @@ LOGS = [
     ),
     (
         "ptxas error   : Entry function 'k' uses too much shared data (0x20000 bytes)\n",
-        "Entry function 'k' uses too much shared data (0x20000 bytes)",
+        "kernel.cu: Entry function 'k' uses too much shared data (0x20000 bytes)",
+    ),
+    (
+        "ptxas error   : File uses too much global constant data (0x13880 bytes, 0x10000 max)\n",
+        "kernel.cu: File uses too much global constant data (0x13880 bytes, 0x10000 max)",
     ),
     (
         "ptxas error   : Entry function '_ZN3abc5threeEPf' uses too much shared data\n",
@@ -223,6 +238,18 @@ def test_every_compiler_is_understood(pretended, tmp_path, log, expected):
     expected = expected.replace("/compiler", f"{tmp_path}/bin/nvcc")
     assert str(caught.value) == expected
     assert caught.value.log.endswith(log)
+
+
+def test_device_code_is_linked_for_the_target_too(pretended, tmp_path):
+    folder = tmp_path / "build"
+    folder.mkdir()
+    program = pretended("", 0)
+    calls = f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n: > program.so\n'
+    (tmp_path / "bin/nvcc").write_text(calls)
+    build(program, folder)
+    _compiling, linking = (tmp_path / "calls").read_text().splitlines()
+    assert " -shared " in linking
+    assert "-gencode=arch=compute_90a,code=sm_90a" in linking
 
 
 def test_an_error_after_many_warnings_is_found_and_kept(pretended, tmp_path):

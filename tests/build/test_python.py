@@ -96,7 +96,7 @@ def test_a_source_that_changes_after_it_was_compared_is_not_read_again(program):
 
 
 def test_an_entry_point_that_is_no_function_is_named(program):
-    with pytest.raises(BuildError, match=r"kernel.py has no function 'missing'"):
+    with pytest.raises(BuildError, match=r"kernel.py has no function 'missing', but 'run', 'w"):
         load(replace(program, entry_symbol="missing"))
 
 

@@ -37,9 +37,15 @@ def test_what_a_language_requires_is_in_its_extra(language):
 
 
 def test_a_missing_compiler_is_named_with_what_to_install(reason, monkeypatch):
-    monkeypatch.setenv("CXX", "no-such-compiler")
     facts = {"language": "cpp", "binding": "torch"}
-    assert reason(**facts) == "needs a C++ compiler; there is no no-such-compiler on PATH"
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    why = "needs a C++ compiler; there is no no-such-compiler on PATH, which CXX names"
+    assert reason(**facts) == why
+    monkeypatch.delenv("CXX")
+    with monkeypatch.context() as without:
+        without.setenv("PATH", "/nowhere")
+        why = "needs a C++ compiler: install g++; none of g++, c++, clang++ is on PATH"
+        assert reason(**facts) == why
     monkeypatch.setattr("pytest_fib.build._toolchain._nvcc_places", lambda: iter(()))
     facts["language"] = "cuda"
     assert reason("cuda", **facts).startswith("needs nvcc, which is neither in CUDA_HOME nor on")

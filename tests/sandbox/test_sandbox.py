@@ -122,7 +122,10 @@ def test_a_hang_while_it_loads_is_a_timeout(evaluate):
     [
         ("def run(x, factor)\n    return x\n", "SyntaxError: expected ':' (module.py, line 1)"),
         ("import nonesuch\n", "ModuleNotFoundError: No module named 'nonesuch'"),
-        ("def other(x): ...\n", "module.py has no function 'run'"),
+        (
+            "def other(x): ...\n",
+            "module.py has no function 'run', but 'other': one of them may be the entry",
+        ),
         (
             "run = 5\n",
             "module.py has no function 'run': it is of type int; is its language another?",
