@@ -35,7 +35,7 @@ def header(session: Session) -> list[str]:
     if settings.shard is not None:
         lines.append(f"fib: {_shard(session)}")
     if settings.workload is None:
-        lines.append(f"fib: {_drawn_from(*session.seeds)}")
+        lines.append(f"fib: {_drawn_from(*session.seeds, given=settings.seeds is not None)}")
     return lines + (list(_inferred(session)) if config.get_verbosity() > 0 else [])
 
 
@@ -94,12 +94,25 @@ def _shard(session: Session) -> str:
     return f"{part}, by durations {digest} of {settings.shard_by}: the same for every shard"
 
 
-def _drawn_from(fixed: int, of_the_run: int | None) -> str:
-    """Which seeds workloads are drawn from, and how to draw the same again."""
+def _drawn_from(fixed: int, of_the_run: int | None, *, given: bool) -> str:
+    """Which seeds workloads are drawn from, unless kernels could read that too early.
+
+    A log is a file, which they may read: what nobody is to know beforehand is shown at the end.
+    """
     if of_the_run is None:
         return f"seed {fixed} for all draws"
-    how = f"--fib-seed={fixed}:{of_the_run} repeats them"
-    return f"seed {fixed}, this run's own draws from {of_the_run} ({how})"
+    if given:
+        return f"seed {fixed}, other draws from {of_the_run}"
+    return f"seed {fixed}, other draws from a seed of this run's own (shown at the end)"
+
+
+def repeated_by(session: Session) -> str:
+    """How to draw the same again, where the command line doesn't say that already; else nothing."""
+    fixed, of_the_run = session.seeds
+    settings = session.settings
+    if settings.seeds is not None or settings.workload is not None:
+        return ""
+    return f"--fib-seed={fixed}:{of_the_run} draws the same workloads again"
 
 
 def _inferred(session: Session) -> Iterator[str]:

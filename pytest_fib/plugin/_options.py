@@ -198,8 +198,8 @@ class Settings:
     seeds: tuple[int, int | None] | None = _option(
         "--fib-seed",
         "N[:M]",
-        "which workloads to try: N decides them all, N:M repeats those of a run whose header says "
-        "so (default: most from 0, a fifth from a seed that is drawn for the run)",
+        "which workloads to try: N decides them all, N:M repeats those of a run that "
+        "ends with it (default: most from 0, a fifth from a seed that is drawn for the run)",
         type=seeds,
     )
     max_bytes: int | None = _option(

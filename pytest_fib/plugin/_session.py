@@ -33,7 +33,7 @@ from pytest_fib.discovery import (
 from pytest_fib.plugin import _gpus
 from pytest_fib.plugin._baseline import read_baseline
 from pytest_fib.plugin._checks import check_options, check_selection
-from pytest_fib.plugin._header import header, unimplemented
+from pytest_fib.plugin._header import header, repeated_by, unimplemented
 from pytest_fib.plugin._interrupt import Interruption
 from pytest_fib.plugin._kernel_check import KernelCheckRecords
 from pytest_fib.plugin._options import SETTINGS
@@ -526,6 +526,8 @@ class Session:
             records = "trace record" if written == 1 else "trace records"
             where = self.settings.shown(self.settings.traces)
             terminal.write_line(f"{written} {records} in {where}")
+        if how := repeated_by(self):
+            terminal.write_line(how)
 
     def pytest_unconfigure(self) -> None:
         self._recorder.file.close()

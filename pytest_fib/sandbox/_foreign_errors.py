@@ -32,7 +32,12 @@ def one_line(error: BaseException, limit: int = LINE_LIMIT) -> str:
     if isinstance(error, RuntimeError):  # where in torch memory ran out is of no use
         first = first.partition(_CPU_MEMORY)[2].partition(". Error code")[0] or first
     line = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return _encodable(line[:limit])
+    return limited(line, limit)
+
+
+def limited(text: str, limit: int = LINE_LIMIT) -> str:
+    """Text with foreign names in it, cut, and such that it can be sent."""
+    return _encodable(text[:limit])
 
 
 def _text(error: BaseException) -> str:

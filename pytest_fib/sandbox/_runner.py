@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_fib.build import BuildError, Program, build, load
+from pytest_fib.build import COMPILER_LOG_LIMIT, BuildError, Program, build, load
 from pytest_fib.sandbox._arena import give_back_unused
 from pytest_fib.sandbox._calling import InvalidOutput, Invoke, bind, copies, store
-from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory, own_traceback
+from pytest_fib.sandbox._foreign_errors import limited, one_line, out_of_memory, own_traceback
 from pytest_fib.sandbox._host_memory import peak_bytes
 from pytest_fib.sandbox._messages import (
     Argument,
@@ -94,13 +94,14 @@ class Runner:
         try:
             return self._answer(request, file)
         except InvalidOutput as error:
-            return Failed(error.status, str(error))
+            return Failed(error.status, limited(str(error)))
         except BuildError as error:
-            return Failed(status, str(error), error.log)
+            log = limited(error.log, COMPILER_LOG_LIMIT)
+            return Failed(status, limited(str(error)), log)
         except EmptyCaptureError as error:
-            return Failed(status, str(error))
+            return Failed(status, limited(str(error)))
         except OracleUnavailable as error:
-            return Failed(status, str(error), no_oracle=True)
+            return Failed(status, limited(str(error)), no_oracle=True)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         # Foreign code may raise anything, SystemExit and pytest's own outcomes included.

@@ -15,6 +15,16 @@ with open("calls-{name}", "a") as file:
     print(len(x), x.sum().item(), file=file)
 return x * factor
 """
+#: Fails where a number follows what is said of seeds in a log.
+READING = """\
+x, factor
+import re
+from pathlib import Path
+text = Path({log!r}).read_text()
+assert "other draws" in text, "it is in no log"
+assert not re.search(r"(draws from|--fib-seed=0:) ?[0-9]", text), "it is there"
+return x * factor
+"""
 
 
 @pytest.fixture
@@ -30,48 +40,53 @@ def noted(project, scale_yaml):
     return project
 
 
+HIDDEN = "fib: seed 0, other draws from a seed of this run's own (shown at the end)"
+
+
 def calls(project, result):
-    """What each implementation was called with in a run, and what its header says of seeds."""
+    """What each implementation was called with in a run, and what that says of seeds."""
     result.assert_outcomes(passed=2)
-    (line,) = [line for line in result.outlines if line.startswith("fib: seed ")]
+    lines = [line for line in result.outlines if re.match("fib: seed |--fib-seed=", line)]
     notes = [project.path / f"calls-{name}" for name in ("one", "two")]
     texts = [note.read_text() for note in notes]
     for note in notes:
         note.unlink()
-    return texts, line
+    return texts, lines
 
 
-def replay(line):
-    """The option by which the header says that draws are repeated."""
-    text = r"fib: seed 0, this run's own draws from (\d+) \((--fib-seed=0:\1) repeats them\)"
-    return re.fullmatch(text, line)[2]
+def replay(lines):
+    """The option by which draws are repeated, as a run says at its end."""
+    first, last = lines
+    assert first == HIDDEN
+    return re.fullmatch(r"(--fib-seed=0:\d+) draws the same workloads again", last)[1]
 
 
-def test_a_run_has_draws_of_its_own_which_its_header_repeats(noted):
-    (first, same), line = calls(noted, noted.run())
+def test_a_run_has_draws_of_its_own_and_says_at_its_end_how_to_repeat_them(noted):
+    (first, same), lines = calls(noted, noted.run())
     assert first == same  # one seed for all implementations
-    (again, _), line_again = calls(noted, noted.run(replay(line)))
-    assert (again, line_again) == (first, line)
-    (other, _), other_line = calls(noted, noted.run())
-    assert replay(other_line) != replay(line)
+    (again, _), given = calls(noted, noted.run(replay(lines)))
+    assert again == first
+    assert given == [f"fib: seed 0, other draws from {replay(lines).rpartition(':')[2]}"]
+    (other, _), other_lines = calls(noted, noted.run())
+    assert replay(other_lines) != replay(lines)
     assert {*first.splitlines()} & {*other.splitlines()}  # most draws are those of seed 0
     assert {*first.splitlines()} != {*other.splitlines()}
 
 
 @pytest.mark.thorough
 def test_all_workers_of_xdist_draw_from_the_seed_of_the_controller(noted):
-    (one, two), line = calls(noted, noted.run_apart("-n", "2"))
+    (one, two), lines = calls(noted, noted.run_apart("-n", "2"))
     assert one == two
-    assert calls(noted, noted.run(replay(line)))[0] == [one, two]
+    assert calls(noted, noted.run(replay(lines)))[0] == [one, two]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", ["3", "3:4"])
 def test_a_seed_that_is_given_decides_all_draws(noted, seed):
-    alone, line = calls(noted, noted.run(f"--fib-seed={seed}"))
-    workers, worker_line = calls(noted, noted.run_apart("-n", "2", f"--fib-seed={seed}"))
-    assert (alone, line) == (workers, worker_line)
-    assert line.startswith("fib: seed 3 for all draws" if seed == "3" else "fib: seed 3, this run")
+    alone, lines = calls(noted, noted.run(f"--fib-seed={seed}"))
+    workers, worker_lines = calls(noted, noted.run_apart("-n", "2", f"--fib-seed={seed}"))
+    assert (alone, lines) == (workers, worker_lines)
+    assert lines == [f"fib: seed 3{' for all draws' if seed == '3' else ', other draws from 4'}"]
 
 
 def test_hand_written_tests_draw_what_items_do(noted):
@@ -94,7 +109,21 @@ def test_hand_written_tests_draw_what_items_do(noted):
 
 def test_a_replayed_workload_needs_no_seed(noted):
     result = noted.run("--fib-workload", '{"axes": {"n": 7}}')
-    assert not [line for line in result.outlines if line.startswith("fib: seed ")]
+    assert not [line for line in result.outlines if re.match("fib: seed |--fib-seed=", line)]
+
+
+def test_no_kernel_can_read_the_seed_of_a_run_in_its_log(project, scale_yaml):
+    project.define(scale_yaml)
+    project.pytester.makeini("[pytest]\naddopts = --fib-examples=1")
+    log = project.path / "log.txt"
+    project.implement("curious", READING.format(log=str(log)))
+    command = [sys.executable, "-m", "pytest", "--fib-device=cpu", "-v"]
+    with log.open("w") as file:
+        run = subprocess.run(command, cwd=project.path, stdout=file, check=False)
+    text = log.read_text()
+    assert run.returncode == 0, text
+    assert HIDDEN in text
+    assert re.search(r"\n--fib-seed=0:\d+ draws the same workloads again\n", text)
 
 
 @pytest.mark.thorough

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_fib.timing import series
 
@@ -76,3 +77,19 @@ def test_what_a_call_raises_is_raised(made):
     with pytest.raises(ZeroDivisionError):
         series(groups, "cpu").run()
     assert log == ["a"]
+
+
+def test_no_operator_of_torch_is_run_beside_the_calls(made):
+    """Calls may have changed what torch does for all: have it fill new tensors, for one."""
+
+    class Noted(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            run.append(func)
+            return func(*args, **(kwargs or {}))
+
+    run = []
+    groups, log = made("a", "b", "c")
+    with Noted():
+        series(groups, "cpu").run()
+    assert log == ["a", "b", "c"]
+    assert run == []
