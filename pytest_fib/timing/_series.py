@@ -93,8 +93,8 @@ class OnCpu:
 
     def _block(self, number: int) -> float:
         calls, results = self._groups[number], self.results[number]
-        # Not a tensor: torch fills those, and when isn't timed, once a call has asked it for
-        # deterministic algorithms.
+        # Not a tensor: once a call has asked torch for deterministic algorithms, it fills those,
+        # which only the judge's clock sees.
         spacer = torch.UntypedStorage(number * SPACING, device="cpu")  # type: ignore[no-untyped-call]
         start = perf_counter_ns()
         for i, call in enumerate(calls):
