@@ -55,9 +55,13 @@ class LocalExecutor(Executor):
         where = self._device, self._isolation
         return Judge(*where, *self._arguments, fork_server=server, **self._options)
 
+    def start_fork_server(self) -> None:
+        """Begin to start what sandboxes are forked from, without waiting for it."""
+        _ = self._fork_server
+
     def warm(self) -> None:
         """Begin what takes seconds, without waiting for it."""
-        _ = self._fork_server
+        self.start_fork_server()
         Thread(target=_import_the_judge, daemon=True).start()
 
     def start(self) -> None:

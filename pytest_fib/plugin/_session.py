@@ -102,6 +102,7 @@ class Session:
         self._have_triton_interpreted()
         config.pluginmanager.register(Interruption(config), "fib-interruption")
         if self._worker:
+            self._warm_early()
             self._add_paths()  # a worker reads the command line anew
             if text := self._sent.get("baseline"):
                 self.baseline = Baseline.from_json(text)
@@ -111,6 +112,7 @@ class Session:
             _ = self.prebuilt  # an error now, not at the first item
         if settings.cache_clear:
             _clear(settings.cache or default_builds_directory())
+        self._warm_early()
         self._add_paths()
         check_selection(settings, lambda: self.catalogue)
         if settings.compare is not None:  # before the recorder replaces what may be the same file
@@ -355,6 +357,21 @@ class Session:
             if self._worker:  # tests run by now, which say it
                 return UnreachableExecutor(str(error))
             raise pytest.UsageError(str(error)) from None
+
+    def _warm_early(self) -> None:
+        """Start the fork server before collecting, where the command line asks for kernels.
+
+        It takes the longest, and is another process: a mistake on the command line is told as soon.
+        """
+        from pytest_fib.executors import LocalExecutor
+
+        option, settings = self.config.option, self.settings
+        runs_here = self._worker or not getattr(option, "tx", None)
+        runs_none = option.collectonly or settings.explain_inputs or settings.is_remote
+        asked_for = settings.selective or settings.bench
+        if runs_here and asked_for and not runs_none:
+            assert isinstance(self.executor, LocalExecutor)
+            self.executor.start_fork_server()
 
     def warm(self) -> None:
         """Begin to start what runs kernels, where that is this machine. Raises UsageError."""
