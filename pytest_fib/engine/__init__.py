@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_fib.engine._device_lock import (
         DeviceHeldError as DeviceHeldError,
         DeviceLock as DeviceLock,
+        DeviceUse as DeviceUse,
     )
     from pytest_fib.engine._in_process import FunctionChecker as FunctionChecker
     from pytest_fib.engine._judge import Judge as Judge
@@ -36,7 +37,7 @@ __getattr__ = lazily(
     {
         "_correctness": "OutputChecker believed",
         "_counts_cache": "CountsCache",
-        "_device_lock": "DeviceHeldError DeviceLock",
+        "_device_lock": "DeviceHeldError DeviceLock DeviceUse",
         "_in_process": "FunctionChecker",
         "_judge": "Judge",
         "_reference_costs": "Costs",

@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Event, Lock, RLock, Thread
@@ -32,6 +33,31 @@ LOOK = 0.001
 #: Where every user of a machine finds the same files, and no sandbox opens any: who may read a
 #: file can lock it.
 FOLDER = Path("/dev/shm")
+
+
+#: Uses of a device with less than this between them, in seconds, are one.
+PAUSE = 0.01
+
+
+@dataclass
+class DeviceUse:
+    """What a process did with a device.
+
+    ``used`` is when it had the device, with others or alone, as pairs of ``time.monotonic``, which
+    is the same for all processes of a machine. It ``waited`` and was ``alone`` for so many seconds.
+    """
+
+    device: str
+    used: list[list[float]] = field(default_factory=list)
+    waited: float = 0.0
+    alone: float = 0.0
+
+    def add(self, start: float) -> None:
+        """Note a use that ends now."""
+        if self.used and start - self.used[-1][1] < PAUSE:
+            self.used[-1][1] = monotonic()
+        else:
+            self.used.append([start, monotonic()])
 
 
 class DeviceHeldError(Exception):
@@ -71,6 +97,9 @@ class DeviceLock:
         self._path = FOLDER / f"pytest-fib-{self.name}.lock"
         self._turnstile = FOLDER / f"pytest-fib-{self.name}.turnstile.lock"
         self._share: contextlib.ExitStack | None = None
+        self._shared_since = 0.0
+        self._use = DeviceUse(self.name)
+        self._waited_before = 0.0
         if sharers is None:
             sharers = 0 if self.name == "cpu" else SHARERS
         #: Files of which everyone who shares holds one; none where any number may share.
@@ -164,6 +193,12 @@ class DeviceLock:
         finally:
             os.close(descriptor)
 
+    def take_use(self) -> DeviceUse:
+        """What this process did with the device since this was called last."""
+        use, self._use = self._use, DeviceUse(self.name)
+        use.waited, self._waited_before = self.waited - self._waited_before, self.waited
+        return use
+
     def _take_place(self) -> None:
         """Be one of those who may share, as soon as there is a place."""
         if not self._places:
@@ -199,6 +234,7 @@ class DeviceLock:
         with self._holding(self._turnstile, fcntl.LOCK_EX, until), contextlib.ExitStack() as stack:
             stack.enter_context(self._holding(self._path, fcntl.LOCK_SH, until))
             self._share = stack.pop_all()
+        self._shared_since = monotonic()
         for process in self._background:
             process.resume()
 
@@ -208,6 +244,7 @@ class DeviceLock:
             for process in self._background:
                 process.pause()
             share.close()
+            self._use.add(self._shared_since)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -222,7 +259,12 @@ class DeviceLock:
                 if is_idle or pause is None:
                     # Who never lets a device idle is no sandbox: that is waited for but once.
                     self._busy_pauses = BUSY_PAUSES if is_idle else ()
-                    yield
+                    start = monotonic()
+                    try:
+                        yield
+                    finally:
+                        self._use.add(start)
+                        self._use.alone += monotonic() - start
                     return
             self._announce(f"waiting for {self.name}: kernels of another process run")
             sleep(pause)

@@ -53,7 +53,7 @@ from pytest_fib.engine._context import (
 )
 from pytest_fib.engine._correctness import ExpectedCache, SandboxCalls, check_correctness
 from pytest_fib.engine._counts_cache import CountsCache
-from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock, silent
+from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock, DeviceUse, silent
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.engine._sample_plan import check_samples
 from pytest_fib.engine._search import (
@@ -157,6 +157,10 @@ class Judge:
     @property
     def waited(self) -> float:
         return self._lock.waited
+
+    def take_device_use(self) -> DeviceUse:
+        """What this did with the device since this was called last."""
+        return self._lock.take_use()
 
     def close(self) -> None:
         self._close_sandboxes()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         SearchRequest,
         SearchResult,
     )
-    from pytest_fib.engine import Isolation, Judge
+    from pytest_fib.engine import DeviceUse, Isolation, Judge
     from pytest_fib.sandbox import ForkServer
 
 
@@ -77,9 +77,9 @@ class LocalExecutor(Executor):
     def build(self, request: BuildRequest) -> BuildResult:
         return self._judge.build(request)
 
-    @property
-    def waited(self) -> float:
-        return self._judge.waited if "_judge" in vars(self) else 0.0
+    def take_device_use(self) -> DeviceUse | None:
+        """What this did with the device since this was called last; None before any request."""
+        return self._judge.take_device_use() if "_judge" in vars(self) else None
 
     def close(self) -> None:
         for each in ("_judge", "_fork_server"):

@@ -86,15 +86,12 @@ class KernelFailure(AssertionError):
 
 @dataclass
 class ItemOutcome:
-    """What a run of an item leaves: traces, how its time compares, its build.
-
-    ``waited`` is how many seconds others held the device for.
-    """
+    """What a run of an item leaves: traces, how its time compares, its build, use of a device."""
 
     traces: list[Trace] = field(default_factory=list)
     time_comparison: dict[str, Any] | None = None
     build: dict[str, Any] | None = None
-    waited: float = 0.0
+    device_use: dict[str, Any] | None = None
 
 
 class UnusableItem(pytest.Item):
@@ -209,7 +206,6 @@ class KernelItem(pytest.Item):
             raise KernelFailure(
                 f"can't be tested: {self.settings.readable(self.implementation.problem)}"
             )
-        waited = self.run.waited
         try:
             with no_failure_lost() as raise_lost, self.run.progress.of(self.name, raise_lost):
                 self.check()
@@ -229,7 +225,8 @@ class KernelItem(pytest.Item):
             message = f"{fault.status.value}: {fault.diagnosis.sentence}"
             raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
         finally:
-            self.outcome.waited = self.run.waited - waited
+            use = self.run.take_device_use()
+            self.outcome.device_use = None if use is None else asdict(use)
 
     def warn(self, warning: Warning) -> None:
         """Warn; raises KernelFailure where filters make an error of the warning."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_fib.plugin._device_uses import DeviceUses
 from pytest_fib.plugin._trace_file import TraceFile
 from pytest_fib.report import Row
 
@@ -30,8 +31,7 @@ class Recorder:
         #: Tests that somebody wrote by hand, and that failed.
         self._by_hand: dict[str, Row] = {}
         self._reruns: Counter[str] = Counter()
-        #: Seconds that items waited for others who use the device.
-        self._waits: dict[str, float] = {}
+        self.device_uses = DeviceUses()
         #: Traces of items that may run again.
         self._undecided: dict[str, list[str]] = {}
         # Else it is opened on the first kernel test: a run without one leaves no file behind.
@@ -71,20 +71,12 @@ class Recorder:
             if category == "failed":
                 self._by_hand[report.nodeid] = _failure_by_hand(report)
             return
-        self._waits[report.nodeid] = item.pop("waited")
+        self.device_uses.add(report.nodeid, item.pop("device_use"), report.duration)
         reason = _reason(report) or ("" if traces else _end_of(report))
         item |= {"reason": reason, "reruns": self._reruns[report.nodeid]}
         records = [json.loads(line) for line in traces] or [None]
         rows = [Row.of(item, category, record) for record in records]
         self._rows.setdefault(report.nodeid, []).extend(rows)
-
-    def shown_waits(self) -> str:
-        """``3 items waited 41 s for others who use the device``; nothing under a second."""
-        waits = [seconds for seconds in self._waits.values() if seconds >= 0.5]
-        if sum(waits) < 1:
-            return ""
-        items = "1 item" if len(waits) == 1 else f"{len(waits)} items"
-        return f"{items} waited {sum(waits):.0f} s for others who use the device"
 
     def finish(self) -> None:
         """Write the records of items that were to run again, and did not; complete the file."""

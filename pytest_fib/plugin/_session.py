@@ -51,6 +51,7 @@ from pytest_fib.report import (
 
 if TYPE_CHECKING:
     from pytest_fib.data import Compiled, TensorFiles
+    from pytest_fib.engine import DeviceUse
     from pytest_fib.executors import Executor
     from pytest_fib.plugin._machines import RemoteMachines
     from pytest_fib.sandbox import LastCall
@@ -466,12 +467,12 @@ class Session:
         """Not with ``-p no:terminal``."""
         return self.config.pluginmanager.has_plugin("terminalreporter")
 
-    @property
-    def waited(self) -> float:
+    def take_device_use(self) -> DeviceUse | None:
+        """What this process did with its device since this was called last; None if it has none."""
         from pytest_fib.executors import LocalExecutor
 
         executor = vars(self).get("executor")
-        return executor.waited if isinstance(executor, LocalExecutor) else 0.0
+        return executor.take_device_use() if isinstance(executor, LocalExecutor) else None
 
     # Last: the results, in the controller.
 
@@ -537,8 +538,8 @@ class Session:
             terminal.write_line(unimplemented(names).removeprefix("fib: "))
         if self.baseline is not None:
             write_comparison(terminal, rows, width, self.baseline)
-        if waited := self._recorder.shown_waits():
-            terminal.write_line(waited)
+        for line in self._recorder.device_uses.shown():
+            terminal.write_line(line)
         if written and not self._trace_problems:
             records = "trace record" if written == 1 else "trace records"
             where = self.settings.shown(self.settings.traces)

@@ -110,6 +110,24 @@ def test_more_than_may_share_wait_for_a_place():
     assert third.waited > 0.2
 
 
+def test_a_use_is_told_once_and_short_pauses_are_part_of_it():
+    lock = DeviceLock("cpu")
+    before = monotonic()
+    with lock.shared():
+        lock.give_way()
+        with lock.released():
+            sleep(0.05)
+    between = monotonic()
+    with lock.exclusive():
+        sleep(0.02)
+    use, again = lock.take_use(), lock.take_use()
+    first, *_, last = use.used
+    assert len(use.used) in (2, 3)  # the last two may be so near to each other that they are one
+    assert before <= first[0] <= first[1] <= between <= last[1] <= monotonic()
+    assert 0.02 <= use.alone <= last[1] - before
+    assert (again.used, again.alone, again.waited) == ([], 0.0, 0.0)
+
+
 def test_work_elsewhere_leaves_a_place_to_others():
     first, second = (DeviceLock("cpu", sharers=1) for _ in range(2))
     with first.shared():
