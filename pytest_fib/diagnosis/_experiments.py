@@ -22,7 +22,7 @@ from pytest_fib.diagnosis._wrong_output import (
     share,
     take,
 )
-from pytest_fib.verdict import PRECISION, compare_outputs
+from pytest_fib.verdict import PRECISION, OutputComparison, compare_outputs
 from pytest_fib.workloads import once, plan
 
 if TYPE_CHECKING:
@@ -107,17 +107,31 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
 def holds_elsewhere(
     hypothesis: InputHypothesis, outputs: Sequence[WrongOutput], context: CallContext
 ) -> bool:
-    """Whether a hypothesis is true of other values too, if it has some and they can be tried."""
+    """Whether a hypothesis is true of other values too, if it has some and they can be tried.
+
+    Of all elements, or of those that were wrong if it may be partial.
+    """
     if hypothesis.elsewhere is None or context.definition is None or context.outputs is None:
         return True
-    moved, read_as = hypothesis.elsewhere
+    moved, read_as = hypothesis.elsewhere()
     got = context.outputs(moved)
     expected = context.reference_outputs(read_as) if context.reference_outputs else None
     if got is None or expected is None:
         return True
-    names = {output.name for output in outputs}
+    wrong = {output.name: output for output in outputs}
     compared = compare_outputs(context.definition, got, expected, inputs=context.inputs)
-    return all(each.matched_ratio >= NEARLY_ALL for each in compared if each.name in names)
+    return all(
+        _is_right_where(wrong[name], each)
+        and (hypothesis.partial or each.matched_ratio >= NEARLY_ALL)
+        for each in compared
+        if (name := each.name) in wrong
+    )
+
+
+def _is_right_where(wrong: WrongOutput, compared: OutputComparison) -> bool:
+    """Whether elements are right that were wrong before."""
+    now = WrongOutput.of(compared, None).wrong.reshape(-1)
+    return share(~now[wrong.wrong_sample.at.to(now.device)]) >= NEARLY_ALL
 
 
 def _is_clearly_wrong(output: WrongOutput) -> bool:

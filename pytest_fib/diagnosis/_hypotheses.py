@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from math import isclose, isnan, log, nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Kinds of integers that stay valid in another order, and when the first stands for all.
 _MOVABLE = ("indices", "positions", "permutation", "last_page_len")
+#: Floating inputs that may be any numbers.
+_ANY = (kinds.Values, kinds.Normal)
 #: Kinds of integers that pick, of which half is valid as well.
 _PICKING = ("indices", "positions", "block_table", "topk_ids")
 #: What may be made of any floating input, and what of a number: what all elements of a tensor are
@@ -52,6 +54,10 @@ ELSEWHERE = 0.618
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 
 
+#: Makes values of inputs, and other ones that they are read as.
+Elsewhere: TypeAlias = Callable[[], tuple[Mapping[str, Any], Mapping[str, Any]]]
+
+
 @dataclass(frozen=True)
 class InputHypothesis:
     """Other values of some inputs, by name; of size 1 along dimensions of stride 0.
@@ -59,7 +65,7 @@ class InputHypothesis:
     ``words`` fit after "as if". ``back`` turns an output of the reference, whose axes it is given,
     into what such a kernel writes. ``pattern`` is that of the diagnosis. What is not ``partial``
     explains all that is wrong or nothing: of a few indices, other ones are what they are by chance.
-    ``elsewhere`` has other values for inputs, and what the hypothesis says that they are read as.
+    ``elsewhere`` makes other values for inputs, and what the hypothesis says that they are read as.
     """
 
     words: str
@@ -67,7 +73,7 @@ class InputHypothesis:
     back: Callable[[torch.Tensor, Sequence[str]], torch.Tensor] = lambda output, axes: output
     pattern: str = "misread input"
     partial: bool = True
-    elsewhere: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+    elsewhere: Elsewhere | None = None
 
 
 def input_hypotheses(
@@ -84,14 +90,30 @@ def input_hypotheses(
         for name, tensor in tensors.items():
             axes = definition.inputs[name].shape or ()
             for words, value in make(tensor, axes, rules[name], definition):
-                partial = tensor.is_floating_point()
-                read = {name: value}
-                elsewhere = (picks, picks | read) if picks and make is _moved and partial else None
-                yield InputHypothesis(f"{name} {words}", read, partial=partial, elsewhere=elsewhere)
+                is_partial = tensor.is_floating_point()
+                read, elsewhere = {name: value}, None
+                if make is _moved and picks and is_partial:
+                    elsewhere = partial(_both, picks, {**picks, **read})
+                elif make is _values and isinstance(rules[name], _ANY):
+                    elsewhere = partial(_of_other_numbers, name, tensor, words)
+                yield InputHypothesis(
+                    f"{name} {words}", read, partial=is_partial, elsewhere=elsewhere
+                )
     yield from _rounded(tensors)
     yield from _exchanged({**scalars, **tensors})
     yield from _interleaved(definition, tensors)
     yield from _cut_short(definition, tensors, wrong or definition.outputs)
+
+
+def _of_other_numbers(
+    name: str, tensor: torch.Tensor, words: str
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The same of numbers of either sign: of zeros, or of ones, much is so by chance."""
+    generator = torch.Generator(tensor.device).manual_seed(len(words))
+    other = torch.empty_like(tensor, dtype=torch.float64).normal_(generator=generator)
+    other = other.to(tensor.dtype)
+    change = dict(_CHANGES)[words]
+    return {name: other}, {name: change(other.double()).to(tensor.dtype)}
 
 
 def _of_a_scalar(
@@ -115,8 +137,14 @@ def _of_a_scalar(
         yield InputHypothesis(
             f"{name} {words}",
             {name: value},
-            elsewhere=(moved, {name: value, **read_as}) if moved else None,
+            elsewhere=partial(_both, moved, {name: value, **read_as}) if moved else None,
         )
+
+
+def _both(
+    moved: Mapping[str, Any], read_as: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    return moved, read_as
 
 
 def _elsewhere(rule: InputRule) -> float:
@@ -234,16 +262,31 @@ def _along(x: torch.Tensor, dim: int, order: torch.Tensor) -> torch.Tensor:
 
 
 def _rounded(tensors: Mapping[str, torch.Tensor]) -> Iterator[InputHypothesis]:
-    """Each wide input in a narrower dtype, and all of them."""
+    """Each wide input in a narrower dtype, and all of them.
+
+    What is wrong by nothing else is right where inputs are such numbers as they come.
+    """
     wide = {n: x for n, x in tensors.items() if x.is_floating_point() and x.element_size() > 1}
     for dtype in _NARROW:
-        values = {name: x.to(dtype).to(x.dtype) for name, x in wide.items() if x.dtype is not dtype}
-        words = f"rounded to {dtype_name(dtype)}"
-        if len(values) > 1:
-            yield InputHypothesis(f"all inputs were {words}", values, pattern="lower precision")
-        for name, value in values.items():
-            each = {name: value}
-            yield InputHypothesis(f"{name} were {words}", each, pattern="lower precision")
+        wider = {name: x for name, x in wide.items() if x.dtype is not dtype}
+        for names in (tuple(wider), *((name,) for name in wider if len(wider) > 1)):
+            values = {name: wider[name].to(dtype).to(wider[name].dtype) for name in names}
+            held = partial(_held_by, dtype, {name: wider[name] for name in names})
+            of_which = "all inputs" if len(names) > 1 else "".join(names)
+            if names:
+                words = f"{of_which} were rounded to {dtype_name(dtype)}"
+                yield InputHypothesis(words, values, pattern="lower precision", elsewhere=held)
+
+
+def _held_by(
+    dtype: torch.dtype, tensors: Mapping[str, torch.Tensor]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The numbers nearest to these that a dtype holds; they are finite if these are."""
+    held = {}
+    for name, x in tensors.items():
+        most = min(torch.finfo(dtype).max, torch.finfo(x.dtype).max)
+        held[name] = torch.where(x.isfinite(), x.clamp(-most, most), x).to(dtype).to(x.dtype)
+    return held, held
 
 
 def _exchanged(inputs: Mapping[str, Any]) -> Iterator[InputHypothesis]:

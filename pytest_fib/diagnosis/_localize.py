@@ -15,6 +15,8 @@ TILES = TILE_SIZES[5:0:-1]
 CHANCE, END = -3.0, 2.0
 #: The share of a whole that is as good as all of it.
 NEARLY_WHOLE = 0.9
+#: The share of a whole that is most of it.
+MOST = 0.5
 #: Indices that are listed one by one.
 MOST_LISTED = 5
 #: Indices of a dimension below which its last one alone says nothing.
@@ -76,9 +78,15 @@ def _is_everywhere(output: WrongOutput) -> bool:
 
 
 def _everywhere(output: WrongOutput) -> str:
-    """``everywhere``, unless what is right has a place of its own: before a threshold, say."""
+    """``everywhere``, unless what is right has a place of its own: before a threshold, say.
+
+    Or unless most of it is where nothing but zeros or -inf is expected.
+    """
     along = [_along(output, dim) for dim in range(len(output.shape))]
     phrases = [indices.phrase for indices in along if indices and not indices.listed]
+    if not phrases and output.count < MOST * output.total:
+        is_zero = bool((output.any_sample.expected == 0).any())
+        return f"everywhere that {'0' if is_zero else '-inf'} isn't expected"
     return " and ".join(phrases) or "everywhere"
 
 

@@ -46,6 +46,8 @@ REASON_LIMIT = 200
 ANOTHER_WAY = "it does not always make the same decisions"
 #: A decision's input may be this many times as far off as it was seen to be.
 BELIEVED = 2.0
+#: Operations that put numbers at places, or add them there.
+_SCATTERS = ("scatter", "scatter_add")
 #: Rows shorter than that are taken with all others.
 SHORT_ROW = 64
 
@@ -251,7 +253,8 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
     """Decides as if inputs were as low as their errors may make them (-1), or as high (1).
 
     ``ways`` are that of the first decision that may fall either way, as on a scale, and of all
-    others. What follows from orders of what is tied is followed to the integers that it picks.
+    others. What follows from orders of what is tied is followed to the integers that it picks, and
+    to the places where floating numbers are put by them.
     """
 
     def __init__(self, decisions: Sequence[Decision], ways: tuple[int, int]) -> None:
@@ -273,6 +276,8 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
 
     def compute(self, call: Operation) -> Any:
         """The result; of integers that are tied, the least or the most that each may be."""
+        if call.name in _SCATTERS and (placed := self._placed(call)) is not None:
+            return call.args[0].copy_(placed) if call.in_place else placed
         function = partial(call.func, **call.kwargs)
         for value in () if call.in_place else tree_leaves(call.args):
             known = next((ties for tied, ties in self._tied if tied is value), None)
@@ -281,3 +286,11 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
                 self._tied.append((ties.ends(), ties))
                 return self._tied[-1][0]
         return call.run()
+
+    def _placed(self, call: Operation) -> torch.Tensor | None:
+        """What a scatter by integers that are tied makes of its first argument."""
+        into, dim, index, source, *rest = call.args
+        known = next((ties for tied, ties in self._tied if tied is index), None)
+        if known is None or rest or call.kwargs:
+            return None
+        return known.scattered(into, dim, source, call.name == "scatter_add")

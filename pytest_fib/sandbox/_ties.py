@@ -51,6 +51,34 @@ class Ties:
             return replace(self, places=function(self.places, *others))
         return self._holding(function(self.values, *others)) if name in _COMPUTED else None
 
+    def scattered(
+        self, into: torch.Tensor, dim: int, source: torch.Tensor | float, adds: bool
+    ) -> torch.Tensor | None:
+        """What a scatter by the elements makes: the least or the most that each place may hold.
+
+        Of a group that isn't looked at whole, any place may be left as it is. None where places are
+        along another dimension, or hold no floating numbers.
+        """
+        if dim % max(into.dim(), 1) != self.dim or not into.is_floating_point():
+            return None
+        reduce, beyond = ("amin", float("inf")) if self.way < 0 else ("amax", -float("inf"))
+        if isinstance(source, torch.Tensor) and source.dim():
+            source = source[tuple(slice(n) for n in self.places.shape)]
+        put = torch.zeros_like(self.places, dtype=into.dtype) + source
+        ends = into.new_full(self.values.shape, beyond)
+        ends = ends.scatter_reduce(self.dim, self.places, put, reduce).gather(self.dim, self.group)
+        held = into.gather(self.dim, self.values)
+        put_there = held + ends if adds else ends
+        looked_at, members = (
+            torch.zeros_like(self.group).scatter_add(self.dim, each, torch.ones_like(each))
+            for each in (self.places, self.group)
+        )
+        left = (looked_at < members).gather(self.dim, self.group)
+        either = torch.minimum if self.way < 0 else torch.maximum
+        new = torch.where(left, either(put_there, held), put_there)
+        touched = (looked_at > 0).gather(self.dim, self.group)
+        return into.scatter(self.dim, self.values, torch.where(touched, new, held))
+
     def _gathered(self, source: torch.Tensor, dim: int, _index: Any) -> Ties | None:
         """The elements of a source at these places."""
         if dim % source.dim() != self.dim or self.values is source:

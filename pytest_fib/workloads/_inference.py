@@ -28,6 +28,10 @@ from pytest_fib.workloads._sizes import power_of_two
 MLA_HEAD_DIM = 128 + 64
 #: Positions that have no table which says how many there are.
 POSITIONS = 8192
+#: Pages where nothing says how many there may be.
+PAGES = 2**20
+#: Steps of an optimiser.
+STEPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -372,6 +376,42 @@ def _cut(subject: Subject) -> InputRule | None:
     return None if axis is None else kinds.Indptr(total=axis, parts=_parts(subject))
 
 
+def _exponent(subject: Subject) -> InputRule | None:
+    """From 1 on: corrections such as ``1 - beta ** step`` are divided by."""
+    is_power = subject.name in subject.uses.exponents
+    return kinds.Integers(min=1, max=STEPS, ends=True) if is_power else None
+
+
+def _counts(subject: Subject) -> InputRule | None:
+    """As many as a sequence has tokens, where nothing but numbers depends on them."""
+    if subject.name not in subject.uses.calculated or subject.spec.is_scalar:
+        return None
+    subject.doubts.append(f"none is negative, or above {POSITIONS}")
+    return kinds.Integers(min=0, max=POSITIONS)
+
+
+def _page_numbers(subject: Subject) -> InputRule | None:
+    """Of any page where the reference only calculates with them, as places in a wider dtype."""
+    if subject.name not in subject.uses.calculated:
+        return None
+    own = subject.spec.dtype.itemsize_bits
+    is_widened = any(
+        spec.dtype in DTYPE_CLASSES["integer"] and spec.dtype.itemsize_bits > own
+        for spec in subject.definition.outputs.values()
+    )
+    pages = 2 ** (own - 1) if is_widened else PAGES
+    subject.doubts.append(f"below {pages}")
+    return kinds.Integers(min=0, max=pages - 1)
+
+
+def _zero_points(subject: Subject) -> InputRule | None:
+    """Of numbers of 8 bits, of whichever dtype they are."""
+    if subject.name not in subject.uses.calculated or subject.spec.dtype.itemsize_bits == 8:
+        return None
+    subject.doubts.append("of 8 bits")
+    return kinds.Integers(min=-128, max=127)
+
+
 def _lengths(subject: Subject) -> InputRule | None:
     return _lengths_along(subject, subject.uses.lengths.get(subject.name))
 
@@ -472,6 +512,7 @@ RULES: tuple[Rule, ...] = (
     Rule("in (0, 1]", r"(top|min)_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer", scalar=True),
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
+    Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
     Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
     Rule("some factor", ".*", lambda s: kinds.Uniform(min=0.5, max=1.0), "floating", scalar=True),
     # Page tables and sequences.
@@ -540,6 +581,9 @@ RULES: tuple[Rule, ...] = (
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
+    Rule("counts", r"(.*_)?(counts?|occurrences|num_.*)", _counts, "integer"),
+    Rule("numbers of pages", r"block_tables?|page_table", _page_numbers, "integer"),
+    Rule("zero points", r"(.*_)?(azp|zp|zero_points?|zeros)", _zero_points, "integer"),
     Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),

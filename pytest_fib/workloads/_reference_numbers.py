@@ -18,7 +18,8 @@ _CALCULATIONS |= {"maximum", "mean", "min", "minimum", "mul", "pad", "permute", 
 _CALCULATIONS |= {"roll", "round", "sort", "squeeze", "stack", "sub", "sum", "to", "transpose"}
 _CALCULATIONS |= {"type", "unbind", "unfold", "unsqueeze", "values", "view", "where", "T", "mT"}
 _CALCULATIONS |= {"bmm", "chunk", "dot", "linear", "mm", "narrow", "split", "t", "_int_mm"}
-_CALCULATIONS |= {"outer"}
+_CALCULATIONS |= {"log_softmax", "logical_and", "logical_not", "logical_or", "masked_fill"}
+_CALCULATIONS |= {"nan_to_num", "neg", "outer", "sigmoid", "softmax", "tanh"}
 #: Methods that move elements to places that their arguments decide.
 _REPEATS = {"repeat", "repeat_interleave"}
 SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
@@ -27,6 +28,7 @@ SHAPES |= {"new_full", "new_ones", "new_tensor"}
 LIKE = {"empty_like", "full_like", "ones_like", "zeros_like"}
 _EITHER = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.MatMult)
 _THROUGH = (ast.UnaryOp, ast.Tuple, ast.List, ast.GeneratorExp, ast.ListComp)
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _LOGICAL = (ast.BitAnd, ast.BitOr, ast.BitXor)  # a shift alone may halve a count
 
 
@@ -118,8 +120,9 @@ class _Follower(ast.NodeVisitor):
 
     def _calculates(self, node: ast.AST) -> bool:
         """Whether what an expression is used for depends on its numbers alone."""
-        parent = self._parents[node]
-        while self._goes_on(node, parent):
+        parent, is_apart = self._parents[node], False
+        while self._goes_on(node, parent) or (is_apart and _is_asked(parent)):
+            is_apart = is_apart or isinstance(getattr(parent, "op", None), _LOGICAL)
             node, parent = parent, self._parents[parent]
         return _ends(node, parent, self._arguments)
 
@@ -140,14 +143,26 @@ class _Follower(ast.NodeVisitor):
         return isinstance(parent, _THROUGH)
 
 
+def _is_asked(parent: ast.AST) -> bool:
+    """Whether it is asked of each number if it is zero: what bits say may be that of any number."""
+    match parent:
+        case ast.Attribute(attr="bool") | ast.Call(func=ast.Attribute(attr="bool")):
+            return True
+    return False
+
+
 def _ends(node: ast.AST, parent: ast.AST, arguments: Container[str]) -> bool:
     """Whether an expression ends where its numbers are kept, returned or compared.
 
-    An argument that is compared as it came may be a flag, or one of a few kinds.
+    An argument that is asked as it came whether it equals something may be a flag, or one of a few
+    kinds; one that is greater than a number is none.
     """
     match parent:
-        case ast.Compare():
-            return not (isinstance(node, ast.Name) and node.id in arguments)
+        case ast.Compare(ops=operations, comparators=comparators):
+            in_order = all(isinstance(each, _ORDERS) for each in operations)
+            with_numbers = all(isinstance(each, ast.Constant) for each in comparators)
+            is_argument = isinstance(node, ast.Name) and node.id in arguments
+            return not is_argument or (in_order and with_numbers)
         case ast.Attribute(attr=name):
             return name in SHAPES
         case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):

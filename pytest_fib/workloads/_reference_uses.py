@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_fib.workloads._inlining import inlined_run
 from pytest_fib.workloads._reference_numbers import LIKE, SHAPES, calculated_with
@@ -26,6 +27,10 @@ _SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand
 _SOME |= {"item", "tolist", "unbind", "as_tensor", "reversed"}
 #: Those that change elements, or which is where, and keep the axes.
 _CHANGED = {"masked_fill", "clamp", "clamp_min", "roll", "flip"}
+#: Those after which they hold other numbers, as many along every axis.
+_ELEMENTWISE = {"abs", "bfloat16", "clip", "cumsum", "exp", "gelu", "half", "log", "log_softmax"}
+_ELEMENTWISE |= {"logsigmoid", "nan_to_num", "neg", "normalize", "relu", "round", "rsqrt"}
+_ELEMENTWISE |= {"sigmoid", "silu", "softmax", "softplus", "sqrt", "square", "tanh"}
 #: Where the dimension and the index are among the arguments of what picks elements; of a method.
 _PICKS = dict.fromkeys(("gather", "index_select", "index_add", "index_copy", "scatter"), (0, 1))
 _PICKS |= dict.fromkeys(("scatter_add", "scatter_reduce", "index_fill", "index_reduce"), (0, 1))
@@ -70,10 +75,10 @@ class ReferenceUses:
     ``offsets`` the differences of neighbours are taken; ``equated`` are compared with inputs;
     ``counted`` are subtracted from; ``calls`` has methods and functions, and ``div`` for ``/``;
     ``computed``, all that is not only moved or equated, and ``seen``, all that is used.
-    ``calculated`` are only calculated with, so that no place or size depends on them, and
-    ``bitwise`` taken apart by bits; sines or cosines are taken of ``angles``, running sums of
-    ``summed``. ``bits`` has outputs, and whether they are bits that integers hold, viewed as
-    floating numbers.
+    Numbers are raised to the power of ``exponents``. ``calculated`` are only calculated with, so
+    that no place or size depends on them, and ``bitwise`` taken apart by bits; sines or cosines are
+    taken of ``angles``, running sums of ``summed``. ``bits`` has outputs, and whether they are bits
+    that integers hold, viewed as floating numbers.
     """
 
     picks: dict[str, str | int] = field(default_factory=dict)
@@ -84,6 +89,7 @@ class ReferenceUses:
     shifted: set[str] = field(default_factory=set)
     offsets: set[str] = field(default_factory=set)
     equated: set[str] = field(default_factory=set)
+    exponents: set[str] = field(default_factory=set)
     counted: set[str] = field(default_factory=set)
     calls: set[str] = field(default_factory=set)
     positive: set[str] = field(default_factory=set)
@@ -133,6 +139,11 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
 
 #: The input whose elements an expression holds, and its axes: None where these are others.
 _Found = tuple[str, "tuple[str, ...] | None"]
+#: The axes of an expression; ``ONE`` where a dimension is put in, and ``OTHER`` where it has
+#: another size than any axis.
+_Axes = tuple[str, ...]
+ONE, OTHER = "1", "?"
+_Noted = TypeVar("_Noted")
 
 
 class _Reader(ast.NodeVisitor):
@@ -157,6 +168,7 @@ class _Reader(ast.NodeVisitor):
             for argument, name in zip(arguments, inputs, strict=False)
         }
         self._values: dict[str, ast.expr] = {}
+        self._axes_of: dict[str, _Axes | None] = {}
         self._shapes: dict[str, list[ast.expr]] = {}
         self._sizes: dict[str, str] = {}
         self._places: dict[str, str] = {}
@@ -203,12 +215,12 @@ class _Reader(ast.NodeVisitor):
         if not isinstance(node, ast.Subscript):
             return 0
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        single = [
-            isinstance(_constant(part), int)
-            or (isinstance(part, ast.Name) and part.id in self._counters)
-            for part in parts
-        ]
-        return len(parts) if all(single) else None
+        return len(parts) if all(map(self._is_single, parts)) else None
+
+    def _is_single(self, part: ast.expr) -> bool:
+        """Whether it is a number, as a variable is that counts."""
+        is_counter = isinstance(part, ast.Name) and part.id in self._counters
+        return is_counter or isinstance(_constant(part), int)
 
     def _index(self, node: ast.expr | None) -> str | None:
         """The integer input that an expression holds elements of."""
@@ -219,15 +231,77 @@ class _Reader(ast.NodeVisitor):
 
     def _axis(self, node: ast.expr, dim: int, index: str) -> str | None:
         """The axis of a tensor's dimension: of an input or, if it is none, of all outputs."""
-        source, dropped = self._input(node), self._dropped(node)
-        if dropped is None or (source is not None and source[1] is None):
+        known, dropped = self._axes(node), self._dropped(node)
+        if known is not None:
+            own = known[dim] if -len(known) <= dim < len(known) else OTHER
+            return None if own in (ONE, OTHER) else own
+        if dropped is None or self._input(node) is not None:
             return None
         outputs = [tuple(spec.shape or ())[dropped:] for spec in self._outputs.values()]
-        shapes = [source[1] or ()] if source else outputs
-        axes = {shape[dim] for shape in shapes if -len(shape) <= dim < len(shape)}
-        own = self._inputs[index].shape or ()
+        axes = {shape[dim] for shape in outputs if -len(shape) <= dim < len(shape)}
         axis = axes.pop() if len(axes) == 1 else None
-        return None if source is None and axis in own else axis
+        return None if axis in (self._inputs[index].shape or ()) else axis
+
+    def _axes(self, node: ast.expr) -> _Axes | None:
+        """The axes of a tensor that is an input, some of it, or calculated from inputs."""
+        source = self._input(node)
+        if source is not None and source[1] is not None:
+            return source[1]
+        match node:
+            case ast.Name(id=name):
+                return self._axes_of.get(name)
+            case ast.BinOp() | ast.UnaryOp():
+                return self._axes_of_calculation(node)
+            case ast.Subscript(value=value, slice=index):
+                return self._axes_of_some(value, index)
+            case ast.Attribute() | ast.Call():
+                return self._axes_of_a_call(node)
+        return None
+
+    def _axes_of_calculation(self, node: ast.BinOp | ast.UnaryOp) -> _Axes | None:
+        if isinstance(node, ast.UnaryOp):
+            return self._axes(node.operand)
+        if not isinstance(node.op, ast.MatMult):
+            return _broadcast(self._axes_or_none(node.left), self._axes_or_none(node.right))
+        one, other = self._axes(node.left), self._axes(node.right)
+        return (*one[:-1], other[1]) if one and other and len(other) == 2 else None
+
+    def _axes_of_a_call(self, node: ast.Attribute | ast.Call) -> _Axes | None:
+        match node:
+            case ast.Attribute(value=value, attr="T"):
+                return (self._axes(value) or ())[::-1] or None
+            case ast.Call(func=ast.Attribute(ast.Name(id="torch" | "F"), attr), args=[one, *_]):
+                return self._axes(one) if attr in _ELEMENTWISE else None
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+                return self._axes(value) if attr in _ELEMENTWISE | _SAME else None
+        return None
+
+    def _axes_or_none(self, node: ast.expr) -> _Axes | None:
+        """The same, of a number none."""
+        source = self._input(node)
+        is_scalar = source is not None and self._inputs[source[0]].is_scalar
+        return () if is_scalar or isinstance(_constant(node), int | float) else self._axes(node)
+
+    def _axes_of_some(self, tensor: ast.expr, index: ast.expr) -> _Axes | None:
+        """The axes of what an index picks of a tensor; None where it picks by several tensors."""
+        left = self._axes(tensor)
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        axes: list[str] = []
+        for part in parts:
+            if isinstance(part, ast.Constant) and part.value is None:
+                axes.append(ONE)
+                continue
+            if not left:
+                return None
+            if isinstance(part, ast.Slice):
+                axes.append(_axis_of_slice(part, left[0]))
+            elif not self._is_single(part):
+                picked = self._axes(part) if len(parts) == 1 else None
+                if picked is None:
+                    return None
+                axes += picked
+            left = left[1:]
+        return None if left is None else (*axes, *left)
 
     def _not_negative(self, node: ast.expr, depth: int = 8) -> None:
         """Note the inputs that a number under a root is a sum of."""
@@ -318,6 +392,8 @@ class _Reader(ast.NodeVisitor):
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         match target, value:
             case ast.Name(id=name), _:
+                value = self._of_earlier(name, value)
+                self._axes_of[name] = self._axes(value)
                 self._names[name] = self._input(value)
                 self._values[name] = value
                 self._shapes[name] = _made_shape(value)
@@ -331,6 +407,27 @@ class _Reader(ast.NodeVisitor):
                 for one, axis in zip(targets, (source and source[1]) or (), strict=False):
                     if isinstance(one, ast.Name):
                         _note(self._sizes, one.id, axis)
+
+    def _of_earlier(self, name: str, value: ast.expr) -> ast.expr:
+        """A value in which what the variable held until now goes by a name of its own."""
+        mentions = [each for each in ast.walk(value) if isinstance(each, ast.Name)]
+        if name not in {each.id for each in mentions}:
+            return value
+        earlier = f"{name}'{len(self._names)}"
+        _rename(self._names, name, earlier)
+        _rename(self._values, name, earlier)
+        _rename(self._axes_of, name, earlier)
+        _rename(self._shapes, name, earlier)
+        _rename(self._sizes, name, earlier)
+        _rename(self._places, name, earlier)
+        for names in (self._counters, self._in_turn):
+            if name in names:
+                names.add(earlier)
+        copy = deepcopy(value)
+        for each in ast.walk(copy):
+            if isinstance(each, ast.Name) and each.id == name:
+                each.id = earlier
+        return copy
 
     def visit_For(self, node: ast.For) -> None:
         first, last = node.target, node.target
@@ -369,10 +466,23 @@ class _Reader(ast.NodeVisitor):
                 self._picks_from(node.value, dim, part)
                 continue
             first, last = self._index(part.lower), self._index(part.upper)
-            if last is not None and first in (None, last) and (first or part.lower is None):
+            if last is not None and (first == last or self._ends_at(part)):
                 noted = self._uses.cuts if first else self._uses.lengths
                 if axis := self._axis(node.value, dim, last):
                     noted.setdefault(last, axis)
+
+    def _ends_at(self, part: ast.Slice) -> bool:
+        """Whether the upper end is a length: elements are counted from the first, or back from it.
+
+        As in ``[:n]``, ``[1:n]`` and ``[max(0, n - 16):n]``.
+        """
+        lower, upper = part.lower, part.upper
+        if isinstance(lower, ast.Name) and self._names.get(lower.id) is None:
+            lower = self._values.get(lower.id, lower)
+        if lower is None or upper is None or isinstance(_constant(lower), int):
+            return upper is not None
+        parts = [ast.unparse(each) for each in ast.walk(lower) if isinstance(each, ast.expr)]
+        return self._index(lower) is None and ast.unparse(upper) in parts
 
     def _picks_at_the_end(self, tensor: ast.expr, parts: list[ast.expr]) -> None:
         """The same behind an ellipsis, where dimensions are counted from the last one."""
@@ -445,9 +555,14 @@ class _Reader(ast.NodeVisitor):
         return None
 
     def _picks_from(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
+        match index:
+            case ast.BinOp(left=whole, op=ast.FloorDiv(), right=ast.Constant(value=int(size))):
+                return self._picks_parts(tensor, dim, whole, size)
+            case ast.BinOp(left=whole, op=ast.RShift(), right=ast.Constant(value=int(bits))):
+                return self._picks_parts(tensor, dim, whole, 2**bits)
         name = self._index(index)
         if name is None:
-            return
+            return None
         axis, more = self._axis(tensor, dim, name), None
         if isinstance(tensor, ast.Name) and self._is_as_given(index):
             axis, more = self._size_of_made(tensor.id, dim) or (axis, None)
@@ -455,6 +570,14 @@ class _Reader(ast.NodeVisitor):
             self._uses.picks.setdefault(name, axis)
         if more:
             self._uses.spare.setdefault(name, more)
+        return None
+
+    def _picks_parts(self, tensor: ast.expr, dim: int, whole: ast.expr, size: int) -> None:
+        """Note a number whose quotient is an index: a place in blocks of ``size``."""
+        name = self._index(whole)
+        axis = None if name is None else self._axis(tensor, dim, name)
+        if name is not None and axis is not None:
+            self._uses.picks.setdefault(name, f"{axis} * {size}")
 
     def _size_of_made(self, name: str, dim: int) -> tuple[str, int | None] | None:
         """The axis that a tensor made here is as long as, and how many numbers it has besides."""
@@ -487,6 +610,8 @@ class _Reader(ast.NodeVisitor):
             self._uses.shifted.add(name)
         if isinstance(node.op, ast.Pow) and isinstance(_constant(node.right), float):
             self._not_negative(node.left)
+        if isinstance(node.op, ast.Pow) and not self._is_tensor(node.left):
+            self._uses.exponents |= {name} if (name := self._index(node.right)) else set()
         if isinstance(node.op, ast.Sub) and (name := self._index(node.left)):
             self._uses.counted.add(name)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
@@ -645,6 +770,22 @@ class _Reader(ast.NodeVisitor):
         return False
 
 
+def _axis_of_slice(part: ast.Slice, axis: str) -> str:
+    """The axis that is left of one: it, where all is taken."""
+    if part.lower is part.upper is part.step is None:
+        return axis
+    return ONE if part.lower is None and part.upper and _constant(part.upper) == 1 else OTHER
+
+
+def _broadcast(one: _Axes | None, other: _Axes | None) -> _Axes | None:
+    """The axes of what is calculated from two tensors, an element of one with one of the other."""
+    if one is None or other is None:
+        return None
+    n = max(len(one), len(other))
+    pairs = zip((ONE,) * (n - len(one)) + one, (ONE,) * (n - len(other)) + other, strict=True)
+    return tuple(a if b in (ONE, a) else b if a == ONE else OTHER for a, b in pairs)
+
+
 def _made_shape(node: ast.expr) -> list[ast.expr]:
     """The sizes of a tensor that is made of sizes; empty for any other expression."""
     if not isinstance(node, ast.Call) or (_called(node) or "").removeprefix("new_") not in _MADE:
@@ -657,6 +798,11 @@ def _called(node: ast.expr) -> str | None:
     """The name of a method, or of a function of a module."""
     function = node.func if isinstance(node, ast.Call) else None
     return function.attr if isinstance(function, ast.Attribute) else None
+
+
+def _rename(noted: dict[str, _Noted], name: str, other: str) -> None:
+    if name in noted:
+        noted[other] = noted[name]
 
 
 def _note(noted: dict[str, str], name: str, axis: str | int | None) -> None:

@@ -126,6 +126,35 @@ def test_integers_that_an_order_of_equal_numbers_picks_may_be_any_of_them(pick, 
         assert run_widened(pick, [x, ids], lean=(way, -1)).tolist() == [end] * 3
 
 
+@pytest.mark.parametrize(
+    ("put", "least", "most"),
+    [
+        (lambda to, top: to.scatter(0, top.indices, top.values), [2, 2, 0, 2, 6], [7, 7, 2, 7, 6]),
+        (lambda to, top: to.scatter_(0, top.indices, 9.0), [7, 7, 0, 7, 9], [9, 9, 9, 9, 9]),
+        (
+            lambda to, top: to.scatter_add_(0, top.indices, top.values),
+            [7, 7, 0, 7, 12],
+            [9, 9, 2, 9, 12],
+        ),
+    ],
+)
+def test_numbers_put_where_an_order_of_equal_numbers_says_may_be_in_each_of_their_places(
+    put, least, most
+):
+    x, to = torch.tensor([2.0, 2.0, 2.0, 2.0, 6.0, 1.0]), torch.tensor([7.0, 7, 0, 7, 6, 5])
+    for way, ends in ((-1, least), (1, most)):
+        made = run_widened(lambda x, to: put(to, x.topk(3)), [x, to], lean=(way, -1))
+        assert made.tolist() == [*ends, 5]
+
+
+def test_numbers_put_at_all_places_of_equal_numbers_are_there():
+    x = torch.tensor([2.0, 3.0, 2.0, 1.0])
+    for ways in product((-1, 1), repeat=2):
+        run = partial(run_widened, inputs=[x], lean=ways)
+        made = run(lambda x: torch.zeros_like(x).scatter_(0, x.topk(3).indices, x.topk(3).values))
+        assert made.tolist() == [2, 3, 2, 0]
+
+
 def test_integers_that_numbers_apart_pick_are_those():
     x, ids = torch.tensor([1.0, 3.0, 3.0, 2.0]), torch.tensor([5, 8, 6, 7])
     for way, ends in ((-1, [6, 6, 7]), (1, [8, 8, 7])):

@@ -316,12 +316,22 @@ def test_every_rule_decides_a_case(rule):
     referred = {_says(case[0]) for case in REFERENCES if case[1] is not None}
     referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
-    referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS}
+    referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
+    referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
 
 
 #: The rule of a test of its own.
 SCALAR_THAT_PICKS = "a number along an axis that it picks of"
+SCALAR_EXPONENT = "a step, to whose power the reference raises"
+#: What a name says of an int32 tensor with which the reference only calculates.
+CALCULATED_BY_NAME = [
+    ("counts", {"min": 0, "max": 8192}),
+    ("num_seen", {"min": 0, "max": 8192}),
+    ("azp", {"min": -128, "max": 127}),
+    ("input_zero_point", {"min": -128, "max": 127}),
+    ("block_table", {"min": 0, "max": 2**20 - 1}),
+]
 #: What the reference does with ``which``, and how that is made: one of [n], below the rows of
 #: ``table`` [rows, d] or ``x`` [n, d].
 REFERENCES = [
@@ -350,6 +360,19 @@ REFERENCES = [
     ("(which[:, None] > torch.arange(0, x.size(1))) * x",
      {"kind": "seq_lens", "max": "d", "allow_empty": True}),
     ("[table[: int(which[i])].mean(0) for i in range(2)]", {"kind": "seq_lens", "max": "rows"}),
+    ("[table[1 : int(which[i])].mean(0) for i in range(2)]", {"kind": "seq_lens", "max": "rows"}),
+    ("[table[max(0, which[i] - 4) : which[i]].mean(0) for i in range(2)]",
+     {"kind": "seq_lens", "max": "rows"}),
+    ("[table[which[i] + 1 : which[i + 1]].sum(0) for i in range(2)]", None),
+    ("[(table.exp() * x[0])[which[i] : which[i + 1]] for i in range(2)]",
+     {"kind": "indptr", "total": "rows"}),
+    ("x.float().log_softmax(-1).gather(1, which[:, None])",
+     {"kind": "indices", "below": "d", "unique": False}),
+    ("(-torch.softmax(x, -1) + x[:, :1]).gather(1, which[:, None])",
+     {"kind": "indices", "below": "d", "unique": False}),
+    ("(x @ x.T)[which]", {"kind": "indices", "below": "n", "unique": False}),
+    ("x[:, which // 4]", {"kind": "indices", "below": "d * 4", "unique": False}),
+    ("x[0, which >> 2]", {"kind": "indices", "below": "d * 4", "unique": False}),
     ("[table[: int(which[i])].mean(0).nan_to_num() for i in range(2)]",
      {"kind": "seq_lens", "max": "rows", "allow_empty": True}),
     ("[table[: int(which[i])].sum(0) / table.sum() for i in range(2)]",
@@ -478,6 +501,38 @@ def test_a_scalar_that_picks_is_along_that_axis():
     assert made.inferred["one"].by.says == SCALAR_THAT_PICKS
 
 
+def test_a_scalar_to_whose_power_the_reference_raises_is_a_step():
+    definition = _of_reference("x / (1 - 0.9**one)", "int32", name="one")
+    inputs = definition.model_dump()["inputs"] | {"one": {"shape": None, "dtype": "int32"}}
+    made = plan(Definition.model_validate({**definition.model_dump(), "inputs": inputs}))
+    assert made.rules["one"] == rule_of({"kind": "integers", "min": 1, "max": 100000, "ends": True})
+    assert made.inferred["one"].by.says == SCALAR_EXPONENT
+    squared = {**definition.model_dump(), "inputs": inputs}
+    squared["reference"] = squared["reference"].replace("0.9**one", "x**one")
+    assert plan(Definition.model_validate(squared)).unmade.keys() == {"one"}
+
+
+def _of_name(name, result="x * {}[:, None] + ({} > 0)[:, None]"):
+    made = plan(_of_reference(result.replace("{}", name), "int32", name=name))
+    return made.inferred.get(name)
+
+
+@pytest.mark.parametrize(("name", "limits"), CALCULATED_BY_NAME)
+def test_a_name_says_what_numbers_are_that_the_reference_only_calculates_with(name, limits):
+    inferred = _of_name(name)
+    assert inferred.rule == rule_of({"kind": "integers", **limits})
+    assert inferred.doubts
+    assert _of_name(name, "torch.repeat_interleave(x, {})") is None
+    assert _of_name(name, "torch.where({} == 1, 1.0, 2.0)[:, None]") is None
+
+
+def test_numbers_of_pages_are_any_where_places_are_wider():
+    definition = _of_reference("block_table.long() * 16", "int32", name="block_table")
+    outputs = {"y": {"shape": ["n"], "dtype": "int64"}}
+    made = plan(Definition.model_validate({**definition.model_dump(), "outputs": outputs}))
+    assert made.rules["block_table"] == rule_of({"kind": "integers", "min": 0, "max": 2**31 - 1})
+
+
 @pytest.mark.parametrize(
     ("result", "of_bits"),
     [
@@ -514,6 +569,12 @@ def test_an_int8_that_is_calculated_with_is_any(result):
         ("int32", "bit = which >> 3 & 1\nreturn torch.where(bit == 1, x, 0.0)"),
         ("int64", "y = torch.empty_like(which)\ny[1:] = which[:-1]\nreturn y"),
         ("int32", "return (which & 15).repeat_interleave(4, dim=0) * x"),
+        (
+            "uint8",
+            "kept = (which[:, None] >> torch.arange(8) & 1).bool()\n"
+            "return x.masked_fill(~kept, float('-inf')).softmax(-1)",
+        ),
+        ("uint8", "return x * (which > 3)"),
     ],
 )
 def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
@@ -530,6 +591,8 @@ def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
         ("uint8", "return x // which"),
         ("uint8", "return 1 << which"),
         ("uint8", "return torch.where(which != 0, 1, 2)"),
+        ("uint8", "return torch.where(which.bool(), 1, 2)"),
+        ("uint8", "return x * (which > which.flip(0))"),
         ("uint8", "return which.view(torch.float8_e4m3fn).float() + 1"),
         ("int32", "return which + 1"),
         ("int32", "low = which & 3\nreturn torch.repeat_interleave(x, low)"),
@@ -597,6 +660,11 @@ def _with_body(lines, kind):
 )
 def test_what_stands_under_a_root_is_not_negative(result, kind):
     assert plan(_of_reference(result, "float32")).rules["which"].kind == kind
+
+
+def test_a_variable_that_takes_a_new_value_is_followed_to_what_it_was():
+    lines = "which = 0.9 * which + x.sum(-1) ** 2\nreturn x / which.sqrt()[:, None]"
+    assert plan(_with_body(lines, "float32")).rules["which"].kind == "uniform"
 
 
 @pytest.mark.parametrize(
