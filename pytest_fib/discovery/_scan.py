@@ -53,6 +53,10 @@ def find_implementations(directories: Iterable[Path]) -> tuple[Implementation, .
 def _bad_name(path: Path) -> str | None:
     if "::" in path.name:
         return f"{path}:1: '::' ends the name of a file where a function is named: rename the file"
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # records and requests, which name the file, are UTF-8
+        return f"{path}:1: its path is not UTF-8: rename the file or folder"
     return None
 
 
