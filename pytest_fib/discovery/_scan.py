@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
@@ -112,7 +112,23 @@ def _in_module(path: Path) -> list[Implementation]:
         problem = f"{path}:{error.lineno or 1}: syntax error: {error.msg}"
         names = dict.fromkeys(_NAMED_DEFINITION.findall(text)) or {"": None}
         return [_broken(path, name, problem, line=error.lineno or 1) for name in names]
-    return _all_marked(path, list(_top_level(tree.body))) + list(_called(path, tree))
+    statements = list(_top_level(tree.body))
+    marked = _all_marked(path, statements, set(_hidden(tree.body)))
+    return [*marked, *_out_of_reach(path, tree, statements), *_called(path, tree)]
+
+
+def _out_of_reach(
+    path: Path, tree: ast.Module, statements: Iterable[Markable]
+) -> Iterator[Implementation]:
+    """Marked methods, and marked functions inside others: nobody but these could call them."""
+    reachable = set(statements)
+    for node in ast.walk(tree):
+        if isinstance(node, Markable) and node not in reachable:
+            for mark in filter(_is_mark, node.decorator_list):
+                where = "marks what is inside a class or function; it goes on one of the module's"
+                problem = f"{path}:{node.lineno}: @implements: {where}"
+                name = path.stem if node.name == "run" else f"{path.stem}_{node.name}"
+                yield _broken(path, _first_literal(mark), problem, name=name, line=node.lineno)
 
 
 def _called(path: Path, tree: ast.Module) -> Iterator[Implementation]:
@@ -124,18 +140,35 @@ def _called(path: Path, tree: ast.Module) -> Iterator[Implementation]:
             yield _broken(path, _first_literal(node.func), problem, line=node.lineno)
 
 
-def _all_marked(path: Path, statements: list[Markable]) -> list[Implementation]:
-    """The marked functions; of alternatives (as in if and else) the last."""
+def _all_marked(
+    path: Path, statements: list[Markable], hidden: Collection[Markable]
+) -> list[Implementation]:
+    """The marked functions; of alternatives (as in if and else) the last.
+
+    Those that are ``hidden`` are no alternatives, and fail.
+    """
     named = {statement.name: statement for statement in statements}
-    implementations: dict[tuple[str, str], Implementation] = {}
+    implementations: dict[tuple[str, str, bool], Implementation] = {}
     for statement in statements:
         for mark in filter(_is_mark, statement.decorator_list):
             marked = _marked(path, statement, mark, named)
             if (line := named[statement.name].lineno) != statement.lineno:
                 hides = f"{statement.name!r} is defined again on line {line}, which hides this one"
                 marked = replace(marked, problem=f"{path}:{statement.lineno}: {hides}")
-            implementations[statement.name, marked.definition] = marked
+            is_lost = statement in hidden
+            implementations[statement.name, marked.definition, is_lost] = marked
     return list(implementations.values())
+
+
+def _hidden(body: Sequence[ast.stmt]) -> Iterator[Markable]:
+    """What one of the same name follows in the same block."""
+    last = {each.name: each for each in body if isinstance(each, Markable)}
+    for statement in body:
+        if isinstance(statement, Markable) and last[statement.name] is not statement:
+            yield statement
+    for statement in body:
+        for block in _blocks(statement):
+            yield from _hidden(block)
 
 
 def _top_level(body: Iterable[ast.stmt]) -> Iterator[Markable]:
@@ -143,11 +176,16 @@ def _top_level(body: Iterable[ast.stmt]) -> Iterator[Markable]:
     for statement in body:
         if isinstance(statement, Markable):
             yield statement
-        elif isinstance(statement, (ast.If, ast.Try, ast.With)):
-            for part in ("body", "handlers", "orelse", "finalbody"):
-                yield from _top_level(getattr(statement, part, ()))
-        elif isinstance(statement, ast.ExceptHandler):
-            yield from _top_level(statement.body)
+        for block in _blocks(statement):
+            yield from _top_level(block)
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of a statement that are a module's own level."""
+    if isinstance(statement, (ast.If, ast.Try, ast.With)):
+        yield statement.body
+        yield from (handler.body for handler in getattr(statement, "handlers", []))
+        yield from (getattr(statement, part, []) for part in ("orelse", "finalbody"))
 
 
 def _broken(

@@ -91,6 +91,7 @@ class DeviceLock:
     ) -> None:
         self.name = device_name(device)
         self._announce = announce or silent
+        self._announced: set[str] = set()
         self._timeout = timeout
         #: Seconds that this process has waited for others, all in all.
         self.waited = 0.0
@@ -218,7 +219,7 @@ class DeviceLock:
                 if monotonic() >= until:
                     raise DeviceHeldError(self._who_holds_for_too_long(*places))
                 if waited >= patience:
-                    self._announce(f"waiting for {self.name}: {_held_by(_holders(*places))}")
+                    self._announce_holders(*places)
                     patience += REMINDER
                 sleep(LOOK)
             self.waited += monotonic() - start
@@ -301,13 +302,21 @@ class DeviceLock:
             while not waiter.has_lock_within(min(patience, until - monotonic())):
                 if monotonic() >= until:
                     raise DeviceHeldError(self._who_holds_for_too_long(descriptor))
-                self._announce(f"waiting for {self.name}: {_held_by(_holders(descriptor))}")
+                self._announce_holders(descriptor)
                 patience = REMINDER
         except BaseException:  # an interrupt included
             waiter.abandon()
             raise
         finally:
             self.waited += monotonic() - start
+
+    def _announce_holders(self, *descriptors: int) -> None:
+        """Say who is waited for, each process once; where that can't be known, that it is one."""
+        holders = _holders(*descriptors)
+        new = [holder for holder in holders if holder not in self._announced]
+        self._announced.update(new)
+        if new or not holders:
+            self._announce(f"waiting for {self.name}: {_held_by(new)}")
 
     def _who_holds_for_too_long(self, *descriptors: int) -> str:
         holders = [f"{pid} ({_command(pid)})" for pid in _holders(*descriptors)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,12 +37,16 @@ def _property(text: str) -> str:
 
 
 def append_github_summary(
-    records: Iterable[str], baseline: Baseline | None, rows: Iterable[Row]
+    records: Iterable[str], baseline: Baseline | None, rows: Sequence[Row]
 ) -> None:
-    """Append tables of trace records, as JSON, to the job's summary, and of failures without."""
+    """Append tables of trace records, as JSON, to the job's summary, and of failures without.
+
+    ``rows`` are those of all items.
+    """
     from pytest_fib.data import Trace
     from pytest_fib.report.github import summary
 
     traces = [Trace.model_validate_json(line) for line in records]
+    untested, xfailed = ([row for row in rows if row.status == each] for each in ("ERROR", "XFAIL"))
     with Path(os.environ["GITHUB_STEP_SUMMARY"]).open("a", encoding="utf-8") as file:
-        file.write(summary(traces, baseline, [row for row in rows if row.status == "ERROR"]))
+        file.write(summary(traces, baseline, untested, xfailed))

@@ -40,27 +40,35 @@ _TIME_COLUMNS = (
 
 
 def summary(
-    traces: Iterable[Trace], baseline: Baseline | None = None, untested: Sequence[Row] = ()
+    traces: Iterable[Trace],
+    baseline: Baseline | None = None,
+    untested: Sequence[Row] = (),
+    xfailed: Sequence[Row] = (),
 ) -> str:
     """What came of a run: a sentence, then tables of failures, comparisons, times and correctness.
 
-    ``untested`` are rows of what failed and left no trace.
+    ``untested`` are rows of what failed and left no trace, ``xfailed`` of what was marked to fail.
     Traces without an evaluation, which only record a workload, are left out.
     """
     cases = [(trace, trace.evaluation) for trace in traces if trace.evaluation is not None]
     cases.sort(key=lambda case: _order(case[0]))
     rows = [_row(trace, baseline) for trace, _ in cases]
     passed = [row for row in rows if row.status == "PASSED"]
-    failed = [row for row in rows if row.status != "PASSED"]
+    known = {(row.definition, row.implementation, row.worst_at) for row in xfailed}
+    wrong = [row for row in rows if row.status != "PASSED"]
+    expected = [r for r in wrong if (r.definition, r.implementation, r.label) in known]
+    failed = [row for row in wrong if row not in expected]
     timed = [row for row in passed if row.latency_ms is not None]
     untimed = [row for row in passed if row.latency_ms is None]
     sentence = "No evaluations."
     if rows:
         where = _environments([evaluation for _, evaluation in cases])
-        sentence = f"**{len(passed)} of {len(rows)} evaluations passed**{where}."
+        as_expected = f", {len(expected)} failed as expected" if expected else ""
+        sentence = f"**{len(passed)} of {len(rows)} evaluations passed**{as_expected}{where}."
     parts = ["## Kernels", "", sentence]
     parts += _table(":x: Failures", ("workload", "status", "what"), failed, _failure)
     parts += _table(":x: Not tested", ("what",), untested, _why_untested)
+    parts += _table("Failed as expected", ("workload", "status", "what"), expected, _failure)
     parts += _comparisons(timed, baseline) if baseline is not None else []
     parts += _table("Times", _TIME_COLUMNS, timed, _time)
     parts += _table(

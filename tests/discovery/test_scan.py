@@ -160,6 +160,31 @@ def test_alternatives_of_one_name_are_one_implementation(scan):
     assert (found.line, found.problem) == (6, None)
 
 
+def test_two_functions_of_one_name_for_one_definition_are_no_alternatives(scan, tmp_path):
+    hidden, last = scan(
+        """\
+        @implements("one")
+        def run(x): ...
+
+        @implements("one")
+        def run(x): ...
+        """
+    )
+    assert hidden.problem.endswith(":2: 'run' is defined again on line 5, which hides this one")
+    assert last.problem is None
+
+
+@pytest.mark.parametrize("outer", ["class Kernels:", "def make():", "if FAST:\n  class Kernels:"])
+def test_what_nobody_can_call_by_its_name_is_a_problem(scan, tmp_path, outer):
+    [found] = scan(f'{outer}\n    @implements("one")\n    def run(x): ...\n')
+    line = outer.count("\n") + 3
+    assert (found.name, found.definition, found.line) == ("module", "one", line)
+    assert found.problem == (
+        f"{tmp_path}/module.py:{line}: @implements: marks what is inside a class or function; "
+        "it goes on one of the module's"
+    )
+
+
 def test_a_function_that_a_later_one_hides_is_a_problem(scan, tmp_path):
     hidden, last = scan(
         """\

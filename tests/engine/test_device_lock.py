@@ -151,6 +151,23 @@ def test_who_finds_no_place_is_told_who_has_them(holder):
         assert f"{process.pid} (" in str(caught.value)
 
 
+def test_each_holder_is_told_once(holder, monkeypatch):
+    monkeypatch.setattr("pytest_fib.engine._device_lock.LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr("pytest_fib.engine._device_lock.REMINDER", 0.05)
+    told: list[str] = []
+    lock = DeviceLock("cpu", told.append, 0.5, 2)
+    first, second = holder("crowded"), holder("crowded")
+    for _ in range(2):
+        with pytest.raises(DeviceHeldError), lock.shared():
+            pass
+    second.end()
+    third = holder("crowded")
+    with pytest.raises(DeviceHeldError), lock.shared():
+        pass
+    pids = [int(pid) for line in told for pid in line.partition("held by pid ")[2].split(", ")]
+    assert sorted(pids) == sorted([first.pid, second.pid, third.pid])
+
+
 @pytest.mark.parametrize(("first", "second"), [("exclusive", "shared"), ("shared", "exclusive")])
 def test_who_wants_to_be_alone_is_alone(first, second):
     with getattr(DeviceLock("cpu"), first)():

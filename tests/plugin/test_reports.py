@@ -123,6 +123,23 @@ def test_the_run_itself_writes_the_summary_of_a_job(toys, monkeypatch):
     assert "| scale | good | n=" in text
 
 
+def test_the_summary_of_a_job_has_expected_failures_apart(toys, monkeypatch):
+    summary = toys.path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    toys.write(
+        "conftest.py",
+        "import pytest\n\n\ndef pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n        item.add_marker(pytest.mark.xfail)\n",
+    )
+    toys.run("-k", "tail", "--fib-github-summary").assert_outcomes(xfailed=1)
+    text = summary.read_text()
+    assert text.startswith("## Kernels\n\n**0 of 1 evaluations passed**, 1 failed as expected on ")
+    assert ":x:" not in text
+    head = "| definition | implementation | workload | status | what |"
+    assert f"### Failed as expected\n\n{head}\n" in text
+    assert "| scale | tail | n=" in text
+
+
 def test_a_summary_without_a_job_is_a_usage_error(toys, monkeypatch):
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     result = toys.run("--fib-github-summary")
