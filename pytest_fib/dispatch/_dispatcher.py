@@ -157,6 +157,8 @@ class Dispatcher:
             self._op_of = (definition, self._order)
             self._op = define_op(self)
         self._globals["_fib_op"] = self._op
+        if not self.in_place and not _tells_outputs(definition):
+            self._globals["_fib_without_gradient"] = _never
         self._globals["_fib_tracing"] = _is_dynamo_compiling()
         self._globals["_fib_table"] = self._table
 
@@ -514,6 +516,17 @@ def _without_gradient(*tensors: Any) -> bool:
     import torch
 
     return not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
+
+
+def _never(*tensors: Any) -> bool:
+    return False
+
+
+def _tells_outputs(definition: Definition) -> bool:
+    """Whether inputs have all sizes of the outputs, as an operator in a compiled graph needs."""
+    known = {axis for spec in definition.inputs.values() for axis in spec.shape or ()}
+    known |= definition.const_axes.keys()
+    return all(known.issuperset(spec.shape or ()) for spec in definition.outputs.values())
 
 
 def _is_dynamo_compiling() -> Callable[[], bool]:

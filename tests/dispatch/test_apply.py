@@ -530,6 +530,31 @@ def test_compiled_graphs_hold_an_opaque_operator(routed):
         assert abs(compiled(x, weight).max().item() - 1e-6) < 1e-9
 
 
+def test_outputs_of_sizes_that_no_input_has_are_the_fallbacks_in_compiled_graphs():
+    """A graph has to know the sizes of an operator's outputs without calling it."""
+    definition = Definition.model_validate(
+        {
+            "name": "repeat",
+            "op_type": "elementwise",
+            "axes": {"n": "var", "times": "var"},
+            "inputs": {
+                "x": {"shape": ["n"], "dtype": "float32"},
+                "number": {"shape": None, "dtype": "int32"},
+            },
+            "outputs": {"y": {"shape": ["times", "n"], "dtype": "float32"}},
+            "reference": "def run(x, number):\n    return x.repeat(number, 1)\n",
+        }
+    )
+
+    @apply("repeat")
+    def repeat(x, number):
+        return x.repeat(number, 1)
+
+    compiled = torch.compile(repeat, backend="eager", fullgraph=True)
+    with enable_apply(TraceSet([definition])):
+        assert compiled(torch.ones(4), 3).shape == repeat(torch.ones(4), 3).shape == (3, 4)
+
+
 def test_threads_share_what_was_built(routed):
     served = []
     with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
