@@ -22,6 +22,8 @@ _NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
 _SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
 #: Editors write a byte order mark, which Python and C++ read over.
 _ENCODING = "utf-8-sig"
+#: What is sent to a sandbox is no larger, in bytes.
+_LARGEST = 64 << 20
 _SUFFIXES = (".py", ".json", *LANGUAGES, *MISNAMED)
 Markable: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -74,6 +76,8 @@ def _in_file(path: Path) -> list[Implementation]:
     if path.exists() and not path.is_file():  # a pipe, say, which nobody may ever write to
         return [_broken(path, "", f"{path}:1: is no regular file")]
     try:
+        if path.exists() and path.stat().st_size > _LARGEST:
+            return _in_large_file(path)
         if path.suffix in MISNAMED:
             return list(misnamed(path, path.read_text(encoding=_ENCODING, errors="replace")))
         if path.suffix in LANGUAGES:
@@ -81,6 +85,16 @@ def _in_file(path: Path) -> list[Implementation]:
         return _in_module(path) if path.suffix == ".py" else _in_record(path)
     except (OSError, UnicodeDecodeError) as error:
         return [_broken(path, "", why_unreadable(path, error))]
+
+
+def _in_large_file(path: Path) -> list[Implementation]:
+    """What can't be sent, if it begins like an implementation: there may be other data."""
+    with path.open("rb") as file:
+        begin = file.read(_LARGEST // 64).decode(errors="replace")
+    is_one = _SOLUTION.search(begin) if path.suffix == ".json" else "implements" in begin
+    if not is_one and path.suffix not in (".yaml", ".yml"):
+        return []
+    return [_broken(path, "", f"{path}:1: is larger than {_LARGEST >> 20} MiB")]
 
 
 def _source_files(directories: Iterable[Path]) -> Iterator[Path]:

@@ -307,6 +307,27 @@ def test_a_path_that_is_no_text_is_a_problem(tmp_path, name):
     assert found.problem.endswith(f"{name}:1: its path is not UTF-8: rename the file or folder")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "problems"),
+    [
+        ("a.py", "@implements('scale')\ndef run(x): ...", 1),
+        ("a.py", "TABLE = [", 0),
+        ("a.cu", "// implements: scale\n", 1),
+        ("a.json", '{"spec": {}, "a": "', 1),
+        ("a.json", '{"tuned": [', 0),
+        ("solution.yaml", "", 1),
+    ],
+)
+def test_of_a_file_that_is_too_large_to_be_sent_only_the_beginning_is_read(
+    tmp_path, name, text, problems
+):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    os.truncate(path, 1 << 40)  # with a hole, which takes no place
+    found = find_implementations([tmp_path])
+    assert [each.problem for each in found] == problems * [f"{path}:1: is larger than 64 MiB"]
+
+
 def test_scanning_runs_no_code(scan):
     [found] = scan("import sys\nsys.was_here = True\n@implements('op')\ndef run(x): ...")
     assert found.problem is None
