@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import update_wrapper
+from inspect import signature
 from math import log1p
 from pathlib import Path
 from random import Random
 from threading import Lock
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakMethod, WeakSet, finalize
 
 from pytest_fib.dispatch._choice import Policy, policy_of
 from pytest_fib.dispatch._definitions import Definitions
@@ -34,6 +35,8 @@ _TOGETHER = frozenset({"args", "kwargs"})
 _Active = TypeVar("_Active", "AppliedTraceSet", "Tracer")
 _dispatchers: WeakSet[Dispatcher] = WeakSet()
 _called: dict[tuple[Any, Any], Callable[..., Any]] = {}
+#: Those of methods, by the identity of what has them.
+_called_of: dict[tuple[Any, int, Any], Callable[..., Any]] = {}
 _called_by_code: dict[tuple[Any, Any], Callable[..., Any]] = {}
 
 
@@ -378,6 +381,8 @@ def apply(
         if arguments or keywords:
             raise TypeError("apply() needs fallback= where it is given arguments")
         return lambda function: _routed(definition, function)
+    if isinstance(fallback, MethodType):
+        return _called_method(definition, fallback)(*arguments, **keywords)
     key = definition, fallback
     try:
         function = _called.get(key)
@@ -387,6 +392,37 @@ def apply(
     if function is None:
         function = _put(_called, key, _called_like(definition, fallback))
     return function(*arguments, **keywords)
+
+
+def _called_method(definition: str | Callable[..., str], method: MethodType) -> Callable[..., Any]:
+    """The routed function of a method, for as long as there is the object that has it.
+
+    A model has more layers than fallbacks are remembered, and takes more memory than may be kept.
+    """
+    name = definition if definition.__class__ is str else _made_by(definition)
+    key = name, id(method.__self__), method.__func__
+    if (function := _called_of.get(key)) is not None:
+        return function
+    try:
+        forget = finalize(method.__self__, _called_of.pop, key, None)
+    except TypeError:  # what has no weak references
+        return _called_like(definition, method)
+    forget.atexit = False
+    _called_of[key] = function = _routed(definition, _weakly(method))
+    return function
+
+
+def _weakly(method: MethodType) -> Callable[..., Any]:
+    """A function that calls a method of what its callers alone keep alive."""
+    reference = WeakMethod(method)
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        bound = reference()
+        assert bound is not None
+        return bound(*arguments, **keywords)
+
+    call.__signature__ = signature(method)  # type: ignore[attr-defined]
+    return call
 
 
 def _called_like(

@@ -331,6 +331,34 @@ def test_functions_that_each_call_makes_anew_are_routed_once():
         assert stats()["scale_add"].hits == 10
 
 
+def test_methods_are_routed_once_for_each_object_and_keep_none(monkeypatch):
+    """A model has a layer for each call, and may have more than fallbacks are remembered."""
+    monkeypatch.setattr("pytest_fib.dispatch._apply.MOST_FALLBACKS", 2)
+
+    class Layer:
+        def native(self, x, weight, factor):
+            return fallback(x, weight, factor)
+
+        def forward(self, *arguments):
+            return apply(lambda x: "scale_add", *arguments, fallback=self.native)
+
+    asked = []
+
+    def policy(shape, measured):
+        asked.append(shape)
+        return measured[shape]
+
+    layers = [Layer() for _ in range(5)]
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE, policy=policy):
+        for layer in layers * 3:
+            assert server(layer.forward, 8) == "small"
+        assert len(asked) == 5
+        references = list(map(weakref.ref, layers))
+        del layer, layers
+        gc.collect()
+        assert [reference() for reference in references] == [None] * 5
+
+
 def test_functions_of_one_text_that_hold_other_values_are_told_apart():
     def by_closure(value):
         return lambda x, weight, factor: value
