@@ -32,7 +32,7 @@ def pytest_configure() -> None:
 
     for place, name, account in (
         ("pytest_fib.engine._context", "fill_inputs", "making inputs"),
-        ("pytest_fib.engine._correctness", "compare_outputs", "comparing outputs"),
+        ("pytest_fib.engine._output_checker", "compare_outputs", "comparing outputs"),
     ):
         module = resolve_name(place)
         setattr(module, name, _counted(getattr(module, name), partial(_always, account)))

@@ -47,11 +47,7 @@ from pytest_fib.data import (
 )
 from pytest_fib.diagnosis import diagnose
 from pytest_fib.engine import FunctionChecker, search_and_diagnose
-from pytest_fib.report import (
-    describe_comparison,
-    describe_evaluation,
-    workload_json,
-)
+from pytest_fib.report import describe_comparison, describe_evaluation, workload_json
 from pytest_fib.verdict import compare_tensor, dtype_bound, overridden, verdict_of
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_fib.build import _native
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._toolchain import needed_version
-from pytest_fib.build._traced import (
-    built_as_python,
-    entry_of,
-    load,
-    refuse_returning,
-    traced,
-)
+from pytest_fib.build._traced import built_as_python, entry_of, load, refuse_returning, traced
 
 if TYPE_CHECKING:
     from pytest_fib.build._artifact import Built

@@ -18,7 +18,8 @@ from weakref import WeakMethod, WeakSet, finalize
 
 from pytest_fib.dispatch._choice import Policy, policy_of
 from pytest_fib.dispatch._definitions import Definitions
-from pytest_fib.dispatch._dispatcher import Dispatcher, generated_router
+from pytest_fib.dispatch._dispatcher import Dispatcher
+from pytest_fib.dispatch._generated import generated_router
 from pytest_fib.dispatch._kernels import Kernels, hardware_name, log
 from pytest_fib.dispatch._stats import DefinitionStats
 

@@ -8,28 +8,25 @@ counts hits as well; and what to call. Everything else is in `resolve`, off that
 
 from __future__ import annotations
 
-import inspect
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import update_wrapper
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_fib.dispatch._calling_styles import device_of, first_call
+from pytest_fib.dispatch._generated import defaults_of, parameters_of, source_of_applied
 from pytest_fib.dispatch._kernels import RAISED, Busy, blame, log
+from pytest_fib.dispatch._likeness import NUMBERS, axes_of, guard_of, is_like
 from pytest_fib.dispatch._stats import DefinitionStats
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Definition, TensorSpec
+    from pytest_fib.data import Definition
     from pytest_fib.dispatch._apply import AppliedTraceSet
     from pytest_fib.dispatch._tracing import Tracer
 
 #: Shapes of a definition that are kept; a service whose shapes never come again starts anew.
 MOST_SHAPES = 65_536
-NUMBERS = frozenset({bool, int, float})
-#: What implementations are for; there are tensors elsewhere without values, too.
-DEVICES = frozenset({"cpu", "cuda"})
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 #: Reasons for the fallback: nothing was measured near, another thread builds, a policy raised.
@@ -76,7 +73,7 @@ class Dispatcher:
         self._globals: dict[str, Any] = {}
         self._op: Any = None
         self._op_of: tuple[Definition, Sequence[int]] | None = None
-        self._parameters = _parameters(fallback)
+        self._parameters = parameters_of(fallback)
         #: The places of the definition's inputs and outputs among the parameters.
         self._order = range_of(self._parameters)
         self.function: Callable[..., Any] = fallback
@@ -87,25 +84,13 @@ class Dispatcher:
 
     def _generate(self, key: str = "None", *, records: bool = False) -> None:
         """Generate the function, or give it another body in place: users hold it already."""
-        names = [p.name for p in self._parameters]
-        tensors, scalars = self._kinds()
-        given = _given(self._parameters)
-        guarded = ", ".join(names[i] for i in tensors)
-        source = _SOURCE.format(
-            parameters=_declared(self._parameters),
-            given=given,
-            inputs=", ".join(names[i] for i in self._order),
-            guarded=guarded,
-            are_numbers="".join(f" and {names[i]}.__class__ in _fib_numbers" for i in scalars),
-            key=key.format(*names),
-            record=f"_fib_record(_fib_key, {', '.join(names[i] for i in self._order)})"
-            if records
-            else "",
+        source = source_of_applied(
+            self._parameters, self._order, *self._kinds(), key=key, records=records
         )
         code = compile(source, f"<apply {self.name}>", "exec")
         namespace = self._globals
         namespace.setdefault("_fib_table", None)
-        namespace |= _defaults(self._parameters) | {
+        namespace |= defaults_of(self._parameters) | {
             "_fib_fallback": self.fallback,
             "_fib_resolve": self._resolve,
             "_fib_failed": self._failed,
@@ -209,12 +194,12 @@ class Dispatcher:
         axes = self.axes_of(arguments)
         try:
             names = self._candidates(active, self.definition, axes, arguments)
-            return self._first(active, names, key, axes, arguments)
+            return self._first(active, names, key, arguments)
         except _NoneServes as none:
             reason = str(none)
         self.stats.count_fallbacks(reason, 1)
         if reason != BUILDING:  # which ends
-            self._put_fallback(key, self._guard(arguments), reason)
+            self._put_fallback(key, guard_of(arguments), reason)
         return self.fall_back(arguments)
 
     def _candidates(
@@ -236,7 +221,6 @@ class Dispatcher:
         active: AppliedTraceSet,
         names: Sequence[str],
         key: Any,
-        axes: dict[str, int],
         arguments: Sequence[Any],
     ) -> Any:
         """What the first of these solutions makes of a call. Raises _NoneServes."""
@@ -246,9 +230,8 @@ class Dispatcher:
             if name in kernels.quarantined:
                 continue
             try:
-                function, calling = kernels.get(name, self.definition, _device(arguments))
-                call, result = self._first_call(function, calling, axes, arguments)
-                self._check(result, axes)
+                function, calling = kernels.get(name, self.definition, device_of(arguments))
+                call, result = first_call(self.definition, function, calling, arguments)
             except Busy:
                 raise _NoneServes(BUILDING) from None
             except RAISED as error:
@@ -256,7 +239,7 @@ class Dispatcher:
             else:
                 # And no other thread has ended that, or seen it fail.
                 if self.active is active and name not in kernels.quarantined:
-                    self._put(active, key, self._guard(arguments), call, name)
+                    self._put(active, key, guard_of(arguments), call, name)
                 self.stats.count_hits(name, 1)
                 return result
         raise _NoneServes("quarantined" if names else MISS)
@@ -357,7 +340,7 @@ class Dispatcher:
 
         assert self.definition is not None
         tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
-        if not _is_like(self.definition, arguments):
+        if not is_like(self.definition, arguments):
             return "unlike"
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return "gradient"
@@ -366,96 +349,12 @@ class Dispatcher:
         return None
 
     def is_like(self, arguments: Sequence[Any]) -> bool:
-        return self.definition is not None and _is_like(self.definition, arguments)
+        return self.definition is not None and is_like(self.definition, arguments)
 
     def axes_of(self, arguments: Sequence[Any]) -> dict[str, int]:
         """The size of every axis that the inputs tell."""
         assert self.definition is not None
-        return _axes(self.definition, arguments)
-
-    def _guard(self, arguments: Sequence[Any]) -> Callable[..., bool]:
-        """Says whether tensors, in the order of the parameters, are like these."""
-        import torch
-
-        tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
-        like = _guard_of(tensors)
-        if not any(tensor.requires_grad for tensor in tensors):
-            return like
-        is_grad_enabled = torch.is_grad_enabled
-        return lambda *given: not is_grad_enabled() and like(*given)
-
-    def _first_call(
-        self,
-        function: Callable[..., Any],
-        calling: str,
-        axes: dict[str, int],
-        arguments: Sequence[Any],
-    ) -> tuple[Callable[..., Any], Any]:
-        """What to call at this shape, and what its first call returned."""
-        assert self.definition is not None
-        if calling == "value" and not self.in_place:
-            outputs = tuple(self.definition.outputs)
-            returned = function(*arguments)
-            result = in_order(returned, outputs)
-            # Most return what callers want, and are called as they are.
-            return (function if result is returned else _in_order(function, outputs)), result
-        call = self._adapted(function, calling, axes, arguments)
-        return call, call(*arguments)
-
-    def _adapted(
-        self,
-        function: Callable[..., Any],
-        calling: str,
-        axes: dict[str, int],
-        arguments: Sequence[Any],
-    ) -> Callable[..., Any]:
-        """A solution's function, called as the fallback is."""
-        import torch
-
-        definition, in_place = self.definition, self.in_place
-        assert definition is not None
-        if calling == "destination" and in_place:
-            return function
-        number = len(definition.inputs)
-        if calling == "value":
-            return _copying(function, tuple(definition.outputs), number)
-        device = _device(arguments)
-        makers = [
-            (spec.shape_at(axes), getattr(torch, spec.dtype.value))
-            for spec in definition.outputs.values()
-        ]
-
-        def allocating(*inputs: Any) -> Any:
-            outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in makers]
-            if calling == "tuple":
-                function((*inputs, *outputs))
-            else:
-                function(*inputs, *outputs)
-            return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-        def as_one(*both: Any) -> Any:
-            return function(both)
-
-        return as_one if in_place else allocating
-
-    def _check(self, result: Any, axes: dict[str, int]) -> None:
-        """Raise ValueError where a first result isn't of the outputs' shapes and dtypes."""
-        import torch
-
-        assert self.definition is not None
-        if self.in_place:
-            return
-        results = result if isinstance(result, tuple) else (result,)
-        if len(results) != len(self.definition.outputs):
-            raise ValueError(f"returned {len(results)} outputs")
-        for value, (name, spec) in zip(results, self.definition.outputs.items(), strict=True):
-            if not isinstance(value, torch.Tensor):
-                raise ValueError(f"{name} is {type(value).__name__}, not a torch.Tensor")
-            shape = _known_shape(spec, axes)
-            if shape is not None and tuple(value.shape) != shape:
-                raise ValueError(f"{name}: got {list(value.shape)}, expected {list(shape)}")
-            if str(value.dtype) != f"torch.{spec.dtype.value}":
-                raise ValueError(f"{name}: got {value.dtype}, expected {spec.dtype.value}")
+        return axes_of(self.definition, arguments)
 
     # Counting
 
@@ -478,34 +377,6 @@ class Dispatcher:
     def _count_hits(self) -> None:
         if self.active is not None and self._table:
             self.add_pending_hits(self.stats)
-
-
-#: ``given`` is in the order of the fallback, all else in that of the definition. The body's own
-#: names must not be those of parameters, of which ``key`` and ``table`` are likely ones.
-_SOURCE = """\
-def _applied({parameters}):
-    _fib_table_now = _fib_table
-    if _fib_table_now is None:
-        return _fib_fallback({given})
-    if _fib_tracing():
-        if _fib_without_gradient({guarded}):
-            return _fib_op({inputs})
-        return _fib_fallback({given})
-    try:
-        _fib_key = {key}
-        _fib_entry = _fib_table_now.get(_fib_key)
-        _fib_matches = _fib_entry is not None and _fib_entry[0]({guarded}){are_numbers}
-    except (AttributeError, IndexError, TypeError):
-        return _fib_fallback({given})  # no such tensors
-    {record}
-    if _fib_matches:
-        try:
-            _fib_entry[1]()
-            return _fib_entry[2]({inputs})
-        except _fib_raised as _fib_error:
-            return _fib_failed(_fib_error, _fib_entry, _fib_key, {inputs})
-    return _fib_resolve(_fib_key, {inputs})
-"""
 
 
 def range_of(names: Sequence[object]) -> tuple[int, ...]:
@@ -533,212 +404,3 @@ def _is_dynamo_compiling() -> Callable[[], bool]:
     import torch
 
     return torch.compiler.is_dynamo_compiling
-
-
-def _parameters(fallback: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    """A function's parameters; none where it takes any number of arguments, or doesn't say."""
-    try:
-        parameters = tuple(inspect.signature(fallback).parameters.values())
-    except ValueError:  # as of torch's own functions in C++
-        return ()
-    return () if any(p.kind in _VARIADIC for p in parameters) else parameters
-
-
-def _given(parameters: Sequence[inspect.Parameter]) -> str:
-    return ", ".join(
-        f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in parameters
-    )
-
-
-def _defaults(parameters: Sequence[inspect.Parameter]) -> dict[str, Any]:
-    """What `_declared` has as defaults, by the names that it has for them."""
-    return {f"_fib_default_{p.name}": p.default for p in parameters if p.default is not p.empty}
-
-
-def _declared(parameters: Sequence[inspect.Parameter]) -> str:
-    texts: list[str] = []
-    for i, p in enumerate(parameters):
-        if p.kind is p.KEYWORD_ONLY and "*" not in texts:
-            texts.append("*")
-        has_default = p.default is not inspect.Parameter.empty
-        texts.append(f"{p.name}=_fib_default_{p.name}" if has_default else p.name)
-        is_last = i + 1 == len(parameters) or parameters[i + 1].kind is not p.kind
-        if p.kind is p.POSITIONAL_ONLY and is_last:
-            texts.append("/")
-    return ", ".join(texts)
-
-
-def _device(arguments: Sequence[Any]) -> Any:
-    import torch
-
-    return next(value.device for value in arguments if isinstance(value, torch.Tensor))
-
-
-def _is_like(definition: Definition, arguments: Sequence[Any]) -> bool:
-    """Whether arguments are what a definition says: plain, contiguous tensors of one device."""
-    specs = (*definition.inputs.values(), *definition.outputs.values())
-    axes, devices = definition.const_axes, set()
-    for value, spec in zip(arguments, specs, strict=False):
-        if spec.shape is None:
-            if type(value) not in NUMBERS:
-                return False
-        elif not _is_plain(value, spec) or not _agrees(axes, spec.shape, value.shape):
-            return False
-        else:
-            devices.add(value.device)
-    return len(devices) == 1
-
-
-def _is_plain(value: Any, spec: TensorSpec) -> bool:
-    import torch
-
-    return (
-        type(value) in (torch.Tensor, torch.nn.Parameter)
-        and value.device.type in DEVICES
-        and str(value.dtype) == f"torch.{spec.dtype.value}"
-        and value.is_contiguous()
-    )
-
-
-def _agrees(axes: dict[str, int], names: Sequence[str], shape: Sequence[int]) -> bool:
-    """Whether a shape is that of the axes, of which those not known yet are learnt."""
-    if len(names) != len(shape):
-        return False
-    return all(axes.setdefault(axis, size) == size for axis, size in zip(names, shape, strict=True))
-
-
-def _axes(definition: Definition, arguments: Sequence[Any]) -> dict[str, int]:
-    axes = definition.const_axes
-    for value, spec in zip(arguments, definition.inputs.values(), strict=False):
-        axes.update(zip(spec.shape or (), getattr(value, "shape", ()), strict=False))
-    return axes
-
-
-def _known_shape(spec: TensorSpec, axes: dict[str, int]) -> tuple[int, ...] | None:
-    return spec.shape_at(axes) if all(axis in axes for axis in spec.shape or ()) else None
-
-
-def _guard_of(tensors: Sequence[Any]) -> Callable[..., bool]:
-    """One call that compares types, dtypes, devices, shapes and strides with those of tensors.
-
-    That of torch's own compiler takes a third of the time of asking each tensor for them. It takes
-    no tensor for two inputs.
-    """
-    if len(set(map(id, tensors))) < len(tensors):
-        return _slow_guard(tensors)
-    try:
-        from torch._C._dynamo.guards import TensorGuards
-    except ImportError:
-        return _slow_guard(tensors)
-    sizes: list[Any] = [list(tensor.shape) for tensor in tensors]
-    strides: list[Any] = [list(tensor.stride()) for tensor in tensors]
-    guards = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-    return guards.check
-
-
-def _slow_guard(tensors: Sequence[Any]) -> Callable[..., bool]:
-    def facts(tensor: Any) -> tuple[Any, ...]:
-        return (
-            type(tensor),
-            tensor.dtype,
-            tensor.device,
-            tensor.shape,
-            tensor.stride(),
-            tensor.requires_grad,
-        )
-
-    wanted = [facts(tensor) for tensor in tensors]
-    return lambda *given: [facts(tensor) for tensor in given] == wanted
-
-
-def _in_order(function: Callable[..., Any], outputs: tuple[str, ...]) -> Callable[..., Any]:
-    """A function that returns a tensor, or a tuple of outputs in order."""
-
-    def ordered(*inputs: Any) -> Any:
-        return in_order(function(*inputs), outputs)
-
-    return ordered
-
-
-def in_order(result: Any, outputs: Sequence[str]) -> Any:
-    """Outputs as a tensor or a tuple in order, from whatever form they were returned in."""
-    if isinstance(result, dict):
-        result = tuple(result[name] for name in outputs)
-    elif isinstance(result, list):
-        result = tuple(result)
-    return result[0] if isinstance(result, tuple) and len(outputs) == 1 else result
-
-
-def _copying(
-    function: Callable[..., Any], outputs: tuple[str, ...], number: int
-) -> Callable[..., Any]:
-    ordered = _in_order(function, outputs)
-
-    def into(*both: Any) -> None:
-        result = ordered(*both[:number])
-        results = result if isinstance(result, tuple) else (result,)
-        for output, value in zip(both[number:], results, strict=True):
-            output.copy_(value)
-
-    return into
-
-
-_ROUTER = """\
-def _router({parameters}):
-    if not _fib_is_active():
-        return _fib_fallback({given})
-    try:
-        _fib_function = _fib_named(_fib_definition({chosen}))
-    except _fib_raised as _fib_error:
-        _fib_unnamed(_fib_error)
-        _fib_function = _fib_fallback
-    return _fib_function({given})
-"""
-
-
-def generated_router(
-    definition: Callable[..., str],
-    fallback: Callable[..., Any],
-    named: Callable[[str], Callable[..., Any]],
-    is_active: Callable[[], bool],
-) -> Callable[..., Any]:
-    """A function with the fallback's parameters that is routed by what ``definition`` returns.
-
-    That gets the parameters that it names or, where the fallback has others, the first ones. What
-    it raises is logged once, and the fallback serves such calls.
-    """
-    parameters = _parameters(fallback)
-    if not parameters:
-        return fallback
-    names = [parameter.name for parameter in parameters]
-    wanted = [parameter.name for parameter in _parameters(definition)]
-    chosen = wanted if set(wanted) <= set(names) else names[: len(wanted)]
-    source = _ROUTER.format(
-        parameters=_declared(parameters),
-        given=_given(parameters),
-        chosen=", ".join(chosen or names),
-    )
-    namespace = _defaults(parameters) | {
-        "_fib_fallback": fallback,
-        "_fib_named": named,
-        "_fib_definition": definition,
-        "_fib_is_active": is_active,
-        "_fib_raised": RAISED,
-        "_fib_unnamed": _logged_once(),
-    }
-    exec(compile(source, "<apply>", "exec"), namespace)
-    router: Callable[..., Any] = namespace["_router"]
-    return router
-
-
-def _logged_once() -> Callable[[BaseException], None]:
-    """What is called with each error of the function that names definitions."""
-    was_said = threading.Event()
-
-    def unnamed(error: BaseException) -> None:
-        why = blame(error)
-        if not was_said.is_set():
-            was_said.set()
-            log.warning("what names a definition fails, calls go to the fallback: %s", why)
-
-    return unnamed

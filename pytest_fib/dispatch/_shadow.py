@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from queue import Full, Queue
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_fib.dispatch._dispatcher import Dispatcher, in_order
+from pytest_fib.dispatch._calling_styles import in_order
 from pytest_fib.dispatch._kernels import RAISED, event_on, log
+
+if TYPE_CHECKING:
+    from pytest_fib.dispatch._dispatcher import Dispatcher
 
 #: Calls that wait to be compared, at most: each holds its inputs and outputs.
 WAITING = 4

@@ -11,15 +11,16 @@ from pytest_fib._lazy import lazily
 
 if TYPE_CHECKING:
     from pytest_fib.data import EvaluationRequest, Outcome
-    from pytest_fib.engine._correctness import OutputChecker as OutputChecker, believed as believed
     from pytest_fib.engine._counts_cache import CountsCache as CountsCache
     from pytest_fib.engine._device_lock import (
         DeviceHeldError as DeviceHeldError,
         DeviceLock as DeviceLock,
         DeviceUse as DeviceUse,
     )
+    from pytest_fib.engine._expected import believed as believed
     from pytest_fib.engine._in_process import FunctionChecker as FunctionChecker
     from pytest_fib.engine._judge import Judge as Judge
+    from pytest_fib.engine._output_checker import OutputChecker as OutputChecker
     from pytest_fib.engine._reference_costs import Costs as Costs
     from pytest_fib.engine._search import (
         diagnose_failure as diagnose_failure,
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
 __getattr__ = lazily(
     __name__,
     {
-        "_correctness": "OutputChecker believed",
         "_counts_cache": "CountsCache",
         "_device_lock": "DeviceHeldError DeviceLock DeviceUse",
+        "_expected": "believed",
         "_in_process": "FunctionChecker",
         "_judge": "Judge",
+        "_output_checker": "OutputChecker",
         "_reference_costs": "Costs",
         "_search": "diagnose_failure search_and_diagnose",
         "_start": "Isolation start_fork_server",

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property, partial
-from math import inf, prod
+from math import inf
 from random import SystemRandom
 from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,31 +26,18 @@ import torch
 
 from pytest_fib.data import Performance
 from pytest_fib.engine._cheat_checks import (
-    Reading,
-    check_blocks_ns,
     check_judges_clock,
     check_memory_rate,
-    check_method,
     check_reading,
-    check_samples_ns,
     check_single_calls,
     check_stepped_calls,
-    check_steps,
     is_far_off,
-    most_different,
 )
-from pytest_fib.engine._context import GAP, BufferPool, EvaluationContext, EvaluationEnded, Side
-from pytest_fib.engine._correctness import SandboxCalls
-from pytest_fib.engine._new_values import MIXED, Mixture, NewValues
-from pytest_fib.engine._steps import steps
-from pytest_fib.sandbox import (
-    Blocks,
-    Collect,
-    CountOperations,
-    Done,
-    Failed,
-    Prepare,
-)
+from pytest_fib.engine._context import GAP, EvaluationContext
+from pytest_fib.engine._new_values import MIXED, NewValues
+from pytest_fib.engine._timed_outputs import WHILE_TIMED, TimedOutputs, WrongOutputsError
+from pytest_fib.engine._timed_side import TimedSide
+from pytest_fib.sandbox import CountOperations, Done, Failed
 from pytest_fib.timing import (
     GROUPS,
     Ceilings,
@@ -58,11 +45,9 @@ from pytest_fib.timing import (
     Estimate,
     OperationCounts,
     Samples,
-    TimedBlocks,
     Timings,
     calls_per_block,
     compute_dtype,
-    copy_ns,
     least_traffic,
     placements,
     random_place,
@@ -70,12 +55,10 @@ from pytest_fib.timing import (
     time_both_sides,
     time_round,
 )
-from pytest_fib.verdict import SamplingTest, is_seeded, judge_ranks, ranks
 
 if TYPE_CHECKING:
-    from pytest_fib.engine._context import CallTensors
     from pytest_fib.engine._counts_cache import CountsCache
-    from pytest_fib.sandbox import Reply, TimingCore
+    from pytest_fib.sandbox import TimingCore
     from pytest_fib.verdict import Verdict
 
 #: What the buffers of one side may take in all, in bytes, and as a share of a device's memory; two
@@ -86,15 +69,6 @@ BUFFER_SHARE = 1 / 8
 CHECKED_SHARE = 0.05
 #: How many rounds are checked where reading outputs seems slow.
 MOST_CHECKS = 12
-#: How many samples of a round are looked at, where an output is chosen at random.
-SAMPLES = 32
-#: The circumstance of failures in this phase.
-WHILE_TIMED = "while it was timed"
-#: The same of outputs: where they are wrong for that reason, they lie in the inputs, or did not
-#: exist when the call returned.
-CLEARED = ", and read once its inputs were cleared"
-#: Bytes of what is kept of rounds until it is checked: else that is done while the device is held.
-KEPT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 #: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
 TIMING_PAUSES = (0.1, 0.5, 2.0)
 #: Calls in a block that says roughly how long one takes, and rounds of it: others' work, which runs
@@ -110,108 +84,6 @@ SINGLE_ROUNDS = 5
 STEPS, STEPPED_BELOW_NS = 64, 100e3
 #: Nanoseconds of a call that has no others beside it: the candidate's, and the reference's.
 SingleCalls: TypeAlias = tuple[float, float]
-
-
-class WrongOutputsError(Exception):
-    """Timed calls left outputs that are wrong."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(str(verdict))
-        self.verdict = verdict
-
-
-@dataclass(frozen=True)
-class KeptRound:
-    """What a round's calls got, and what some left, by the numbers of their buffers, as words.
-
-    ``inputs`` are those of fewer calls than ``outputs``.
-    """
-
-    mixture: Mixture
-    inputs: dict[int, torch.Tensor]
-    outputs: dict[int, torch.Tensor]
-
-    @property
-    def bytes(self) -> int:
-        words = (*self.inputs.values(), *self.outputs.values())
-        return self.mixture.bits.nbytes + sum(each.nbytes for each in words)
-
-
-class TimedSide:
-    """One side's prepared calls, asked through its sandbox. A BlockTimer.
-
-    ``done`` ends the evaluation for replies that are failures.
-    """
-
-    buffers: BufferPool
-
-    def __init__(
-        self, context: EvaluationContext, side: Side, done: Callable[[Reply], Done]
-    ) -> None:
-        self._context = context
-        self._side = side
-        self._done = done
-        self._timeout = context.request.timeout
-        self.is_process = side.sandbox.is_process
-        self.method = ""
-        self.groups: tuple[int, ...] = ()
-        self.calls_per_block = 0
-        self.flush_ns = 0.0
-        #: What the last round took by the judge's clock.
-        self.wall_ns = 0.0
-
-    @property
-    def is_captured(self) -> bool:
-        return self.method.startswith("cuda graph")
-
-    @property
-    def called(self) -> list[int]:
-        """The buffers that a round's calls work on."""
-        return [group + i for group in self.groups for i in range(self.calls_per_block)]
-
-    def allocate(self, count: int) -> None:
-        """Get memory for so many calls, in place of what there was."""
-        self.buffers = self._context.buffers(self._side, count)
-
-    def prepare(self, groups: list[int], size: int, *, check: bool) -> Reply:
-        """Have the sandbox get groups of ``size`` calls ready; its reply is for ``prepared``."""
-        self.groups, self.calls_per_block = tuple(groups), size
-        tensors, stride = self.buffers.first, self.buffers.stride
-        outputs = tuple(tensors.outputs.values())
-        request = Prepare(tensors.arguments, outputs, stride, self.groups, size, check)
-        return self._side.sandbox.ask(request, self._timeout)
-
-    def prepared(self, reply: Reply) -> None:
-        """Take the answer to that; ends the evaluation where it is none."""
-        done, device = self._done(reply), self._context.device
-        self._context.refuse_if(check_method(done.method, device))
-        self.method = done.method + ("" if device == "cpu" else ", cold L2")
-        self.flush_ns = done.flush_ns
-
-    def run(self) -> TimedBlocks:
-        done = self._ask(Blocks())
-        samples, longest_ns = done.samples_ns, self._timeout * 1e9
-        self._context.refuse_if(check_samples_ns(samples, longest_ns, len(self.groups)))
-        claimed_ns = sum(samples) * self.calls_per_block
-        wrong = check_blocks_ns(done.blocks_ns, claimed_ns, longest_ns, self.method)
-        self._context.refuse_if(wrong)
-        self.wall_ns = self._side.sandbox.ran_ns
-        return TimedBlocks(samples, done.blocks_ns, self.wall_ns)
-
-    def collect(self) -> float:
-        """Have the outputs of the round's calls stored; nanoseconds that it took."""
-        self._ask(Collect())
-        return self._side.sandbox.ran_ns
-
-    def step_ns(self, values: tuple[torch.Tensor, torch.Tensor], *, idle: bool = False) -> float:
-        """How long a turn takes in which one of the prepared calls is made, as in ``steps``."""
-        made = steps(self._side.sandbox, self.buffers, values, self._timeout, idle=idle)
-        self._done(made.reply)
-        self._context.refuse_if(check_steps(len(made.turns_ns), len(values[0])))
-        return made.usual_ns
-
-    def _ask(self, request: Blocks | Collect) -> Done:
-        return self._done(self._side.sandbox.ask(request, self._timeout))
 
 
 class BenchmarkPhase:
@@ -236,14 +108,8 @@ class BenchmarkPhase:
         self._reference = TimedSide(context, context.reference, reference_reply)
         self._sides = self._candidate, self._reference
         self._values: NewValues
-        self._verdict: Verdict
-        self._kept: list[KeptRound] = []
-        #: Of samples that timed calls chose, by the output.
-        self._ranks: dict[str, list[torch.Tensor]] = {}
-        self._readings: list[Reading] = []
+        self._outputs = TimedOutputs(context, self._candidate, self._reference, self._random)
         self._round_is_unchecked = False
-        #: Whether calls' inputs are gone when outputs are read.
-        self._inputs_are_cleared = False
         #: Of the candidate's blocks, but where each call has a block for itself.
         self._calls_per_block = 0
         self._held_ns = 0
@@ -256,17 +122,16 @@ class BenchmarkPhase:
                 rough_ns = self._rough_ns()
                 operations = self._counts.get(self._context.request, self._count_operations)
                 least_bytes = self._least_traffic(operations)
-                self._inputs_are_cleared = not self._returns_its_inputs()
+                self._outputs.clear_inputs_before_reading()
             timings, single_ns = self._timings(clocks, rough_ns)
-            self._check_ranks()
+            self._outputs.check_ranks()
         except WrongOutputsError as error:
-            when = WHILE_TIMED + CLEARED * (self._inputs_are_cleared and not self._is_destination)
-            return error.verdict.qualified(when), None
+            return error.verdict.qualified(self._outputs.circumstance), None
         facts = {"calls_per_block": self._calls_per_block, **clocks.facts()}
         if single_ns is not None:
             facts["single_call_ms"] = single_ns[0] / 1e6
         facts |= self._roofline_metrics(timings.latency.value / 1e9, operations, least_bytes)
-        return self._verdict, self._performance(timings, facts)
+        return self._outputs.verdict, self._performance(timings, facts)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -281,10 +146,6 @@ class BenchmarkPhase:
             finally:
                 self._held_ns += perf_counter_ns() - start
 
-    @property
-    def _is_destination(self) -> bool:
-        return self._context.request.solution.spec.calling == "destination"
-
     # Getting ready.
 
     def _rough_ns(self) -> list[float]:
@@ -293,16 +154,6 @@ class BenchmarkPhase:
         self._allocate(ROUGH)
         self._ready([0], (ROUGH, ROUGH))
         return [_rough_ns(side) for side in self._sides]
-
-    def _returns_its_inputs(self) -> bool:
-        """Whether outputs of the reference lie in its inputs: then they change with these."""
-        buffers = self._reference.buffers
-        self._reference.collect()
-        before = buffers.outputs().clone()
-        buffers.inputs().zero_()
-        self._context.synchronize()
-        self._reference.collect()
-        return not buffers.outputs().equal(before)
 
     @cached_property
     def _most_buffers(self) -> int:
@@ -362,7 +213,9 @@ class BenchmarkPhase:
     def _allocate(self, count: int) -> None:
         self._candidate.allocate(count)
         self._reference.allocate(count + MIXED)
-        self._values = NewValues(self._context, self._candidate.buffers, self._reference.buffers)
+        self._values = self._outputs.values = NewValues(
+            self._context, self._candidate.buffers, self._reference.buffers
+        )
 
     # Timing.
 
@@ -400,14 +253,14 @@ class BenchmarkPhase:
             if single_ns is not None:
                 wrong = self._does_work_ahead(timings, single_ns)
             with self._lock.shared():
-                self._check_kept()
+                self._outputs.check_kept()
             if not wrong:
                 return timings, single_ns
             if pause is None:
                 self._context.refuse(wrong)
             # Once calls were made by themselves, the clocks agreed.
             if single_ns is None and is_far_off(
-                timings, self._readings, len(self._candidate.called)
+                timings, self._outputs.readings, len(self._candidate.called)
             ):
                 pauses = iter(())
             sleep(pause)
@@ -433,10 +286,10 @@ class BenchmarkPhase:
     def _reading_is_slow(self, timings: Timings) -> str:
         if self._is_captured_on_one_side:
             return ""  # a graph stores the outputs of one side only
-        return check_reading(self._readings, timings, len(self._candidate.called))
+        return check_reading(self._outputs.readings, timings, len(self._candidate.called))
 
     def _time(self, clocks: Clocks) -> Timings:
-        self._readings.clear()
+        self._outputs.readings.clear()
         self._round_is_unchecked = False
         self._ceilings()  # measured now, if they never were
         clocks.steady()  # what later readings are compared with
@@ -450,7 +303,7 @@ class BenchmarkPhase:
         )
         self._keep()
         # Other work may have made reading one side's outputs slow, but not again and again.
-        while self._reading_is_slow(timings) and len(self._readings) < MOST_CHECKS:
+        while self._reading_is_slow(timings) and len(self._outputs.readings) < MOST_CHECKS:
             self._run_round(self._sides)
             self._keep()
         return timings
@@ -465,6 +318,11 @@ class BenchmarkPhase:
             self._keep()
         self._values.mix()
         self._round_is_unchecked = True
+
+    def _keep(self) -> None:
+        """Keep what the last round left. Raises WrongOutputsError."""
+        self._round_is_unchecked = False
+        self._outputs.keep()
 
     def _run_round(self, sides: Sequence[TimedSide]) -> list[Samples]:
         self._before_round(shortest=False)
@@ -510,7 +368,7 @@ class BenchmarkPhase:
             values = self._values_of_steps(count)
             again_ns, _ = (side.step_ns(values) - idle_ns for side in self._sides)
             single_ns = min(single_ns, again_ns)
-        self._keep_outputs(self._inputs_to_check())
+        self._outputs.keep_outputs(self._outputs.inputs_to_check())
         return single_ns, reference_ns
 
     def _values_of_steps(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -527,110 +385,6 @@ class BenchmarkPhase:
         check = check_stepped_calls if self._device == "cpu" else check_single_calls
         return check(single_ns[0], usual_ns[0], single_ns[1] - usual_ns[1])
 
-    # What timed calls left.
-
-    def _keep(self) -> None:
-        """Keep what some calls of the last round got and left. Raises WrongOutputsError."""
-        self._round_is_unchecked = False
-        candidate, reference = self._candidate.buffers, self._reference.buffers
-        inputs = self._inputs_to_check()
-        if self._inputs_are_cleared:
-            for pool in (candidate, reference):  # both, so that caches hold as little of either
-                pool.inputs()[: candidate.count].zero_()
-            self._context.synchronize()
-        self._readings.append(self._read_outputs())
-        self._keep_outputs(inputs)
-
-    def _inputs_to_check(self) -> dict[int, torch.Tensor]:
-        """What some calls got, by the numbers of their buffers."""
-        inputs = self._candidate.buffers.inputs()
-        return {number: inputs[number].clone() for number in self._numbers_to_check()}
-
-    def _keep_outputs(self, inputs: dict[int, torch.Tensor]) -> None:
-        """Keep what those calls left, and those whose outputs seem wrong."""
-        left = self._candidate.buffers.outputs()
-        numbers = {*inputs} | self._numbers_of_wrong_outputs()
-        outputs = {number: left[number].clone() for number in numbers}
-        self._kept.append(KeptRound(self._values.mixture, inputs, outputs))
-        if sum(each.bytes for each in self._kept) > KEPT_BYTES[self._device]:
-            self._check_kept()
-
-    def _read_outputs(self) -> Reading:
-        """Have both sides store what their calls returned.
-
-        The outputs of ``destination`` calls are there; who still works on them gets no time for it.
-        """
-        wall_ns, reference_ns = self._candidate.wall_ns, self._reference.collect()
-        if self._is_destination:
-            return Reading(wall_ns, 0.0)
-        return Reading(wall_ns, self._candidate.collect() - self._usual_reading_ns(reference_ns))
-
-    def _check_kept(self) -> None:
-        """Check what was kept. Raises WrongOutputsError."""
-        for kept_round in self._kept:
-            # First those whose inputs are known: what was written there spoils outputs, too.
-            for number in sorted(kept_round.outputs, key=lambda n: n not in kept_round.inputs):
-                self._check_buffer(kept_round, number)
-        self._kept.clear()
-
-    def _check_buffer(self, kept_round: KeptRound, number: int) -> None:
-        candidate, reference = self._candidate.buffers, self._reference.buffers
-        self._values.restore(number, kept_round.mixture)
-        inputs = kept_round.inputs.get(number, reference.inputs()[number])
-        candidate.inputs()[number].copy_(inputs)
-        candidate.outputs()[number].copy_(kept_round.outputs[number])
-        tensors = candidate.at(number), reference.at(number)
-        try:
-            self._verdict = SandboxCalls(self._context, *tensors).check_buffer()
-        except EvaluationEnded as ended:
-            raise ended.qualified(WHILE_TIMED) from None
-        if not self._verdict.passed:
-            raise WrongOutputsError(self._verdict)
-        self._add_ranks(*tensors)
-
-    def _add_ranks(self, candidate: CallTensors, reference: CallTensors) -> None:
-        """Note where samples of a call lie in their distributions."""
-        context, names = self._context, self._sampled_outputs
-        if names:
-            inputs = {**context.reference.read(reference.input_tensors), **context.scalars}
-            test = SamplingTest.of(inputs)
-            for name, output in context.candidate.read(candidate.outputs).items():
-                if name in names:
-                    self._ranks.setdefault(name, []).append(ranks(output, test).cpu())
-
-    def _check_ranks(self) -> None:
-        """Against random choices that are not so random once they are timed."""
-        for name, places in self._ranks.items():
-            verdict = judge_ranks(self._verdict, name, torch.cat(places, 1))
-            if not verdict.passed:
-                raise WrongOutputsError(verdict)
-
-    @cached_property
-    def _sampled_outputs(self) -> list[str]:
-        """Those of which each row is a sample by itself."""
-        definition = self._context.definition
-        sampled = [name for name in definition.outputs if definition.is_sampled(name)]
-        one_dim = [name for name in sampled if len(self._context.layouts[name].shape) == 1]
-        return [] if is_seeded(definition) else one_dim
-
-    def _usual_reading_ns(self, reference_ns: float) -> float:
-        """How long storing what the candidate's calls returned should take, if the reference's did.
-
-        Of captured calls it is a few launches, and as many copies more as there are calls more.
-        """
-        calls, reference_calls = (len(side.called) for side in self._sides)
-        if not all(side.is_captured for side in self._sides):
-            return reference_ns * calls / reference_calls
-        return reference_ns + (calls - reference_calls) * self._copy_ns
-
-    @cached_property
-    def _copy_ns(self) -> float:
-        """How long it takes to store the outputs of a captured call more."""
-        names = self._context.definition.outputs
-        layouts = [self._context.layouts[name] for name in names]
-        sizes = [(prod(layout.shape), layout.dtype) for layout in layouts]
-        return copy_ns(sizes, len(self._candidate.called))
-
     @property
     def _output_bytes(self) -> int:
         return self._candidate.buffers.size - self._candidate.buffers.inputs_size
@@ -645,43 +399,6 @@ class BenchmarkPhase:
         ceilings, written = self._ceilings(), self._output_bytes * self._candidate.calls_per_block
         left = min(written, LEFT_IN_CACHE * ceilings.cache_bytes)
         return 1e9 * len(self._candidate.groups) * left / ceilings.bytes_per_second
-
-    def _numbers_to_check(self) -> set[int]:
-        """The one whose inputs are not as they should be, and one at random; of samples, enough.
-
-        That is one which the reference did not make, as its blocks have fewer calls where these
-        take longer; else any, since one call may be far off to draw looks from others.
-        """
-        called = {*self._candidate.called}
-        inputs = [side.buffers.inputs().view(torch.int16) for side in self._sides]
-        unseen = called - ({*self._reference.called} if self._compared_outputs else set())
-        among = sorted(unseen or called)
-        rows = [self._context.layouts[name].shape[0] for name in self._sampled_outputs]
-        number = -(-SAMPLES // max(1, min(rows, default=SAMPLES)))
-        at_random = self._random.sample(among, min(number, len(among)))
-        return {*at_random, *self._furthest(called, *inputs)}
-
-    def _numbers_of_wrong_outputs(self) -> set[int]:
-        """Those whose outputs are the furthest from what the reference left."""
-        both = {*self._candidate.called} & {*self._reference.called}
-        return {
-            number
-            for name in self._compared_outputs
-            for number in self._furthest(
-                both, *(side.buffers.outputs_named(name) for side in self._sides)
-            )
-        }
-
-    @cached_property
-    def _compared_outputs(self) -> list[str]:
-        """The outputs that are the same on both sides, but for rounding."""
-        definition = self._context.definition
-        return [name for name in definition.outputs if not definition.is_sampled(name)]
-
-    def _furthest(self, among: set[int], one: torch.Tensor, other: torch.Tensor) -> list[int]:
-        """The call for which the sides differ most; none where they don't."""
-        number = most_different(one, other, sorted(among), self._random) if among else None
-        return [] if number is None else [number]
 
     # The record.
 

@@ -51,16 +51,14 @@ from pytest_fib.engine._context import (
     Side,
     conclude,
 )
-from pytest_fib.engine._correctness import ExpectedCache, SandboxCalls, check_correctness
+from pytest_fib.engine._correctness import check_correctness
 from pytest_fib.engine._counts_cache import CountsCache
 from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock, DeviceUse, silent
+from pytest_fib.engine._expected import ExpectedCache
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.engine._sample_plan import check_samples
-from pytest_fib.engine._search import (
-    search_and_diagnose,
-    search_step,
-    unfinished_result,
-)
+from pytest_fib.engine._sandbox_calls import SandboxCalls
+from pytest_fib.engine._search import search_and_diagnose, search_step, unfinished_result
 from pytest_fib.engine._start import Isolation, compiler_caches, start_fork_server
 from pytest_fib.sandbox import (
     ArenaAllocator,

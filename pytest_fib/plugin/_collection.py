@@ -20,18 +20,12 @@ from pytest_fib.plugin._items import (
     CompileItem,
     CorrectnessItem,
     DefinitionItem,
-    KernelItem,
-    UnusableItem,
     WorkloadItem,
 )
+from pytest_fib.plugin._kernel_item import KernelItem, UnusableItem
 from pytest_fib.plugin._session import Session
 from pytest_fib.report import message_only
-from pytest_fib.workloads import (
-    RecordedWorkload,
-    plan,
-    recorded_workloads,
-    why_not_generated,
-)
+from pytest_fib.workloads import RecordedWorkload, plan, recorded_workloads, why_not_generated
 
 #: How a sentence begins that is about a line of a file.
 _PLACE = re.compile(r"(.+?):(\d+): ")

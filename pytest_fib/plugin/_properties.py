@@ -9,7 +9,7 @@ from pytest_fib.report import axis_sizes
 
 if TYPE_CHECKING:
     from pytest_fib.data import Trace
-    from pytest_fib.plugin._items import KernelItem
+    from pytest_fib.plugin._kernel_item import KernelItem
 
 Property: TypeAlias = tuple[str, str | float]
 

@@ -121,7 +121,7 @@ def test_waits_for_others_take_no_time_from_an_explanation(judge, monkeypatch):
         lock.waited += 600.0
 
     monkeypatch.setattr("pytest_fib.engine._device_lock.DeviceLock.give_way", give_way)
-    monkeypatch.setattr("pytest_fib.engine._correctness.monotonic", lambda: now() + waited[0])
+    monkeypatch.setattr("pytest_fib.engine._sandbox_calls.monotonic", lambda: now() + waited[0])
     right = NORM.reference.partition("return ")[2].strip()
     sentence = diagnosis(judge, NORM, f"return {right} + 0.01 * torch.sin(b)").sentence
     assert waited[0] > 0

@@ -56,7 +56,7 @@ def test_what_is_right_is_not_looked_at(monkeypatch):
     def no(*arguments):
         raise AssertionError("nothing to explain")
 
-    monkeypatch.setattr("pytest_fib.engine._correctness.diagnose", no)
+    monkeypatch.setattr("pytest_fib.engine._output_checker.diagnose", no)
     expected = values(8, 256)
     verdict = checker(expected, yardsticks=no).check({"y": expected.float()})
     assert verdict.passed

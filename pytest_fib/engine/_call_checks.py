@@ -1,0 +1,151 @@
+"""Checks calls of an implementation beside its reference.
+
+The checks are the same wherever calls are made. A back end makes the calls: in sandboxes
+(``_sandbox_calls``), or in this process (``_in_process``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pytest_fib.engine._cheat_checks import with_other_values
+from pytest_fib.engine._context import EvaluationEnded
+from pytest_fib.engine._expected import Expected, copies
+from pytest_fib.engine._output_checker import OutputChecker, OutputsOf
+from pytest_fib.sandbox import POISONS
+
+if TYPE_CHECKING:
+    from pytest_fib.data import Definition, Workload
+    from pytest_fib.verdict import Outputs, Verdict
+
+#: Up to this size an implementation is called once more, with other values.
+THIRD_CALL_BYTES = 8 << 20
+
+
+class CallBackend(Protocol):
+    """Calls of the candidate and the reference, on the same values in memory of their own."""
+
+    def make_inputs(self, workload: Workload) -> Mapping[str, Any]:
+        """Make the inputs for both, and return the reference's, scalars included.
+
+        Raises DefinitionError.
+        """
+
+    def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
+        """The candidate's outputs of one call for each poison, which they hold before it.
+
+        Raises EvaluationEnded where a call fails, or changes its inputs.
+        """
+
+    def expected(self, workload: Workload) -> Expected:
+        """What is right: the reference in float64 or, where that can't be, as it is."""
+
+    def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
+        """The reference's outputs as honest rounding may change them, the quickest to make first.
+
+        The first of all are in its own dtypes; the others in float64, unless ``own``.
+        """
+
+    def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """The reference's outputs for other values of some inputs; None where it fails."""
+
+    def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """The candidate's, likewise."""
+
+    def clock(self) -> float:
+        """The time in seconds, without what was spent waiting for others who use the device."""
+
+
+def check_same_inputs(
+    calls: CallBackend,
+    definition: Definition,
+    workload: Workload,
+    *,
+    repeat: int = 1,
+    explain_until: float | None = None,
+) -> Verdict:
+    """Check two calls on the same inputs, with outputs at other places, ``repeat`` times.
+
+    A failure is explained by further calls, which are begun before ``explain_until``, if that is
+    given: a time of the ``clock`` of calls.
+    """
+    inputs = calls.make_inputs(workload)
+    first, second = calls.call_candidate(POISONS)
+    checker = output_checker(calls, definition, workload, inputs, explain_until=explain_until)
+    verdict = checker.check_twice(first, second)
+    if not verdict.passed or repeat == 1:
+        return verdict
+    return _check_repeats(calls, checker, verdict, copies(first), repeat - 1)
+
+
+def _check_repeats(
+    calls: CallBackend, checker: OutputChecker, verdict: Verdict, first: Outputs, repeats: int
+) -> Verdict:
+    """Call twice, again and again: against what is wrong once in many calls.
+
+    ``verdict`` is that of the first call. Most calls leave its bits, which takes no more than to
+    compare them; the expected values are what they were.
+    """
+    for number in range(1, repeats + 1):
+        circumstance = f"right on a first call; this is repeat {number} of {repeats}"
+        try:
+            outputs = calls.call_candidate(POISONS)
+        except EvaluationEnded as ended:
+            raise ended.qualified(circumstance) from None
+        for each, poison in zip(outputs, POISONS, strict=True):
+            repeated = checker.check_again(verdict, first, each, (poison,))
+            if not repeated.passed:
+                return repeated.qualified(circumstance)
+    return verdict
+
+
+def check_third_call(
+    calls: CallBackend,
+    definition: Definition,
+    workload: Workload,
+    previous: Outputs,
+    *,
+    explain_until: float | None = None,
+) -> Verdict:
+    """Check a call on other values, where the inputs and outputs of ``workload`` were.
+
+    ``previous`` are the right outputs of that, where they are known.
+    """
+    other = with_other_values(workload)
+    inputs = calls.make_inputs(other)
+    (outputs,) = calls.call_candidate(POISONS[1:])
+    checker = output_checker(calls, definition, other, inputs, explain_until=explain_until)
+    return checker.check(outputs, POISONS[1:], previous=previous)
+
+
+def output_checker(
+    calls: CallBackend,
+    definition: Definition,
+    workload: Workload,
+    inputs: Mapping[str, Any],
+    *,
+    explain_until: float | None = None,
+) -> OutputChecker:
+    """What checks outputs of calls on these inputs."""
+    expected = calls.expected(workload)
+    return OutputChecker(
+        definition,
+        workload,
+        inputs,
+        expected.outputs,
+        partial(calls.yardsticks, own=expected.no_oracle is not None),
+        no_oracle=expected.no_oracle,
+        reference_outputs=_until(explain_until, calls.clock, calls.reference_outputs),
+        candidate_outputs=_until(explain_until, calls.clock, calls.candidate_outputs),
+    )
+
+
+def _until(
+    end: float | None, clock: Callable[[], float], outputs_of: OutputsOf
+) -> OutputsOf | None:
+    """The function while there is time; after that, one that returns None, as callers expect."""
+    if end is None:
+        return None
+    return lambda values: outputs_of(values) if clock() < end else None

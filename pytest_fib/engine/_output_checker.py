@@ -1,0 +1,252 @@
+"""Are the outputs of a call right? Whoever made the call, and wherever."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from pytest_fib.data import Definition, Diagnosis, Workload
+from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext, diagnose, is_readable, take
+from pytest_fib.sandbox import POISONS, changed
+from pytest_fib.verdict import (
+    OutputComparison,
+    Outputs,
+    SamplingTest,
+    Verdict,
+    check_support,
+    compare_outputs,
+    compare_tensor,
+    detail_lines,
+    dtype_bound,
+    element_name,
+    is_seeded,
+    verdict_of,
+)
+from pytest_fib.workloads import bits
+
+#: The circumstances of failures that a first call does not have.
+SECOND_CALL_ONLY = "right on a first call, wrong on a second of the same inputs"
+
+
+#: What may be the reason on CUDA, where that call is launched while its stream is still busy.
+STREAM_WAS_BUSY = (
+    "the second call's stream was still busy as it was launched: does all work that it starts on "
+    "another stream wait for the current one, and the current one for that?"
+)
+
+
+#: The roundoff of float64 over that of float32.
+FLOAT64_ROUNDOFF = 2.0**-29
+
+
+#: What a side computes from other values of some inputs; None where that can't be.
+OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], "Outputs | None"]
+
+
+@dataclass(frozen=True)
+class OutputChecker:
+    """Checks the outputs of calls on one workload. Tensors are only read.
+
+    ``inputs`` include scalars. ``yardsticks`` makes the outputs that honest rounding may lead to,
+    some at a time: the next are asked for only after a failure that those before don't explain.
+    ``no_oracle`` is why ``expected`` is not in float64. ``reference_outputs`` computes the float64
+    outputs for other values of some inputs, ``candidate_outputs`` those of the implementation, or
+    None where that can't be; they are called to explain a failure.
+    """
+
+    definition: Definition
+    workload: Workload
+    inputs: Mapping[str, Any]
+    expected: Outputs
+    yardsticks: Callable[[], Iterator[list[Outputs]]] = lambda: iter(())
+    no_oracle: str | None = None
+    reference_outputs: OutputsOf | None = None
+    candidate_outputs: OutputsOf | None = None
+
+    def check_twice(self, first: Outputs, second: Outputs) -> Verdict:
+        """Check two calls on the same inputs, which must be right and have the same bits.
+
+        Other bits are allowed where the definition says ``nondeterministic``, and in outputs that
+        are chosen at random, unless the inputs have what they are drawn with.
+        """
+        verdict = self.check(first, POISONS, second_outputs=second)
+        if verdict.passed:
+            of_second = self.check_again(verdict, first, second, POISONS[1:])
+            if _pattern(of_second) != "nondeterministic":
+                of_second = of_second.qualified(SECOND_CALL_ONLY)
+            return self._with_its_stream(of_second)
+        if self.definition.nondeterministic or _pattern(verdict) == "unwritten":
+            return verdict
+        differences = self._differences(first, second)
+        if not differences:
+            return verdict
+        return self._with_its_stream(_also_nondeterministic(verdict, differences[0]))
+
+    def _with_its_stream(self, verdict: Verdict) -> Verdict:
+        """With what may make a second call differ on CUDA, where it does."""
+        diagnosis = verdict.diagnosis
+        if diagnosis is None or not any(tensor.is_cuda for tensor in self.expected.values()):
+            return verdict
+        details = (*diagnosis.details, "", *detail_lines(STREAM_WAS_BUSY))
+        return verdict.failed(diagnosis.model_copy(update={"details": details}))
+
+    def check_again(
+        self, verdict: Verdict, first: Outputs, second: Outputs, poisons: tuple[int, ...]
+    ) -> Verdict:
+        """Check another call on the same inputs; ``verdict`` is that of the first, which passed."""
+        differences = self._differences(first, second)
+        if not differences:
+            return self._in_support(verdict, second)
+        may_differ = self.definition.nondeterministic
+        of_second = self.check(second, poisons)
+        if not of_second.passed and (may_differ or _pattern(of_second) == "unwritten"):
+            return of_second
+        return verdict if may_differ else _nondeterministic(of_second, differences)
+
+    def _differences(self, first: Outputs, second: Outputs) -> list[str]:
+        """How far outputs are from those of another call, where their bits are not the same."""
+        seeded = is_seeded(self.definition)
+        names = [n for n in self.definition.outputs if seeded or not self.definition.is_sampled(n)]
+        differ = changed({name: second[name] for name in names}, first)
+        return [_difference(name, first[name], second[name]) for name in differ]
+
+    def check(
+        self,
+        outputs: Outputs,
+        poisons: tuple[int, ...] = (),
+        *,
+        second_outputs: Outputs | None = None,
+        previous: Outputs | None = None,
+    ) -> Verdict:
+        """Check one call: by the oracle alone and, if that fails, by what rounding may do.
+
+        ``poisons`` are what outputs held before the call, and before that which wrote
+        ``second_outputs``; ``previous`` is what earlier calls should have written.
+        """
+        compared = self.compare(outputs)
+        if not _all_passed(compared):
+            compared = self._compare_by_yardsticks(outputs, compared)
+        verdict = self.conclude(compared, outputs)
+        if _all_passed(compared):
+            return verdict
+        context = CallContext(
+            self.definition,
+            self.definition.axis_values(self.workload.axes),
+            self.inputs,
+            poisons,
+            second_outputs or {},
+            previous or {},
+            self.reference_outputs,
+            self.candidate_outputs,
+        )
+        return verdict.failed(diagnose(compared, context))
+
+    def _compare_by_yardsticks(
+        self, outputs: Outputs, compared: list[OutputComparison]
+    ) -> list[OutputComparison]:
+        """Compare by as many yardsticks as it takes to pass, or by all there are."""
+        yardsticks: list[Outputs] = []
+        for more in self.yardsticks():
+            yardsticks += more
+            if more:
+                compared = self.compare(outputs, self._of_float64(yardsticks))
+            if _all_passed(compared):
+                break
+        return compared
+
+    def _of_float64(self, yardsticks: Sequence[Outputs]) -> list[Outputs]:
+        """Yardsticks with float64's roundoffs, of outputs that the reference computes in float64.
+
+        The first are its own. The others' errors are in proportion to the roundoffs of float32.
+        """
+        own, *varied = yardsticks
+        wide = {
+            name
+            for name, output in own.items()
+            if output.dtype is torch.float64
+            and compare_tensor(name, output, self.expected[name], dtype_bound(output.dtype)).passed
+        }
+
+        def scaled(name: str, output: torch.Tensor) -> torch.Tensor:
+            right = self.expected[name]
+            nearer = torch.lerp(right, output, FLOAT64_ROUNDOFF)
+            return torch.where(nearer.isfinite(), nearer, output)
+
+        return [
+            own,
+            *({n: scaled(n, x) if n in wide else x for n, x in each.items()} for each in varied),
+        ]
+
+    def compare(
+        self, outputs: Outputs, yardsticks: Sequence[Outputs] = ()
+    ) -> list[OutputComparison]:
+        """How far outputs are from what is expected."""
+        regime = self.workload.regime
+        exact = regime.get("values") == "zeros_and_ones" and "inputs" not in regime
+        return compare_outputs(
+            self.definition, outputs, self.expected, yardsticks, exact=exact, inputs=self.inputs
+        )
+
+    def conclude(self, compared: Sequence[OutputComparison], outputs: Outputs) -> Verdict:
+        """The verdict; wrong numbers are not diagnosed."""
+        verdict = verdict_of(compared)
+        if self.no_oracle is not None:
+            verdict = verdict.with_facts(oracle="own precision", no_oracle=self.no_oracle)
+        return self._in_support(verdict, outputs) if verdict.passed else verdict
+
+    def _in_support(self, verdict: Verdict, outputs: Outputs) -> Verdict:
+        """A sample that may not be chosen is wrong, whatever its neighbours are."""
+        for name in self.definition.outputs:
+            if not self.definition.is_sampled(name):
+                continue
+            verdict = check_support(verdict, name, outputs[name], SamplingTest.of(self.inputs))
+            if not verdict.passed:
+                break
+        return verdict
+
+
+def _all_passed(compared: Sequence[OutputComparison]) -> bool:
+    return all(each.passed for each in compared)
+
+
+def _pattern(verdict: Verdict) -> str:
+    return verdict.diagnosis.pattern if verdict.diagnosis else ""
+
+
+def _difference(name: str, first: torch.Tensor, second: torch.Tensor) -> str:
+    """How many elements of an output two calls gave other bits, and the worst of them."""
+    differ = (bits(first) != bits(second)).reshape(-1)
+    at = differ.nonzero()[:, 0]
+    if not is_readable(first):
+        first, second = first.view(torch.uint8), second.view(torch.uint8)
+    sides = take(first, at), take(second, at)
+    differences = (sides[0] - sides[1]).abs().nan_to_num(math.inf, math.inf)
+    worst = int(differences.argmax())
+    element = element_name(name, int(at[worst]), first.shape)
+    one, other = (f"{float(side[worst]):.9g}" for side in sides)
+    return (
+        f"{name}: two calls on the same inputs gave other bits in {len(at)} of {len(differ)} "
+        f"elements; {element} was {one}, then {other}, the largest difference"
+    )
+
+
+def _nondeterministic(second: Verdict, differences: Sequence[str]) -> Verdict:
+    """That the second call differs from the first, and what is wrong with it besides."""
+    details = detail_lines(*differences[1:])
+    if second.diagnosis is not None:
+        details += ("", *detail_lines(second.diagnosis.headline), *second.diagnosis.details)
+    diagnosis = Diagnosis(sentence=differences[0], pattern="nondeterministic", details=details)
+    return second.failed(diagnosis)
+
+
+def _also_nondeterministic(verdict: Verdict, difference: str) -> Verdict:
+    """A failure whose second call differs: that is the reason, unless there is a clearer one."""
+    diagnosis = verdict.diagnosis
+    if diagnosis is None or diagnosis.pattern in VAGUE_PATTERNS:
+        return _nondeterministic(verdict, [difference])
+    details = (*diagnosis.details, "", *detail_lines(difference))
+    return verdict.failed(diagnosis.model_copy(update={"details": details}))

@@ -1,0 +1,214 @@
+"""Calls of the candidate and the reference in their sandboxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.engine._call_checks import output_checker
+from pytest_fib.engine._cheat_checks import check_earlier_outputs, check_inputs, poison_outputs
+from pytest_fib.engine._context import CallTensors, EvaluationContext, EvaluationEnded
+from pytest_fib.engine._expected import Expected, ExpectedCache, believed, copies, yardstick_runs
+from pytest_fib.sandbox import Failed, Widened, changed, copy_bits
+from pytest_fib.workloads import bits, once
+
+if TYPE_CHECKING:
+    import torch
+
+    from pytest_fib.data import Workload
+    from pytest_fib.verdict import Outputs, Verdict
+
+#: The statuses of calls whose outputs can't be compared.
+MISSHAPEN = ("INCORRECT_SHAPE", "INCORRECT_DTYPE")
+
+
+class SandboxCalls:
+    """Calls through both sandboxes. With ``cache``, expected outputs are put there."""
+
+    def __init__(
+        self,
+        context: EvaluationContext,
+        candidate_tensors: CallTensors,
+        reference_tensors: CallTensors,
+        cache: ExpectedCache | None = None,
+    ) -> None:
+        self._context = context
+        self._candidate = candidate_tensors
+        self._reference = reference_tensors
+        self._cache = cache
+        self._experiments_failed = False
+        #: The inputs that the reference was seen to write to.
+        self.scratch: list[str] = []
+
+    def clock(self) -> float:
+        return monotonic() - self._context.lock.waited
+
+    @cached_property
+    def _candidate_inputs(self) -> dict[str, torch.Tensor]:
+        return self._context.candidate.read(self._candidate.input_tensors)
+
+    @cached_property
+    def _reference_inputs(self) -> dict[str, torch.Tensor]:
+        return self._context.reference.read(self._reference.input_tensors)
+
+    def check_buffer(self) -> Verdict:
+        """Check what a call of the candidate left, by the reference's inputs as they are.
+
+        Raises EvaluationEnded where it changed its inputs.
+        """
+        context = self._context
+        self._check_inputs()
+        inputs = {**self._reference_inputs, **context.scalars}
+        checker = output_checker(self, context.definition, context.request.workload, inputs)
+        return checker.check(context.candidate.read(self._candidate.outputs))
+
+    def make_inputs(self, workload: Workload) -> Mapping[str, Any]:
+        pristine = self._context.fill_both(self._candidate, self._reference, workload)
+        return {**pristine, **self._context.scalars}
+
+    def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
+        """Call twice in one request, or once: what it returned before has to be as it was."""
+        context, tensors = self._context, self._candidate
+        twice = len(poisons) > 1
+        outputs: list[Outputs] = [context.candidate.read(tensors.outputs)]
+        second = context.candidate.read(tensors.second_outputs)
+        stored = {} if twice else copies(second)
+        if twice:
+            outputs.append(second)
+        for each, poison in zip(outputs, poisons, strict=True):
+            poison_outputs(each, poison)
+        context.synchronize()
+        try:
+            context.ask_candidate(tensors.call(twice=True) if twice else tensors.call_later())
+        except EvaluationEnded as ended:
+            if ended.failed.status in (*MISSHAPEN, "TIMEOUT"):
+                # Where it returns these too, the definition is wrong; it may take as long.
+                self._call_reference()
+            elif ended.failed.exhausted:
+                self.expected(context.request.workload)  # it may take as much
+            raise
+        self._check_inputs()
+        calling = context.request.solution.spec.calling or "value"
+        context.refuse_if(check_earlier_outputs(second, stored, calling))
+        context.synchronize()
+        return outputs
+
+    def _check_inputs(self) -> None:
+        sides = self._candidate_inputs, self._reference_inputs
+        self._context.refuse_if(check_inputs(*sides, self._written_by_reference))
+
+    def _written_by_reference(self) -> list[str]:
+        """The inputs that the reference changes, which are put back."""
+        inputs = self._reference_inputs
+        before = copies(inputs)
+        self._call_reference()
+        written = changed(inputs, before)
+        for name in written:
+            copy_bits(inputs[name], before[name])
+        self.scratch = written
+        return written
+
+    def expected(self, workload: Workload) -> Expected:
+        expected = self.cached(workload)
+        if expected is None:
+            expected = self._computed()
+            if self._cache is not None:
+                self._cache.put(workload, self._context.request.tensors, expected)
+        return expected
+
+    def cached(self, workload: Workload) -> Expected | None:
+        cache = self._cache
+        return None if cache is None else cache.get(workload, self._context.request.tensors)
+
+    def _computed(self) -> Expected:
+        context = self._context
+        context.load_reference()
+        reply = context.ask_reference(self._reference.call_widened(Widened()))
+        if isinstance(reply, Failed) and reply.no_oracle:
+            return Expected(self._call_reference(), reply.summary)
+        context.reference_reply(reply)
+        return Expected(context.reference.read(self._reference.widened_outputs))
+
+    def _call_reference(self) -> dict[str, torch.Tensor]:
+        """The reference's outputs in its own dtypes. Raises DefinitionError."""
+        context = self._context
+        context.load_reference()
+        context.reference_reply(context.ask_reference(self._reference.call()))
+        return context.reference.read(self._reference.outputs)
+
+    def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
+        tensors = self._reference
+        if own:
+            tensors = replace(tensors, widened_outputs=tensors.outputs)
+        # They are written where the expected outputs are, which are put back.
+        written = self._context.reference.read(tensors.widened_outputs)
+        expected = copies(written)
+        own_outputs = copies(self._call_reference())
+        _put_back(written, expected)
+        yield [own_outputs]
+        for runs in yardstick_runs(own=own):
+            varied = [(how, self._varied(tensors, Widened(**how))) for how in runs]
+            _put_back(written, expected)
+            yield [believed(how, outputs) for how, outputs in varied if outputs is not None]
+
+    def _varied(self, tensors: CallTensors, how: Widened) -> dict[str, torch.Tensor] | None:
+        """Outputs of a variation of the reference; None where there is none.
+
+        What it decides otherwise may have another shape: it is no yardstick then.
+        """
+        context = self._context
+        reply = context.ask_reference(tensors.call_widened(how))
+        if isinstance(reply, Failed) and (reply.no_oracle or reply.status in MISSHAPEN):
+            return None
+        context.reference_reply(reply)
+        return copies(context.reference.read(tensors.widened_outputs))
+
+    def start_afresh(self) -> None:
+        """Have the candidate in a process that has not been called before."""
+        self._context.restart_candidate()
+
+    def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """Inputs, outputs, and what is known of the last call are put back."""
+        if self._experiments_failed:
+            return None
+        context, inputs = self._context, self._candidate_inputs
+        outputs = context.candidate.read(self._candidate.outputs)
+        whole = {name: bits(once(tensor)) for name, tensor in inputs.items()}
+        before, written = copies(whole), copies(outputs)
+        _put_back(whole, {name: bits(values[name]) for name in whole if name in values})
+        scalars = {n: value for n, value in values.items() if n not in inputs}
+        call = replace(self._candidate, inputs={**self._candidate.inputs, **scalars})
+        context.synchronize()
+        self._experiments_failed = not context.try_candidate(call.call())
+        got = None if self._experiments_failed else copies(outputs)
+        _put_back(whole, before)
+        _put_back(outputs, written)
+        return got
+
+    def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """In float64; inputs and expected outputs are put back."""
+        context = self._context
+        inputs = self._reference_inputs
+        targets = {name: bits(once(inputs[name])) for name in inputs if name in values}
+        # Copies first: the new values of one input may be those of another.
+        new = {name: bits(values[name]).clone() for name in targets}
+        scalars = {n: value for n, value in values.items() if n not in inputs}
+        widened = context.reference.read(self._reference.widened_outputs)
+        before, expected = copies(targets), copies(widened)
+        context.load_reference()
+        _put_back(targets, new)
+        context.synchronize()
+        call = replace(self._reference, inputs={**self._reference.inputs, **scalars})
+        reply = context.ask_reference(call.call_widened(Widened()))
+        outputs = None if isinstance(reply, Failed) else copies(widened)
+        _put_back(targets, before)
+        _put_back(widened, expected)
+        return outputs
+
+
+def _put_back(tensors: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor]) -> None:
+    for name, value in values.items():
+        tensors[name].copy_(value)

@@ -1,0 +1,407 @@
+"""What every kernel test is: one implementation of one definition, under one kind of test."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_fib.build import (
+    BuildError,
+    program_of,
+    why_not_runnable,
+)
+from pytest_fib.data import (
+    Evaluation,
+    EvaluationStatus,
+    LoadedDefinition,
+    Origin,
+    Outcome,
+    Solution,
+    Trace,
+    Workload,
+    own_fault,
+)
+from pytest_fib.discovery import FibWarning, Implementation, why_unreadable
+from pytest_fib.plugin._lost_failures import no_failure_lost
+from pytest_fib.plugin._properties import properties_of
+from pytest_fib.plugin._session import Session
+from pytest_fib.report import (
+    describe_definition_fault,
+    describe_evaluation,
+    message_only,
+    replay_command,
+    shown_size,
+)
+from pytest_fib.workloads import (
+    DEFAULT_BUDGETS,
+    missing,
+    plan,
+    smallest_axes,
+    stored_inputs,
+    why_not_generated,
+    workload_bytes,
+)
+
+if TYPE_CHECKING:
+    import _pytest._code
+
+
+#: How many of the smallest workloads fit in a budget by default, where one does: else each workload
+#: of a definition with large constant axes would be the smallest.
+ROOM = 3
+
+
+class KernelFailure(AssertionError):
+    """An implementation is wrong, or can't be tested; the text is what people see."""
+
+
+@dataclass
+class ItemOutcome:
+    """What a run of an item leaves: traces, how its time compares, its build, use of a device."""
+
+    traces: list[Trace] = field(default_factory=list)
+    time_comparison: dict[str, Any] | None = None
+    build: dict[str, Any] | None = None
+    device_use: dict[str, Any] | None = None
+
+
+class UnusableItem(pytest.Item):
+    """Something in a dataset that can't be tested: a skip with the reason, and on with the rest."""
+
+    def __init__(self, *, reason: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_marker(pytest.mark.skip(reason=f"can't be tested: {reason}"))
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        return self.path, 0, self.name
+
+    def runtest(self) -> None:
+        """Nothing to do; the mark keeps pytest from coming here."""
+
+
+class KernelItem(pytest.Item):
+    """One implementation of one definition, under one kind of test."""
+
+    kind = ""
+    #: What the text of a failure begins with in place of a status.
+    blamed: str | None = None
+
+    def __init__(
+        self,
+        *,
+        loaded: LoadedDefinition,
+        implementation: Implementation,
+        label: str,
+        parent: pytest.Collector,
+        repetition: str = "",
+        **kwargs: Any,
+    ) -> None:
+        name = f"{loaded.definition.name}[{implementation.name}-{label}{repetition}]"
+        # Given as text, so that pytest >= 9.2 sees the bracket: --lf compares ids by their parts.
+        nodeid = f"{parent.nodeid}::{name}"
+        super().__init__(name=name, parent=parent, nodeid=nodeid, **kwargs)
+        self.loaded = loaded
+        self.definition = loaded.definition
+        self.implementation = implementation
+        self.label = label
+        #: What an id ends with where each item is collected several times.
+        self.repetition = repetition
+        #: What the mark carries, and ``-k`` matches.
+        self.identity = {
+            "definition": self.definition.name,
+            "implementation": implementation.name,
+            "op_type": self.definition.op_type,
+            "language": implementation.language,
+            "kind": self.kind,
+        }
+        #: What else the tables know of this item.
+        self.facts: dict[str, Any] = {}
+        self.outcome = ItemOutcome()
+        self.run = Session.of(self.config)
+        self.settings = self.run.settings
+        self.add_marker(pytest.mark.fib(**self.identity))
+        self.extra_keyword_matches.update(self.identity.values())
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where the definition starts."""
+        return self.path, self.loaded.line - 1, self.name
+
+    def skip_reason(self) -> str | None:
+        """Why this can't run here, or None."""
+        if self.implementation.problem is not None:
+            return None  # it is seen to fail instead
+        run = self.run
+        reason = why_not_runnable(
+            self.implementation, run.hardware, run.machine, is_built=self._is_built()
+        )
+        return reason or self.why_no_inputs()
+
+    def _is_built(self) -> bool:
+        """Whether the implementation was built ahead of time, for this run's device."""
+        prebuilt, implementation = self.run.prebuilt, self.implementation
+        if prebuilt is None:
+            return False
+        solution = implementation.solution(self.definition.name)
+        try:
+            program = program_of(
+                solution, self.definition, implementation.directory, self.run.hardware
+            )
+        except BuildError:  # it is for other hardware
+            return False
+        return prebuilt.has(program)
+
+    def why_no_inputs(self) -> str | None:
+        """Why inputs can't be had, or None."""
+        stored = missing(stored_inputs(self.definition), self.path.parent)
+        return self.settings.readable(stored) if stored else why_not_generated(self.definition)
+
+    def skip_if_unable(self) -> None:
+        if reason := self.skip_reason():
+            self.add_marker(pytest.mark.skip(reason=reason))
+
+    def setup(self) -> None:
+        """Forget an earlier run, where a plugin runs the item several times."""
+        self.outcome = ItemOutcome()
+        if self.run.last_call is not None:
+            self.run.last_call.begin()
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        return self.definition.name, self.implementation.name
+
+    def runtest(self) -> None:
+        """Run the test. Raises KernelFailure with the text to show."""
+        if (failed := self.run.uncompiled.get(self.subject)) and self.kind != "compile":
+            pytest.skip(f"does not compile: {failed} failed")
+        if self.implementation.problem is not None:
+            raise KernelFailure(
+                f"can't be tested: {self.settings.readable(self.implementation.problem)}"
+            )
+        try:
+            with no_failure_lost() as raise_lost, self.run.progress.of(self.name, raise_lost):
+                self.check()
+        except (KernelFailure, pytest.UsageError):
+            raise
+        except KeyboardInterrupt as interrupt:
+            if isinstance(interrupt.__cause__, pytest.exit.Exception):  # of a debugger
+                raise interrupt.__cause__ from None
+            raise
+        except pytest.fail.Exception:
+            self.add_report_section("call", "kernel", f"while {self.run.progress.activity}\n")
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with us, others go on)
+            fault = own_fault(error)
+            self.outcome.traces.append(self.trace(Workload(axes={}), fault))
+            assert fault.diagnosis is not None
+            message = f"{fault.status.value}: {fault.diagnosis.sentence}"
+            raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
+        finally:
+            use = self.run.take_device_use()
+            self.outcome.device_use = None if use is None else asdict(use)
+
+    def warn(self, warning: Warning) -> None:
+        """Warn; raises KernelFailure where filters make an error of the warning."""
+        try:
+            super().warn(warning)
+        except FibWarning as error:
+            message = f"{error} (a FibWarning, which filterwarnings or -W makes an error)"
+            raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
+
+    def check(self) -> None:
+        """What the kind of item tests."""
+        raise NotImplementedError
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The failure's own text; the first line of it in pytest's short summary."""
+        # pytest.fail() comes from plugins, as pytest-timeout's does, wherever this happens to be.
+        if isinstance(excinfo.value, KernelFailure):
+            return message_only(excinfo, (str(self.implementation.path), self.implementation.line))
+        if isinstance(excinfo.value, pytest.fail.Exception):
+            return message_only(excinfo)
+        return super().repr_failure(excinfo, style=style)
+
+    def _traceback_filter(
+        self, excinfo: pytest.ExceptionInfo[BaseException]
+    ) -> _pytest._code.Traceback:
+        """Without pytest's own frames, as for test functions."""
+        return excinfo.traceback.cut(path=__file__).filter(excinfo)
+
+    def evaluate(
+        self, workload: Workload, root: Path, *, timing: bool = False, explain: bool = True
+    ) -> Outcome:
+        """What comes of the implementation on a workload with tensors in files below ``root``."""
+        from pytest_fib.data import EvaluationRequest
+
+        request = EvaluationRequest(
+            **self._kernel_and_tensors(root, workload),
+            workload=workload,
+            timing=timing,
+            precision=self.settings.precision,
+            draws=explain,
+            explain=explain,
+        )
+        return self.run.executor.evaluate(request)
+
+    def _kernel_and_tensors(self, root: Path, workload: Workload | None = None) -> dict[str, Any]:
+        """What requests to evaluate and to search have in common."""
+        directory = self.implementation.directory
+        stored = stored_inputs(self.definition, workload).values()
+        files = {each.path: root / each.path for each in stored}
+        add_file = self.run.tensor_files.add
+        return {
+            "definition": self.definition,
+            "solution": self._solution(),
+            "tensors": {path: add_file(file) for path, file in files.items() if file.is_file()},
+            "directory": None if directory is None else str(directory),
+            "timeout": self.settings.timeout,
+            "build_timeout": self.settings.build_timeout,
+            "repeat": self.settings.repeat,
+        }
+
+    def _solution(self) -> Solution:
+        """Read from its files, which may have gone since they were collected."""
+        try:
+            return self.implementation.solution(self.definition.name)
+        except (OSError, UnicodeDecodeError) as error:
+            problem = why_unreadable(self.implementation.path, error)
+            raise KernelFailure(f"can't be tested: {self.settings.readable(problem)}") from None
+
+    def conclude(self, workload: Workload, outcome: Outcome, origin: Origin | None = None) -> None:
+        """Record an evaluation; raise the KernelFailure that explains what went wrong."""
+        if not isinstance(outcome, Evaluation):
+            text = describe_definition_fault(
+                outcome,
+                workload,
+                self._definition_place,
+                self._replay(workload),
+                origin,
+                guessed=self._guessed(workload),
+                width=self.run.width,
+            )
+            raise KernelFailure(self._with_lines_of_the_file(text))
+        self.outcome.traces.append(self.trace(workload, outcome))
+        if outcome.status is not EvaluationStatus.PASSED:
+            place, replay = self.implementation_place, self._replay(workload)
+            text = describe_evaluation(
+                outcome,
+                workload,
+                place,
+                replay,
+                origin,
+                guessed=self._guessed(workload),
+                width=self.run.width,
+                blamed=self.blamed,
+            )
+            if self.blamed:
+                text = self._with_lines_of_the_file(text)
+            raise KernelFailure(text).with_traceback(self._last_call(workload))
+
+    def _last_call(self, workload: Workload) -> TracebackType | None:
+        """For a debugger: called with the workload once more, the implementation ends there."""
+        if self.run.last_call is None:
+            return None
+        self.evaluate(workload, self.path.parent, explain=False)
+        return self.run.last_call.traceback
+
+    def _guessed(self, workload: Workload) -> str:
+        """The inputs whose meaning was inferred; none where a workload brings them along."""
+        return "" if workload.has_recorded_tensors else plan(self.definition).guessed
+
+    @property
+    def _definition_place(self) -> str:
+        return f"{self.settings.shown(self.path)}:{self.loaded.line}"
+
+    def _with_lines_of_the_file(self, text: str) -> str:
+        """A traceback's frames in the reference, which runs as a file of its own, in the YAML."""
+        before = self.loaded.lines_before_reference
+        if before is None:
+            return text
+        shown = self.settings.shown(self.path)
+        return re.sub(
+            r'File "[^"\n]*reference\.py", line (\d+)',
+            lambda frame: f'File "{shown}", line {before + int(frame[1])}',
+            text,
+        )
+
+    def trace(self, workload: Workload, evaluation: Evaluation) -> Trace:
+        """The record of an evaluation, with what a compile item found before it."""
+        compiled = evaluation.compiled or self.run.compiled.get(self.subject)
+        if compiled is not None:
+            evaluation = evaluation.model_copy(update={"compiled": compiled})
+        return Trace(
+            definition=self.definition.name,
+            definition_file=self.settings.shown(self.path),
+            solution=self.implementation.name,
+            workload=workload,
+            evaluation=evaluation,
+        )
+
+    def add_properties(self) -> None:
+        """Tell reports of other tools what is known by now."""
+        known = properties_of(self)
+        names = {name for name, _ in known}
+        others = [pair for pair in self.user_properties if pair[0] not in names]
+        self.user_properties[:] = [*others, *known]
+
+    def attach_outcome(self, report: pytest.TestReport) -> None:
+        """Put what the item is on a report that says how it ended, and what it left if it ran.
+
+        As JSON: xdist carries builtin types only, and only those attributes that are on a report.
+        """
+        if report.when == "call" or not report.passed:
+            outcome = self.outcome if report.when == "call" else ItemOutcome()
+            file = self.settings.shown(self.path)
+            source = self.settings.shown(self.implementation.path)
+            item = {**self.identity, **self.facts, "label": self.label, "file": file}
+            item |= {"source": source, "line": self.implementation.line, "item": self.name}
+            lines = [
+                trace.model_copy(update={"item_seconds": 0.0 if i else report.duration})
+                for i, trace in enumerate(outcome.traces)
+            ]
+            left = {**item, **vars(outcome), "traces": [line.to_json_line() for line in lines]}
+            report.fib = json.dumps(left, separators=(",", ":"))  # type: ignore[attr-defined]
+
+    @property
+    def id_to_replay(self) -> str:
+        """The item's id on a command line given where this one was, in a run without repeats."""
+        file = self.settings.from_start(self.path)
+        return f"{file}::{self.name.removesuffix(f'{self.repetition}]')}]"
+
+    def _replay(self, workload: Workload) -> str:
+        """The command that tests just this workload: by --fib-workload, if it has no tensors."""
+        node_id = self.id_to_replay
+        if not workload.has_recorded_tensors:
+            node_id = node_id.removesuffix(f"-{self.label}]") + "-correctness]"
+        return replay_command(node_id, workload, self.settings.replay_options)
+
+    @property
+    def implementation_place(self) -> str:
+        """The implementation's name, file and line."""
+        implementation = self.implementation
+        place = self.settings.readable(
+            f"{self.settings.shown(implementation.path)}:{implementation.line}"
+        )
+        return f"{implementation.name}  {place}"
+
+    def max_bytes(self) -> int:
+        if self.settings.max_bytes is not None:
+            return self.settings.max_bytes
+        interpreted = self.run.hardware.interprets(self.implementation.language)
+        usual = DEFAULT_BUDGETS["interpreter" if interpreted else self.run.device]
+        least = workload_bytes(self.definition, smallest_axes(self.definition))
+        return usual if least > usual else max(usual, ROOM * least)
+
+    def over_budget(self, axes: Mapping[str, int]) -> str | None:
+        """That a workload of these axes takes more memory than there is for it, or None."""
+        needed, budget = workload_bytes(self.definition, axes), self.max_bytes()
+        if needed <= budget:
+            return None
+        return f"needs {shown_size(needed)}; the budget is {shown_size(budget)} (--fib-max-bytes)"
