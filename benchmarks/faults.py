@@ -7,8 +7,8 @@ with all its sandboxes; never pytest itself or a worker of xdist, and only what 
     python benchmarks/faults.py --items 50 --workers 2 --every 2 --seed 0
 
 The table has how many verdicts were right, wrong and lost (no trace), how many say that the machine
-was at fault ("not evaluated", "so ended each of 3 attempts"), tracebacks of this package in the
-output, and what was left: processes, and files in /tmp and /dev/shm but for locks.
+was at fault ("not evaluated", "this happened in each of 3 attempts"), tracebacks of this package in
+the output, and what was left: processes, and files in /tmp and /dev/shm but for locks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RIGHT, WRONG = "return x * factor", "raise ValueError('planted')"
 #: The share of those that raise.
 WRONG_SHARE = 0.2
 #: How an outcome says that it was killed.
-KILLED = ("not evaluated: ", "so ended each of ")
+KILLED = ("not evaluated: ", "this happened in each of ")
 #: Seconds that processes may take to be gone after pytest has ended.
 GRACE = 5.0
 

@@ -156,7 +156,7 @@ class ArtifactCache:
             return
         others = sorted(p.name for p in self.folder.iterdir() if not _OWN.fullmatch(p.name))
         if others:
-            raise ValueError(f"{self.folder} is not removed: {others[0]!r} there is no build")
+            raise ValueError(f"{self.folder} is not removed: {others[0]!r} in it is not a build")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod

@@ -70,7 +70,7 @@ def failure(program: Program, log: str, compiled: str = "") -> BuildError:
     matches = filter(None, (pattern.search(log) for pattern in _FIRST_ERRORS))
     first = min(matches, key=lambda match: match.start(), default=None)
     if first is None:
-        lines = log.strip().splitlines() or ["the compiler failed without a word"]
+        lines = log.strip().splitlines() or ["the compiler failed without a message"]
         return BuildError(lines[-1], log[-COMPILER_LOG_LIMIT:])
     text = first["text"].strip()
     place = (

@@ -48,12 +48,19 @@ def add_parser(subparsers: Any) -> None:
     add = parser.add_argument
     add("--definition", action="append", metavar="GLOB", help="only these definitions")
     add("--implementation", action="append", metavar="GLOB", help="only these implementations")
-    add("--target", action="append", metavar="SM", help="for these only (sm_80, sm_90, sm_100)")
-    add("--out", required=True, type=Path, metavar="DIR", help="where --fib-prebuilt finds it")
+    add(
+        "--target",
+        action="append",
+        metavar="SM",
+        help="targets (sm_80, sm_90, sm_100)",
+    )
+    add("--out", required=True, type=Path, metavar="DIR", help="folder for --fib-prebuilt")
     add("--defs", type=Path, default=Path("kernel_defs"), metavar="DIR", help="(kernel_defs)")
     add("--impls", type=Path, default=Path("kernel_impls"), metavar="DIR", help="(kernel_impls)")
-    add("--jobs", type=int, default=os.cpu_count(), metavar="N", help="at the same time")
-    add("--timeout", type=float, default=600.0, metavar="SECONDS", help="for each (600)")
+    add("--jobs", type=int, default=os.cpu_count(), metavar="N", help="parallel builds")
+    add(
+        "--timeout", type=float, default=600.0, metavar="SECONDS", help="limit for each build (600)"
+    )
     parser.set_defaults(run=_run)
 
 
@@ -89,7 +96,7 @@ def _check(given: Namespace) -> None:
     """Raise ValueError for an argument that nothing can be made of."""
     for option, value in (("jobs", given.jobs), ("timeout", given.timeout)):
         if value <= 0:
-            raise ValueError(f"--{option}: {value:g} is not more than 0")
+            raise ValueError(f"--{option}: {value:g} is not above 0")
     for option, folder in (("defs", given.defs), ("impls", given.impls)):
         if not folder.is_dir() and folder != Path(f"kernel_{option}"):
             raise ValueError(f"--{option}: there is no folder {folder}")

@@ -11,7 +11,7 @@ _YAML = (".yaml", ".yml")
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("check", help="say what is wrong with definition files")
+    parser = subparsers.add_parser("check", help="check definition files")
     parser.add_argument(
         "files",
         nargs="*",

@@ -29,7 +29,7 @@ class _Piece:
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
-        "doctor", help="say what this machine has for kernels, and what it lacks"
+        "doctor", help="show what this machine has for kernels, and what is missing"
     )
     parser.set_defaults(run=_run)
 

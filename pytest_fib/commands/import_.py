@@ -15,8 +15,8 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "import",
-        help="take definitions, solutions and workloads out of a dataset into this project",
-        epilog="What is there already is left as it is. To write a dataset: export.",
+        help="copy definitions, solutions and workloads from a dataset into this project",
+        epilog="Files that exist are kept. To write a dataset: export.",
     )
     parser.add_argument("dataset", type=Path, help="a folder in FlashInfer Trace's layout")
     parser.add_argument("names", nargs="*", default=[], metavar="NAME", help="definitions (all)")
@@ -57,7 +57,7 @@ def _import(trace_set: TraceSet, definition: Definition) -> None:
 
 def _write(path: Path, text: str) -> None:
     if path.exists():
-        print(f"{path} is there already")
+        print(f"{path} exists and is kept")
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("inputs", help="show how inputs are made, and drawn workloads")
+    parser = subparsers.add_parser("inputs", help="show how inputs are made, and sample workloads")
     parser.add_argument("definition", metavar="NAME", help="a definition's name, or its file")
     parser.add_argument("--examples", type=int, default=10, metavar="N", help="how many (10)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which (0)")

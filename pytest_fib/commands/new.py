@@ -87,7 +87,7 @@ class _TensorSpec:
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
-        "new", help="begin a kernel: definition, implementation and test"
+        "new", help="create a kernel: definition, implementation and test"
     )
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--op-type", default="custom", help="the kind of kernel (custom)")
@@ -97,7 +97,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--like",
         metavar="FILE.py::FUNCTION",
-        help="take the inputs from a function's signature; --input says more of one of them",
+        help="take the inputs from a function's signature; --input overrides single ones",
     )
     parser.set_defaults(run=_run)
 
@@ -117,10 +117,10 @@ def _run(given: Namespace) -> int:
     if (ini := next(filter(Path.exists, map(Path, _INI_FILES)), None)) is None:
         _write(Path("pytest.ini"), "[pytest]\npythonpath = .\n")
     elif "pythonpath" not in ini.read_text(encoding="utf-8"):
-        print(f"The test imports the kernel: have pythonpath = . in {ini}")
+        print(f"The test imports the kernel, so {ini} needs: pythonpath = .")
     print(f"Write the reference and the kernel, then: pytest --fib-definition={given.name}")
     for sentence in nothing_says:
-        print(f"Unless the reference will show it, {sentence}")
+        print(f"Unless the reference shows it, {sentence}")
     return 0
 
 
@@ -128,9 +128,9 @@ def _refuse_bad(given: Namespace) -> None:
     """Raise ValueError for names that can't be, and a place where pytest would find nothing."""
     for name in (given.name, given.op_type):
         if not name.isidentifier() or iskeyword(name):
-            raise ValueError(f"{name!r} is no name of a Python module, which files here are given")
+            raise ValueError(f"{name!r} can't be the name of a Python module")
     if (project := _project_above()) is not None:
-        raise ValueError(f"this lies in the project {project}, whose pytest would not look here")
+        raise ValueError(f"pytest of the project {project} would not look in this folder")
 
 
 def _project_above() -> Path | None:
@@ -164,7 +164,7 @@ def _given(texts: Sequence[str]) -> dict[str, _TensorSpec]:
     tensors = [_TensorSpec.parse(text) for text in texts]
     by_name = {tensor.name: tensor for tensor in tensors}
     if len(by_name) < len(tensors):
-        raise ValueError(f"two of one name among {', '.join(texts)}")
+        raise ValueError(f"a name is given twice: {', '.join(texts)}")
     return by_name
 
 
@@ -225,8 +225,8 @@ def _arguments(function: ast.FunctionDef, place: str) -> Iterator[_TensorSpec]:
         elif kind.endswith("Tensor"):
             yield _TensorSpec(argument.arg, "float32", (along,))
         else:
-            what = "inputs are tensors, float, int and bool"
-            raise ValueError(f"{place}: {argument.arg}: {kind} is no input of a kernel; {what}")
+            what = f"{kind} can't be an input of a kernel; inputs are tensors, float, int and bool"
+            raise ValueError(f"{place}: {argument.arg}: {what}")
 
 
 def _value(default: ast.expr | None) -> object:

@@ -24,11 +24,11 @@ def add_parser(subparsers: Any) -> None:
     best = _add(actions, "best", _best, "the best implementation of each definition and shape")
     best.add_argument("--definition", help="only this one")
     best.add_argument("--hardware", help="only on this device, such as 'NVIDIA H200'")
-    merge = _add(actions, "merge", _write, "several into one")
+    merge = _add(actions, "merge", _write, "merge datasets into one")
     merge.add_argument("others", nargs="*", type=Path, help="the same")
     merge.add_argument("-o", "--output", required=True, type=Path, help="directory or .json file")
     add_export(actions)
-    _add(actions, "validate", _validate, "read every record; exit status 1 where one is wrong")
+    _add(actions, "validate", _validate, "check every record; exit status 1 if one is invalid")
 
 
 def add_export(actions: Any) -> None:
@@ -166,8 +166,8 @@ class _Project:
             trace_set.add_solution(solution)
         elif trace_set.solution(full_name) != solution:
             raise ValueError(
-                f"{implementation.path} has changed since {full_name!r} was added, whose traces "
-                "are of what it was: give it another name, or remove that solution and its traces"
+                f"{implementation.path} has changed since {full_name!r} was added with its "
+                "traces: give it another name, or remove that solution and its traces"
             )
         return full_name
 
@@ -191,11 +191,11 @@ def _write(given: Namespace) -> int:
     print(f"{output}: {export.written} records")
     for line, number in Counter(export.refused).items():
         times = f" ({number} of these)" if number > 1 else ""
-        print(f"not for FlashInfer, so under pytest_fib/: {line}{times}")
+        print(f"FlashInfer can't read it, so it is under pytest_fib/: {line}{times}")
     for what in export.without:
-        print(f"left out, as FlashInfer Trace has no place for it: {what}")
+        print(f"left out, since FlashInfer Trace has no place for it: {what}")
     for name in export.missing:
-        print(f"not there to be copied: {name}")
+        print(f"not copied, since it does not exist: {name}")
     return 0
 
 
@@ -203,7 +203,7 @@ def _validate(given: Namespace) -> int:
     problems = _open(given).validate()
     for line in problems:
         print(line)
-    print("every record is as it should be" if not problems else f"{len(problems)} are not")
+    print("all records are valid" if not problems else f"{len(problems)} records are invalid")
     return 1 if problems else 0
 
 

@@ -184,7 +184,7 @@ def _same_name(document: Document, name: object, names: set[str]) -> list[Proble
         names.add(str(name))
         return []
     needed = " and ".join(f"${{{variable}}}" for variable in document.variables)
-    message = f"name: {name!r} is that of several family members; write {needed} in it"
+    message = f"several family members have the name {name!r}; write {needed} in it"
     return [Problem(document.path, document.line(("name",)), message)]
 
 

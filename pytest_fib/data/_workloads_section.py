@@ -83,7 +83,7 @@ class Tolerance(Record):
             if getattr(self, key) and self.by != "elements":
                 raise ValueError(f"{key} can't be combined with by: {self.by}")
         if self.by == "samples" and any(limit is not None for limit in limits.values()):
-            raise ValueError("samples are right by their statistics; leave the limits out")
+            raise ValueError("samples are judged by their statistics; leave the limits out")
         if self.from_ is not None and self.by != "gathered":
             raise ValueError("from is only for indices, compared by: gathered")
         return self

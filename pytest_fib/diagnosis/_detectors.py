@@ -101,7 +101,7 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
     lost = got.isfinite() & expected.isinf()
     if infinite.any() and lost.any() and share(infinite | lost) >= MOST:
         special = f"{float(got[infinite][0]):g}"
-        yield "infinity", f"{special} where numbers are expected, and the other way{where(output)}"
+        yield "infinity", f"{special} where numbers are expected, and vice versa{where(output)}"
     if share(~got.isfinite() & expected.isfinite()) >= MOST and infinite.any():
         kinds = torch.unique(got[infinite]).tolist()
         special = f"{kinds[0]:g}" if len(kinds) == 1 else "infinities"
@@ -158,7 +158,7 @@ def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues
     others = {other.name: other.expected for other in failure.outputs if other is not output}
     for pattern, words, tensors in (
         ("stale", "holds the results of an earlier call", previous),
-        ("swapped outputs", "holds what is expected of {}", {**failure.right, **others}),
+        ("swapped outputs", "holds the expected values of {}", {**failure.right, **others}),
         ("copied input", "equal to the input {}", failure.context.tensors()),
     ):
         for name, tensor in tensors.items():

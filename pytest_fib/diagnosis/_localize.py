@@ -192,7 +192,7 @@ def _tile(size: int, count: int) -> str:
     """What a tail of this length may come from; of few elements, the last may be any."""
     if count == 1:
         return " (off by one?)" if size >= LEAST_SIZE else ""
-    why = next((f" (what tiles of {tile} leave)" for tile in TILES if size % tile == count), "")
+    why = next((f" (the rest after tiles of {tile})" for tile in TILES if size % tile == count), "")
     return why or (f" (a tile of {count})" if count in TILES else "")
 
 

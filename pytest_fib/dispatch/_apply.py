@@ -119,7 +119,9 @@ class AppliedTraceSet:
         """Say once that a policy fails, or what it is asked with."""
         if not self._no_choice_was_said:
             self._no_choice_was_said = True
-            log.warning("%s: choosing fails, such calls go to the fallback: %s", name, why)
+            log.warning(
+                "%s: choosing an implementation fails, such calls go to the fallback: %s", name, why
+            )
 
     def _log_nothing_to_choose(self, name: str, hardware: str) -> None:
         others = ", ".join(self.trace_set.hardware(name))
@@ -265,7 +267,9 @@ def enable_tracing(
     _read_environment()
     root = Path(_dataset_path() if dataset_dir is None else dataset_dir)
     if trace_set is None and not root.is_dir():
-        raise NotADirectoryError(f"{root} is no directory; it or trace_set= has the definitions")
+        raise NotADirectoryError(
+            f"{root} is not a directory; give one with definitions, or trace_set="
+        )
     if trace_set is None:
         trace_set = on_disk = TraceSet.load(root)
     else:

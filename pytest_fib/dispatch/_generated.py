@@ -160,6 +160,8 @@ def _logged_once() -> Callable[[BaseException], None]:
         why = blame(error)
         if not was_said.is_set():
             was_said.set()
-            log.warning("what names a definition fails, calls go to the fallback: %s", why)
+            log.warning(
+                "the function that names a definition fails, such calls go to the fallback: %s", why
+            )
 
     return unnamed

@@ -159,7 +159,7 @@ def build_result(build: Artifact | Failed) -> BuildResult:
     if isinstance(build, Failed):
         if _UNKNOWN_TARGET in build.summary:
             return BuildResult(
-                status="SKIPPED", message="nvcc here does not know it", log=build.log
+                status="SKIPPED", message="this nvcc does not support it", log=build.log
             )
         if build.status == "COMPILE_ERROR":
             return BuildResult(status="COMPILE_ERROR", message=build.summary, log=build.log)

@@ -55,7 +55,7 @@ class CallBackend(Protocol):
         """The candidate's, likewise."""
 
     def clock(self) -> float:
-        """The time in seconds, without what was spent waiting for others who use the device."""
+        """The time in seconds, without what was spent waiting for other processes on the device."""
 
 
 def check_same_inputs(

@@ -160,7 +160,8 @@ def check_reading(readings: Sequence[Reading], timings: Timings, calls: int) -> 
     if extra_ns <= hidden_share(latency_ns) * latency_ns + READING_NS:
         return ""
     sides = f"{extra_ns / 1e3:.3g} µs a call more than the reference's"
-    return f"works when its outputs are read, or makes that slow (a strided view?): {sides}"
+    what = "works while its outputs are read, or returns outputs that are slow to read"
+    return f"{what} (a strided view?): {sides}"
 
 
 def check_single_calls(single_ns: float, usual_ns: float, reference_extra_ns: float) -> str:
@@ -190,7 +191,7 @@ def check_steps(turns: int, calls: int) -> str:
 
 
 def _works_for_others(single_ns: float, usual_ns: float) -> str:
-    sides = f"{single_ns / 1e3:.3g} µs by itself, {usual_ns / 1e3:.3g} µs beside others"
+    sides = f"{single_ns / 1e3:.3g} µs alone, {usual_ns / 1e3:.3g} µs among others"
     return f"does the work of several calls at once: a call takes {sides}"
 
 
@@ -255,7 +256,7 @@ def is_far_off(timings: Timings, readings: Sequence[Reading], calls: int) -> boo
 
 def by_both_clocks(claimed_ns: float, wall_ns: float) -> str:
     """What rounds take by the sandbox's clock and by the judge's, in words."""
-    claimed = f"rounds of calls take {claimed_ns / 1e6:.3g} ms by their own account"
+    claimed = f"rounds of calls take {claimed_ns / 1e6:.3g} ms by their own clock"
     return f"{claimed}, {wall_ns / 1e6:.3g} ms by the judge's clock"
 
 

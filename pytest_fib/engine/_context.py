@@ -316,7 +316,7 @@ class EvaluationContext:
     def _end(self, failed: Failed) -> NoReturn:
         self.raise_if_lost(failed)
         if failed.killed:
-            note = f"so ended each of {EVALUATION_ATTEMPTS} attempts"
+            note = f"this happened in each of {EVALUATION_ATTEMPTS} attempts"
             failed = replace(failed, log=f"{note}\n{failed.log}".rstrip())
         raise EvaluationEnded(failed)
 

@@ -267,7 +267,7 @@ class DeviceLock:
                         self._use.add(start)
                         self._use.alone += monotonic() - start
                     return
-            self._announce(f"waiting for {self.name}: kernels of another process run")
+            self._announce(f"waiting for {self.name}: another process runs kernels")
             sleep(pause)
             self.waited += pause
 

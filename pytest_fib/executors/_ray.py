@@ -25,7 +25,7 @@ from pytest_fib.temporary import TemporaryFolder
 
 #: Requests that an actor has at a time: the next is there when one is answered.
 IN_FLIGHT = 2
-DIED = f"{ATTEMPTS} actors of Ray died of this"
+DIED = f"{ATTEMPTS} actors of Ray died of this request"
 #: How long an address may take to answer, in seconds.
 REACHED = 10.0
 #: Requests that are read ahead for each actor, so that those of one definition stay together.
@@ -306,7 +306,7 @@ class RayExecutor(RemoteExecutor):
     @property
     def no_actor(self) -> str:
         """Why nothing can be asked any longer."""
-        return f"Ray has restarted no actor for {self.options.patience:g} s"
+        return f"Ray restarted no actor within {self.options.patience:g} s"
 
     def evaluate_all(
         self, requests: Iterable[EvaluationRequest]
@@ -442,7 +442,7 @@ def _check_reachable(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=REACHED).close()
     except OSError as error:
-        raise RemoteError(f"{address}: no cluster is reached there: {error}") from None
+        raise RemoteError(f"{address}: no cluster can be reached there: {error}") from None
 
 
 def _line(error: Exception) -> str:

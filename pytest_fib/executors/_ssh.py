@@ -480,7 +480,9 @@ class SshExecutor(RemoteExecutor):
             connection = self._connection or self._connected_again()
             workers.add(connection.worker)
             if len(workers) > ATTEMPTS:
-                raise RemoteError(f"{self._target.url}: the worker died {ATTEMPTS} times of this")
+                raise RemoteError(
+                    f"{self._target.url}: the worker died {ATTEMPTS} times of this request"
+                )
             try:
                 return self._exchange(connection, kind, request, (body, records))
             except _LostError:

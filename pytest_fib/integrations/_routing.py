@@ -52,7 +52,7 @@ class Router:
             raise Unroutable(f"there is no definition {' or '.join(names)}")
         values = values_of(definition)
         if lacking := [name for name in definition.inputs if name not in values]:
-            raise Unroutable(f"{definition.name} has the input {lacking[0]}, the call has not")
+            raise Unroutable(f"{definition.name} has the input {lacking[0]}, which the call lacks")
         key = (definition.name, *definition.inputs)
         function = self._functions.get(key)
         if function is None:

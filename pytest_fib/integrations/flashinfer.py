@@ -193,7 +193,7 @@ def _with_eps(
     """With eps, which a definition may have in its reference only. Raises Unroutable."""
     eps = float(given["eps"])
     if "eps" not in definition.inputs and eps not in _numbers(definition.reference):
-        raise Unroutable(f"eps is {eps:g}, which the reference of {definition.name} has not")
+        raise Unroutable(f"eps is {eps:g}, unlike in the reference of {definition.name}")
     return {**values, "weight": given["weight"], "eps": eps}
 
 

@@ -37,7 +37,7 @@ def _traces_of_earlier_runs(settings: Settings) -> list[Path]:
 def _why_none(records: list[TimeRecord], paths: list[Path], settings: Settings) -> str:
     if records:
         has = ", ".join(sorted({record.definition for record in records}))
-        return f"no times of the selected definitions; it has those of: {has}"
+        return f"no times of the selected definitions, only of: {has}"
     if not paths:
         return f"there are no earlier traces: {settings.shown(settings.traces)} does not exist"
     where = ", ".join(settings.shown(path) for path in paths)

@@ -42,9 +42,7 @@ class DefinitionFile(pytest.File):
         """The items of every selected definition in the file. Raises CollectError."""
         catalogue, settings = self._run.catalogue, self._run.settings
         if "::" in (shown := settings.shown(self.path)):
-            what = (
-                "'::' ends the path of a file in ids of tests: rename it, or none can be selected"
-            )
+            what = "'::' can't be part of a path in test ids: rename the file or folder"
             raise self.CollectError(settings.readable(f"{shown}: {what}"))
         for sentence in self._run.stray_warnings():
             self._warn_of_stray(sentence)

@@ -25,12 +25,12 @@ class DeviceUses:
         return [line for line in (self._shown_shares(), self._shown_waits()) if line]
 
     def _shown_waits(self) -> str:
-        """``3 items waited 41 s for others who use the device``."""
+        """``3 items waited 41 s for other processes on the device``."""
         waits = [use["waited"] for use, _ in self._uses.values() if use["waited"] >= 0.5]
         if sum(waits) < 1:
             return ""
         items = "1 item" if len(waits) == 1 else f"{len(waits)} items"
-        return f"{items} waited {sum(waits):.0f} s for others who use the device"
+        return f"{items} waited {sum(waits):.0f} s for other processes on the device"
 
     def _shown_shares(self) -> str:
         """``device busy 84 %, timed 61 %, waited 3 %``: of the run's time; waits, of the items'."""

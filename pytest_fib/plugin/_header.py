@@ -30,7 +30,7 @@ def header(session: Session) -> list[str]:
     else:
         of_machine = wall_names() if session.machine is None else session.machine.walls
         walls = ["container"] * (settings.isolation == "container") + [*of_machine]
-        shown = ", ".join(walls) or "processes without walls, which this system lacks"
+        shown = ", ".join(walls) or "processes that this system can't restrict"
         lines.append(f"fib: sandbox: {shown}")
     if settings.shard is not None:
         lines.append(f"fib: {_shard(session)}")

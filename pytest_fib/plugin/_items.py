@@ -109,7 +109,7 @@ class CorrectnessItem(KernelItem):
         if lone := lone_sizes(self.definition, self.max_bytes()):
             sizes = ", ".join(f"{axis}={size}" for axis, size in lone.items())
             budget = f"{shown_size(self.max_bytes())} (--fib-max-bytes)"
-            message = f"only {sizes} fits in {budget}: mistakes at other sizes pass"
+            message = f"only {sizes} fits in {budget}: other sizes are not tested"
             self.warn(FibWarning(f"{self.name}: {message}"))
 
     def _listed(self) -> list[Workload]:

@@ -41,7 +41,7 @@ def size(text: str) -> int:
         raise ArgumentTypeError(f"{text!r} is not a size such as 512M or 4G")
     number = int(float(match.group(1)) * (1 << _UNITS[match.group(2).upper()]))
     if not number:
-        raise ArgumentTypeError(f"{text!r} has room for nothing")
+        raise ArgumentTypeError(f"{text!r} is less than one byte")
     return number
 
 
@@ -87,7 +87,7 @@ def seconds(text: str) -> float:
     """A time that can be waited for: 0.5 from ``0.5``."""
     value = _checked(float, 0)(text)
     if not 0 < value <= LONGEST:
-        raise ArgumentTypeError(f"{text} is not above 0 and up to {LONGEST:.0f} seconds")
+        raise ArgumentTypeError(f"{text} should be above 0 and at most {LONGEST:.0f} seconds")
     return value
 
 
@@ -170,7 +170,7 @@ class Settings:
         "run no test; show how the inputs of the selected definitions are made, and why",
     )
     keep_failures: bool = _flag(
-        "--fib-keep-failures", "record failing workloads, which are then always tested"
+        "--fib-keep-failures", "record failing workloads, so that every later run tests them"
     )
     traces_file: str | None = _option(
         "--fib-traces", "FILE", "where to write trace records (default: fib-traces.jsonl)"
@@ -205,45 +205,47 @@ class Settings:
     max_bytes: int | None = _option(
         "--fib-max-bytes",
         "SIZE",
-        "most memory that a workload may take, as 512M or 4G (default: "
+        "memory limit of a workload, such as 512M or 4G (default: "
         "256M on CPU, 4G on CUDA, 4M in Triton's interpreter)",
         type=size,
     )
     timeout: float = _option(
         "--fib-timeout",
         "SECONDS",
-        "most time that an evaluation may take (default: 60)",
+        "time limit of an evaluation (default: 60)",
         type=seconds,
         default=DEFAULT_TIMEOUT,
     )
     build_timeout: float = _option(
         "--fib-build-timeout",
         "SECONDS",
-        "most time that compiling an implementation may take (default: 600)",
+        "time limit for compiling an implementation (default: 600)",
         type=seconds,
         default=600.0,
     )
     targets: tuple[str, ...] = _list(
         "--fib-target",
         "SM",
-        "compile kernels for this architecture, as sm_90 (default: the device's own; sm_80, "
+        "compile kernels for this architecture, such as sm_90 (default: the device's own; sm_80, "
         "sm_90 and sm_100 where there is none)",
     )
     cache_dir: str | None = _option(
         "--fib-cache-dir",
         "DIR",
-        "where to keep what was compiled (default: pytest-fib in the user's cache directory)",
+        "where to keep what was compiled (default: pytest-fib in the user's cache)",
     )
     prebuilt_dir: str | None = _option(
         "--fib-prebuilt",
         "DIR",
         "load what `python -m pytest_fib build --out DIR` built (default: $FIB_PREBUILT_PATH)",
     )
-    cache_clear: bool = _flag("--fib-cache-clear", "first remove what was compiled before")
+    cache_clear: bool = _flag(
+        "--fib-cache-clear", "first empty the cache of compiled implementations"
+    )
     lock_timeout: float = _option(
         "--fib-lock-timeout",
         "SECONDS",
-        "most time to wait for other processes that use the device (default: 600)",
+        "time limit for waiting until other processes release the device (default: 600)",
         type=_checked(float, 0),
         default=600.0,
     )
@@ -269,8 +271,8 @@ class Settings:
     remote_grace: float = _option(
         "--fib-remote-grace",
         "SECONDS",
-        "how long to try to take up a lost connection, and how long work there goes on without "
-        "one (default: 60)",
+        "how long to try to reconnect, and how long work there goes on without a "
+        "connection (default: 60)",
         type=_checked(float, 0),
         default=60.0,
     )
@@ -300,8 +302,8 @@ class Settings:
     shard_by: str | None = _option(
         "--fib-shard-by",
         "TRACES",
-        "balance parts by how long tests took: trace records of an earlier run, as a file or a "
-        "directory, which all parts must see alike (default: by how many there are)",
+        "balance parts by the durations in trace records of an earlier run, a file or "
+        "directory that is the same for all parts (default: by the number of tests)",
     )
     compare: str | None = _option(
         "--fib-compare",
@@ -315,7 +317,7 @@ class Settings:
     fail_on: float | None = _option(
         "--fib-fail-on",
         "CONDITION",
-        "fail what is slower by --fib-compare, as 'slower > 5%%'",
+        "fail implementations that --fib-compare finds slower, such as 'slower > 5%%'",
         type=condition,
     )
 

@@ -51,17 +51,19 @@ class TraceFile:
         if self._tampering:
             lines += [
                 f"{name} was {self._tampering}.",
-                "The run fails for that. See what kernels do that ran until then. If it was "
-                "another run, give each a file of its own by --fib-traces=FILE.",
+                "So the run fails. Check the kernels that ran until then. If it was "
+                "another run, give each run its own file with --fib-traces=FILE.",
             ]
             if not self._error:
                 lines.append(f"It was written again, with {records} of this run.")
         if self._error and self._lines:
-            lines.append(f"{name} can't be written: {self._error}. The run fails for that.")
+            lines.append(f"{name} can't be written: {self._error}. So the run fails.")
             if self._elsewhere is not None:
-                lines.append(f"It would have {records} of this run; they are in {self._elsewhere}")
+                lines.append(f"Written instead, with {records} of this run: {self._elsewhere}")
             else:
-                lines.append(f"It would have {records} of this run, and there is no other place:")
+                lines.append(
+                    f"No other file can be written either, so this prints {records} of this run:"
+                )
                 lines += [line.decode().rstrip("\n") for line in self._lines]
         return lines
 

@@ -212,7 +212,7 @@ def _paragraphs(
 def _guesses(guessed: str) -> list[Field]:
     if not guessed:
         return []
-    return [("inferred", f"{guessed}; if that is wrong, say so under workloads.inputs")]
+    return [("inferred", f"{guessed}; if that is wrong, correct it under workloads.inputs")]
 
 
 def _in_columns(name: str, value: str, width: int) -> list[str]:

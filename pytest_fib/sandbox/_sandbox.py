@@ -239,7 +239,7 @@ class ProcessSandbox:
             option = "--fib-build-timeout" if isinstance(request, Build) else "--fib-timeout"
             return self._late(child, no_answer_within(round(timeout, 1), option))
         except TimeoutError:
-            after = f"works on for {timeout:g} s after it was stopped (--fib-timeout)"
+            after = f"still runs {timeout:g} s after it was stopped (--fib-timeout)"
             return self._failed(child, "TIMEOUT", after)
         except ChannelBroken as error:
             return self._failed(child, "RUNTIME_ERROR", f"the process forged a message: {error}")
@@ -336,9 +336,9 @@ class ProcessSandbox:
         # Landlock keeps foreign code from that where it scopes signals.
         by_others = orphaned and (not self._untrusted or "landlock" in wall_names())
         if by_others:
-            summary = "the process that sandboxes come from was killed"
+            summary = "the process that starts sandboxes was killed"
         elif orphaned:
-            summary = "it killed or disturbed the process that sandboxes come from"
+            summary = "it killed or disturbed the process that starts sandboxes"
         return Failed(
             "RUNTIME_ERROR", summary, printed, broken=True, killed=killed, by_others=by_others
         )

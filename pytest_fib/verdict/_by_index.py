@@ -28,7 +28,7 @@ class PointedAt:
         """Both values at a flat index, and what is wrong there."""
         got, expected = float(self.got.flatten()[at]), float(self.expected.flatten()[at])
         if bool(self.outside.flatten()[at]):
-            reason = f"there is no such place in {self.source}"
+            reason = f"{self.source} has no such index"
         elif bool(self.repeated.flatten()[at]):
             reason = "the same index twice in a row"
         else:
@@ -53,7 +53,7 @@ def pointed_at(
     """
     source = source_of(definition, name)
     if source not in tensors:
-        raise DefinitionError(f"tolerances.{name}: the values of {source!r} are not at hand")
+        raise DefinitionError(f"tolerances.{name}: the values of {source!r} are not known")
     values = tensors[source].double()
     length = values.shape[-1]
     index, right_index = got.long(), expected.long()

@@ -184,7 +184,7 @@ class OutputComparison:
         digits = 3 if self.rows_used >= 1.01 else 6
         error = f"RMS error is {self.rows_used:.{digits}g} times its limit"
         row = ", ".join([*map(str, index), line])
-        return f"{self.name}[{row}]: {error}; each element is within its own"
+        return f"{self.name}[{row}]: {error}; each element is within its own limit"
 
 
 def _index_at(flat: int, shape: Sequence[int]) -> tuple[int, ...]:

@@ -327,7 +327,7 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
     rules = ", ".join(f"{name}: {{kind: integers, min: 0, max: 1}}" for name in lacking)
     means = "means" if len(lacking) == 1 else "mean"
     return (
-        f"nothing says what {what} {means}; say it in the definition, for example "
+        f"nothing says what {what} {means}; add that to the definition, for example "
         f"workloads: {{inputs: {{{rules}}}}}"
     )
 

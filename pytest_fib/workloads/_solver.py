@@ -142,7 +142,7 @@ class AxisSolver:
         free = [f"{axis!r} ({self.listed[axis]})" for axis in axes if axis not in known]
         given = ", ".join(f"{axis} = {known[axis]}" for axis in axes if axis in known)
         if not free:
-            return f"{given}: this does not meet {texts}"
+            return f"{given} does not meet {texts}"
         several = len(free) > 1
         which = f"{'axes' if several else 'axis'} {' and '.join(free)}"
         where = f"{which}, with {given}" if given else which

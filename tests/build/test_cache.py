@@ -73,7 +73,7 @@ def test_what_was_added_is_found(cache):
 def test_a_folder_that_holds_other_things_is_not_removed(cache):
     cache.add(KEY, ARTIFACT)
     (cache.folder / "thesis.tex").write_text("")
-    with pytest.raises(ValueError, match=r"is not removed: 'thesis\.tex' there is no build"):
+    with pytest.raises(ValueError, match=r"is not removed: 'thesis\.tex' in it is not a build"):
         cache.clear()
     assert cache.find(KEY) == ARTIFACT
 

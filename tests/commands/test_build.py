@@ -93,8 +93,8 @@ def test_names_that_nothing_has_are_an_error(project, capsys):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (("--jobs", "0"), "--jobs: 0 is not more than 0"),
-        (("--timeout", "-1"), "--timeout: -1 is not more than 0"),
+        (("--jobs", "0"), "--jobs: 0 is not above 0"),
+        (("--timeout", "-1"), "--timeout: -1 is not above 0"),
         (("--impls", "nowhere"), "--impls: there is no folder nowhere"),
     ],
 )

@@ -65,7 +65,7 @@ def test_what_was_imported_is_tested_like_ones_own(dataset, capsys):
 def test_what_is_there_is_left_as_it_is(dataset, capsys):
     dataset.write("kernel_defs/toy/double.yaml", "mine\n")
     assert main(["import", "dataset", "double"]) == 0
-    assert "kernel_defs/toy/double.yaml is there already" in capsys.readouterr().out
+    assert "kernel_defs/toy/double.yaml exists and is kept" in capsys.readouterr().out
     assert (dataset.path / "kernel_defs/toy/double.yaml").read_text() == "mine\n"
 
 

@@ -37,7 +37,8 @@ def test_below_a_project_nothing_is_begun_that_its_pytest_would_not_see(
     (project.path / "below").mkdir()
     monkeypatch.chdir(project.path / "below")
     assert main(["new", "two"]) == 2
-    assert f"error: this lies in the project {project.path}," in capsys.readouterr().err
+    error = f"error: pytest of the project {project.path} would not look in this folder"
+    assert error in capsys.readouterr().err
     assert [*project.path.glob("below/*")] == []
 
 
@@ -105,13 +106,13 @@ def test_inputs_are_those_of_a_function(project):
     [
         ("--input=x", "'x' should be like x:float16[n,8] or, a scalar, eps:float32"),
         ("--input=x:flot[n]", "error: inputs.x.dtype: 'flot' is not one of"),
-        ("--output=x:int8[n] --output=x:int8", "two of one name among x:int8[n], x:int8"),
+        ("--output=x:int8[n] --output=x:int8", "a name is given twice: x:int8[n], x:int8"),
         ("--like=mine.py", "--like=mine.py names no function: write mine.py::FUNCTION"),
         ("--like=mine.py::f", "no function 'f' in mine.py; there are: g, many, named, told"),
         ("--like=mine.py::many", "mine.py:2: a kernel has no *args: give each --input"),
-        ("--like=mine.py::named", "mine.py:3: mode: str is no input of a kernel; inputs are"),
+        ("--like=mine.py::named", "mine.py:3: mode: str can't be an input of a kernel; inputs are"),
         ("--like=tox.ini::f", "tox.ini:2: not Python: "),
-        ("--like=mine.py::told", "mine.py:4: mode: str is no input of a kernel; inputs are"),
+        ("--like=mine.py::told", "mine.py:4: mode: str can't be an input of a kernel; inputs are"),
         ("--op-type=a-b", "'a-b' is no name of a Python module"),
         ("--op-type=class", "'class' is no name of a Python module"),
     ],

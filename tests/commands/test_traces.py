@@ -41,7 +41,7 @@ def test_implementations_of_a_project_come_along_under_names_of_their_own(measur
 
 def test_what_an_export_has_no_place_for_is_said(measured, capsys):
     assert main(["traces", "export", "fib-traces.jsonl", "dataset"]) == 0
-    without = "left out, as FlashInfer Trace has no place for it: workloads of scale\n"
+    without = "left out, since FlashInfer Trace has no place for it: workloads of scale\n"
     assert without in capsys.readouterr().out
 
 
@@ -69,7 +69,8 @@ def test_what_flashinfer_refuses_for_one_reason_is_said_once(measured, capsys):
     runs.write_text(earlier + runs.read_text())
     assert main(["traces", "export", "fib-traces.jsonl", "dataset"]) == 0
     refused = (
-        "not for FlashInfer, so under pytest_fib/: a trace of scale by scale_every: no performance"
+        "FlashInfer can't read it, so it is under pytest_fib/: "
+        "a trace of scale by scale_every: no performance"
     )
     assert [line for line in capsys.readouterr().out.splitlines() if refused in line] == [
         f"{refused} (2 of these)"

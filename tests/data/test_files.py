@@ -113,9 +113,9 @@ def test_a_family_is_many_definitions(write):
 def test_a_familys_names_differ(write):
     path = write("x.yaml", FAMILY.replace("_d${hidden}", ""))
     assert complaints(load_definition_file, path) == [
-        "x.yaml:3: name: 'scale_bfloat16' is that of several family members; "
+        "x.yaml:3: several family members have the name 'scale_bfloat16'; "
         "write ${dtype} and ${hidden} in it",
-        "x.yaml:3: name: 'scale_float16' is that of several family members; "
+        "x.yaml:3: several family members have the name 'scale_float16'; "
         "write ${dtype} and ${hidden} in it",
     ]
 

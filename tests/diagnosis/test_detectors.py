@@ -172,7 +172,7 @@ def test_a_number_in_place_of_an_infinity_is_named():
 def test_infinities_in_place_of_numbers_and_the_other_way_are_both_told():
     expected = torch.tensor([1.0, -math.inf], dtype=torch.float64)
     found = explained((("n",), (2,), torch.float32), lambda x: x.flip(0), expected)
-    assert "-inf where numbers are expected, and the other way" in found.sentence
+    assert "-inf where numbers are expected, and vice versa" in found.sentence
 
 
 def test_one_number_in_place_of_another_is_no_factor():
@@ -221,7 +221,7 @@ def test_outputs_that_change_places_are_named(both):
     )
     found = explain(Failure(outputs))
     assert found.pattern == "swapped outputs"
-    assert "holds what is expected of" in found.sentence
+    assert "holds the expected values of" in found.sentence
 
 
 def test_an_input_handed_back_is_named():
@@ -308,7 +308,7 @@ def test_an_output_that_holds_what_a_right_one_should_is_named():
     found = explain(Failure((wrong,), right={"a": a}))
     assert (found.pattern, found.sentence) == (
         "swapped outputs",
-        "b: holds what is expected of a everywhere",
+        "b: holds the expected values of a everywhere",
     )
 
 

@@ -454,28 +454,28 @@ def test_what_disagrees_once_is_timed_again_later(accounts, timed, definition):
     [
         (
             HIDDEN,
-            "its times are false: rounds of calls take 1 ms by their own account, "
+            "its times are false: rounds of calls take 1 ms by their own clock, "
             "1.5 ms by the judge's clock",
         ),
         (
             FAR_OFF,
-            "its times are false: rounds of calls take 1 ms by their own account, "
+            "its times are false: rounds of calls take 1 ms by their own clock, "
             "5 ms by the judge's clock",
         ),
         (
             OFF_BY_FEW_ROUNDS,
-            "its times are false: rounds of calls take 1 ms by their own account, "
+            "its times are false: rounds of calls take 1 ms by their own clock, "
             "5 ms by the judge's clock",
         ),
         pytest.param(
             OFF_ON_A_BUSY_MACHINE,
-            "its times are false: rounds of calls take 1 ms by their own account, "
+            "its times are false: rounds of calls take 1 ms by their own clock, "
             "5 ms by the judge's clock",
             marks=pytest.mark.thorough,
         ),
         pytest.param(
             NOISY,
-            "its times are false: rounds of calls take 1 ms by their own account, "
+            "its times are false: rounds of calls take 1 ms by their own clock, "
             "1.5 ms by the judge's clock",
             marks=pytest.mark.thorough,
         ),

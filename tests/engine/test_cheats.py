@@ -19,7 +19,7 @@ CHEATS = Path(__file__).parents[1] / "mutants" / "cheats"
 
 SECOND = r"out: holds the results of an earlier call everywhere \(with other values of .*\)"
 ZEROS = "out: zeros everywhere"
-FORKS = "it killed or disturbed the process that sandboxes come from"
+FORKS = "it killed or disturbed the process that starts sandboxes"
 ALL = "out: never written"
 
 NOT_PERMITTED = ("RUNTIME_ERROR", r"PermissionError: \[Errno 1\] Operation not permitted.*")
@@ -86,12 +86,13 @@ REFUSED = {
 #: The same of those that are right when they are checked, and cheat when they are timed.
 FALSE = "its times are false: "
 BY_THE_CLOCK = (
-    FALSE + r"rounds of calls take \S+ ms by their own account, \S+ ms by the judge's clock"
+    FALSE + r"rounds of calls take \S+ ms by their own clock, \S+ ms by the judge's clock"
 )
-WHEN_READ = r"works when its outputs are read, or makes that slow .*: \S+ µs a call more than .*"
-TOGETHER = (
-    r"does the work of several calls at once: a call takes \S+ µs by itself, \S+ µs beside .*"
+WHEN_READ = (
+    r"works while its outputs are read, or returns outputs that are slow to read .*: "
+    r"\S+ µs a call more than .*"
 )
+TOGETHER = r"does the work of several calls at once: a call takes \S+ µs alone, \S+ µs among .*"
 TIMED_WRONG = r"out: .* \(while it was timed(, and read once its inputs were cleared)?\)(;.*)?"
 TIMED_REASONS = {
     "answer_no_steps": ("RUNTIME_ERROR", FALSE + r"0 of \d+ calls were answered"),

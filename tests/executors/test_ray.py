@@ -159,7 +159,7 @@ def test_what_kills_its_actors_is_not_tried_for_ever(on):
         for request, answer in executor.evaluate_all(requests("a", 12))
     }
     assert len(answers) == 12
-    assert "3 actors of Ray died of this" in answers.pop(3).log
+    assert "3 actors of Ray died of this request" in answers.pop(3).log
     assert {each.log for each in answers.values() if each.status != "PASSED"} == set()
 
 
@@ -180,7 +180,7 @@ def test_what_waits_behind_a_crash_is_not_charged_with_it(cluster, tmp_path, mon
     executor.start()
     answers = [answer for _, answer in executor.evaluate_all(requests("a", 2))]
     executor.close()
-    assert all("3 actors of Ray died of this" in answer.log for answer in answers)
+    assert all("3 actors of Ray died of this request" in answer.log for answer in answers)
     assert Counter(marks.read_text().split()) == {"1": 3, "2": 3}
 
 
@@ -210,5 +210,5 @@ def test_actors_that_are_gone_are_said_to_be(cluster):
 
 
 def test_an_address_where_nothing_is_says_so():
-    with pytest.raises(RemoteError, match=r"^127\.0\.0\.1:1: no cluster is reached there"):
+    with pytest.raises(RemoteError, match=r"^127\.0\.0\.1:1: no cluster can be reached there"):
         RayExecutor("127.0.0.1:1")

@@ -117,7 +117,7 @@ def test_what_kills_the_worker_thrice_is_not_tried_for_ever(ssh):
         kill = kill_every_worker(executor)
         answer = executor.evaluate(evaluation("slow"))
         kill.set()
-    assert "the worker died 3 times of this" in answer.diagnosis.sentence
+    assert "the worker died 3 times of this request" in answer.diagnosis.sentence
 
 
 @pytest.mark.parametrize("kind", ["ImportError", "RuntimeError"])

@@ -159,7 +159,7 @@ def test_norms_with_the_eps_of_the_reference(installed, monkeypatch):
         assert flashinfer.rmsnorm(x, weight).abs().sum() == 0
         assert flashinfer.rmsnorm(x.float(), weight, eps=1e-5).abs().sum() == 0
         assert stats()["rmsnorm_h64"].solutions == {"of_rmsnorm_h64": 2}
-    reason = "eps is 1e-06, which the reference of rmsnorm_h64 has not"
+    reason = "eps is 1e-06, unlike in the reference of rmsnorm_h64"
     assert installed.unrouted() == {"flashinfer.norm.rmsnorm": {reason: 1}}
     assert flashinfer.rmsnorm(x, weight, eps=1e-5).abs().sum() == 0
 

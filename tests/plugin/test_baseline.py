@@ -210,7 +210,7 @@ def test_times_of_other_definitions_are_a_usage_error(timed, before, scale_yaml)
     timed.implement("good", "x, factor\nreturn x * factor", "scaled")
     result = timed.run(*TIMED, "--fib-compare=base.jsonl")
     assert result.ret == USAGE
-    says = "no times of the selected definitions; it has those of: scale"
+    says = "no times of the selected definitions, only of: scale"
     result.stderr.fnmatch_lines([f"ERROR: --fib-compare=base.jsonl: {says}"])
 
 

@@ -52,7 +52,7 @@ def test_a_definition_whose_path_pytest_cannot_take_is_an_error_of_collection(pr
     project.define(scale_yaml, "kernel_defs/a::b.yaml")
     result = project.run()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["kernel_defs/a::b.yaml: '::' ends the path * rename it*"])
+    result.stdout.fnmatch_lines(["kernel_defs/a::b.yaml: '::' can't be part of a path * rename *"])
 
 
 def test_a_reference_that_raises_is_placed_in_the_yaml(project):

@@ -144,7 +144,7 @@ def test_cuda_is_compiled_for_each_target_without_a_device(cuda):
             "implementation *compiled for *status *registers *shared *spills *size",
             "kernel *sm_80 *PASSED *32 *2.05 kB *16 *7.00 B",
             "kernel *sm_90 *PASSED *32 *2.05 kB *16 *7.00 B",
-            "kernel *sm_100 *SKIPPED *nvcc here does not know it",
+            "kernel *sm_100 *SKIPPED *this nvcc does not support it",
         ]
     )
 

@@ -20,7 +20,7 @@ def failure(result: pytest.RunResult, title: str) -> str:
 def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
     result = toys.run("kernel_defs/toy/split.yaml", "--fib-seed=4")
     assert failure(result, "split[swapped-correctness]") == (
-        "INCORRECT_NUMERICAL: double: holds what is expected of negative everywhere\n"
+        "INCORRECT_NUMERICAL: double: holds the expected values of negative everywhere\n"
         "\n"
         "  implementation  swapped  kernel_impls/toy/swapped.py:4\n"
         "  workload        n=1; normal values, seed 0  (the smallest that fails)\n"
@@ -376,7 +376,7 @@ def test_an_axis_of_one_size_within_the_budget_is_warned_of(scale):
     little = ("-k", "good", "--fib-examples=1", "--fib-max-bytes=25")
     result = scale.run(*little)
     result.assert_outcomes(passed=1, warnings=1)
-    said = "only n=1 fits in 25 B (--fib-max-bytes): mistakes at other sizes pass"
+    said = "only n=1 fits in 25 B (--fib-max-bytes): other sizes are not tested"
     result.stdout.fnmatch_lines([f"*{said.replace('[', '[[]')}*"])
     result = scale.run(*little, "-W", "error::pytest_fib.FibWarning")
     result.assert_outcomes(failed=1)

@@ -94,7 +94,8 @@ def test_a_wait_is_said_once_and_summed_up_at_the_end(slow):
     assert run.wait() == 0
     assert re.fullmatch(r"fib: waiting for cpu: held by .* \(scale\[.*\]\)\n", line)
     assert f"held by pid {os.getpid()}" not in rest
-    assert re.search(r"^\d items? waited \d+ s for others who use the device$", rest, re.MULTILINE)
+    waited = r"^\d items? waited \d+ s for other processes on the device$"
+    assert re.search(waited, rest, re.MULTILINE)
 
 
 @pytest.mark.thorough

@@ -338,8 +338,8 @@ def test_a_folder_that_is_removed_is_made_again(watched):
 
 def elsewhere(result):
     """The records in the file that a run names in place of the one it couldn't write."""
-    [line] = [line for line in result.outlines if line.startswith("It would have ")]
-    return [json.loads(line) for line in Path(line.split(" are in ")[1]).open()]
+    [line] = [line for line in result.outlines if line.startswith("Written instead, ")]
+    return [json.loads(line) for line in Path(line.split(" of this run: ")[1]).open()]
 
 
 def test_on_a_full_disk_the_run_goes_on_and_records_are_elsewhere(toys, monkeypatch, tmp_path):
@@ -348,8 +348,8 @@ def test_on_a_full_disk_the_run_goes_on_and_records_are_elsewhere(toys, monkeypa
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "*/dev/full can't be written: No space left on device. The run fails for that.",
-            "It would have all 4 records of this run; they are in *.jsonl",
+            "*/dev/full can't be written: No space left on device. So the run fails.",
+            "Written instead, with all 4 records of this run: *.jsonl",
         ]
     )
     assert [t["solution"] for t in elsewhere(result)] == ["good", "tail", "pair", "swapped"]
@@ -369,7 +369,7 @@ def test_records_that_fit_nowhere_are_printed(scale, monkeypatch):
     result = scale.run("--fib-traces=/dev/full")
     result.stdout.fnmatch_lines(
         [
-            "It would have the only record of this run, and there is no other place:",
+            "No other file can be written either, so this prints the only record of this run:",
             '{"definition":"scale",*',
         ]
     )

@@ -214,7 +214,7 @@ def test_ray_that_cannot_be_used_is_a_usage_error(far):
     except ImportError:
         message = "ERROR: --fib-ray Ray is not installed: pip install 'pytest-fib[[]ray]'"
     else:
-        message = "ERROR: --fib-ray 127.0.0.1:1: no cluster is reached there: *"
+        message = "ERROR: --fib-ray 127.0.0.1:1: no cluster can be reached there: *"
     result = far.run("--fib-ray=127.0.0.1:1")
     assert result.ret == USAGE
     result.stderr.fnmatch_lines([message])

@@ -66,7 +66,7 @@ def test_a_diagnosis_is_shown_and_the_log_is_not_read():
     guessed = {"guessed": "ids (experts of tokens)"}
     text = describe_evaluation(outcome, WORKLOAD, "fast  k/fast.py:3", "pytest it", **guessed)
     first, _, rest = text.partition("\n\n")
-    assert "  inferred        ids (experts of tokens); if that is wrong, say so under" in rest
+    assert "  inferred        ids (experts of tokens); if that is wrong, correct it under" in rest
     assert first == (
         "INCORRECT_NUMERICAL: out: every element is 1.25 x expected; lse: a long story, a\n"
         "  long story, a long story, a long story,"

@@ -46,7 +46,7 @@ ENDINGS = {
         "os.kill(os.getppid(), signal.SIGKILL)",
         "PermissionError: [Errno 1] Operation not permitted"
         if "landlock" in wall_names()
-        else "it killed or disturbed the process that sandboxes come from",
+        else "it killed or disturbed the process that starts sandboxes",
     ),
 }
 
@@ -435,7 +435,7 @@ def test_who_is_killed_every_time_has_an_outcome_that_says_so(judge, request_for
     evaluation = judge.evaluate(request_for(body("os.kill(os.getpid(), signal.SIGKILL)")))
     first, second = evaluation.log.splitlines()
     assert first == "the process was killed by SIGKILL"
-    assert second == "so ended each of 3 attempts"
+    assert second == "this happened in each of 3 attempts"
 
 
 def test_without_sandboxes_nothing_is_evaluated_and_nobody_blamed(request_for, monkeypatch):

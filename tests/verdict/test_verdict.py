@@ -458,8 +458,8 @@ def test_indices_of_equal_values_are_right_in_any_order(ids):
     [
         ([[0, 3], [1, 3]], "ids[0, 1] got 3, expected 2: x has 2 there, not 3"),
         ([[0, 0], [1, 3]], "ids[0, 1] got 0, expected 2: the same index twice in a row"),
-        ([[0, 2], [1, 4]], "ids[1, 1] got 4, expected 3: there is no such place in x"),
-        ([[0, 2], [1, -1]], "ids[1, 1] got -1, expected 3: there is no such place in x"),
+        ([[0, 2], [1, 4]], "ids[1, 1] got 4, expected 3: x has no such index"),
+        ([[0, 2], [1, -1]], "ids[1, 1] got -1, expected 3: x has no such index"),
     ],
 )
 def test_indices_of_other_values_or_of_none_are_wrong(ids, reason):
