@@ -50,9 +50,9 @@ __getattr__ = lazily(
 
 
 def evaluate(request: EvaluationRequest) -> Outcome:
-    """What comes of one implementation on one workload.
+    """Evaluate one implementation on one workload.
 
-    On CUDA where there is a device, else on the CPU, by a judge that serves this call alone.
+    On CUDA if there is a device, else on the CPU, with a new judge.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""What candidates were built to: from the cache, or built now, in a sandbox of its own."""
+"""The artifacts of compiled programs: from the cache, or built in a sandbox of its own."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox import Sandbox
 
 
-#: What nvcc says of a target that is newer or older than it knows.
+#: What nvcc says about a target that it doesn't support.
 _UNKNOWN_TARGET = "Unsupported gpu architecture"
 
 
 class Artifacts:
-    """Builds compiled programs once: what fails to build is not tried again either.
+    """Builds each compiled program once, also if that fails.
 
-    What is in ``prebuilt`` isn't built at all.
+    Programs in ``prebuilt`` are not built.
 
-    Compilers read any file that sources name, and some run code; so the judge starts none.
-    ``sandbox`` is where a language's run, one process for each build.
+    Compilers read any file that sources name, and some run code, so the judge starts none.
+    ``sandbox`` makes a sandbox for a language's compilers, one for each build.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Artifacts:
         self._prebuilt = prebuilt
         self._sandbox = sandbox
         self._failed: dict[str, Failed] = {}
-        #: What programs were built to.
+        #: The artifact or the error of each program.
         self.compiled: dict[Program, Compiled] = {}
 
     def get(
@@ -69,9 +69,9 @@ class Artifacts:
         timeout: float,
         subject: tuple[Definition, Workload] | None = None,
     ) -> Artifact | Failed:
-        """What a program was built to; ``timeout`` is in seconds.
+        """The artifact of a program; ``timeout`` is in seconds.
 
-        With a ``subject``, it is compiled for calls on such inputs.
+        With a ``subject``, it is compiled for calls on inputs like that.
         """
         artifact = self._get(program, timeout, subject)
         if isinstance(artifact, Artifact):
@@ -98,12 +98,12 @@ class Artifacts:
             if not result.killed:
                 self._failed[key] = result
             return result
-        # The library is of all that its sources export, whichever of it this program enters.
+        # The library has all exports of its sources, and this program enters one of them.
         reason = why_not_callable(program, result.built)
         return Failed("COMPILE_ERROR", reason) if reason else result
 
     def _damage(self, program: Program) -> str:
-        """Why what was built ahead of time is of no use, to begin a message with; or nothing."""
+        """Why the prebuilt artifact can't be used, as the start of a message; or nothing."""
         if self._prebuilt is None or not self._prebuilt.has(program):
             return ""
         return f"its library in {self._prebuilt.folder} was changed since it was built; "
@@ -123,9 +123,9 @@ class Artifacts:
 
 
 def build_subject(request: BuildRequest) -> tuple[Program, tuple[Definition, Workload] | None]:
-    """The program of a request, and what it is called with where that decides what is compiled.
+    """The program of a request, and its arguments if these decide what is compiled.
 
-    Raises BuildError where it is not for that target.
+    Raises BuildError if it is not for that target.
     """
     definition, target = request.definition, request.target
     directory = None if request.directory is None else Path(request.directory)
@@ -138,7 +138,7 @@ def build_subject(request: BuildRequest) -> tuple[Program, tuple[Definition, Wor
 
 
 def _typical(definition: Definition) -> Workload:
-    """A workload that is timed and fits in the budget of the CPU, else the smallest."""
+    """A timed workload that fits in the CPU's budget, else the smallest workload."""
     fitting = (
         workload
         for workload in bench_workloads(definition).values()
@@ -199,7 +199,7 @@ def _as_compile_error(failed: Failed, timeout: float) -> Failed:
 
 
 def _visible(built: Built) -> Built:
-    """Names of kernels and functions are shown, and a sandbox says them."""
+    """Make names of kernels and functions safe to show: they come from a sandbox."""
     kernels = tuple(replace(each, name=visible_line(each.name)) for each in built.kernels)
     exports = None if built.exports is None else tuple(map(visible_line, built.exports))
     return replace(built, kernels=kernels, exports=exports)

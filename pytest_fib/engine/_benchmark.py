@@ -1,12 +1,11 @@
 """The second phase of an evaluation: timing the implementation beside the reference.
 
-Both sides get buffers of their own, many, and time blocks of calls in turn: a timed call finds none
-of its tensors in a cache. Times that can't be true are refused. Before every round all calls get
-values that none has seen, and what some rounds leave has to be right: of those that are shorter
-than all before them, of a few others, and of the last.
+Both sides have many buffers of their own, so that a timed call finds none of its tensors in a
+cache. They time blocks of calls in turn. Times that can't be true are refused. Before every round,
+all calls get values that none has seen. The outputs of some rounds have to be right: those of each
+round that is the shortest so far, of a few others, and of the last.
 
-All that can be done beside others' work is: the device is held alone only while rounds run. What
-these leave is kept then, and checked later.
+The device is held exclusively only while rounds run. Outputs are kept meanwhile, and checked later.
 """
 
 from __future__ import annotations
@@ -61,33 +60,33 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox import TimingCore
     from pytest_fib.verdict import Verdict
 
-#: What the buffers of one side may take in all, in bytes, and as a share of a device's memory; two
-#: are made however large they are.
+#: The most that all buffers of one side take, in bytes and as a share of a device's memory. There
+#: are two at least, however large they are.
 BUFFER_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
 BUFFER_SHARE = 1 / 8
 #: The share of rounds whose outputs are checked, beside the shortest and the last.
 CHECKED_SHARE = 0.05
-#: How many rounds are checked where reading outputs seems slow.
+#: The most rounds that are checked if reading outputs seems slow.
 MOST_CHECKS = 12
-#: Seconds until all rounds are timed again, where something is wrong that may be others' doing.
+#: Seconds before all rounds are timed again, if what is wrong may be caused by other processes.
 TIMING_PAUSES = (0.1, 0.5, 2.0)
-#: Calls in a block that says roughly how long one takes, and rounds of it: others' work, which runs
-#: at that time, is in some. One is enough where it takes so long, in nanoseconds.
+#: For a rough time: calls in a block, and rounds of it, since other processes' work is in some.
+#: One round is enough if a call takes this many nanoseconds.
 ROUGH, ROUGH_ROUNDS, ROUGH_NS = 2, 5, 10e6
-#: What of the L2 cache waits to be written back, at most: 0.35 was seen on an H200.
+#: The largest share of the L2 cache that waits to be written back: 0.35 was seen on an H200.
 LEFT_IN_CACHE = 0.5
-#: How often blocks are made anew, where they could have more than so many times the calls.
+#: Blocks are prepared again, at most so often, if they could have this many times the calls.
 PREPARATIONS, LONGER = 3, 2
-#: Rounds of blocks of one call.
+#: Rounds with one call in each block.
 SINGLE_ROUNDS = 5
-#: How many calls are made one by one on the CPU, if one takes less than so many nanoseconds.
+#: How many calls are made one by one on the CPU, if a call takes less than so many nanoseconds.
 STEPS, STEPPED_BELOW_NS = 64, 100e3
-#: Nanoseconds of a call that has no others beside it: the candidate's, and the reference's.
+#: Nanoseconds of a single call: the candidate's, and the reference's.
 SingleCalls: TypeAlias = tuple[float, float]
 
 
 class BenchmarkPhase:
-    """Times calls whose outputs were found right; used once."""
+    """Times calls whose outputs are right; used once."""
 
     def __init__(
         self,
@@ -110,12 +109,12 @@ class BenchmarkPhase:
         self._values: NewValues
         self._outputs = TimedOutputs(context, self._candidate, self._reference, self._random)
         self._round_is_unchecked = False
-        #: Of the candidate's blocks, but where each call has a block for itself.
+        #: Of the candidate's blocks; those of one call don't count.
         self._calls_per_block = 0
         self._held_ns = 0
 
     def outcome(self) -> tuple[Verdict, Performance | None]:
-        """The verdict on the timed calls, and their times where it is good."""
+        """The verdict on the timed calls, and their times if they passed."""
         clocks = Clocks(self._device)
         try:
             with self._lock.shared():
@@ -135,7 +134,7 @@ class BenchmarkPhase:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """With the device, and on one core with the sandboxes."""
+        """Hold the device exclusively, and share one core with the sandboxes."""
         sandboxes = self._context.candidate.sandbox, self._context.reference.sandbox
         # Calls on the CPU need all cores.
         core = nullcontext() if self._device == "cpu" else self._core.shared_by(*sandboxes)
@@ -149,7 +148,7 @@ class BenchmarkPhase:
     # Getting ready.
 
     def _rough_ns(self) -> list[float]:
-        """About how long a call of each side takes."""
+        """The rough nanoseconds of a call of each side."""
         self._context.load_reference()
         self._allocate(ROUGH)
         self._ready([0], (ROUGH, ROUGH))
@@ -164,11 +163,11 @@ class BenchmarkPhase:
         return max(2, most // (self._candidate.buffers.size + GAP))
 
     def _sizes(self, ns: Sequence[float]) -> list[int]:
-        """How many calls a block of each side has, where one takes so long."""
+        """How many calls a block of each side has, if a call takes ``ns``."""
         return calls_per_block(ns, self._device, max(self._most_buffers // GROUPS, 1))
 
     def _prepare(self, ns: Sequence[float]) -> None:
-        """Get blocks ready, where a call of each side takes about so long."""
+        """Prepare blocks, for calls of each side that take about ``ns``."""
         with self._lock.shared():
             self._prepare_blocks(ns)
 
@@ -180,7 +179,7 @@ class BenchmarkPhase:
         self._allocate(groups * max(sizes))
         # Both, though only one is untrusted: once CUPTI has recorded, kernels take 2 % longer.
         self._ready([max(sizes) * number for number in range(groups)], sizes, check=True)
-        self._values.fill_mixed()  # what the calls have seen until here is of no use any more
+        self._values.fill_mixed()  # the calls have seen all values so far
 
     def _ready(
         self,
@@ -190,13 +189,13 @@ class BenchmarkPhase:
         *,
         check: bool = False,
     ) -> None:
-        """Get groups of calls ready, of so many calls of each of these sides, or of both.
+        """Prepare groups of calls, with ``sizes`` calls of these sides, or of both.
 
-        At the same time where each has a process: capturing hundreds of calls takes the host more
-        time than timing them, and nothing is timed then.
+        Sides with a process each do so at the same time: capturing hundreds of calls takes longer
+        than timing them, and nothing is timed meanwhile.
         """
         sides = sides or self._sides
-        # Nobody is to know which calls of the candidate the reference makes as well.
+        # The candidate must not know which of its calls the reference makes too.
         places = [partial(random_place, size, max(sizes), self._random) for size in sizes]
         prepare = [
             partial(side.prepare, [start + place() for start in groups], size, check=check)
@@ -220,26 +219,26 @@ class BenchmarkPhase:
     # Timing.
 
     def _timings(self, clocks: Clocks, ns: Sequence[float]) -> tuple[Timings, SingleCalls | None]:
-        """Times that hold by the judge's clock, where a call of each side takes about so long."""
+        """Times that agree with the judge's clock; a call of each side takes about ``ns``."""
         for _ in range(PREPARATIONS):
             timings, single_ns = self._accounted_timings(clocks, ns)
             ns = [timings.latency.value, timings.reference_latency.value]
-            # The rough times may be those of a first call, or false: then blocks are too short.
+            # If the rough times are those of a first call, or false, blocks are too short.
             if not self._are_too_short(ns):
                 break
         return timings, single_ns
 
     def _are_too_short(self, ns: Sequence[float]) -> bool:
-        """Whether blocks should have more calls, if a call of each side takes so long."""
+        """Whether blocks should have more calls, if a call of each side takes ``ns``."""
         return self._sizes(ns)[0] > LONGER * self._calls_per_block
 
     def _accounted_timings(
         self, clocks: Clocks, ns: Sequence[float]
     ) -> tuple[Timings, SingleCalls | None]:
-        """Times that hold by the judge's clock, in blocks made for calls that take about so long.
+        """Times that agree with the judge's clock, in blocks for calls that take about ``ns``.
 
-        Others that use the machine may keep one side from running between its blocks, so what seems
-        wrong is timed again, later; what is wrong by far, but once.
+        Other processes may delay one side between its blocks. So what seems wrong is timed again,
+        later; only once if it is wrong by far.
         """
         pauses = iter(TIMING_PAUSES)
         single_ns = None
@@ -273,10 +272,10 @@ class BenchmarkPhase:
         return self._reference.is_captured and not self._candidate.is_captured
 
     def _wrong_by_the_judges_clock(self, timings: Timings, *, strictly: bool) -> str:
-        """What of the times can't be true.
+        """Which of the times can't be true, or nothing.
 
-        Blocks that are launched one by one take the host time between them, which a graph does not.
-        So a graph of the reference says nothing about them: their intervals contain all that time.
+        Between blocks that are launched one by one, the host takes time; in a graph it doesn't. So
+        a graph of the reference can't be compared with them: their intervals contain that time.
         """
         if self._is_captured_on_one_side:
             return ""
@@ -291,8 +290,8 @@ class BenchmarkPhase:
     def _time(self, clocks: Clocks) -> Timings:
         self._outputs.readings.clear()
         self._round_is_unchecked = False
-        self._ceilings()  # measured now, if they never were
-        clocks.steady()  # what later readings are compared with
+        self._ceilings()  # measured now, if not before
+        clocks.steady()  # later readings are compared with it
         timings = time_both_sides(
             self._candidate,
             self._reference,
@@ -302,17 +301,16 @@ class BenchmarkPhase:
             before_round=self._before_round,
         )
         self._keep()
-        # Other work may have made reading one side's outputs slow, but not again and again.
+        # Other work may slow down reading one side's outputs, but not repeatedly.
         while self._reading_is_slow(timings) and len(self._outputs.readings) < MOST_CHECKS:
             self._run_round(self._sides)
             self._keep()
         return timings
 
     def _before_round(self, shortest: bool) -> None:
-        """Keep what the round before left, or don't: nobody knows that while it runs.
+        """Maybe keep the last round, which the candidate can't know; then make new values.
 
-        Then, new values. The shortest says what calls leave out of their times, so it must have
-        done the work.
+        The shortest round is always kept: it shows what calls leave out of their times.
         """
         if self._round_is_unchecked and (shortest or self._random.random() < CHECKED_SHARE):
             self._keep()
@@ -329,10 +327,10 @@ class BenchmarkPhase:
         return [time_round(side)[0] for side in sides]
 
     def _single_calls_ns(self, timings: Timings) -> SingleCalls | None:
-        """How long a call of each side takes that has a block for itself.
+        """How long a call of each side takes in a block of its own.
 
-        None where all had, and where blocks will have more calls. On the CPU, how long one takes
-        that can know of no other; None where they are long.
+        None if all had one, or if blocks will have more calls. On the CPU, how long a call takes
+        that can't know of others; None for long calls.
         """
         usual_ns = timings.latency.value, timings.reference_latency.value
         if self._calls_per_block == 1 or self._are_too_short(usual_ns):
@@ -340,9 +338,9 @@ class BenchmarkPhase:
         if self._device == "cpu":
             in_steps = self._candidate.is_process and usual_ns[0] < STEPPED_BELOW_NS
             return self._stepped_calls_ns(usual_ns) if in_steps else None
-        # The reference's calls may have blocks for themselves already.
+        # The reference's calls may have blocks of their own already.
         sides = [side for side in self._sides if side.calls_per_block > 1]
-        self._values.mix()  # what was read has no inputs any more
+        self._values.mix()  # reading has cleared the inputs
         self._ready(list(self._candidate.groups), [1] * len(sides), sides)
         self._round_is_unchecked = False
         rounds = [self._run_round(sides) for _ in range(SINGLE_ROUNDS)]
@@ -351,11 +349,11 @@ class BenchmarkPhase:
         return single_ns[0], single_ns[1] if len(sides) > 1 else usual_ns[1]
 
     def _stepped_calls_ns(self, usual_ns: SingleCalls) -> SingleCalls:
-        """How long a call of each side takes where its inputs appear once the one before is done.
+        """How long a call of each side takes if its inputs appear after the call before is done.
 
-        In a block, calls know those that come. Both sides take turns with the judge on one core, so
-        that neither finds its caches empty, nor waits for a core to wake up. If threads want more
-        cores, they have them in a second try.
+        In a block, calls can know the next ones. Both sides take turns with the judge on one core,
+        so that neither finds its caches empty, nor waits for a core to wake up. Threads that need
+        more cores have them in a second try.
         """
         count = min(STEPS, self._candidate.buffers.count)
         self._ready([0], [count, count])
@@ -372,7 +370,7 @@ class BenchmarkPhase:
         return single_ns, reference_ns
 
     def _values_of_steps(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """New inputs of so many calls, none in a buffer when steps begin; and room for outputs."""
+        """New inputs of so many calls, in no buffer when steps begin; and room for outputs."""
         self._values.mix()
         self._round_is_unchecked = False
         reference = self._reference.buffers
@@ -380,7 +378,7 @@ class BenchmarkPhase:
         return inputs, inputs.new_empty(count, reference.outputs().shape[1])
 
     def _does_work_ahead(self, timings: Timings, single_ns: SingleCalls) -> str:
-        """What is wrong where calls take less beside others than by themselves."""
+        """What is wrong if calls take less time among others than alone."""
         usual_ns = timings.latency.value, timings.reference_latency.value
         check = check_stepped_calls if self._device == "cpu" else check_single_calls
         return check(single_ns[0], usual_ns[0], single_ns[1] - usual_ns[1])
@@ -390,9 +388,9 @@ class BenchmarkPhase:
         return self._candidate.buffers.size - self._candidate.buffers.inputs_size
 
     def _left_in_cache_ns(self) -> float:
-        """How long it takes to write back what a round's blocks leave in the cache at most.
+        """How long writing back takes, at most, for what a round's blocks leave in the cache.
 
-        That is after each, when the cache is flushed. The reference may have left less.
+        It happens after each block, when the cache is flushed. The reference may have left less.
         """
         if self._device == "cpu":
             return 0.0
@@ -403,7 +401,7 @@ class BenchmarkPhase:
     # The record.
 
     def _count_operations(self) -> OperationCounts | None:
-        """What the reference does on the workload; None where that can't be counted."""
+        """The reference's operations on the workload; None if they can't be counted."""
         arguments = self._reference.buffers.first.arguments
         reply = self._context.ask_reference(CountOperations(arguments))
         if isinstance(reply, Failed):
@@ -411,7 +409,7 @@ class BenchmarkPhase:
         return reply.counts if isinstance(reply, Done) else None
 
     def _least_traffic(self, counts: OperationCounts | None) -> int:
-        """Bytes that have to be moved for these inputs, whatever computes it."""
+        """The bytes that any implementation has to move for these inputs."""
         context, tensors = self._context, self._reference.buffers.first
         names = zip(context.definition.inputs, counts.read_bytes, strict=True) if counts else ()
         return least_traffic(
@@ -425,9 +423,9 @@ class BenchmarkPhase:
     def _roofline_metrics(
         self, seconds: float, counts: OperationCounts | None, least_bytes: int
     ) -> dict[str, Any]:
-        """Rates, and shares of the device's ceilings; what isn't known is left out.
+        """Rates, and shares of the device's ceilings; unknown ones are left out.
 
-        Ends the evaluation where memory doesn't allow the time.
+        Ends the evaluation if memory is too slow for the time.
         """
         ceilings, calls = self._ceilings(), self._calls_per_block
         self._context.refuse_if(check_memory_rate(seconds, least_bytes, calls, ceilings))
@@ -441,7 +439,7 @@ class BenchmarkPhase:
 
     def _performance(self, timings: Timings, facts: dict[str, Any]) -> Performance:
         side, samples = self._candidate, timings.candidate
-        # Of threads, what both have been given, not what the candidate says of itself.
+        # The number of threads that both were given, not what the candidate claims.
         method = (self._reference if self._device == "cpu" else side).method
         return Performance.model_validate(
             {
@@ -469,9 +467,9 @@ class BenchmarkPhase:
 
 
 def _rough_ns(side: TimedSide) -> float:
-    """About how long a call of a prepared block takes.
+    """The rough nanoseconds of a call in a prepared block.
 
-    Of one that takes long, on the device or on the host, others' work is little.
+    One round is enough for long calls, on the device or the host: other work is small beside them.
     """
     shortest_ns = inf
     for _ in range(ROUGH_ROUNDS):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
     from pytest_fib.verdict import Outputs, Verdict
 
-#: Up to this size an implementation is called once more, with other values.
+#: Workloads up to this size get a third call, with other values.
 THIRD_CALL_BYTES = 8 << 20
 
 
@@ -34,28 +34,28 @@ class CallBackend(Protocol):
         """
 
     def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
-        """The candidate's outputs of one call for each poison, which they hold before it.
+        """The candidate's outputs of one call for each poison, which fills the outputs before.
 
-        Raises EvaluationEnded where a call fails, or changes its inputs.
+        Raises EvaluationEnded if a call fails, or changes its inputs.
         """
 
     def expected(self, workload: Workload) -> Expected:
-        """What is right: the reference in float64 or, where that can't be, as it is."""
+        """The right outputs: the reference in float64 or, if that is impossible, as it is."""
 
     def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
-        """The reference's outputs as honest rounding may change them, the quickest to make first.
+        """The reference's outputs as honest rounding may change them, the quickest first.
 
-        The first of all are in its own dtypes; the others in float64, unless ``own``.
+        The first are in its own dtypes; the others in float64, unless ``own``.
         """
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
-        """The reference's outputs for other values of some inputs; None where it fails."""
+        """The reference's outputs for other values of some inputs; None if it fails."""
 
     def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """The candidate's, likewise."""
 
     def clock(self) -> float:
-        """The time in seconds, without what was spent waiting for other processes on the device."""
+        """The time in seconds, without waiting for other processes on the device."""
 
 
 def check_same_inputs(
@@ -68,8 +68,8 @@ def check_same_inputs(
 ) -> Verdict:
     """Check two calls on the same inputs, with outputs at other places, ``repeat`` times.
 
-    A failure is explained by further calls, which are begun before ``explain_until``, if that is
-    given: a time of the ``clock`` of calls.
+    A failure is explained by further calls, none of which begins after ``explain_until``, a time of
+    the back end's ``clock``.
     """
     inputs = calls.make_inputs(workload)
     first, second = calls.call_candidate(POISONS)
@@ -83,10 +83,10 @@ def check_same_inputs(
 def _check_repeats(
     calls: CallBackend, checker: OutputChecker, verdict: Verdict, first: Outputs, repeats: int
 ) -> Verdict:
-    """Call twice, again and again: against what is wrong once in many calls.
+    """Repeat both calls, to find what is wrong once in many calls.
 
-    ``verdict`` is that of the first call. Most calls leave its bits, which takes no more than to
-    compare them; the expected values are what they were.
+    ``verdict`` is that of the first call. Most calls give its bits, so comparing them is enough;
+    the expected values stay the same.
     """
     for number in range(1, repeats + 1):
         circumstance = f"right on a first call; this is repeat {number} of {repeats}"
@@ -111,7 +111,7 @@ def check_third_call(
 ) -> Verdict:
     """Check a call on other values, where the inputs and outputs of ``workload`` were.
 
-    ``previous`` are the right outputs of that, where they are known.
+    ``previous`` are the right outputs of ``workload``, if they are known.
     """
     other = with_other_values(workload)
     inputs = calls.make_inputs(other)
@@ -128,7 +128,7 @@ def output_checker(
     *,
     explain_until: float | None = None,
 ) -> OutputChecker:
-    """What checks outputs of calls on these inputs."""
+    """The checker of outputs of calls on these inputs."""
     expected = calls.expected(workload)
     return OutputChecker(
         definition,
@@ -145,7 +145,7 @@ def output_checker(
 def _until(
     end: float | None, clock: Callable[[], float], outputs_of: OutputsOf
 ) -> OutputsOf | None:
-    """The function while there is time; after that, one that returns None, as callers expect."""
+    """The function, which returns None after ``end``."""
     if end is None:
         return None
     return lambda values: outputs_of(values) if clock() < end else None

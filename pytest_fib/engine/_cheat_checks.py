@@ -1,9 +1,9 @@
-"""The checks that refuse cheats, one function for each: code that seems right, or fast, and isn't.
+"""The checks against cheats: code that seems right, or fast, and isn't. One function for each.
 
-The phases call them. Where a function returns text, that is what is wrong; empty, nothing is. What
-a machine that stalls looks like as well, the benchmark phase measures again before it refuses it.
-Cheats against a process (crashes, forged messages, ...) are refused by the room ``sandbox``, those
-against the way calls are run in a block by ``timing/_series.py``.
+The phases call them. A function that returns text says what is wrong; nothing is if the text is
+empty. What a stalling machine looks like too is measured again before it is refused. The room
+``sandbox`` refuses cheats against a process (crashes, forged messages, ...), ``timing/_series.py``
+those against the way in which the calls of a block are run.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from pytest_fib.data import Workload
     from pytest_fib.verdict import Outputs
 
-#: Makes another seed of a seed.
+#: Turns a seed into another.
 OTHER_SEED = 0x5EED0
-#: How many elements of both sides' timed calls are compared, at most.
+#: The most elements of both sides' timed calls that are compared.
 COMPARED = 1 << 21
-#: The ways of timing that there are.
+#: The methods of timing, as patterns.
 METHODS = {"cpu": r"cpu, \d{1,4} threads?", "cuda": "cuda graph|cupti|events"}
-#: Those in which blocks have time between their calls.
+#: The methods in which a block has gaps between its calls.
 LAUNCHED = ("cupti", "events")
-#: By how much two sums of the same times may differ, as a share of them.
+#: The share by which two sums of the same times may differ.
 ROUNDING = 1e-6
-#: A call takes no less, in nanoseconds.
+#: The least time of a call, in nanoseconds.
 LEAST_NS = 1.0
-#: How many times as long a call may take by itself as in a block, and how much longer besides: the
-#: events and the code's way to the cache took 0 to 3.8 µs on an H200, 4 % of the longest call.
+#: The most that a call may take alone: this factor of its time in a block, and nanoseconds more.
+#: Events and loading code took 0 to 3.8 µs on an H200, 4 % of the longest call.
 SINGLE, SINGLE_NS = 1.05, 4_000.0
-#: The same on the CPU of a call that can know of no other: those of honest kernels took up to 26 %
-#: longer, of 18 µs, and none took 25 % and 1 µs longer.
+#: The same on the CPU, for a call that can't know of others. Calls of honest kernels took up to 26
+#: % longer, of 18 µs, and none took 25 % and 1 µs longer.
 STEPPED, STEPPED_NS = 1.25, 3_000.0
-#: How much longer reading a call's outputs may take than the reference's, in nanoseconds: 280 were
-#: measured where outputs are in a dict.
+#: How much longer reading a call's outputs may take than reading the reference's, in nanoseconds:
+#: 280 were measured for outputs in a dict.
 READING_NS = 400.0
-#: By how much memory may turn out faster than its ceiling was measured to be.
+#: The factor by which memory may be faster than its measured ceiling.
 ABOVE_THE_ROOF = 1.1
 FALSE_TIMES = "its times are false: "
 OWN_MEMORY = "return new memory each time, or take the output (calling='destination')"
@@ -56,7 +56,7 @@ OWN_OUTPUTS = "do all writes stay within the outputs of their call?"
 
 
 def poison_outputs(outputs: Outputs, poison: int) -> None:
-    """Against outputs that were never written, and right answers that lay in memory."""
+    """Against outputs that are never written, and right answers that were left in memory."""
     for tensor in outputs.values():
         fill_with_poison(tensor, poison)
 
@@ -64,7 +64,7 @@ def poison_outputs(outputs: Outputs, poison: int) -> None:
 def with_other_values(workload: Workload) -> Workload:
     """Against answers from a cache, by pointer, object, shape or coarse content.
 
-    The same shapes with other values, for a call at the same places.
+    Returns a workload of the same shapes with other values, for a call at the same addresses.
     """
     return workload.model_copy(update={"seed": workload.seed ^ OTHER_SEED})
 
@@ -74,9 +74,9 @@ def check_inputs(
     pristine: Mapping[str, torch.Tensor],
     written_by_reference: Callable[[], list[str]],
 ) -> str:
-    """Against calls that change their inputs, and so what is right.
+    """Against calls that change their inputs, and so the right outputs.
 
-    Where the reference writes to one as well, it is room for intermediate results: put back.
+    An input that the reference writes to as well is scratch memory, and is restored.
     """
     written = changed(inputs, pristine)
     allowed = written_by_reference() if written else []
@@ -90,9 +90,9 @@ def check_inputs(
 def check_earlier_outputs(
     now: Mapping[str, torch.Tensor], stored: Mapping[str, torch.Tensor], calling: str
 ) -> str:
-    """Against memory that is returned again and again: the caller loses what it got before.
+    """Against memory that is returned again: the caller loses the earlier outputs.
 
-    Who is given the memory to write to has written beyond it.
+    A ``destination`` call that changes them has written outside of its outputs.
     """
     advice = OWN_MEMORY if calling == "value" else OWN_OUTPUTS
     for name in changed({each: now[each] for each in stored}, stored):
@@ -100,7 +100,7 @@ def check_earlier_outputs(
     return ""
 
 
-# Of timed calls, and what they left.
+# Timed calls and their outputs.
 
 
 def most_different(
@@ -108,8 +108,8 @@ def most_different(
 ) -> int | None:
     """Against timed calls that are skipped, or do less than others.
 
-    Of the calls with these numbers, the one whose outputs, shape (calls, ...), are the furthest
-    apart; where there are many elements, by some of them. None, if none are apart.
+    Returns the one of these calls whose outputs, shape (calls, ...), differ most; of many elements,
+    some are compared. None if none differ.
     """
     size = one[0].numel()
     if size == 0:
@@ -129,31 +129,31 @@ def most_different(
 class Reading:
     """A round whose outputs were read, in nanoseconds by the judge's clock.
 
-    ``wall_ns`` is what the round took; ``extra_ns``, what reading took more than that of the
-    reference's should take.
+    ``wall_ns`` is the time of the round; ``extra_ns`` is how much longer reading took than it
+    should by the reference's.
     """
 
     wall_ns: float
     extra_ns: float
 
     def late_ns(self, round_ns: float) -> float:
-        """What round and reading took more, where rounds should take ``round_ns``."""
+        """How much longer the round and reading took, if rounds should take ``round_ns``."""
         return self.extra_ns + max(0.0, self.wall_ns - round_ns)
 
 
 def late_ns(readings: Sequence[Reading], timings: Timings, calls: int) -> float:
-    """What a call took that is in no round as short as those that count; in nanoseconds.
+    """The nanoseconds of a call that are outside of the rounds that count.
 
-    Only when its outputs have been read is the work of a round done. So both are held together
-    against what the shortest rounds take. Noise makes some longer, but not all.
+    A round's work is done only after its outputs were read. So the sum of both is compared with the
+    shortest rounds. Noise makes some sums longer, but not all.
     """
     return min(reading.late_ns(timings.round_ns) for reading in readings) / calls
 
 
 def check_reading(readings: Sequence[Reading], timings: Timings, calls: int) -> str:
-    """Against work that is put off until outputs of a round's calls are read, when no clock runs.
+    """Against work that is delayed until a round's outputs are read, when no clock runs.
 
-    In all rounds, or in some, while others are not among the shortest.
+    In all rounds, or in some if the others are not among the shortest.
     """
     extra_ns = late_ns(readings, timings, calls)
     latency_ns = timings.latency.value
@@ -165,10 +165,10 @@ def check_reading(readings: Sequence[Reading], timings: Timings, calls: int) -> 
 
 
 def check_single_calls(single_ns: float, usual_ns: float, reference_extra_ns: float) -> str:
-    """Against the work of a whole block that is done at once, by a call that knows the others.
+    """Against a call that does the work of a whole block at once, since it knows the others.
 
-    ``single_ns`` is the time of a call that has a block for itself, ``usual_ns`` that of one of
-    many; ``reference_extra_ns`` is by how much the reference's differ.
+    ``single_ns`` is the time of a call in a block of its own, ``usual_ns`` that of one of many;
+    ``reference_extra_ns`` is the difference of the reference's.
     """
     if single_ns <= SINGLE * usual_ns + max(reference_extra_ns, SINGLE_NS):
         return ""
@@ -178,7 +178,7 @@ def check_single_calls(single_ns: float, usual_ns: float, reference_extra_ns: fl
 def check_stepped_calls(single_ns: float, usual_ns: float, reference_extra_ns: float) -> str:
     """The same on the CPU.
 
-    ``single_ns`` is the time of a call whose inputs weren't there before the last call was done.
+    ``single_ns`` is the time of a call whose inputs appeared after the last call was done.
     """
     if single_ns <= STEPPED * usual_ns + max(reference_extra_ns, STEPPED_NS):
         return ""
@@ -186,7 +186,7 @@ def check_stepped_calls(single_ns: float, usual_ns: float, reference_extra_ns: f
 
 
 def check_steps(turns: int, calls: int) -> str:
-    """Against calls of which nobody saw when they were done."""
+    """Against calls whose end was not seen."""
     return "" if turns == calls else f"{FALSE_TIMES}{turns} of {calls} calls were answered"
 
 
@@ -195,18 +195,18 @@ def _works_for_others(single_ns: float, usual_ns: float) -> str:
     return f"does the work of several calls at once: a call takes {sides}"
 
 
-# Of times as a sandbox claims them.
+# Times that a sandbox claims.
 
 
 def check_method(method: str, device: str) -> str:
-    """Against the claim to be timed in a way that is checked less."""
+    """Against the claim of a method that is checked less."""
     if re.fullmatch(METHODS[device], method):
         return ""
     return f"{FALSE_TIMES}unknown timing method {method[:60]!r}"
 
 
 def check_samples_ns(samples: Sequence[float], longest_ns: float, blocks: int) -> str:
-    """Against no time at all, less than none, longer than was waited, and not one per block."""
+    """Against samples that are missing, negative, zero, too long, or not one per block."""
     # NaN isn't between these either.
     impossible = [sample for sample in samples if not LEAST_NS <= sample <= longest_ns]
     if impossible or not samples:
@@ -217,9 +217,9 @@ def check_samples_ns(samples: Sequence[float], longest_ns: float, blocks: int) -
 
 
 def check_blocks_ns(blocks_ns: float, calls_ns: float, longest_ns: float, method: str) -> str:
-    """Against blocks that take less than the calls in them, and calls that take less than blocks.
+    """Against blocks that take less time than their calls, and calls that take less than blocks.
 
-    Only where calls are launched one by one is there anything else in a block.
+    Only if calls are launched one by one, a block has gaps.
     """
     most_ns = longest_ns if method.startswith(LAUNCHED) else calls_ns * (1 + ROUNDING)
     if calls_ns * (1 - ROUNDING) <= blocks_ns <= most_ns:
@@ -228,11 +228,11 @@ def check_blocks_ns(blocks_ns: float, calls_ns: float, longest_ns: float, method
 
 
 def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> str:
-    """Against clocks and events that were replaced, and work outside of what they time.
+    """Against replaced clocks and events, and work outside of what they time.
 
-    ``left_ns`` is what it takes to write back what blocks leave in the cache, when it is flushed.
-    Unless ``strictly``, what the reference's rounds leave uncertain is no reason: the intervals
-    contain it. A candidate that makes its own rounds uncertain only makes them longer.
+    ``left_ns`` is the time for writing back what blocks leave in the cache. Unless ``strictly``,
+    the uncertainty of the reference's rounds is allowed, since the intervals contain it. A
+    candidate that makes its own rounds uncertain only makes them longer.
     """
     accounting = timings.accounting
     hidden_ns = accounting.hidden_ns
@@ -243,10 +243,10 @@ def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> s
 
 
 def is_far_off(timings: Timings, readings: Sequence[Reading], calls: int) -> bool:
-    """Whether rounds, or reading what they leave, surely take over twice what they claim.
+    """Whether rounds, or reading their outputs, surely take over twice what they claim.
 
-    Other work slows both sides down: what of that may be chance, the rounds tell. A candidate that
-    makes its own uncertain is refused all the same, only later.
+    Other work slows down both sides; the rounds show how much of that may be chance. A candidate
+    that makes its own rounds uncertain is refused too, only later.
     """
     accounting = timings.accounting
     reading_ns = late_ns(readings, timings, calls)
@@ -255,15 +255,15 @@ def is_far_off(timings: Timings, readings: Sequence[Reading], calls: int) -> boo
 
 
 def by_both_clocks(claimed_ns: float, wall_ns: float) -> str:
-    """What rounds take by the sandbox's clock and by the judge's, in words."""
+    """The time of rounds by the sandbox's clock and by the judge's, in words."""
     claimed = f"rounds of calls take {claimed_ns / 1e6:.3g} ms by their own clock"
     return f"{claimed}, {wall_ns / 1e6:.3g} ms by the judge's clock"
 
 
 def check_memory_rate(seconds: float, least_bytes: int, calls: int, ceilings: Ceilings) -> str:
-    """Against a latency that no memory allows, by whatever trick it was claimed.
+    """Against a latency that memory is too slow for, whatever the trick.
 
-    A block of ``calls`` calls moves what these must, less what the cache holds.
+    A block of ``calls`` calls moves their least bytes, less what the cache holds.
     """
     through_memory = max(calls * least_bytes - ceilings.cache_bytes, 0) / calls
     least = through_memory / ceilings.bytes_per_second / ABOVE_THE_ROOF

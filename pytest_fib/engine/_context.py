@@ -1,4 +1,4 @@
-"""What the phases of one evaluation share: both sides, what they answer, and the time left."""
+"""The context of one evaluation, for its phases: both sides, their replies, and the time left."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ if TYPE_CHECKING:
     from pytest_fib.engine._reference_costs import ReferenceCosts
     from pytest_fib.sandbox import ArenaAllocator, Argument, Reply, Request, Sandbox
 
-#: Memory between two buffers: an odd number of lines, so that equal places in buffers of a round
-#: size don't all fall into the same part of a cache.
+#: Memory between two buffers: an odd number of cache lines, so that equal addresses in buffers of a
+#: round size don't all map to the same part of a cache.
 GAP = 17 * ALIGNMENT
-#: How long a call may take that is made to explain a failure.
+#: The most seconds of a call that is made to explain a failure.
 EXPERIMENT_SECONDS = 10.0
-#: Seconds between attempts at an evaluation whose sandboxes find no memory left on the device.
+#: Seconds between attempts at an evaluation whose sandboxes found no memory on the device.
 ATTEMPT_PAUSES = (0.2, 2.0)
-#: How often an evaluation is begun whose sandboxes are killed, or find no memory left.
+#: The most attempts at an evaluation whose sandboxes are killed, or find no memory.
 EVALUATION_ATTEMPTS = 1 + len(ATTEMPT_PAUSES)
 
 
 class EvaluationEnded(Exception):
-    """The outcome is known: the candidate failed, or did what none may."""
+    """The outcome is known: the candidate failed, or broke a rule."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.summary)
@@ -84,13 +84,13 @@ class EvaluationEnded(Exception):
         return conclude(failed.status, diagnosis, device=device, printed=failed.log)
 
     def qualified(self, circumstance: str) -> EvaluationEnded:
-        """The same, with the circumstance that it needs behind what happened."""
+        """The same, with a circumstance after what happened."""
         summary = f"{self.failed.summary} ({circumstance})"
         return EvaluationEnded(replace(self.failed, summary=summary))
 
 
 class LostAttemptError(Exception):
-    """A sandbox was killed or found no memory left: by this candidate's doing or another's."""
+    """A sandbox was killed or found no memory, because of this candidate or another process."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.summary)
@@ -99,7 +99,7 @@ class LostAttemptError(Exception):
 
 @dataclass(frozen=True)
 class Side:
-    """The candidate's side or the reference's: a sandbox, and the memory it may see."""
+    """The candidate's side or the reference's: a sandbox, and the memory that it maps."""
 
     sandbox: Sandbox
     allocator: ArenaAllocator
@@ -110,10 +110,10 @@ class Side:
 
 @dataclass(frozen=True)
 class CallTensors:
-    """Where the arguments of one side's calls lie.
+    """The places of the arguments of one side's calls.
 
-    ``second_outputs`` are those of a second call, of the candidate's; ``widened_outputs``, those of
-    the reference in float64, and of integers and the like as they are.
+    ``second_outputs`` are those of the candidate's second call. ``widened_outputs`` are those of
+    the reference in float64; integers and the like keep their dtype.
     """
 
     inputs: dict[str, Argument]
@@ -127,7 +127,7 @@ class CallTensors:
 
     @property
     def input_tensors(self) -> dict[str, TensorRef]:
-        """The inputs but for Python scalars."""
+        """The inputs without Python scalars."""
         return {name: ref for name, ref in self.inputs.items() if isinstance(ref, TensorRef)}
 
     def call(self, *, twice: bool = False) -> Call:
@@ -136,7 +136,7 @@ class CallTensors:
         return Call(self.arguments, tuple(self.outputs.values()), second)
 
     def call_later(self) -> Call:
-        """Call once; the second outputs get once more what the call for them returned."""
+        """Call once; the second outputs get again what the call for them returned."""
         return replace(self.call(), earlier_outputs=tuple(self.second_outputs.values()))
 
     def call_widened(self, how: Widened) -> Call:
@@ -144,7 +144,7 @@ class CallTensors:
         return Call(self.arguments, outputs, widened=how)
 
     def moved(self, by: int) -> CallTensors:
-        """The tensors of another buffer; the widened outputs have one place for all."""
+        """The tensors of another buffer; all share the widened outputs."""
         inputs = {name: ref.moved(by) for name, ref in self.input_tensors.items()}
         outputs = {name: ref.moved(by) for name, ref in self.outputs.items()}
         return replace(self, inputs={**self.inputs, **inputs}, outputs=outputs)
@@ -152,7 +152,7 @@ class CallTensors:
 
 @dataclass(frozen=True)
 class BufferPool:
-    """``count`` buffers of tensors that lie alike, each ``stride`` bytes after the one before.
+    """``count`` buffers of tensors with one layout, each ``stride`` bytes after the one before.
 
     A buffer is its inputs, ``inputs_size`` bytes, then its outputs.
     """
@@ -193,11 +193,10 @@ class BufferPool:
 class EvaluationContext:
     """One evaluation of a request.
 
-    ``files`` has where recorded tensors lie, ``lock`` lets others have the device wherever this has
-    no use for it, ``costs`` has what calls of the reference cost. Unless it is the
-    ``last_attempt``, a killed sandbox and one that found no memory on a device raise
-    LostAttemptError rather than be blamed on the candidate.
-    ``printed`` is what the candidate printed in its last call.
+    ``files`` has the places of recorded tensors. ``lock`` lets others have the device while this
+    doesn't need it. ``costs`` has the costs of the reference's calls. Before the ``last_attempt``,
+    a sandbox that is killed or finds no memory on a device raises LostAttemptError; then the
+    candidate is blamed. ``printed`` is what the candidate printed in its last call.
     """
 
     request: EvaluationRequest
@@ -226,7 +225,7 @@ class EvaluationContext:
 
     @cached_property
     def layouts(self) -> dict[str, TensorLayout]:
-        """How the workload's tensors lie: inputs, then outputs."""
+        """The layouts of the workload's tensors: inputs, then outputs."""
         return layouts(self.definition, self.request.workload)
 
     @cached_property
@@ -245,7 +244,7 @@ class EvaluationContext:
             self._open_candidate()
 
     def _open_candidate(self) -> None:
-        """Start a process for its program, which is built now if it has to be and never was."""
+        """Start a process for its program, which is built now if necessary."""
         program = self.candidate_program
         with self.lock.released():
             artifact = self._built(program)
@@ -260,7 +259,7 @@ class EvaluationContext:
         self.candidate.sandbox.get_ready()  # for the next one
 
     def _built(self, program: Program) -> Artifact | None:
-        """The artifact of a program; None where its language needs no build."""
+        """The artifact of a program; None if its language needs no build."""
         if program.compilation is None:
             return None
         artifact = self.artifacts.get(program, self.request.build_timeout)
@@ -269,7 +268,7 @@ class EvaluationContext:
         return artifact
 
     def ask_candidate(self, request: Request, file: int | None = None) -> Done:
-        """The candidate's reply, within what is left of its time. Raises EvaluationEnded."""
+        """The candidate's reply, within its remaining time. Raises EvaluationEnded."""
         self.lock.give_way()
         sandbox = self.candidate.sandbox
         reply = sandbox.ask(request, max(self._seconds_left, 0.001), file)
@@ -292,7 +291,7 @@ class EvaluationContext:
         self._open_candidate()
 
     def try_candidate(self, request: Request) -> bool:
-        """Whether the candidate answers what no verdict depends on: it may fail, or take time."""
+        """Whether the candidate answers; no verdict depends on it, so it may fail or be late."""
         printed, seconds_left = self.printed, self._seconds_left
         self._seconds_left = min(self.request.timeout, EXPERIMENT_SECONDS)
         try:
@@ -307,7 +306,7 @@ class EvaluationContext:
         return True
 
     def candidate_reply(self, reply: Reply) -> Done:
-        """The reply of a call that worked. Raises EvaluationEnded where it did not."""
+        """The reply, if it is one of success. Raises EvaluationEnded if not."""
         if isinstance(reply, Failed):
             self._end(reply)
         self.printed = reply.log
@@ -321,7 +320,7 @@ class EvaluationContext:
         raise EvaluationEnded(failed)
 
     def refuse(self, summary: str) -> NoReturn:
-        """End the evaluation: the candidate did what none may."""
+        """End the evaluation: the candidate broke a rule."""
         raise EvaluationEnded(Failed("RUNTIME_ERROR", summary, self.printed))
 
     def refuse_if(self, wrong: str) -> None:
@@ -331,7 +330,7 @@ class EvaluationContext:
     # The reference.
 
     def load_reference(self) -> None:
-        """Have the reference loaded. Raises DefinitionError."""
+        """Load the reference. Raises DefinitionError."""
         sandbox, program = self.reference.sandbox, self.reference_program
         if not sandbox.holds(program):
             with self.lock.released():
@@ -341,7 +340,7 @@ class EvaluationContext:
                 self.reference_reply(self.ask_reference(Load(program)))
 
     def ask_reference(self, request: Request) -> Reply:
-        """The reference's reply, whatever it is; what a call costs is learnt."""
+        """The reference's reply, whatever it is; notes the cost of a call."""
         self.lock.give_way()
         reply = self.reference.sandbox.ask(request, self.request.timeout)
         if isinstance(request, Call):
@@ -351,7 +350,7 @@ class EvaluationContext:
         return reply
 
     def reference_reply(self, reply: Reply, when: str = "") -> Done:
-        """The reply of a call that worked. Raises DefinitionError where it did not."""
+        """The reply, if it is one of success. Raises DefinitionError if not."""
         if isinstance(reply, Failed):
             self.raise_if_lost(reply)
             raise_if_ours(reply)
@@ -362,7 +361,7 @@ class EvaluationContext:
         return reply
 
     def raise_if_lost(self, failed: Failed) -> None:
-        """Raise for a lost sandbox; others may have caused that, except in the last attempt."""
+        """Raise for a lost sandbox, except in the last attempt: others may have caused it."""
         may_be_others = failed.killed or (failed.exhausted and self.device != "cpu")
         if may_be_others and not self.last_attempt:
             raise LostAttemptError(failed)
@@ -372,9 +371,9 @@ class EvaluationContext:
     # Tensors.
 
     def buffers(self, side: Side, count: int = 1) -> BufferPool:
-        """Memory for ``count`` calls of a side; what lay there before is forgotten.
+        """Memory for ``count`` calls of a side, which replaces the earlier memory.
 
-        Behind the buffers lie the candidate's second outputs, or the reference's in float64.
+        After the buffers come the candidate's second outputs, or the reference's in float64.
         """
         allocator, layouts = side.allocator, self.layouts
         inputs = self.definition.inputs
@@ -398,7 +397,7 @@ class EvaluationContext:
     def fill(
         self, side: Side, tensors: CallTensors, workload: Workload, bulk_seed: int | None = None
     ) -> dict[str, torch.Tensor]:
-        """Make a workload's inputs in a side's memory, or others for as much work.
+        """Make a workload's inputs in a side's memory, or other values for the same work.
 
         Raises DefinitionError.
         """
@@ -414,7 +413,7 @@ class EvaluationContext:
     def fill_both(
         self, candidate_tensors: CallTensors, reference_tensors: CallTensors, workload: Workload
     ) -> dict[str, torch.Tensor]:
-        """Make a workload's inputs on both sides; the reference's."""
+        """Make a workload's inputs on both sides; returns the reference's."""
         inputs = self.fill(self.candidate, candidate_tensors, workload)
         pristine = self.reference.read(reference_tensors.input_tensors)
         for name, tensor in pristine.items():
@@ -423,13 +422,13 @@ class EvaluationContext:
         return pristine
 
     def synchronize(self) -> None:
-        """Sandboxes are other CUDA contexts: what they read must have been written by then."""
+        """Wait for the device: sandboxes, in other CUDA contexts, read what was written."""
         if self.device != "cpu":
             torch.cuda.synchronize()
 
 
 def raise_if_ours(reply: Failed) -> None:
-    """Raise VariationError where it was not the reference that failed."""
+    """Raise VariationError if it was not the reference that failed."""
     if reply.own_fault:
         summary = reply.summary.removeprefix(f"{VariationError.__name__}: ")
         raise VariationError(f"{summary}\n{reply.log}")
@@ -473,11 +472,11 @@ def conclude(
 
 @cache
 def _environment(device: str) -> Environment:
-    """The hardware's name and the versions that decide what was measured."""
+    """The hardware's name and the versions that results depend on."""
     libs = {"torch": torch.__version__, "python": platform.python_version()}
     if triton := installed_version("triton"):
         libs["triton"] = triton
-        # Decides the bits of a kernel; what it is by default changes in Triton 3.10.
+        # Results depend on it, and its default changes in Triton 3.10.
         if fusion := os.environ.get("TRITON_DEFAULT_FP_FUSION"):
             libs["TRITON_DEFAULT_FP_FUSION"] = fusion
     if device == "cpu":

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from pytest_fib.verdict import Verdict
 
 THIRD_CALL_ONLY = "right on a first call, wrong on a second of the same shapes with other values"
-#: Of one that may have it or not, since nobody looked.
+#: For failures that may or may not need the calls before: nobody checked.
 OTHER_VALUES = "with other values of the same shapes"
 
 
 def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int) -> Verdict:
     """The phase, for a workload of ``size`` bytes.
 
-    Two calls on the same inputs, as often as is asked, and where that is cheap one on others.
+    Two calls on the same inputs, repeated on request; then, if cheap, one on other inputs.
     """
     request = context.request
     what, explain = (context.definition, request.workload), request.explain and not request.timing
     explain_until = calls.clock() + request.explain_seconds if explain else None
     verdict = check_same_inputs(calls, *what, repeat=request.repeat, explain_until=explain_until)
-    if not verdict.passed and calls.scratch:  # where a second call finds what a first one left
+    if not verdict.passed and calls.scratch:  # the second call finds what the first wrote
         names = ", ".join(map(repr, calls.scratch))
         return verdict.qualified(f"the reference writes to its input {names}")
     if not verdict.passed or not (request.timing or size <= THIRD_CALL_BYTES):
@@ -49,7 +49,7 @@ def _afresh(
     third: Verdict,
     explain_until: float,
 ) -> Verdict:
-    """The verdict of a third call, or of a first one with its values where that is wrong too.
+    """The verdict of the third call, or of a first call with its values if that is wrong too.
 
     Only if that is right does the failure need the calls before it.
     """

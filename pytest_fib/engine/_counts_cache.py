@@ -1,6 +1,6 @@
-"""What references were counted to do, kept across runs: to count takes longer than to time.
+"""The operation counts of references, kept across runs: counting takes longer than timing.
 
-A file for each definition, by its content. Sandboxes can't write here.
+There is a file for each definition, named by its content. Sandboxes can't write here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import torch
 from pytest_fib.data import Definition, EvaluationRequest, write_json
 from pytest_fib.timing import OperationCounts
 
-#: Changes when operations are counted in another way.
+#: Changes if operations are counted in another way.
 COUNTS_FORMAT = 1
-#: Workloads of a definition that are kept: the first ones go.
+#: The most workloads of a definition; the oldest are dropped.
 MOST_WORKLOADS = 1000
 
 
 class CountsCache:
     """Operation counts of references by workload; without a folder, for this process only.
 
-    None for what can't be counted.
+    None if they can't be counted.
     """
 
     def __init__(self, folder: Path | None, device: str) -> None:
@@ -37,7 +37,7 @@ class CountsCache:
     def get(
         self, request: EvaluationRequest, count: Callable[[], OperationCounts | None]
     ) -> OperationCounts | None:
-        """What the reference does on the workload; counted where that is not known."""
+        """The reference's operations on the workload, which are counted if they are not known."""
         name = self._name(request.definition)
         if name not in self._known:
             self._known[name] = self._read(name)
@@ -55,7 +55,7 @@ class CountsCache:
         return None if self._folder is None else self._folder / f"{name}.json"
 
     def _read(self, name: str) -> dict[str, OperationCounts | None]:
-        """What is in the file; nothing, where it is none of ours."""
+        """The content of the file; empty if it is not one of these."""
         path = self._path(name)
         with suppress(OSError, LookupError, ValueError, TypeError, AttributeError):
             if path is not None:
@@ -64,7 +64,7 @@ class CountsCache:
         return {}
 
     def _write(self, name: str) -> None:
-        """Add to the file. Who writes at the same time may win: it is counted again."""
+        """Add to the file. If two processes write at once, one loses its counts."""
         path = self._path(name)
         if path is None:
             return

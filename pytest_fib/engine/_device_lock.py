@@ -1,4 +1,4 @@
-"""Who may use a device: many to check, one to time."""
+"""The lock of a device: many may check on it at once, one may time."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from pytest_fib.timing import IdleDevice
 if TYPE_CHECKING:
     from pytest_fib.sandbox import ProcessSandbox, SpareProcess
 
-#: After this many seconds of waiting, whoever waits is told for whom; then again and again.
+#: After so many seconds of waiting, and again after each, the holder is announced.
 LOCK_PATIENCE, REMINDER = 3.0, 60.0
-#: Seconds between attempts to have a device alone while others' kernels run there. Others go on
-#: meanwhile: a kernel that never ends does when its judge ends the process, after --fib-timeout.
+#: Seconds between attempts to hold a device exclusively while others' kernels run. Others go on
+#: meanwhile: a kernel that never ends is killed by its judge after --fib-timeout.
 BUSY_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 #: How many processes work on a GPU at once. It runs kernels of one process at a time, and a switch
 #: to another takes as long as dozens of small kernels: on an H200, 37 items took 24 s with four
 #: workers and 29 s with eight, 48 timed ones 33 s with two and 45 s with eight.
 SHARERS = 3
-#: Seconds between two looks for a place that became free.
+#: Seconds between two checks for a free place.
 LOOK = 0.001
-#: Where every user of a machine finds the same files, and no sandbox opens any: who may read a
-#: file can lock it.
+#: A folder that all users of a machine share. Sandboxes can't open its files: a reader could lock
+#: them.
 FOLDER = Path("/dev/shm")
 
 
@@ -61,25 +61,23 @@ class DeviceUse:
 
 
 class DeviceHeldError(Exception):
-    """Others hold the device for longer than there is time to wait; the message says who."""
+    """Others held the device for too long; the message says who."""
 
 
 class DeviceLock:
     """A lock on one device across processes and users of a machine: shared or exclusive.
 
     ``flock`` rather than a lock library: the kernel releases it when its holder dies, and it can
-    be shared. A second file is the turnstile through which everyone who wants to share passes, one
-    by one. Who wants to be alone keeps it shut, while waiting and until done: so all who do have
-    the device one after another, before anyone shares it again. ``timeout`` is how many seconds to
-    wait at most.
+    be shared. A second file is a turnstile: each process that wants to share passes it, one by one.
+    A process that wants the device exclusively keeps it shut until it is done, so all of those come
+    before the next that shares. ``timeout`` is the most seconds to wait.
 
-    Of those who want to share, ``sharers`` do so at a time, by default any number on the CPU and a
-    few on a GPU; the others wait for a place, before the turnstile.
+    At most ``sharers`` processes share at a time, by default any number on the CPU and a few on a
+    GPU; others wait for a place, before the turnstile.
 
-    The first of those who want to be alone waits for all who share. These give way wherever they
-    have nothing on the device, and they pause the sandboxes that work on it; what these had begun
-    there is waited for, and where that takes long, the lock is let go meanwhile, so that they can
-    go on.
+    The first process that wants exclusive use waits for all that share. These give way whenever
+    they have nothing on the device, and pause their sandboxes that work there. Work on the device
+    is waited for; if that takes long, the lock is released meanwhile so that it can go on.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class DeviceLock:
         self._announce = announce or silent
         self._announced: set[str] = set()
         self._timeout = timeout
-        #: Seconds that this process has waited for others, all in all.
+        #: All seconds that this process has waited for others.
         self.waited = 0.0
         self._path = FOLDER / f"pytest-fib-{self.name}.lock"
         self._turnstile = FOLDER / f"pytest-fib-{self.name}.turnstile.lock"
@@ -103,23 +101,23 @@ class DeviceLock:
         self._waited_before = 0.0
         if sharers is None:
             sharers = 0 if self.name == "cpu" else SHARERS
-        #: Files of which everyone who shares holds one; none where any number may share.
+        #: The places, as files: each sharer holds one. None if any number may share.
         self._places = [FOLDER / f"pytest-fib-{self.name}.{i}.lock" for i in range(sharers)]
-        #: What those who look for a free place hold, one after another.
+        #: The lock for looking for a free place, which one process holds at a time.
         self._gate = FOLDER / f"pytest-fib-{self.name}.gate.lock"
-        #: The open file of the place that is held.
+        #: The open file of the held place.
         self._place: int | None = None
-        #: Seconds to wait, one after the other, for others' kernels that go on.
+        #: Pauses in seconds, in this order, while others' kernels run.
         self._busy_pauses: tuple[float, ...] = BUSY_PAUSES
-        #: What works on the device, maybe for several threads; changed and paused under the mutex.
+        #: The processes that work on the device, with counts; changed and paused under the mutex.
         self._working: list[ProcessSandbox] = []
-        #: What works on the device whenever this process uses it beside others, and only then.
+        #: The processes that work on the device whenever this one shares it, and only then.
         self._background: list[SpareProcess] = []
         self._mutex = RLock()
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Use the device beside others. Raises DeviceHeldError."""
+        """Share the device with others. Raises DeviceHeldError."""
         try:
             self._take_place()
             self._take_share()
@@ -130,7 +128,7 @@ class DeviceLock:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Release the device for work that does not use it; does nothing outside a shared use."""
+        """Release the device during work that does not use it; no effect outside of ``shared``."""
         shares = self.is_shared
         self._drop_share()
         self._leave_place()
@@ -142,19 +140,19 @@ class DeviceLock:
                 self._take_share()
 
     def give_way(self) -> None:
-        """Let who waits to be alone go first: nothing of a shared use is on the device now."""
+        """Let waiting exclusive users go first; call this with nothing on the device."""
         if self.is_shared:
             self._drop_share()
             self._take_share()
 
     @property
     def is_shared(self) -> bool:
-        """Whether this process uses the device beside others."""
+        """Whether this process shares the device with others."""
         return self._share is not None
 
     @contextmanager
     def working(self, process: ProcessSandbox) -> Iterator[None]:
-        """While a process works on the device: who waits to be alone has it paused."""
+        """While a process works on the device: it is paused for exclusive users."""
         with self._mutex:
             self._working.append(process)
         try:
@@ -164,13 +162,13 @@ class DeviceLock:
                 self._working.remove(process)
 
     def add_background(self, process: SpareProcess) -> None:
-        """Have a process run whenever this one uses the device beside others, and only then."""
+        """Let a process run whenever this one shares the device, and only then."""
         self._background.append(process)
 
     def pause_if_wanted(self) -> float:
-        """Pause all that works on the device while others have it alone, if any wait for that.
+        """Pause all that works on the device while others hold it exclusively, if any wait.
 
-        The seconds that this took. Raises DeviceHeldError.
+        Returns the seconds that this took. Raises DeviceHeldError.
         """
         start = monotonic()
         with self._mutex:
@@ -183,7 +181,7 @@ class DeviceLock:
         return monotonic() - start
 
     def _is_wanted(self) -> bool:
-        """Whether somebody waits to be alone, or passes the turnstile right now."""
+        """Whether a process waits for exclusive use, or passes the turnstile right now."""
         descriptor = _opened(self._turnstile)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,7 +199,7 @@ class DeviceLock:
         return use
 
     def _take_place(self) -> None:
-        """Be one of those who may share, as soon as there is a place."""
+        """Take a place among the sharers, as soon as one is free."""
         if not self._places:
             return
         until = monotonic() + self._timeout
@@ -249,7 +247,7 @@ class DeviceLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Use the device alone, once it is idle. Raises DeviceHeldError."""
+        """Use the device exclusively, once it is idle. Raises DeviceHeldError."""
         until = monotonic() + self._timeout
         for pause in (*self._busy_pauses, None):
             with (
@@ -258,7 +256,8 @@ class DeviceLock:
             ):
                 is_idle = self._is_idle()
                 if is_idle or pause is None:
-                    # Who never lets a device idle is no sandbox: that is waited for but once.
+                    # A device that is never idle is used by other programs: wait for them only
+                    # once.
                     self._busy_pauses = BUSY_PAUSES if is_idle else ()
                     start = monotonic()
                     try:
@@ -295,7 +294,7 @@ class DeviceLock:
             os.close(descriptor)  # which also unlocks
 
     def _wait(self, descriptor: int, mode: int, until: float, patience: float | None) -> None:
-        """Wait for a lock; its file is closed where that takes too long, or is interrupted."""
+        """Wait for a lock; the file is closed if that takes too long, or is interrupted."""
         waiter = _Waiter(descriptor, mode)
         start, patience = monotonic(), patience or LOCK_PATIENCE
         try:
@@ -327,7 +326,7 @@ class DeviceLock:
 class _Waiter:
     """A thread that waits for a lock, since a wait in the kernel has no deadline.
 
-    The kernel wakes it at once; to try again and again would leave the device idle.
+    The kernel wakes it at once; polling would leave the device idle.
     """
 
     def __init__(self, descriptor: int, mode: int) -> None:
@@ -346,11 +345,11 @@ class _Waiter:
                 os.close(self._descriptor)
 
     def has_lock_within(self, seconds: float) -> bool:
-        """Whether the lock is held after at most so many seconds."""
+        """Wait at most so many seconds; returns whether the lock is held."""
         return self._has_lock.wait(max(0.0, seconds))
 
     def abandon(self) -> None:
-        """Have the file closed, now or as soon as its lock is held."""
+        """Close the file, now or as soon as its lock is held."""
         with self._lock:
             self._abandoned = True
             if self._has_lock.is_set():
@@ -367,7 +366,7 @@ def device_name(device: str) -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open a lock file that any user of the machine may have made."""
+    """Open a lock file, which any user of the machine may have created."""
     while True:
         try:
             # Without O_CREAT first: in a sticky folder the kernel refuses it for others' files.
@@ -380,7 +379,7 @@ def _opened(path: Path) -> int:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Lock an open file, unless another process has; whether it is locked now."""
+    """Try to lock an open file; returns whether it is locked now."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Workload
 
-#: Memory of the cache of expected outputs, and the most that one workload's may take of it.
+#: Bytes of the cache of expected outputs, and the most for one workload.
 CACHE_BYTES, LARGEST_BYTES = 256 << 20, 16 << 20
 
 
@@ -24,7 +24,7 @@ Key: TypeAlias = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Expected:
-    """The right outputs, and why they are not in float64, where they are not."""
+    """The right outputs, and why they are not in float64, or None."""
 
     outputs: dict[str, torch.Tensor]
     no_oracle: str | None = None
@@ -35,7 +35,7 @@ class Expected:
 
 
 class ExpectedCache:
-    """Expected outputs of one definition, the oldest dropped first.
+    """A cache of one definition's expected outputs; the oldest are dropped first.
 
     Items of one definition follow each other, and their searches draw the same workloads.
     ``tensors`` are as in a request.
@@ -49,7 +49,7 @@ class ExpectedCache:
         return self._entries.get(_key(workload, tensors))
 
     def put(self, workload: Workload, tensors: Mapping[str, str], expected: Expected) -> None:
-        """Add a copy, in memory of the judge's own, which no sandbox can map; none if large."""
+        """Add a copy in the judge's own memory, which no sandbox can map, unless it is large."""
         if expected.bytes > LARGEST_BYTES:
             return
         copy = Expected(copies(expected.outputs), expected.no_oracle)
@@ -69,7 +69,7 @@ def copies(tensors: Outputs) -> dict[str, torch.Tensor]:
 
 
 def yardstick_runs(*, own: bool) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """The variations of ``run_widened`` to make; those that can be, of a reference as it is."""
+    """The variations of ``run_widened``; with ``own``, those that are possible without float64."""
     for runs in YARDSTICKS:
         if not own:
             yield runs
@@ -78,9 +78,9 @@ def yardstick_runs(*, own: bool) -> Iterator[Sequence[Mapping[str, Any]]]:
 
 
 def believed(how: Mapping[str, Any], outputs: Outputs) -> Outputs:
-    """The outputs of a variation of the reference that say something of others' errors.
+    """The outputs of a variation that show how far honest rounding may go.
 
-    Inputs that are moved are other inputs: what is decided of them is none of this.
+    A nudge changes the inputs, and so what is decided by them: rounded outputs are left out.
     """
     if "nudge" not in how:
         return outputs

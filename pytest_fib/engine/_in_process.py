@@ -1,4 +1,4 @@
-"""A function against a definition's reference, all in this process: for tests written by hand."""
+"""Checks a function against a definition's reference in this process, for tests written by hand."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ if TYPE_CHECKING:
     from pytest_fib.verdict import Outputs
 
 
-#: Seconds of an evaluation where nothing ends one: as a request's by default.
+#: Seconds of an evaluation, which nothing stops here: a request's default.
 TIMEOUT = 60.0
 
 
 class FunctionChecker:
-    """Evaluates a function on one workload after another. What the function raises is not caught.
+    """Evaluates a function on workloads. Exceptions of the function are not caught.
 
-    The back end is plain calls in this process. ``calling`` is as in ``@implements``; ``root``,
-    what paths of recorded tensors are relative to; each workload is checked ``repeat`` times. The
-    function is called with the defaults of torch that are in force when this is made.
+    The back end is plain calls in this process. ``calling`` is as in ``@implements``. Paths of
+    recorded tensors are relative to ``root``. Each workload is checked ``repeat`` times. The
+    function is called with torch's defaults at the time when this is created.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class FunctionChecker:
         self._layouts: dict[str, TensorLayout] = {}
         self._inputs: dict[str, Any] = {}
         self._pristine: dict[str, Any] = {}
-        #: What the last call returned in memory of the function's own; and of that, what lies
-        #: where the call before it returned it.
+        #: The outputs of the last call in the function's own memory; and those of them that
+        #: lie where the call before it returned them.
         self._returned: dict[str, torch.Tensor] = {}
         self._returned_again: dict[str, torch.Tensor] = {}
-        #: The workload that was evaluated last.
+        #: The last workload.
         self.workload: Workload | None = None
 
     @plain_defaults()
@@ -152,7 +152,7 @@ class FunctionChecker:
         return self._pristine
 
     def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
-        """One call after the other; inputs are put back in between."""
+        """One call after the other; inputs are restored in between."""
         try:
             return [self._call(poison) for poison in poisons]
         except InvalidOutput as error:
@@ -160,7 +160,7 @@ class FunctionChecker:
             raise EvaluationEnded(Failed(error.status, str(error))) from error
 
     def _check_later_call(self, workload: Workload) -> None:
-        """Whether a call on other values leaves what was returned. Raises EvaluationEnded."""
+        """Check that a call on other values keeps earlier outputs. Raises EvaluationEnded."""
         returned = self._returned_again
         stored = {name: value.clone() for name, value in returned.items()}
         self.make_inputs(with_other_values(workload))
@@ -169,7 +169,7 @@ class FunctionChecker:
             raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))
 
     def _remember(self, result: Any, outputs: Outputs) -> None:
-        """Keep what a call returned, and note what has the memory of what the last one returned."""
+        """Keep a call's outputs, and note those in the memory of the last call's."""
         tensors = list(outputs.values())
         names = {id(tensor): name for name, tensor in outputs.items()}
         theirs = {_memory(tensor) for tensor in (*tensors, *_tensors(self._inputs).values())}
@@ -204,14 +204,14 @@ class FunctionChecker:
         return outputs
 
     def _written_by_reference(self) -> list[str]:
-        """The inputs that the reference changes; it gets copies."""
+        """The inputs that the reference changes; it is called with copies."""
         pristine = _tensors(self._pristine)
         given = {name: tensor.clone() for name, tensor in pristine.items()}
         self._reference(*{**self._pristine, **given}.values())
         return changed(given, pristine)
 
     def expected(self, workload: Workload) -> Expected:
-        """Computed anew."""
+        """Computed again, without a cache."""
         start, before = monotonic(), forget_peak() if self._device == "cpu" else None
         try:
             return Expected(self._widened(self._pristine))
@@ -222,16 +222,16 @@ class FunctionChecker:
             self._costs.add(workload, monotonic() - start, peak)
 
     def _learn_cost(self) -> None:
-        """See what the reference takes, where the function took more than there is."""
+        """Note the reference's cost, after the function ran out of time or memory."""
         assert self.workload is not None, "it is being evaluated"
         self.expected(self.workload)
 
     def is_affordable(self, workload: Workload, max_bytes: int) -> bool:
-        """Whether the reference is expected to take few seconds, and little memory."""
+        """Whether the reference is expected to need little time and memory."""
         return self._costs.are_affordable(workload, TIMEOUT, max_bytes)
 
     def is_too_large(self, workload: Workload, outcome: Outcome, max_bytes: int) -> bool:
-        """Whether a workload failed for being too large, and for no fault."""
+        """Whether a workload failed only because it is too large."""
         return self._costs.explain(workload, outcome, TIMEOUT, max_bytes)
 
     def _call_reference(self) -> dict[str, torch.Tensor]:
@@ -253,7 +253,7 @@ class FunctionChecker:
         for runs in yardstick_runs(own=own):
             outputs = []
             for how in runs:
-                # What a variation decides otherwise may have another shape: no yardstick then.
+                # Other decisions of a variation may have another shape: then it is no yardstick.
                 with suppress(OracleUnavailable, DefinitionError):
                     outputs.append(believed(how, self._widened(self._pristine, **how)))
             yield outputs
@@ -269,7 +269,7 @@ class FunctionChecker:
         return monotonic()
 
     def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
-        """None where the function can't take these values of some inputs: the verdict is known."""
+        """None if the function fails for these values: the verdict is known already."""
         before = self._inputs, self._pristine
         self._pristine = self._with(values)
         self._inputs = {name: self._laid_out(name, x) for name, x in self._pristine.items()}
@@ -281,7 +281,7 @@ class FunctionChecker:
             self._inputs, self._pristine = before
 
     def _with(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """All inputs, some of them with other values."""
+        """All inputs, with these values for some."""
         inputs = dict(self._pristine)
         for name, value in values.items():
             is_tensor = isinstance(value, torch.Tensor)
@@ -289,7 +289,7 @@ class FunctionChecker:
         return inputs
 
     def _laid_out(self, name: str, value: Any) -> Any:
-        """A copy that lies in memory as the input does."""
+        """A copy with the memory layout of the input."""
         if not isinstance(value, torch.Tensor):
             return value
         tensor = empty_tensor(self._layouts[name], self._device)
@@ -299,7 +299,7 @@ class FunctionChecker:
     def _named(
         self, result: Any, dtype_of: Callable[[torch.dtype], torch.dtype]
     ) -> dict[str, torch.Tensor]:
-        """What the reference returned, by name. Raises DefinitionError where that can't be."""
+        """The reference's outputs by name. Raises DefinitionError if they don't fit."""
         outputs = {}
         for name in self.definition.outputs:
             layout = self._layouts[name]

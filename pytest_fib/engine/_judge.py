@@ -1,4 +1,4 @@
-"""The trusted side: makes the inputs, owns the memory, decides. Runs no foreign code."""
+"""The trusted side: makes inputs, owns memory, decides. It runs no foreign code."""
 
 from __future__ import annotations
 
@@ -77,26 +77,30 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox import LastCall
     from pytest_fib.verdict import Verdict
 
-#: Such calls run no kernel, or one that does nothing.
+#: Calls without outputs run no kernel, or one that does nothing.
 NOTHING_TO_TIME = "not timed: its outputs are empty"
-#: What keeps an evaluation from being tried: no fault of an implementation or a definition.
+#: Errors that prevent an evaluation: no fault of an implementation or a definition.
 UNAVAILABLE = (DeviceHeldError, ForkServerError, torch.OutOfMemoryError)
 
 
 class Judge:
     """Evaluates one request after another on one device, ``cpu`` or ``cuda``.
 
-    Keeps a sandbox and an arena for the candidate, and others for the reference: the candidate's
-    side never holds an expected value. ``isolation`` ``none`` runs foreign code in this process,
-    ``container`` has sandboxes see a file system and a network of their own (by bwrap).
-    ``announce`` is told when another process holds the device, ``progress`` what is done now, each
-    time that begins; ``lock_timeout`` is how many seconds
-    to wait for it; ``files`` has the recorded tensors that requests name by their content. What is
-    built is kept in ``builds``, by default in the user's cache directory; what is in ``prebuilt``,
-    which ``python -m pytest_fib build`` wrote, is loaded from there. ``timed`` is whether requests
-    may ask for times: where none does, sandboxes have cheaper CUDA contexts. ``fork_server`` is
-    one that was started before; who did that closes it. ``last_call`` watches what the candidate's
-    side calls, where that is this process.
+    The candidate and the reference have a sandbox and an arena each, so the candidate's side never
+    holds an expected value.
+
+    - ``isolation``: ``none`` runs foreign code in this process; ``container`` gives sandboxes a
+    file
+      system and a network of their own (by bwrap).
+    - ``announce`` is called with a sentence when another process holds the device, ``progress``
+    with
+      each new activity. ``lock_timeout`` is the most seconds to wait for the device.
+    - ``files`` has the recorded tensors that requests name by their content. - ``builds`` is the
+    cache of artifacts, by default in the user's cache directory; ``prebuilt`` has
+      those of ``python -m pytest_fib build``.
+    - ``timed``: whether requests may ask for times. If not, sandboxes have cheaper CUDA contexts.
+    - ``fork_server``: one that was started before, which its owner closes.
+    - ``last_call`` watches the candidate's calls, if they are made in this process.
     """
 
     def __init__(
@@ -198,7 +202,7 @@ class Judge:
                 undecided=lambda workload, outcome: costs.explain(
                     workload, outcome, request.timeout, request.max_bytes
                 ),
-                # Waits for others that use the device say nothing of what a workload takes.
+                # Waiting for the device is no cost of a workload.
                 clock=lambda: monotonic() - self.waited,
             )
         except UNAVAILABLE as error:
@@ -227,7 +231,7 @@ class Judge:
     def build_artifact(
         self, request: BuildRequest
     ) -> tuple[BuildResult, tuple[Program, Artifact] | None]:
-        """As ``build``; with what was built from what, where it can be loaded. For many threads."""
+        """As ``build``, with the program and its artifact if it can be loaded. Thread-safe."""
         try:
             program, subject = build_subject(request)
             if program.language == "triton" and self._fork_server is None:
@@ -242,7 +246,7 @@ class Judge:
         return build_result(built), loadable
 
     def _own_fault(self, error: Exception) -> Evaluation:
-        """What becomes of an error that is no implementation's: the next request begins anew."""
+        """The outcome of an error of this package; resets the judge for the next request."""
         self._close_sandboxes()
         environment = self._not_evaluated(error).environment
         return own_fault(error).model_copy(update={"environment": environment})
@@ -253,17 +257,17 @@ class Judge:
 
     @plain_defaults()
     def _outcome(self, request: EvaluationRequest) -> Outcome:
-        """As ``evaluate``. Raises one of UNAVAILABLE where the machine keeps it from that."""
+        """As ``evaluate``. Raises one of UNAVAILABLE if the machine prevents it."""
         try:
             for pause in ATTEMPT_PAUSES:
                 try:
                     return self._evaluate(request, last_attempt=False)
                 except (LostAttemptError, torch.OutOfMemoryError) as error:
-                    # What killed one sandbox may have killed the other.
+                    # Whatever killed one sandbox may have killed the other.
                     self._close_sandboxes()
                     if not isinstance(error, LostAttemptError) or error.exhausted:
                         torch.cuda.empty_cache()
-                        sleep(pause)  # other workers may have it all for a moment
+                        sleep(pause)  # other workers may use all of it for a moment
             return self._evaluate(request, last_attempt=True)
         except DefinitionError as error:
             return error.fault
@@ -291,7 +295,7 @@ class Judge:
         return evaluation.model_copy(update={"compiled": compiled})
 
     def _run_phases(self, context: EvaluationContext) -> tuple[Verdict, Performance | None]:
-        """Are the outputs right and, where that is asked, how fast do they come?"""
+        """Check the outputs and, on request, time the calls."""
         request = context.request
         with self._lock.shared():
             context.load_candidate()
@@ -308,7 +312,7 @@ class Judge:
             return verdict, None
         benchmark = BenchmarkPhase(context, self._core, self._ceilings.known, self._counts)
         timed, performance = benchmark.outcome()
-        # The record is of this workload's values; those of timed calls are drawn anew each time.
+        # The record has this workload's values; timed calls get new ones each time.
         return (verdict, performance) if timed.passed else (timed, None)
 
     def _context(self, request: EvaluationRequest, *, last_attempt: bool) -> EvaluationContext:
@@ -330,7 +334,7 @@ class Judge:
         )
 
     def _caches_of(self, definition: Definition) -> _DefinitionCaches:
-        """What is known of a definition, as long as requests are for it."""
+        """The caches of a definition, which are kept while requests are for it."""
         if self._caches is None or not _is_same(self._caches.definition, definition):
             self._caches = _DefinitionCaches(
                 definition, ExpectedCache(), ReferenceCosts(definition)
@@ -338,7 +342,7 @@ class Judge:
         return self._caches
 
     def _local_files(self, request: EvaluationRequest) -> dict[str, Path]:
-        """Where recorded tensors lie on this machine. Raises DefinitionError."""
+        """The paths of recorded tensors on this machine. Raises DefinitionError."""
         files = {}
         for path, address in request.tensors.items():
             file = self._files.find(address)
@@ -348,12 +352,12 @@ class Judge:
         return files
 
     def _builder(self, language: str) -> LocalSandbox | ProcessSandbox:
-        """A sandbox without tensors, in which a language's compiler works."""
+        """A sandbox without tensors, for a language's compiler."""
         if self._fork_server is None:
             return LocalSandbox(self.device, self._candidate.allocator)
         server = self._fork_server
         if self._hardware.interprets(language):
-            # Where sandboxes come from, it was imported as its interpreter.
+            # The usual fork server has imported it as its interpreter.
             if self._build_server is None:
                 environment = {**compiler_caches(self._builds), "TRITON_INTERPRET": "0"}
                 self._build_server = ForkServer("cpu", environment, contained=server.contained)
@@ -381,7 +385,7 @@ class Judge:
         return Side(sandbox, allocator)
 
     def _spare(self, fork_server: ForkServer) -> SpareProcess | None:
-        """What has one side's next process ready; on the CPU, where a fork is quick, nothing."""
+        """Keeps one side's next process ready; not on the CPU, where a fork is quick."""
         if self.device == "cpu":
             return None
         spare = SpareProcess(fork_server)
@@ -398,7 +402,7 @@ def _hardware(device: str) -> Hardware:
 
 @dataclass(frozen=True)
 class _DefinitionCaches:
-    """A definition, one object for equal records, and what is known of it."""
+    """A definition, as one object for equal records, and its caches."""
 
     definition: Definition
     expected: ExpectedCache
@@ -406,13 +410,13 @@ class _DefinitionCaches:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Whether records are equal, which takes a while where they are others."""
+    """Whether records are equal, which is slow unless they are identical."""
     return one is other or one == other
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """What requests that follow each other have in common, and the programs that it leads to."""
+    """The common facts of consecutive requests, and their programs."""
 
     definition: Definition
     solution: Solution

@@ -1,9 +1,9 @@
-"""Values that no timed call has seen, before every round of them.
+"""Gives timed calls values that none has seen, before every round.
 
-Then no answer can come from a cache: not from an earlier round, nor from another call of the same.
-Filling hundreds of buffers by generators would take longer than timing them, so each buffer is a
-mixture of two that are filled, of their elements, at random. Inputs of which a mixture is not valid
-are filled by their generators in as many buffers as there is time for; the others have copies.
+So no answer can come from a cache: not of an earlier round, nor of another call in this one.
+Filling hundreds of buffers with generators would take longer than timing them, so each buffer is a
+random mixture of the elements of two filled ones. Inputs for which a mixture is not valid are
+filled by their generators in as many buffers as there is time for; the other buffers get copies.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pytest_fib.workloads import coupled_inputs
 if TYPE_CHECKING:
     from pytest_fib.engine._context import BufferPool, CallTensors, EvaluationContext
 
-#: The buffers that the others are mixtures of.
+#: The number of buffers that are mixed into the others.
 MIXED = 2
-#: How much is mixed at once: that takes copies.
+#: The most bytes that are mixed at once, since that makes copies.
 MIXED_BYTES = 128 << 20
-#: Seconds for filling buffers before a round, where a mixture is none. Nobody else has the device.
+#: Seconds for filling buffers that can't be mixed, before a round. The device is held exclusively.
 FILLING = {"cpu": 0.03, "cuda": 0.005}
-#: Elements are mixed in words of so many bytes.
+#: The size of a word, in bytes; words are mixed whole.
 WORD = 8
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Which words of a buffer come from which of the two that are mixed.
+    """Which words of a buffer come from which of the two mixed buffers.
 
-    One row of random ``bits`` says it, read ``step`` further on for each buffer. Inputs that can't
+    That is one row of random ``bits``, read ``step`` further on for each buffer. Inputs that can't
     be mixed were filled from one of the ``seeds``, by the number of the buffer.
     """
 
@@ -52,8 +52,8 @@ class Mixture:
 class NewValues:
     """Fills the inputs of both sides' buffers.
 
-    The reference's pool has ``MIXED`` buffers more than the candidate's. They hold what is mixed,
-    where the candidate can neither read nor change it.
+    The reference's pool has ``MIXED`` buffers more than the candidate's. These hold the buffers to
+    mix, which the candidate can neither read nor change.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class NewValues:
         self._source = SystemRandom()
         self._random = torch.Generator(self._device)
         self._coupled = coupled_inputs(context.definition)
-        #: What the buffers hold now.
+        #: The current mixture.
         self.mixture: Mixture
         self.fill_mixed()
 
     def fill_mixed(self) -> None:
         """Make new values to mix, and mix them.
 
-        The same lengths, pages and routes each time: other ones are other work.
+        Lengths, pages and routes stay the same: others would be other work.
         """
         for number in range(self._candidate.count, self._reference.count):
             self._fill(self._reference.at(number), self._source.getrandbits(32))
@@ -84,13 +84,13 @@ class NewValues:
         context.fill(context.reference, tensors, context.request.workload, seed)
 
     def mix(self) -> None:
-        """Give all buffers other mixtures, and outputs that are none."""
+        """Give all buffers new mixtures, and invalid outputs."""
         self._random.manual_seed(self._source.getrandbits(63))
         count, words = self._candidate.count, self._words
         step = max(1, words // count)
         bits = torch.empty(count * step + words, dtype=torch.bool, device=self._device)
         self.mixture = Mixture(bits.random_(generator=self._random), step)
-        # In the same way and in random order: what was written last may still be in a cache.
+        # Both sides alike, in random order: the last writes may still be in a cache.
         for pool in self._source.sample((self._candidate, self._reference), 2):
             self._mix(pool, slice(0, count), self.mixture)
             pool.outputs().fill_(-1)
@@ -99,7 +99,7 @@ class NewValues:
         self._context.synchronize()
 
     def restore(self, number: int, mixture: Mixture) -> None:
-        """Put back what a buffer's inputs on the reference's side were at that time."""
+        """Restore a buffer's inputs on the reference's side from a mixture."""
         self._mix(self._reference, slice(number, number + 1), mixture)
         if self._coupled:
             self._fill(self._coupled_tensors(number), mixture.seeds[number])
@@ -121,7 +121,7 @@ class NewValues:
     # Inputs that can't be mixed.
 
     def _fill_coupled(self, order: Sequence[int]) -> None:
-        """Fill those of as many buffers as there is time for; the next ones have copies."""
+        """Fill them in as many buffers as there is time for; the next ones get copies."""
         until, seeds = monotonic() + FILLING[self._device.type], self.mixture.seeds
         for number in order:
             if seeds and monotonic() > until:
@@ -145,7 +145,7 @@ class NewValues:
         return replace(tensors, inputs={name: ref for name, ref in refs if name in self._coupled})
 
     def _coupled_words(self) -> Iterator[slice]:
-        """Where those inputs lie in a buffer."""
+        """The words of those inputs in a buffer."""
         pool = self._reference
         refs = pool.first.input_tensors
         starts = sorted((ref.offset - pool.start) // WORD for ref in refs.values())

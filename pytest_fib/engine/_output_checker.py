@@ -1,4 +1,4 @@
-"""Are the outputs of a call right? Whoever made the call, and wherever."""
+"""Checks whether the outputs of a call are right, wherever it was made."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from pytest_fib.verdict import (
 )
 from pytest_fib.workloads import bits
 
-#: The circumstances of failures that a first call does not have.
+#: The circumstance of failures that only a second call has.
 SECOND_CALL_ONLY = "right on a first call, wrong on a second of the same inputs"
 
 
-#: What may be the reason on CUDA, where that call is launched while its stream is still busy.
+#: A possible reason on CUDA, where that call is launched while its stream is still busy.
 STREAM_WAS_BUSY = (
     "the second call's stream was still busy as it was launched: does all work that it starts on "
     "another stream wait for the current one, and the current one for that?"
 )
 
 
-#: The roundoff of float64 over that of float32.
+#: The ratio of float64's roundoff to float32's.
 FLOAT64_ROUNDOFF = 2.0**-29
 
 
-#: What a side computes from other values of some inputs; None where that can't be.
+#: A side's outputs for other values of some inputs, or None if it can't compute them.
 OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], "Outputs | None"]
 
 
@@ -51,11 +51,11 @@ OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], "Outputs | None"]
 class OutputChecker:
     """Checks the outputs of calls on one workload. Tensors are only read.
 
-    ``inputs`` include scalars. ``yardsticks`` makes the outputs that honest rounding may lead to,
-    some at a time: the next are asked for only after a failure that those before don't explain.
+    ``inputs`` include scalars. ``yardsticks`` yields the outputs that honest rounding may lead to,
+    some at a time: the next only after a failure that those before don't explain.
     ``no_oracle`` is why ``expected`` is not in float64. ``reference_outputs`` computes the float64
     outputs for other values of some inputs, ``candidate_outputs`` those of the implementation, or
-    None where that can't be; they are called to explain a failure.
+    None if that is impossible; they are called to explain a failure.
     """
 
     definition: Definition
@@ -70,8 +70,8 @@ class OutputChecker:
     def check_twice(self, first: Outputs, second: Outputs) -> Verdict:
         """Check two calls on the same inputs, which must be right and have the same bits.
 
-        Other bits are allowed where the definition says ``nondeterministic``, and in outputs that
-        are chosen at random, unless the inputs have what they are drawn with.
+        Other bits are allowed if the definition says ``nondeterministic``, and in outputs that are
+        chosen at random, unless the inputs have the seed.
         """
         verdict = self.check(first, POISONS, second_outputs=second)
         if verdict.passed:
@@ -87,7 +87,7 @@ class OutputChecker:
         return self._with_its_stream(_also_nondeterministic(verdict, differences[0]))
 
     def _with_its_stream(self, verdict: Verdict) -> Verdict:
-        """With what may make a second call differ on CUDA, where it does."""
+        """On CUDA, add a possible reason why the second call differs."""
         diagnosis = verdict.diagnosis
         if diagnosis is None or not any(tensor.is_cuda for tensor in self.expected.values()):
             return verdict
@@ -108,7 +108,7 @@ class OutputChecker:
         return verdict if may_differ else _nondeterministic(of_second, differences)
 
     def _differences(self, first: Outputs, second: Outputs) -> list[str]:
-        """How far outputs are from those of another call, where their bits are not the same."""
+        """How far outputs differ from those of another call, if their bits do."""
         seeded = is_seeded(self.definition)
         names = [n for n in self.definition.outputs if seeded or not self.definition.is_sampled(n)]
         differ = changed({name: second[name] for name in names}, first)
@@ -122,10 +122,10 @@ class OutputChecker:
         second_outputs: Outputs | None = None,
         previous: Outputs | None = None,
     ) -> Verdict:
-        """Check one call: by the oracle alone and, if that fails, by what rounding may do.
+        """Check one call against the oracle and, if that fails, against what rounding may do.
 
-        ``poisons`` are what outputs held before the call, and before that which wrote
-        ``second_outputs``; ``previous`` is what earlier calls should have written.
+        ``poisons`` filled the outputs before the call, and ``second_outputs`` before the second;
+        ``previous`` is what earlier calls should have written.
         """
         compared = self.compare(outputs)
         if not _all_passed(compared):
@@ -148,7 +148,7 @@ class OutputChecker:
     def _compare_by_yardsticks(
         self, outputs: Outputs, compared: list[OutputComparison]
     ) -> list[OutputComparison]:
-        """Compare by as many yardsticks as it takes to pass, or by all there are."""
+        """Compare with yardsticks until the outputs pass, or with all of them."""
         yardsticks: list[Outputs] = []
         for more in self.yardsticks():
             yardsticks += more
@@ -159,9 +159,10 @@ class OutputChecker:
         return compared
 
     def _of_float64(self, yardsticks: Sequence[Outputs]) -> list[Outputs]:
-        """Yardsticks with float64's roundoffs, of outputs that the reference computes in float64.
+        """Yardsticks with float64's roundoffs, for outputs that the reference computes in float64.
 
-        The first are its own. The others' errors are in proportion to the roundoffs of float32.
+        The first yardstick is the reference's own. The errors of the others are scaled from the
+        roundoffs of float32.
         """
         own, *varied = yardsticks
         wide = {
@@ -192,14 +193,14 @@ class OutputChecker:
         )
 
     def conclude(self, compared: Sequence[OutputComparison], outputs: Outputs) -> Verdict:
-        """The verdict; wrong numbers are not diagnosed."""
+        """The verdict, without a diagnosis of wrong numbers."""
         verdict = verdict_of(compared)
         if self.no_oracle is not None:
             verdict = verdict.with_facts(oracle="own precision", no_oracle=self.no_oracle)
         return self._in_support(verdict, outputs) if verdict.passed else verdict
 
     def _in_support(self, verdict: Verdict, outputs: Outputs) -> Verdict:
-        """A sample that may not be chosen is wrong, whatever its neighbours are."""
+        """Refuse samples outside of their support, whatever their neighbours are."""
         for name in self.definition.outputs:
             if not self.definition.is_sampled(name):
                 continue
@@ -218,7 +219,7 @@ def _pattern(verdict: Verdict) -> str:
 
 
 def _difference(name: str, first: torch.Tensor, second: torch.Tensor) -> str:
-    """How many elements of an output two calls gave other bits, and the worst of them."""
+    """How many elements of an output differ between two calls, and the worst of them."""
     differ = (bits(first) != bits(second)).reshape(-1)
     at = differ.nonzero()[:, 0]
     if not is_readable(first):
@@ -235,7 +236,7 @@ def _difference(name: str, first: torch.Tensor, second: torch.Tensor) -> str:
 
 
 def _nondeterministic(second: Verdict, differences: Sequence[str]) -> Verdict:
-    """That the second call differs from the first, and what is wrong with it besides."""
+    """The verdict that the second call differs from the first, and what else is wrong with it."""
     details = detail_lines(*differences[1:])
     if second.diagnosis is not None:
         details += ("", *detail_lines(second.diagnosis.headline), *second.diagnosis.details)
@@ -244,7 +245,7 @@ def _nondeterministic(second: Verdict, differences: Sequence[str]) -> Verdict:
 
 
 def _also_nondeterministic(verdict: Verdict, difference: str) -> Verdict:
-    """A failure whose second call differs: that is the reason, unless there is a clearer one."""
+    """A failure whose second call differs: that is the diagnosis, unless there is a clearer one."""
     diagnosis = verdict.diagnosis
     if diagnosis is None or diagnosis.pattern in VAGUE_PATTERNS:
         return _nondeterministic(verdict, [difference])

@@ -1,4 +1,4 @@
-"""What a definition's reference costs at sizes tried so far, so that none too large is drawn."""
+"""Learns what a definition's reference costs by size, so that no too large size is drawn."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from pytest_fib.data import (
 )
 from pytest_fib.workloads import plan, workload_bytes
 
-#: What a reference may take of the time of an evaluation on a workload that is drawn; and from
-#: which share on, also of its memory, it is not to be wondered at that an implementation takes all.
+#: The share of an evaluation's time that a reference may take on a drawn workload. If it takes more
+#: than that, or more of the memory, an implementation may need all of it without being at fault.
 DRAWN_SHARE, LATE_SHARE = 0.1, 0.25
-#: Memory of the reference's own, as a multiple of the budget of a workload.
+#: The reference's own memory, as a multiple of a workload's budget.
 MEMORY_FACTOR = 8
-#: From which seconds and bytes beyond the least on something is learnt.
+#: Costs above the least by fewer seconds and bytes say nothing.
 NOTICEABLE_SECONDS, NOTICEABLE_BYTES = 0.5, 16 << 20
-#: Of fewer costs nothing is fitted: whatever takes long once may have waited for other work.
+#: The least number of costs for a fit: a single slow call may have waited for other work.
 LEAST_KNOWN = 3
 
 
 class ReferenceCosts:
-    """Seconds and bytes of a reference's calls, of whatever implementation was checked by them."""
+    """Seconds and bytes of a reference's calls, for all implementations."""
 
     def __init__(self, definition: Definition) -> None:
         self._seconds = Costs(definition, NOTICEABLE_SECONDS)
         self._bytes = Costs(definition, NOTICEABLE_BYTES)
 
     def add(self, workload: Workload, seconds: float, peak_bytes: int | None) -> None:
-        """Learn from a call, and from the memory that it took; None, where that isn't known."""
+        """Note a call's seconds and bytes; None if these are not known."""
         self._seconds.add(workload.axes, seconds)
         if peak_bytes is not None:
             self._bytes.add(workload.axes, peak_bytes)
@@ -48,7 +48,7 @@ class ReferenceCosts:
         return seconds <= DRAWN_SHARE * timeout and size <= MEMORY_FACTOR * max_bytes
 
     def explain(self, workload: Workload, outcome: Outcome, timeout: float, max_bytes: int) -> bool:
-        """Whether a workload failed for being too large, and for no fault."""
+        """Whether a workload failed only because it is too large."""
         if isinstance(outcome, DefinitionFault):
             return outcome.exhausted
         if outcome.status is EvaluationStatus.TIMEOUT:
@@ -62,9 +62,9 @@ class ReferenceCosts:
 class Costs:
     """Costs of one definition's workloads by their axes.
 
-    A workload costs what the cheapest does, and more in proportion to some quantity: its bytes, an
-    axis or their sum, the product of two (scores of queries and keys), or of an axis and its bytes.
-    That which fits the costs so far tells those of others; what is below ``noticeable`` tells
+    A workload costs as much as the cheapest, and more in proportion to some quantity: its bytes, an
+    axis, the sum of axes, the product of two (scores of queries and keys), or of an axis and its
+    bytes. The quantity that fits the costs so far predicts others; costs below ``noticeable`` say
     nothing. A cost does not shrink as axes grow.
     """
 
@@ -76,7 +76,7 @@ class Costs:
         self._quantities: dict[tuple[int, ...], list[float]] = {}
 
     def add(self, axes: Mapping[str, int], cost: float) -> None:
-        """Learn what a workload of these axes cost: no more than one that is no smaller."""
+        """Note the cost of a workload of these axes, which is at most that of any larger one."""
         sizes = self._sizes(axes)
         for known, before in self._known.items():
             if _is_within(known, sizes):
@@ -86,7 +86,7 @@ class Costs:
         self._quantities[sizes] = self._quantities_of(axes)
 
     def expected(self, axes: Mapping[str, int]) -> float:
-        """What a workload of these axes may cost: at least what is known of smaller ones."""
+        """The expected cost of a workload of these axes: at least that of any smaller one."""
         sizes, least = self._sizes(axes), min(self._known.values(), default=0.0)
         shares = {known: cost - least for known, cost in self._known.items()}
         clear = {known: share for known, share in shares.items() if share > self._noticeable}
@@ -105,7 +105,7 @@ class Costs:
         return tuple(axes[axis] for axis in self._axes)
 
     def _quantities_of(self, axes: Mapping[str, int]) -> list[float]:
-        """What costs may be in proportion to, the likeliest first; none is 0."""
+        """The quantities that costs may be in proportion to, the likeliest first; none is 0."""
         size, sizes = 1 + workload_bytes(self._definition, axes), self._sizes(axes)
         products = [(1 + n) * (1 + m) for n, m in combinations_with_replacement(sizes, 2)]
         alone = [1 + sum(sizes), *(1 + n for n in sizes)]
@@ -113,7 +113,7 @@ class Costs:
 
 
 def _within(sizes: tuple[int, ...], costs: Mapping[tuple[int, ...], float]) -> Iterator[float]:
-    """The costs of what is no larger."""
+    """The costs of workloads that are no larger."""
     return (cost for known, cost in costs.items() if _is_within(known, sizes))
 
 

@@ -1,4 +1,4 @@
-"""Outputs that are chosen at random, drawn many times: which rows, and in calls of what shape."""
+"""Draws outputs that are chosen at random many times: which rows, and in calls of what shape."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
     from pytest_fib.engine._context import CallTensors, EvaluationContext
 
-#: Seconds that drawing takes at most; fewer draws see less, and mean no less.
+#: The most seconds for drawing. Fewer draws find less, but what they find is as certain.
 SECONDS = {"cpu": 5.0, "cuda": 10.0}
-#: Rows that are tested: of some, limits leave a single token.
+#: How many rows are tested: in some, limits may leave a single token.
 TESTED_ROWS = 4
-#: Bytes of a call's rows: on the CPU, few enough for several calls in that time.
+#: The most bytes of a call's rows: on the CPU, few enough for several calls in that time.
 ROW_BYTES = {"cpu": 16 << 20, "cuda": CALL_BYTES}
 
 
 @dataclass(frozen=True)
 class SamplePlan:
-    """How an output is drawn many times: with copies of some of the workload's rows as a batch."""
+    """How an output is drawn many times: a batch has copies of some of the workload's rows."""
 
     name: str
     plan: SamplingPlan
-    #: Every tensor of the batch.
+    #: The tensors of the batch.
     tensors: dict[str, TensorLayout]
 
     @classmethod
     def of(cls, definition: Definition, workload: Workload, device: str) -> SamplePlan | None:
-        """None where no output is chosen at random, or rows can't be put into another batch."""
+        """None if no output is chosen at random, or rows can't form another batch."""
         names = [name for name in definition.outputs if definition.is_sampled(name)]
         shape = definition.outputs[names[0]].shape or () if names else ()
         if is_seeded(definition) or len(shape) != 1 or shape[0] not in workload.axes:
@@ -66,7 +66,7 @@ class SamplePlan:
         return cls(names[0], plan, layouts(definition, batch)) if whole else None
 
     def most_informative_rows(self, test: SamplingTest) -> SamplePlan:
-        """The same of the rows that say most, by the test of the workload's inputs."""
+        """The same plan with the most informative rows, by the test of the workload's inputs."""
         rows = test.most_informative_rows(len(self.plan.rows))
         return replace(self, plan=replace(self.plan, rows=rows))
 
@@ -78,7 +78,7 @@ class SamplePlan:
     def verdict(
         self, passed: Verdict, outputs: Sequence[torch.Tensor], inputs: Mapping[str, Any]
     ) -> Verdict:
-        """What the samples of an even number of calls say of a call that was right by itself."""
+        """The verdict on the samples of an even number of calls."""
         test = SamplingTest.of(inputs).select(self.plan.rows)
         draws = self.plan.arrange(outputs)
         return judge_samples(passed, self.name, draws, test, rows=self.plan.rows)
@@ -90,7 +90,7 @@ def check_samples(
     candidate_tensors: CallTensors,
     reference_tensors: CallTensors,
 ) -> Verdict:
-    """Draw a few rows many times, where an output is chosen at random; ``passed`` where none is."""
+    """Draw a few rows many times, if an output is chosen at random; else returns ``passed``."""
     workload = context.request.workload
     plan = SamplePlan.of(context.definition, workload, context.device)
     if plan is None:
@@ -108,7 +108,7 @@ def check_samples(
 
 
 def _place_batch(plan: SamplePlan, context: EvaluationContext, tensors: CallTensors) -> CallTensors:
-    """Memory for the batch on the candidate's side, in place of what lay there."""
+    """Memory for the batch on the candidate's side, which replaces the earlier memory."""
     allocator = context.candidate.allocator
     allocator.begin(sum(map(room_for, plan.tensors.values())))
     refs = {name: allocator.place(tensor) for name, tensor in plan.tensors.items()}
@@ -120,9 +120,9 @@ def _place_batch(plan: SamplePlan, context: EvaluationContext, tensors: CallTens
 
 
 def _draw(plan: SamplePlan, context: EvaluationContext, batch: CallTensors) -> list[torch.Tensor]:
-    """The samples of the planned calls, or of an even number of them that the time allows.
+    """The samples of the planned calls, or of an even number of them if time is short.
 
-    In between, the device is let go: whoever waits to time something would wait for seconds.
+    The device is released in between: exclusive users would wait for seconds.
     """
     samples: list[torch.Tensor] = []
     seconds_left = SECONDS[context.device]

@@ -40,7 +40,7 @@ class SandboxCalls:
         self._reference = reference_tensors
         self._cache = cache
         self._experiments_failed = False
-        #: The inputs that the reference was seen to write to.
+        #: The inputs that the reference writes to.
         self.scratch: list[str] = []
 
     def clock(self) -> float:
@@ -55,9 +55,9 @@ class SandboxCalls:
         return self._context.reference.read(self._reference.input_tensors)
 
     def check_buffer(self) -> Verdict:
-        """Check what a call of the candidate left, by the reference's inputs as they are.
+        """Check the outputs of a call of the candidate, by the reference's current inputs.
 
-        Raises EvaluationEnded where it changed its inputs.
+        Raises EvaluationEnded if it changed its inputs.
         """
         context = self._context
         self._check_inputs()
@@ -70,7 +70,7 @@ class SandboxCalls:
         return {**pristine, **self._context.scalars}
 
     def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
-        """Call twice in one request, or once: what it returned before has to be as it was."""
+        """Call twice in one request, or once; earlier outputs must not change."""
         context, tensors = self._context, self._candidate
         twice = len(poisons) > 1
         outputs: list[Outputs] = [context.candidate.read(tensors.outputs)]
@@ -85,10 +85,10 @@ class SandboxCalls:
             context.ask_candidate(tensors.call(twice=True) if twice else tensors.call_later())
         except EvaluationEnded as ended:
             if ended.failed.status in (*MISSHAPEN, "TIMEOUT"):
-                # Where it returns these too, the definition is wrong; it may take as long.
+                # If the reference does the same, the definition is at fault.
                 self._call_reference()
             elif ended.failed.exhausted:
-                self.expected(context.request.workload)  # it may take as much
+                self.expected(context.request.workload)  # the reference may run out too
             raise
         self._check_inputs()
         calling = context.request.solution.spec.calling or "value"
@@ -101,7 +101,7 @@ class SandboxCalls:
         self._context.refuse_if(check_inputs(*sides, self._written_by_reference))
 
     def _written_by_reference(self) -> list[str]:
-        """The inputs that the reference changes, which are put back."""
+        """The inputs that the reference changes, which are restored."""
         inputs = self._reference_inputs
         before = copies(inputs)
         self._call_reference()
@@ -143,7 +143,7 @@ class SandboxCalls:
         tensors = self._reference
         if own:
             tensors = replace(tensors, widened_outputs=tensors.outputs)
-        # They are written where the expected outputs are, which are put back.
+        # They overwrite the expected outputs, which are restored.
         written = self._context.reference.read(tensors.widened_outputs)
         expected = copies(written)
         own_outputs = copies(self._call_reference())
@@ -155,9 +155,9 @@ class SandboxCalls:
             yield [believed(how, outputs) for how, outputs in varied if outputs is not None]
 
     def _varied(self, tensors: CallTensors, how: Widened) -> dict[str, torch.Tensor] | None:
-        """Outputs of a variation of the reference; None where there is none.
+        """Outputs of a variation of the reference; None if there is none.
 
-        What it decides otherwise may have another shape: it is no yardstick then.
+        Its other decisions may have another shape: then it is no yardstick.
         """
         context = self._context
         reply = context.ask_reference(tensors.call_widened(how))
@@ -167,11 +167,11 @@ class SandboxCalls:
         return copies(context.reference.read(tensors.widened_outputs))
 
     def start_afresh(self) -> None:
-        """Have the candidate in a process that has not been called before."""
+        """Restart the candidate in a new process."""
         self._context.restart_candidate()
 
     def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
-        """Inputs, outputs, and what is known of the last call are put back."""
+        """Inputs, outputs and the facts of the last call are restored."""
         if self._experiments_failed:
             return None
         context, inputs = self._context, self._candidate_inputs
@@ -189,11 +189,11 @@ class SandboxCalls:
         return got
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
-        """In float64; inputs and expected outputs are put back."""
+        """In float64; inputs and expected outputs are restored."""
         context = self._context
         inputs = self._reference_inputs
         targets = {name: bits(once(inputs[name])) for name in inputs if name in values}
-        # Copies first: the new values of one input may be those of another.
+        # Copies first: the new values of an input may be another input.
         new = {name: bits(values[name]).clone() for name in targets}
         scalars = {n: value for n, value in values.items() if n not in inputs}
         widened = context.reference.read(self._reference.widened_outputs)

@@ -1,6 +1,6 @@
-"""A search for a workload on which an implementation is wrong, and what to say of it.
+"""Searches for a workload on which an implementation is wrong, and diagnoses the failure.
 
-A failure is explained by a larger workload: the smallest one that fails shows few patterns.
+A larger workload explains a failure: the smallest that fails shows few patterns.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from pytest_fib.workloads import enlarge, make_workload, smallest_axes, workload
 if TYPE_CHECKING:
     from pytest_fib.search import Search
 
-#: Memory of a workload of which some rows are drawn many times: a thousand rows of as many tokens.
+#: Bytes of a workload whose rows are drawn many times: a thousand rows of a thousand tokens.
 DRAWN_BYTES = 32 << 20
-#: Memory of the larger workload: rows enough for a pattern, and calls that take milliseconds.
+#: Bytes of the larger workload: enough rows for a pattern, and calls of milliseconds.
 DIAGNOSIS_BYTES = 4 << 20
-#: Shares of it that are tried in turn, and seconds that a check may take beyond that of the first:
-#: all explanations have 20. What is computed from tensors of eight times the size may take 64 times
-#: as long.
+#: The shares of it that are tried in turn, and the seconds that a check may take longer than that
+#: of the first: all explanations together have 20. Tensors of eight times the size may take 64
+#: times as long.
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
-#: Elements of every tensor of a workload that shows too little.
+#: A workload shows too little if no tensor has more elements.
 TINY = 16
-#: Patterns that say what becomes of inputs, whatever their size.
+#: Patterns that describe inputs, whatever their size.
 ABOUT_INPUTS = ("misread input", "follows an input")
 
 
@@ -71,20 +71,20 @@ def search_and_diagnose(
     clock: Callable[[], float] = monotonic,
     **drawn: Any,
 ) -> SearchResult:
-    """Look for a workload that fails, and for the smallest like it. As in a SearchRequest.
+    """Search for a workload that fails, and for the smallest like it. As in a SearchRequest.
 
     ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable`` and ``undecided``;
     ``clock`` is as there.
 
-    A failure is explained by a larger workload, and by no more than is known ``EXPLAIN_SECONDS``
-    later. Where nothing fails, with ``draws``, outputs that are chosen at random are drawn many
-    times, from one workload: that takes seconds, so it comes at the end.
+    A larger workload explains a failure, within ``EXPLAIN_SECONDS``. If nothing fails, ``draws``
+    has outputs that are chosen at random drawn many times, from one workload: that takes seconds,
+    so it comes at the end.
     """
     drawn |= {"examples": examples, "seed": seed, "run_seed": run_seed, "clock": clock}
     result = _search(definition, check, failed_before, listed, max_bytes, **drawn)
     workload, outcome = result.workload, result.outcome
     if draws and result.origin is None and any(map(definition.is_sampled, definition.outputs)):
-        # It has rows enough for some to be such that a token more or less is seen.
+        # It has enough rows for some to show a token more or less.
         last_seed = seed if run_seed is None else run_seed
         seeded = workload.model_copy(update={"seed": last_seed})
         workload = enlarge(definition, seeded, {}, min(max_bytes, DRAWN_BYTES))
@@ -104,7 +104,7 @@ def _search(
     max_bytes: int,
     **drawn: Any,
 ) -> Search[Outcome]:
-    """A search of workloads that fit."""
+    """A search among workloads that fit."""
     from pytest_fib.search import search
 
     def is_affordable(workload: Workload) -> bool:
@@ -130,7 +130,7 @@ def _diagnosed(
     max_bytes: int,
     clock: Callable[[], float],
 ) -> Evaluation:
-    """The outcome of a search; of wrong numbers, with what larger workloads say of them."""
+    """The outcome of a search; wrong numbers are diagnosed with larger workloads."""
     workload, outcome = result
     if not _has_pattern(outcome):
         return outcome
@@ -152,14 +152,14 @@ def _bytes_to_explain(
     seconds_of: Callable[[Workload], float],
     most: int,
 ) -> int:
-    """How much memory a workload may take that is evaluated again and again, ``most`` of all.
+    """The most bytes of a workload that is evaluated many times, up to ``most``.
 
-    What is computed from its tensors may take far more: all pairs of two of them, say.
+    What is computed from its tensors may take far more: all pairs of two of them, for example.
     """
 
     def seconds(size: int) -> float:
         larger = enlarge(definition, workload, {}, size)
-        # A first call may compile, and others' work be in the way.
+        # A first call may compile, and other work may interfere.
         return min(seconds_of(larger), seconds_of(larger))
 
     smallest, *others = (int(share * most) for share in SHARES)
@@ -174,7 +174,7 @@ def _bytes_to_explain(
 def _explained(
     check: Check, clock: Callable[[], float], until: float, workload: Workload
 ) -> Evaluation | None:
-    """What a check says of a workload; None where there is no time left."""
+    """The outcome of a check; None if there is no time left."""
     seconds_left = until - clock()
     if seconds_left <= 0.0:
         return None
@@ -185,7 +185,7 @@ def _explained(
 def unfinished_result(
     request: SearchRequest, checked: Sequence[tuple[Workload, Outcome]], last: Evaluation
 ) -> SearchResult:
-    """What a search came to that could not go on: the last failure that it saw, or ``last``."""
+    """The result of a search that could not go on: its last failure, or ``last``."""
     failing = [(workload, outcome) for workload, outcome in checked if _failed(outcome)]
     if failing:
         workload, outcome = failing[-1]
@@ -198,7 +198,7 @@ def unfinished_result(
 
 
 def search_step(request: SearchRequest, checked: Sequence[tuple[Workload, Outcome]]) -> str:
-    """What a search does after these checks, in words."""
+    """The activity of a search after these checks, in words."""
     if any(_failed(outcome) for _, outcome in checked):
         return f"{len(checked)} workloads, making a failure smaller"
     total = len(request.failed_before) + len(request.listed) + request.examples
@@ -211,7 +211,7 @@ def _failed(outcome: Outcome) -> bool:
 
 
 def _alike(first: Outcome, other: Outcome) -> bool:
-    """Whether two failures are of one kind; of wrong numbers, of the same outputs."""
+    """Whether two failures have the same status and, for wrong numbers, the same outputs."""
     if not isinstance(first, Evaluation) or not isinstance(other, Evaluation):
         return type(first) is type(other)
     reported = _facts(other).get("worst", {}).get("output")
@@ -226,7 +226,7 @@ def _facts(outcome: Evaluation) -> dict[str, Any]:
 
 
 def _closeness(outcome: Outcome) -> float:
-    """How much of its bound a passing evaluation used."""
+    """The share of its bound that a passing evaluation used."""
     correctness = outcome.correctness if isinstance(outcome, Evaluation) else None
     return float(((correctness and correctness.extra) or {}).get("bound_used", 0.0))
 
@@ -238,13 +238,13 @@ def diagnose_failure(
     evaluate: Callable[[Workload], Evaluation | None],
     max_bytes: int,
 ) -> Evaluation:
-    """The outcome of a workload, with the diagnosis of a larger one where that fails too.
+    """The outcome of a workload, with the diagnosis of a larger one if that fails too.
 
-    Unless the larger one's says little, and that of the workload itself says more and not just for
-    a few elements: of these nearly anything may be true. Nor what inputs would be instead, where
-    that does not explain what is wrong with the larger one. ``evaluate``
-    evaluates a workload with ``explain``, or returns None where it can't. Only wrong numbers have
-    a pattern, so other outcomes are returned as they are.
+    The workload's own diagnosis is kept if the larger one's is vague, and its own is not and isn't
+    about a few elements only, for which nearly anything may hold. A diagnosis about inputs is
+    dropped if it does not explain the larger failure. ``evaluate`` evaluates a workload with
+    ``explain``, or returns None if it can't. Only wrong numbers have a pattern, so other outcomes
+    are returned as they are.
     """
     if not _has_pattern(outcome):
         return outcome
@@ -267,13 +267,13 @@ def diagnose_failure(
 
 
 def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
-    """Whether what is said of inputs, or of all elements, would be said of the larger one too."""
+    """Whether a diagnosis about inputs or all elements should hold for the larger workload too."""
     many = larger.pattern in ("everywhere", "scattered")
     return many and diagnosis.pattern in ("misread input", "one factor", "one offset")
 
 
 def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:
-    """Whether a few elements speak of inputs that would be misread in larger workloads too."""
+    """Whether a few elements suggest misread inputs, which larger workloads would show too."""
     return diagnosis.pattern in ABOUT_INPUTS and _is_tiny(definition, shown)
 
 
@@ -285,7 +285,7 @@ def _is_tiny(definition: Definition, workload: Workload) -> bool:
 
 
 def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:
-    """Of plain values, in which patterns are the plainest, then of the same kind."""
+    """Larger workloads: of plain values, which show patterns best, then of the same regime."""
     most = min(max_bytes, DIAGNOSIS_BYTES)
     plain: dict[str, str] = {}
     for regime in (plain, workload.regime) if workload.regime else (plain,):
@@ -295,7 +295,7 @@ def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Itera
 
 
 def _diagnosis_of(outcome: Evaluation | None) -> Diagnosis | None:
-    """The diagnosis of wrong numbers; None of any other outcome."""
+    """The diagnosis of wrong numbers; None for other outcomes."""
     return outcome.diagnosis if outcome is not None and _has_pattern(outcome) else None
 
 
@@ -309,7 +309,7 @@ def _with_layout(
     diagnosis: Diagnosis,
     evaluate: Callable[[Workload], Evaluation | None],
 ) -> Diagnosis:
-    """The diagnosis; where the same values laid out contiguously are right, it is the layout."""
+    """The diagnosis; it is the layout if the same values are right when contiguous."""
     layout, contiguous = workload.regime.get("layout", LAYOUTS[0]), LAYOUTS[0]
     if layout == contiguous:
         return diagnosis
@@ -322,7 +322,7 @@ def _with_layout(
 
 
 def _as_shown_by(larger: Workload, diagnosis: Diagnosis, outcome: Evaluation) -> Diagnosis:
-    """The diagnosis of a larger workload, with the elements of the outcome's own."""
+    """The diagnosis of a larger workload, with the elements of this outcome."""
     own = outcome.diagnosis
     shown: dict[str, Any] = {"shown_by": dict(larger.axes), "details": own.details if own else ()}
     if own and own.output == diagnosis.output:

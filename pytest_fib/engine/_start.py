@@ -1,7 +1,6 @@
-"""The first thing that a judge needs, and what takes the longest to be there.
+"""Starts the fork server, which a judge needs first and which takes the longest to be ready.
 
-Importing this imports no torch: the process that sandboxes come from does that at the same time as
-the judge.
+Importing this imports no torch: the fork server imports it at the same time as the judge.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from pytest_fib.build import Prebuilt, default_builds_directory
 from pytest_fib.sandbox import PASSIVE, WAIT_POLICY, ForkServer, environment_for
 
 Isolation: TypeAlias = Literal["process", "container", "none"]
-#: How many hardware queues a CUDA context has, eight unless this says otherwise.
+#: The variable for the number of a CUDA context's hardware queues, which is eight by default.
 QUEUES, DEFAULT_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", "8"
-#: What contexts have in which nothing is timed. With eight each costs the driver three times what
-#: it does with one, and so do allocations beside forty contexts. Two keep the streams of a kernel
-#: apart that doesn't have one wait for the other.
+#: The queues of contexts that time nothing. Eight cost the driver three times as much as one, and
+#: so do allocations beside forty contexts. Two keep streams apart, for kernels that wrongly don't
+#: have one wait for the other.
 FEW_QUEUES = "2"
-#: What this process has set for itself.
+#: The value that this process has set.
 _queues_here: dict[str, str] = {}
 
 
@@ -32,12 +31,12 @@ def start_fork_server(
     prebuilt: Path | None = None,
     timed: bool = True,
 ) -> ForkServer | None:
-    """What sandboxes come from, which is not waited for; None where they are this process.
+    """Start the fork server without waiting; None if foreign code runs in this process.
 
     The arguments are those of a Judge.
     """
     if prebuilt is not None:
-        Prebuilt(prebuilt).expose_runtime()  # before the first process that may load something
+        Prebuilt(prebuilt).expose_runtime()  # before the first process that may load a kernel
     os.environ.setdefault(WAIT_POLICY, PASSIVE)  # for this process, before torch is imported
     if isolation == "none":
         return None
@@ -50,9 +49,9 @@ def start_fork_server(
 
 
 def _queues_of_sandboxes(*, timed: bool) -> str:
-    """What is timed has what production has; few are for this process, which times nothing.
+    """The queues of sandboxes: the default if they time, as in production. This process has few.
 
-    It has no context yet. What the user says counts for all.
+    It has no context yet. The user's own setting holds for all.
     """
     said = os.environ.get(QUEUES)
     if said is not None and said != _queues_here.get("set"):
@@ -62,7 +61,7 @@ def _queues_of_sandboxes(*, timed: bool) -> str:
 
 
 def compiler_caches(builds: Path | None) -> dict[str, str]:
-    """Where compilers keep what they make at calls: beside builds, unless the user says where."""
+    """The caches of compilers that run at calls: beside builds, unless the user sets them."""
     from pytest_fib.data import SupportedLanguages
 
     folder = builds or default_builds_directory()

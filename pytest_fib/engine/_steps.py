@@ -1,9 +1,9 @@
-"""Calls that can know of no other: a call's inputs appear once the one before left its outputs.
+"""Single calls that can't know of others: a call's inputs appear after the last call's outputs.
 
-In a block, all inputs are there when the first call is made, and a call may do the work of those
-that come. Here it can't, whatever was replaced in its process. The judge and the sandbox wake one
-another by a socket of their own, a byte each time: by messages, a turn took 60 µs, and left so
-little in the caches that calls took half as long again.
+In a block, all inputs exist when the first call is made, so a call can do the work of later ones.
+Here it can't, whatever was replaced in its process. The judge and the sandbox wake each other with
+a byte on a socket of their own: with messages, a turn took 60 µs, and left so little in the caches
+that calls took half as long again.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from pytest_fib.engine._context import BufferPool
     from pytest_fib.sandbox import Reply, Sandbox
 
-#: Whatever else a machine does makes some turns longer, so a quantile of them counts.
+#: The quantile of the turns that counts: other work of the machine makes some longer.
 QUANTILE = 0.25
-#: A call's inputs: where they go, and what; its outputs: where they go, and where they lie.
+#: For a call: the place of its inputs, their values, the copy of its outputs, and their place.
 Turn: TypeAlias = "tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]"
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The sandbox's reply once all calls were made, and nanoseconds of each turn.
+    """The sandbox's reply after all calls, and the nanoseconds of each turn.
 
-    By the judge's clock, from one turn's end to the next: what it does itself is a part.
+    By the judge's clock, from one turn's end to the next, so the judge's own work is included.
     """
 
     reply: Reply
@@ -44,7 +44,7 @@ class Steps:
 
     @property
     def usual_ns(self) -> float:
-        """What a turn takes."""
+        """The usual time of a turn."""
         return float(np.quantile(self.turns_ns, QUANTILE))
 
 
@@ -56,10 +56,10 @@ def steps(
     *,
     idle: bool = False,
 ) -> Steps:
-    """Have the calls made that are prepared on the first buffers of a pool.
+    """Make the prepared calls on the first buffers of a pool, one by one.
 
-    ``values`` are what their inputs are to be, (calls, words), and where their outputs go at once:
-    what is written later is in neither. In an ``idle`` turn all is done but the call.
+    ``values`` are their inputs, (calls, words), and the memory that their outputs are copied to at
+    once, before anything can be written later. An ``idle`` turn does all of this except the call.
     """
     inputs, outputs = values
     own, left = pool.inputs()[: len(inputs)], pool.outputs()[: len(inputs)]
@@ -68,7 +68,7 @@ def steps(
     ours, theirs = socket.socketpair()
     with ours, theirs, ThreadPoolExecutor(1) as thread:
         reply = thread.submit(sandbox.ask, Step(idle=idle), timeout, theirs.fileno())
-        # Then we wait for nobody any more, whoever else has this end open.
+        # Then this waits for nobody, whoever else has this end open.
         reply.add_done_callback(lambda _: _shut(theirs, socket.SHUT_RDWR))
         try:
             taken = _take(turns, ours)
@@ -84,7 +84,7 @@ def _shut(end: socket.socket, how: int) -> None:
 
 
 def _take(turns: Sequence[Turn], ours: socket.socket) -> list[int]:
-    """Nanoseconds of each turn; of fewer, where the other end is gone."""
+    """Nanoseconds of each turn; fewer if the other end is gone."""
     taken: list[int] = []
     start = perf_counter_ns()
     with suppress(OSError):

@@ -1,7 +1,7 @@
-"""What timed calls left: some of it is kept while rounds run, and checked later.
+"""The outputs of timed calls: some are kept while rounds run, and checked later.
 
-Of a round that is kept, those calls are checked whose outputs differ most from the reference's, and
-some at random. Nobody knows beforehand which rounds these are.
+Of a kept round, the calls are checked whose outputs differ most from the reference's, and random
+ones. The candidate can't know which rounds are kept.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from pytest_fib.engine._timed_side import TimedSide
     from pytest_fib.verdict import Verdict
 
-#: How many samples of a round are looked at, where an output is chosen at random.
+#: How many samples of a round are checked, if an output is chosen at random.
 SAMPLES = 32
 #: The circumstance of failures in this phase.
 WHILE_TIMED = "while it was timed"
-#: The same of outputs: where they are wrong for that reason, they lie in the inputs, or did not
+#: An addition for outputs. If they are wrong for that reason, they lie in the inputs, or did not
 #: exist when the call returned.
 CLEARED = ", and read once its inputs were cleared"
-#: Bytes of what is kept of rounds until it is checked: else that is done while the device is held.
+#: The most bytes that are kept of rounds. More are checked at once, while the device is held.
 KEPT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 
 
 class WrongOutputsError(Exception):
-    """Timed calls left outputs that are wrong."""
+    """The outputs of timed calls are wrong."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(str(verdict))
@@ -47,9 +47,9 @@ class WrongOutputsError(Exception):
 
 @dataclass(frozen=True)
 class KeptRound:
-    """What a round's calls got, and what some left, by the numbers of their buffers, as words.
+    """The inputs of a round's calls and some outputs, by the numbers of their buffers, as words.
 
-    ``inputs`` are those of fewer calls than ``outputs``.
+    There are ``inputs`` of fewer calls than ``outputs``.
     """
 
     mixture: Mixture
@@ -82,20 +82,20 @@ class TimedOutputs:
         self._candidate, self._reference = self._sides = candidate, reference
         self._random = random
         self._kept: list[KeptRound] = []
-        #: Of samples that timed calls chose, by the output.
+        #: The ranks of samples that timed calls chose, by output.
         self._ranks: dict[str, list[torch.Tensor]] = {}
-        #: Whether calls' inputs are gone when outputs are read.
+        #: Whether inputs are cleared before outputs are read.
         self._inputs_are_cleared = False
-        #: How long reading took, since whoever uses this has cleared it.
+        #: How long reading took in each round; cleared by the benchmark phase.
         self.readings: list[Reading] = []
 
     @property
     def circumstance(self) -> str:
-        """What the wrong outputs of a timed call are said to be."""
+        """The circumstance of wrong outputs of a timed call."""
         return WHILE_TIMED + CLEARED * (self._inputs_are_cleared and not self._is_destination)
 
     def clear_inputs_before_reading(self) -> None:
-        """Do so from now on, unless outputs of the reference lie in its inputs."""
+        """Clear inputs from now on, unless outputs of the reference lie in its inputs."""
         buffers = self._reference.buffers
         self._reference.collect()
         before = buffers.outputs().clone()
@@ -109,23 +109,23 @@ class TimedOutputs:
         return self._context.request.solution.spec.calling == "destination"
 
     def keep(self) -> None:
-        """Keep what some calls of the last round got and left. Raises WrongOutputsError."""
+        """Keep inputs and outputs of some calls of the last round. Raises WrongOutputsError."""
         candidate, reference = self._candidate.buffers, self._reference.buffers
         inputs = self.inputs_to_check()
         if self._inputs_are_cleared:
-            for pool in (candidate, reference):  # both, so that caches hold as little of either
+            for pool in (candidate, reference):  # both, for equal caches
                 pool.inputs()[: candidate.count].zero_()
             self._context.synchronize()
         self.readings.append(self._read_outputs())
         self.keep_outputs(inputs)
 
     def inputs_to_check(self) -> dict[int, torch.Tensor]:
-        """What some calls got, by the numbers of their buffers."""
+        """The inputs of some calls, by the numbers of their buffers."""
         inputs = self._candidate.buffers.inputs()
         return {number: inputs[number].clone() for number in self._numbers_to_check()}
 
     def keep_outputs(self, inputs: dict[int, torch.Tensor]) -> None:
-        """Keep what those calls left, and those whose outputs seem wrong."""
+        """Keep the outputs of those calls, and outputs that seem wrong."""
         left = self._candidate.buffers.outputs()
         numbers = {*inputs} | self._numbers_of_wrong_outputs()
         outputs = {number: left[number].clone() for number in numbers}
@@ -136,7 +136,7 @@ class TimedOutputs:
     def _read_outputs(self) -> Reading:
         """Have both sides store what their calls returned.
 
-        The outputs of ``destination`` calls are there; who still works on them gets no time for it.
+        The outputs of ``destination`` calls are stored already: late writes get no extra time.
         """
         wall_ns, reference_ns = self._candidate.wall_ns, self._reference.collect()
         if self._is_destination:
@@ -144,9 +144,9 @@ class TimedOutputs:
         return Reading(wall_ns, self._candidate.collect() - self._usual_reading_ns(reference_ns))
 
     def check_kept(self) -> None:
-        """Check what was kept. Raises WrongOutputsError."""
+        """Check all kept rounds. Raises WrongOutputsError."""
         for kept_round in self._kept:
-            # First those whose inputs are known: what was written there spoils outputs, too.
+            # First the calls with known inputs: changed inputs make outputs wrong too.
             for number in sorted(kept_round.outputs, key=lambda n: n not in kept_round.inputs):
                 self._check_buffer(kept_round, number)
         self._kept.clear()
@@ -167,7 +167,7 @@ class TimedOutputs:
         self._add_ranks(*tensors)
 
     def _add_ranks(self, candidate: CallTensors, reference: CallTensors) -> None:
-        """Note where samples of a call lie in their distributions."""
+        """Note the ranks of a call's samples in their distributions."""
         context, names = self._context, self._sampled_outputs
         if names:
             inputs = {**context.reference.read(reference.input_tensors), **context.scalars}
@@ -177,7 +177,7 @@ class TimedOutputs:
                     self._ranks.setdefault(name, []).append(ranks(output, test).cpu())
 
     def check_ranks(self) -> None:
-        """Against random choices that are not so random once they are timed."""
+        """Refuse random choices that are not random when they are timed."""
         for name, places in self._ranks.items():
             verdict = judge_ranks(self.verdict, name, torch.cat(places, 1))
             if not verdict.passed:
@@ -185,16 +185,16 @@ class TimedOutputs:
 
     @cached_property
     def _sampled_outputs(self) -> list[str]:
-        """Those of which each row is a sample by itself."""
+        """The outputs in which each row is a sample of its own."""
         definition = self._context.definition
         sampled = [name for name in definition.outputs if definition.is_sampled(name)]
         one_dim = [name for name in sampled if len(self._context.layouts[name].shape) == 1]
         return [] if is_seeded(definition) else one_dim
 
     def _usual_reading_ns(self, reference_ns: float) -> float:
-        """How long storing what the candidate's calls returned should take, if the reference's did.
+        """How long storing the candidate's outputs should take, by the time of the reference's.
 
-        Of captured calls it is a few launches, and as many copies more as there are calls more.
+        For captured calls, that is a few launches, and one copy more for each call more.
         """
         calls, reference_calls = (len(side.called) for side in self._sides)
         if not all(side.is_captured for side in self._sides):
@@ -203,17 +203,17 @@ class TimedOutputs:
 
     @cached_property
     def _copy_ns(self) -> float:
-        """How long it takes to store the outputs of a captured call more."""
+        """How long storing the outputs of one more captured call takes."""
         names = self._context.definition.outputs
         layouts = [self._context.layouts[name] for name in names]
         sizes = [(prod(layout.shape), layout.dtype) for layout in layouts]
         return copy_ns(sizes, len(self._candidate.called))
 
     def _numbers_to_check(self) -> set[int]:
-        """The one whose inputs are not as they should be, and one at random; of samples, enough.
+        """The call whose inputs differ most from the reference's, and random ones.
 
-        That is one which the reference did not make, as its blocks have fewer calls where these
-        take longer; else any, since one call may be far off to draw looks from others.
+        Random ones are enough for samples, and not made by the reference if there are any such: its
+        blocks have fewer calls if these take longer. One bad call could distract from others.
         """
         called = {*self._candidate.called}
         inputs = [side.buffers.inputs().view(torch.int16) for side in self._sides]
@@ -225,7 +225,7 @@ class TimedOutputs:
         return {*at_random, *self._furthest(called, *inputs)}
 
     def _numbers_of_wrong_outputs(self) -> set[int]:
-        """Those whose outputs are the furthest from what the reference left."""
+        """The calls whose outputs differ most from the reference's."""
         both = {*self._candidate.called} & {*self._reference.called}
         return {
             number
@@ -237,11 +237,11 @@ class TimedOutputs:
 
     @cached_property
     def _compared_outputs(self) -> list[str]:
-        """The outputs that are the same on both sides, but for rounding."""
+        """The outputs that are equal on both sides, except for rounding."""
         definition = self._context.definition
         return [name for name in definition.outputs if not definition.is_sampled(name)]
 
     def _furthest(self, among: set[int], one: torch.Tensor, other: torch.Tensor) -> list[int]:
-        """The call for which the sides differ most; none where they don't."""
+        """The call for which the sides differ most; empty if none does."""
         number = most_different(one, other, sorted(among), self._random) if among else None
         return [] if number is None else [number]

@@ -1,4 +1,4 @@
-"""One side of a benchmark: its prepared calls, asked through its sandbox."""
+"""One side of a benchmark: its prepared calls, run by its sandbox."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class TimedSide:
-    """One side's prepared calls, asked through its sandbox. A BlockTimer.
+    """One side's prepared calls, run by its sandbox. A BlockTimer.
 
-    ``done`` ends the evaluation for replies that are failures.
+    ``done`` ends the evaluation if a reply is a failure.
     """
 
     buffers: BufferPool
@@ -42,7 +42,7 @@ class TimedSide:
         self.groups: tuple[int, ...] = ()
         self.calls_per_block = 0
         self.flush_ns = 0.0
-        #: What the last round took by the judge's clock.
+        #: How long the last round took by the judge's clock.
         self.wall_ns = 0.0
 
     @property
@@ -55,7 +55,7 @@ class TimedSide:
         return [group + i for group in self.groups for i in range(self.calls_per_block)]
 
     def allocate(self, count: int) -> None:
-        """Get memory for so many calls, in place of what there was."""
+        """Allocate memory for so many calls; it replaces the earlier memory."""
         self.buffers = self._context.buffers(self._side, count)
 
     def prepare(self, groups: list[int], size: int, *, check: bool) -> Reply:
@@ -67,7 +67,7 @@ class TimedSide:
         return self._side.sandbox.ask(request, self._timeout)
 
     def prepared(self, reply: Reply) -> None:
-        """Take the answer to that; ends the evaluation where it is none."""
+        """Take the reply of ``prepare``; ends the evaluation if it failed."""
         done, device = self._done(reply), self._context.device
         self._context.refuse_if(check_method(done.method, device))
         self.method = done.method + ("" if device == "cpu" else ", cold L2")
@@ -84,12 +84,12 @@ class TimedSide:
         return TimedBlocks(samples, done.blocks_ns, self.wall_ns)
 
     def collect(self) -> float:
-        """Have the outputs of the round's calls stored; nanoseconds that it took."""
+        """Have the outputs of the round's calls stored; returns the nanoseconds that it took."""
         self._ask(Collect())
         return self._side.sandbox.ran_ns
 
     def step_ns(self, values: tuple[torch.Tensor, torch.Tensor], *, idle: bool = False) -> float:
-        """How long a turn takes in which one of the prepared calls is made, as in ``steps``."""
+        """How long a step with one of the prepared calls takes, as in ``steps``."""
         made = steps(self._side.sandbox, self.buffers, values, self._timeout, idle=idle)
         self._done(made.reply)
         self._context.refuse_if(check_steps(len(made.turns_ns), len(values[0])))

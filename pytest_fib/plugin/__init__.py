@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Where kernels are, if this run can't find them."""
+    """Say where kernels are, if this run can't find them."""
     return config.stash[options.SETTINGS].hint
 
 
@@ -76,7 +76,7 @@ def pytest_pycollect_makemodule(
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one part of what is left of the tests, where only that is asked for."""
+    """With ``--fib-shard``, keep one part of the selected tests."""
     if config.stash[options.SETTINGS].shard is not None:
         from pytest_fib.plugin._session import Session
 
@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin to start what runs kernels, where some will be run by this process."""
+    """Start what runs kernels in the background, if this process will run any."""
     settings = session.config.stash[options.SETTINGS]
     if settings.active:
         from pytest_fib.build import repair_if_used
@@ -100,7 +100,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Where that is asked for, explain inputs rather than run tests."""
+    """With ``--fib-explain-inputs``, explain inputs and run no test."""
     settings = session.config.stash[options.SETTINGS]
     if not (settings.active and settings.explain_inputs) or session.testsfailed:
         return None

@@ -1,4 +1,4 @@
-"""What is checked before a run. Each check raises pytest.UsageError: what is wrong, what to do."""
+"""Checks before a run. Each raises pytest.UsageError, which says what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _check_device(settings: Settings) -> None:
 
 
 def _check_isolation(settings: Settings) -> None:
-    """Whether containers can be had; a remote machine says that of itself."""
+    """Check that containers work here; a remote machine checks that itself."""
     if settings.isolation == "none" and settings.is_remote:
         option = "--fib-remote" if settings.ray is None else "--fib-ray"
         raise pytest.UsageError(
@@ -89,7 +89,7 @@ def _check_isolation(settings: Settings) -> None:
 
 
 def _check_directories(settings: Settings) -> None:
-    """A directory that the command line names has to exist, and a dataset to be one."""
+    """Check that the directories on the command line exist and that datasets are datasets."""
     for dataset in settings.datasets:
         if not (dataset / "definitions").is_dir():
             there = "it has no folder definitions" if dataset.is_dir() else "no such directory"
@@ -117,7 +117,7 @@ def _check_workload(settings: Settings) -> None:
 
 
 def _check_comparison(settings: Settings) -> None:
-    """Options that would compare nothing: a check in CI would pass whatever happens."""
+    """Refuse options that would compare nothing: a check in CI would always pass."""
     if settings.fail_on is not None and settings.compare is None:
         raise pytest.UsageError("--fib-fail-on needs --fib-compare=TRACES to compare times with")
     if settings.compare is not None and not settings.bench:
@@ -142,7 +142,7 @@ def _check_targets(settings: Settings) -> None:
 
 
 def _check_writable(option: str, path: Path, *, folder: bool) -> None:
-    """Rather than fail in every item, or lose the records of a whole run at its end."""
+    """Check now: else every item fails, or the records of a whole run are lost at its end."""
     existing: Path = next(p for p in (path, *path.parents) if p.exists())
     if existing == path and existing.is_dir() is not folder:
         problem = "is a file" if folder else "is a directory"

@@ -27,7 +27,7 @@ from pytest_fib.plugin._session import Session
 from pytest_fib.report import message_only
 from pytest_fib.workloads import RecordedWorkload, plan, recorded_workloads, why_not_generated
 
-#: How a sentence begins that is about a line of a file.
+#: The beginning of a message about a line of a file.
 _PLACE = re.compile(r"(.+?):(\d+): ")
 
 
@@ -59,7 +59,7 @@ class DefinitionFile(pytest.File):
             yield from self._items(loaded)
 
     def _warn_of_stray(self, sentence: str) -> None:
-        """Warn at the implementation that it begins with, else of this file."""
+        """Warn at the place that the sentence begins with, else at this file."""
         warning, place = FibWarning(self._run.settings.readable(sentence)), _PLACE.match(sentence)
         path = Path(place[1]) if place else self.path
         if place is None or (path.exists() and not path.is_file()):  # a pipe: warnings quote lines
@@ -69,7 +69,7 @@ class DefinitionFile(pytest.File):
 
     @property
     def _in_dataset(self) -> bool:
-        """Whether the file is a dataset's: its user can't repair what is wrong there."""
+        """Whether the file is part of a dataset, which its user can't repair."""
         return any(self.path.is_relative_to(dataset) for dataset in self._run.settings.datasets)
 
     def _refuse_impossible(self, definitions: Iterable[LoadedDefinition]) -> None:
@@ -117,7 +117,7 @@ class DefinitionFile(pytest.File):
             yield from self._repeated(BenchItem, f"bench-{size}", case=case, **item)
 
     def _repeated(self, kind: type[KernelItem], label: str, **facts: Any) -> Iterator[KernelItem]:
-        """An item; several where pytest-repeat's ``--count`` asks for that, with ids like its."""
+        """One item, or several with the ids of pytest-repeat if ``--count`` is given."""
         repeats = any(map(self.config.pluginmanager.has_plugin, ("repeat", "pytest_repeat")))
         count = self.config.getoption("count") if repeats else 1
         steps = [f"-{step}-{count}" for step in range(1, count + 1)] if count > 1 else [""]
@@ -125,7 +125,7 @@ class DefinitionFile(pytest.File):
             yield kind.from_parent(self, label=label, repetition=step, **facts)
 
     def _recorded(self, loaded: LoadedDefinition) -> tuple[dict[str, RecordedWorkload], list[str]]:
-        """The recorded workloads, and what is wrong with other lines of a dataset's file."""
+        """The recorded workloads, and what is wrong with invalid lines of a dataset's file."""
         errors: list[str] = []
         add_error = (lambda error: errors.append(str(error))) if self._in_dataset else None
         try:
@@ -139,7 +139,7 @@ class DefinitionFile(pytest.File):
     ) -> dict[str, RecordedWorkload]:
         """The workloads to time that the definition lists, or a ladder of sizes.
 
-        Calls that were captured say what is worth timing; a project's recorded ones are failures.
+        Captured calls are worth timing; the recorded workloads of a project are failures.
         """
         from pytest_fib.workloads import bench_workloads
 
@@ -150,7 +150,7 @@ class DefinitionFile(pytest.File):
         return {size: RecordedWorkload(work, self.path.parent) for size, work in listed}
 
     def _unusable(self, name: str, reason: str) -> pytest.Item:
-        """An item that says why something of a dataset can't be tested."""
+        """An item that says why a part of a dataset can't be tested."""
         first, *more = self._run.settings.readable(reason).splitlines()
         note = f" (and {len(more)} more)" if more else ""
         return UnusableItem.from_parent(self, name=name, reason=f"{first}{note}")
@@ -172,7 +172,7 @@ class ImplementationFile(pytest.File):
     """A Python file under an implementation directory: never a test module."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        """Nothing; but an error that says what to do where the file was asked for by name."""
+        """No items; an error that says what to do if the file was named on the command line."""
         if self.session.isinitpath(self.path):
             implementations = Session.of(self.config).catalogue.implementations
             names = [each.name for each in implementations if each.path == self.path]
@@ -186,7 +186,7 @@ class ImplementationFile(pytest.File):
 
 
 def explain_inputs(session: pytest.Session) -> bool:
-    """Say how the inputs of the selected items' definitions are made, and what that is from."""
+    """Show how the inputs of the selected definitions are made, and why."""
     terminal: Any = session.config.pluginmanager.getplugin("terminalreporter")
     if terminal is None:  # -p no:terminal
         return True

@@ -1,8 +1,8 @@
-"""Which worker of xdist runs which items: what belongs together stays on one.
+"""Decides which xdist worker runs which items; items that share processes stay together.
 
-The items of one implementation share its sandbox, those of one definition the reference's with its
-expected values. On a GPU each sandbox is a CUDA context, of which a machine makes about six a
-second however many workers ask.
+The items of one implementation share its sandbox. The items of one definition share the sandbox of
+the reference and the expected values. On a GPU each sandbox is a CUDA context, and a machine makes
+about six contexts a second, however many workers ask.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
-#: How many units of work a worker gets, at least, where items are many: the more, the sooner all
+#: The least number of units of work per worker, if there are many items: the more, the sooner all
 #: workers end together.
 UNITS_A_WORKER = 4
-#: How many tests of other kinds are a unit at most: nothing is known of how long each takes.
+#: The most tests of other kinds in a unit: how long each takes is not known.
 TESTS_A_UNIT = 8
 #: File and definition, and the implementation, of an item's node id.
 _ITEM = re.compile(r"(?P<whole>.+)\[(?P<part>.+?)-(?:definition|compile|correctness|bench)\b")
 
 
 class Distribution:
-    """Stands in for xdist's ``--dist load``, its default."""
+    """Replaces xdist's default, ``--dist load``."""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(
         self, config: pytest.Config, log: Producer
     ) -> LoadScopeScheduling:
-        """What gives items to workers."""
+        """The scheduler that gives items to workers."""
         return DefinitionScheduling(config, log)
 
 
@@ -51,7 +51,7 @@ class DefinitionScheduling(LoadScopeScheduling):  # type: ignore[misc]
         return self._units[nodeid]
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Give what a crashed worker had left to others, but for the item that it crashed on.
+        """Give a crashed worker's items to other workers, except the item that it crashed on.
 
         That item's report is the crash; xdist's own way would run it again.
         """
@@ -71,7 +71,7 @@ class DefinitionScheduling(LoadScopeScheduling):  # type: ignore[misc]
         return crashed
 
     def _reschedule(self, node: WorkerController) -> None:
-        # One that is new can be sent nothing yet; it gets its share once it has collected.
+        # A new worker can't be sent items yet; it gets its share after it has collected.
         if node in self.registered_collections:
             super()._reschedule(node)
 
@@ -96,7 +96,7 @@ def units(nodeids: Sequence[str], workers: int) -> dict[str, str]:
 
 
 def _parts(nodeids: Iterable[str]) -> dict[str, list[list[str]]]:
-    """By definition or file, in order: what stays together."""
+    """The items that stay together, by definition or file, in order."""
     grouped: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for nodeid in nodeids:
         item = _ITEM.match(nodeid)

@@ -1,4 +1,4 @@
-"""The workloads of failures: the next run tries them first, and all do that are recorded."""
+"""The workloads of failures. The next run tries them first; recorded ones are always tried."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load(item: pytest.Item) -> str | None:
 
 
 def save(item: pytest.Item, workload: str | None) -> None:
-    """Store the workload on which the item failed; None where it passed."""
+    """Store the workload on which the item failed; None if it passed."""
     cache = getattr(item.config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None and cache.get(_key(item), None) != workload:
         cache.set(_key(item), workload)
@@ -31,7 +31,7 @@ def save(item: pytest.Item, workload: str | None) -> None:
 def record(
     item: pytest.Item, workload: Workload, loaded: LoadedDefinition, settings: Settings
 ) -> None:
-    """Write the workload beside its definition, where it is an item of its own from then on."""
+    """Write the workload beside its definition; from then on it is an item of its own."""
     from pytest_fib.workloads import record_workload
 
     try:

@@ -1,4 +1,4 @@
-"""Which worker of xdist gets which GPU of this machine."""
+"""Decides which xdist worker gets which GPU of this machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pytest_fib.build import gpus
 class GpuPerWorker:
     """Gives each xdist worker one GPU, in turn, before it starts.
 
-    Set in the worker's environment by the controller: a worker that replaces a crashed one
-    inherits the specification, and with it the GPU.
+    The controller sets it in the worker's environment. A worker that replaces a crashed one
+    inherits that, and so the GPU.
     """
 
     @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""The lines of pytest's header on kernels."""
+"""The lines on kernels in pytest's header."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def header(session: Session) -> list[str]:
 
 
 def _missing(session: Session) -> Iterator[str]:
-    """What there is nothing of, and what to do."""
+    """Say what is missing, and what to do."""
     settings = session.settings
     folders = ", ".join(settings.shown(folder) for folder in settings.definition_dirs)
     if not settings.datasets and not session.has_definition_files:
@@ -59,9 +59,9 @@ def _missing(session: Session) -> Iterator[str]:
 
 
 def _collects_others_only(session: Session) -> str:
-    """What doesn't have definitions, of all that is collected.
+    """The collected folders that have no definitions, in words.
 
-    None where the user named something else than folders of implementations.
+    None if the user named anything but folders of implementations.
     """
     source, config = pytest.Config.ArgsSource, session.config
     paths = list(map(session.settings.place, config.args))
@@ -84,7 +84,7 @@ def unimplemented(names: Sequence[str]) -> str:
 
 
 def _shard(session: Session) -> str:
-    """Which part this run has, and by what all parts were made."""
+    """Which part this run has, and how the parts were made."""
     settings = session.settings
     assert settings.shard is not None
     part = "shard {} of {}".format(*settings.shard)
@@ -116,7 +116,7 @@ def repeated_by(session: Session) -> str:
 
 
 def _inferred(session: Session) -> Iterator[str]:
-    """What was inferred of inputs that the definitions don't describe."""
+    """What was inferred about inputs that the definitions don't describe."""
     from pytest_fib.workloads import plan, why_not_generated
 
     files = session.catalogue.definitions.values()

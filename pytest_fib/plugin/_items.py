@@ -51,7 +51,7 @@ from pytest_fib.workloads import (
     why_unfit,
 )
 
-#: The name under which a definition's own reference is tested, and on how many workloads.
+#: The name under which a definition's reference is tested, and the number of workloads.
 REFERENCE, DEFINITION_EXAMPLES = "reference", 3
 
 
@@ -105,7 +105,7 @@ class CorrectnessItem(KernelItem):
         self.conclude(result.workload, result.outcome, result.origin)
 
     def _warn_of_lone_sizes(self) -> None:
-        """Of axes that could have many sizes, and have one in every workload that is drawn."""
+        """Warn about axes that could have many sizes but have the same one in every workload."""
         if lone := lone_sizes(self.definition, self.max_bytes()):
             sizes = ", ".join(f"{axis}={size}" for axis, size in lone.items())
             budget = f"{shown_size(self.max_bytes())} (--fib-max-bytes)"
@@ -119,7 +119,7 @@ class CorrectnessItem(KernelItem):
         return self.settings.examples
 
     def _failed_before(self) -> list[Workload]:
-        """The workload on which this failed last; none where the definition has moved on."""
+        """The workload on which this failed last; none if the definition has changed since."""
         try:
             workload = read_workload(self.definition, failure_cache.load(self) or "")
         except ValueError:
@@ -137,12 +137,12 @@ class CompileItem(KernelItem):
         self.target = target
 
     def skip_reason(self) -> str | None:
-        """Whatever this runs on."""
+        """The device of this run does not matter."""
         unable = why_not_buildable(self.implementation, self.run.machine)
         return unable or self.why_no_inputs()
 
     def check(self) -> None:
-        """Build. What doesn't compile for this run's device isn't run either."""
+        """Build. If that fails for this run's device, skip the implementation's other items."""
         from pytest_fib.data import BuildRequest
 
         directory = self.implementation.directory
@@ -161,7 +161,7 @@ class CompileItem(KernelItem):
             message = f"{self.name}: {result.kernel} spills {result.spills} bytes of registers"
             self.warn(FibWarning(message))
         if result.status == "PASSED" and self._is_for_this_device:
-            # Of languages that are compiled at their first call, nothing else knows this.
+            # Nothing else knows this about languages that are compiled at their first call.
             facts = result.model_dump(include={*Compiled.model_fields})
             self.run.compiled[self.subject] = Compiled(target=self.target, **facts)
         if result.status == "COMPILE_ERROR":
@@ -178,7 +178,7 @@ class CompileItem(KernelItem):
         return self.target == "cpu" or capability_of(self.target) == self.run.hardware.capability
 
     def _record_error(self, result: BuildResult) -> None:
-        """Leave a record that has the compiler's whole log; it is of no workload."""
+        """Record the compiler's whole log, without a workload."""
         evaluation = Evaluation(
             status=EvaluationStatus(result.status),
             log=f"{result.message}\n{result.log}",
@@ -189,15 +189,15 @@ class CompileItem(KernelItem):
 
 
 class DefinitionItem(CorrectnessItem):
-    """Tests a definition alone: its reference as if that were an implementation.
+    """Tests a definition alone: its reference as if it were an implementation.
 
-    It shows that the reference runs on what is drawn, returns the shapes and dtypes declared, gives
-    the same bits twice, and in its own dtypes keeps to the bounds that its float64 values set.
+    It shows that the reference runs on the workloads, returns the declared shapes and dtypes, gives
+    the same bits twice, and in its own dtypes keeps to the bounds of its float64 values.
     """
 
     kind = "definition"
     blamed = "DEFINITION ERROR: reference"
-    draws = False  # what it draws from is its own
+    draws = False  # its own outputs are the distribution
 
     def __init__(self, *, loaded: LoadedDefinition, implemented: bool, **kwargs: Any) -> None:
         line = loaded.lines_before_reference or loaded.line
@@ -206,7 +206,7 @@ class DefinitionItem(CorrectnessItem):
         self.facts = {"unimplemented": not implemented}
 
     def conclude(self, workload: Workload, outcome: Outcome, origin: Origin | None = None) -> None:
-        """Nothing is recorded, since nothing was implemented; what fails is the definition."""
+        """Record nothing, since there is no implementation; a failure is the definition's."""
         try:
             super().conclude(workload, outcome, origin)
         finally:
@@ -255,7 +255,7 @@ class WorkloadItem(KernelItem):
             self.facts["workload"] = f"{axis_sizes(case.workload.axes)} ({size})"
 
     def why_no_inputs(self) -> str | None:
-        """What can't be read of the workload, or made where it does not say."""
+        """Why inputs of the workload can't be read or made, or None."""
         workload = self.case.workload
         if reason := why_unfit(self.definition, workload):
             return f"workload {workload.uuid} does not fit {self.definition.name}: {reason}"
@@ -285,7 +285,7 @@ class BenchItem(WorkloadItem):
         return untimed or super().skip_reason()
 
     def conclude(self, workload: Workload, outcome: Outcome, origin: Origin | None = None) -> None:
-        """Also compare the time with the baseline's; fail if it is slower and that is asked for."""
+        """Also compare the time with the baseline; with ``--fib-fail-on``, fail if it is slower."""
         super().conclude(workload, outcome, origin)
         assert isinstance(outcome, Evaluation)  # a fault was raised
         now = TimeRecord.from_trace(self.trace(workload, outcome))
@@ -302,6 +302,6 @@ class BenchItem(WorkloadItem):
             raise KernelFailure(text)
 
     def _replay(self, workload: Workload, *options: str) -> str:
-        """The item itself: what fails only when it is timed would pass as another."""
+        """This item itself: a failure while timing would not show in a correctness item."""
         options = ("--fib-bench", *options, *self.settings.replay_options)
         return shlex.join(["pytest", self.id_to_replay, *options])

@@ -1,4 +1,4 @@
-"""What checks in tests written by hand leave: traces, and workloads that failed."""
+"""What ``kernel_check`` leaves in tests written by hand: traces, and workloads that failed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _TRACES = pytest.StashKey[list[str]]()
 
 
 class KernelCheckRecords:
-    """Of the checks in one test."""
+    """Traces and failed workloads of the checks in one test."""
 
     def __init__(self, item: pytest.Item, settings: Settings) -> None:
         self._item = item
         self._settings = settings
 
     def add(self, trace: Trace, loaded: LoadedDefinition | None) -> None:
-        """Have a trace travel with the test's report."""
+        """Add a trace, which travels with the test's report."""
         file = "" if loaded is None else self._settings.shown(loaded.path)
         named = trace.model_copy(update={"definition_file": file})
         self._item.stash.setdefault(_TRACES, []).append(named.to_json_line())
@@ -36,7 +36,7 @@ class KernelCheckRecords:
 
 
 def attach_records(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Put on a report what the checks in its phase of a test came to."""
+    """Put the traces of the checks in this phase of a test on its report."""
     traces = item.stash.get(_TRACES, [])
     if traces or report.failed:
         report.fib = json.dumps({"traces": traces})  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What every kernel test is: one implementation of one definition, under one kind of test."""
+"""The base of all kernel tests: one implementation of one definition, under one kind of test."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     import _pytest._code
 
 
-#: How many of the smallest workloads fit in a budget by default, where one does: else each workload
-#: of a definition with large constant axes would be the smallest.
+#: The default budget has room for this many of the smallest workloads, if one fits at all. Else
+#: each workload of a definition with large constant axes would be the smallest.
 ROOM = 3
 
 
@@ -74,7 +74,7 @@ class ItemOutcome:
 
 
 class UnusableItem(pytest.Item):
-    """Something in a dataset that can't be tested: a skip with the reason, and on with the rest."""
+    """A part of a dataset that can't be tested. It is skipped with the reason."""
 
     def __init__(self, *, reason: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -91,7 +91,7 @@ class KernelItem(pytest.Item):
     """One implementation of one definition, under one kind of test."""
 
     kind = ""
-    #: What the text of a failure begins with in place of a status.
+    #: What a failure's text begins with instead of a status.
     blamed: str | None = None
 
     def __init__(
@@ -112,9 +112,9 @@ class KernelItem(pytest.Item):
         self.definition = loaded.definition
         self.implementation = implementation
         self.label = label
-        #: What an id ends with where each item is collected several times.
+        #: The end of the id, if each item is collected several times.
         self.repetition = repetition
-        #: What the mark carries, and ``-k`` matches.
+        #: The facts of the mark, which ``-k`` matches too.
         self.identity = {
             "definition": self.definition.name,
             "implementation": implementation.name,
@@ -122,7 +122,7 @@ class KernelItem(pytest.Item):
             "language": implementation.language,
             "kind": self.kind,
         }
-        #: What else the tables know of this item.
+        #: More facts for the tables.
         self.facts: dict[str, Any] = {}
         self.outcome = ItemOutcome()
         self.run = Session.of(self.config)
@@ -137,7 +137,7 @@ class KernelItem(pytest.Item):
     def skip_reason(self) -> str | None:
         """Why this can't run here, or None."""
         if self.implementation.problem is not None:
-            return None  # it is seen to fail instead
+            return None  # it fails instead
         run = self.run
         reason = why_not_runnable(
             self.implementation, run.hardware, run.machine, is_built=self._is_built()
@@ -168,7 +168,7 @@ class KernelItem(pytest.Item):
             self.add_marker(pytest.mark.skip(reason=reason))
 
     def setup(self) -> None:
-        """Forget an earlier run, where a plugin runs the item several times."""
+        """Forget an earlier run: plugins may run an item several times."""
         self.outcome = ItemOutcome()
         if self.run.last_call is not None:
             self.run.last_call.begin()
@@ -208,7 +208,7 @@ class KernelItem(pytest.Item):
             self.outcome.device_use = None if use is None else asdict(use)
 
     def warn(self, warning: Warning) -> None:
-        """Warn; raises KernelFailure where filters make an error of the warning."""
+        """Warn; raises KernelFailure if filters make the warning an error."""
         try:
             super().warn(warning)
         except FibWarning as error:
@@ -216,12 +216,12 @@ class KernelItem(pytest.Item):
             raise KernelFailure(f"{message}\n\n{self.implementation_place}") from None
 
     def check(self) -> None:
-        """What the kind of item tests."""
+        """Run the test of this kind of item."""
         raise NotImplementedError
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The failure's own text; the first line of it in pytest's short summary."""
-        # pytest.fail() comes from plugins, as pytest-timeout's does, wherever this happens to be.
+        # Plugins such as pytest-timeout call pytest.fail(), wherever this is at that time.
         if isinstance(excinfo.value, KernelFailure):
             return message_only(excinfo, (str(self.implementation.path), self.implementation.line))
         if isinstance(excinfo.value, pytest.fail.Exception):
@@ -237,7 +237,7 @@ class KernelItem(pytest.Item):
     def evaluate(
         self, workload: Workload, root: Path, *, timing: bool = False, explain: bool = True
     ) -> Outcome:
-        """What comes of the implementation on a workload with tensors in files below ``root``."""
+        """Evaluate the implementation on a workload whose tensors are in files below ``root``."""
         from pytest_fib.data import EvaluationRequest
 
         request = EvaluationRequest(
@@ -251,7 +251,7 @@ class KernelItem(pytest.Item):
         return self.run.executor.evaluate(request)
 
     def _kernel_and_tensors(self, root: Path, workload: Workload | None = None) -> dict[str, Any]:
-        """What requests to evaluate and to search have in common."""
+        """The common fields of requests to evaluate and to search."""
         directory = self.implementation.directory
         stored = stored_inputs(self.definition, workload).values()
         files = {each.path: root / each.path for each in stored}
@@ -267,7 +267,7 @@ class KernelItem(pytest.Item):
         }
 
     def _solution(self) -> Solution:
-        """Read from its files, which may have gone since they were collected."""
+        """Read the Solution from its files, which may have vanished since the collection."""
         try:
             return self.implementation.solution(self.definition.name)
         except (OSError, UnicodeDecodeError) as error:
@@ -305,14 +305,14 @@ class KernelItem(pytest.Item):
             raise KernelFailure(text).with_traceback(self._last_call(workload))
 
     def _last_call(self, workload: Workload) -> TracebackType | None:
-        """For a debugger: called with the workload once more, the implementation ends there."""
+        """For a debugger: the frame in which the implementation ends, if called once more."""
         if self.run.last_call is None:
             return None
         self.evaluate(workload, self.path.parent, explain=False)
         return self.run.last_call.traceback
 
     def _guessed(self, workload: Workload) -> str:
-        """The inputs whose meaning was inferred; none where a workload brings them along."""
+        """The inputs whose meaning was inferred; none for recorded tensors."""
         return "" if workload.has_recorded_tensors else plan(self.definition).guessed
 
     @property
@@ -320,7 +320,7 @@ class KernelItem(pytest.Item):
         return f"{self.settings.shown(self.path)}:{self.loaded.line}"
 
     def _with_lines_of_the_file(self, text: str) -> str:
-        """A traceback's frames in the reference, which runs as a file of its own, in the YAML."""
+        """Replace the lines of the reference in a traceback with the lines of the YAML file."""
         before = self.loaded.lines_before_reference
         if before is None:
             return text
@@ -332,7 +332,7 @@ class KernelItem(pytest.Item):
         )
 
     def trace(self, workload: Workload, evaluation: Evaluation) -> Trace:
-        """The record of an evaluation, with what a compile item found before it."""
+        """The record of an evaluation, with the facts of an earlier compile item."""
         compiled = evaluation.compiled or self.run.compiled.get(self.subject)
         if compiled is not None:
             evaluation = evaluation.model_copy(update={"compiled": compiled})
@@ -345,16 +345,16 @@ class KernelItem(pytest.Item):
         )
 
     def add_properties(self) -> None:
-        """Tell reports of other tools what is known by now."""
+        """Set the ``user_properties`` that are known so far, for reports of other tools."""
         known = properties_of(self)
         names = {name for name, _ in known}
         others = [pair for pair in self.user_properties if pair[0] not in names]
         self.user_properties[:] = [*others, *known]
 
     def attach_outcome(self, report: pytest.TestReport) -> None:
-        """Put what the item is on a report that says how it ended, and what it left if it ran.
+        """Put the item's facts on the report of its end, and its outcome if it ran.
 
-        As JSON: xdist carries builtin types only, and only those attributes that are on a report.
+        As JSON: xdist carries builtin types only, and only attributes of the report.
         """
         if report.when == "call" or not report.passed:
             outcome = self.outcome if report.when == "call" else ItemOutcome()
@@ -371,12 +371,12 @@ class KernelItem(pytest.Item):
 
     @property
     def id_to_replay(self) -> str:
-        """The item's id on a command line given where this one was, in a run without repeats."""
+        """The item's id for a command line in the same directory, without a repetition."""
         file = self.settings.from_start(self.path)
         return f"{file}::{self.name.removesuffix(f'{self.repetition}]')}]"
 
     def _replay(self, workload: Workload) -> str:
-        """The command that tests just this workload: by --fib-workload, if it has no tensors."""
+        """The command that tests this workload alone, with --fib-workload if it has no tensors."""
         node_id = self.id_to_replay
         if not workload.has_recorded_tensors:
             node_id = node_id.removesuffix(f"-{self.label}]") + "-correctness]"
@@ -400,7 +400,7 @@ class KernelItem(pytest.Item):
         return usual if least > usual else max(usual, ROOM * least)
 
     def over_budget(self, axes: Mapping[str, int]) -> str | None:
-        """That a workload of these axes takes more memory than there is for it, or None."""
+        """Say that a workload of these axes needs more memory than the budget; else None."""
         needed, budget = workload_bytes(self.definition, axes), self.max_bytes()
         if needed <= budget:
             return None

@@ -1,4 +1,4 @@
-"""Failures that are raised where Python ignores exceptions."""
+"""Keeps failures that are raised where Python ignores exceptions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 @contextmanager
 def no_failure_lost() -> Iterator[Callable[[], None]]:
-    """Raise at the end, or where the function is called, what ``pytest.fail`` raised in between.
+    """Raise what ``pytest.fail`` raised in between, at the end or when the function is called.
 
-    A handler of a signal raises it, as pytest-timeout's does, wherever the process is: in a
-    callback of the garbage collector, for one. There, Python reports exceptions and goes on.
+    A signal handler such as pytest-timeout's raises it wherever the process is, for example in a
+    callback of the garbage collector. There, Python reports exceptions and goes on.
     """
     lost: list[BaseException] = []
     report = sys.unraisablehook

@@ -1,4 +1,4 @@
-"""What pytest asks of machines that kernels run on in place of this one."""
+"""The protocol of remote machines that kernels run on."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class RemoteMachines(Protocol):
-    """Found before any test; each process of pytest has a number, and its share by that."""
+    """Machines that were found before any test. Each pytest process has a share by its number."""
 
     settings: Settings
 
     def machine(self, number: int) -> Machine:
-        """What kernels of that process run on."""
+        """The machine for kernels of that process."""
 
     def device(self, number: int) -> str:
         """``cpu`` or ``cuda``."""
         return self.machine(number).device(self.settings.device)
 
     def executor(self, number: int, files: TensorFiles, progress: Progress) -> Executor:
-        """What evaluates there; it is getting ready. Raises RemoteError."""
+        """An executor there, which starts in the background. Raises RemoteError."""
 
     def check(self) -> None:
         """Wait until it is known whether kernels can run there. Raises RemoteError."""
@@ -37,11 +37,11 @@ class RemoteMachines(Protocol):
         """For a worker of xdist."""
 
     def close(self) -> None:
-        """End what workers share."""
+        """End the shared connections or actors."""
 
 
 def why_not_isolated(settings: Settings, machine: Machine) -> str:
-    """Why kernels can't be shut in there as the options ask for, or nothing."""
+    """Why the requested isolation is impossible there, or nothing."""
     if settings.isolation != "container" or not machine.no_container:
         return ""
     return f"--fib-isolation=container{machine.no_container}"

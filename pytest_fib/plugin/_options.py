@@ -1,4 +1,4 @@
-"""Command line options and ini values, and what they amount to.
+"""Command line options and ini values, and the settings that follow from them.
 
 An option is declared once: as a field of ``Settings``.
 """
@@ -23,9 +23,9 @@ MARK = (
 )
 #: What ``--fib-compare`` takes besides a path.
 BEST = "best"
-#: Seconds: eleven days. Clocks have ends.
+#: Seconds, eleven days: clocks have limits.
 LONGEST = 1e6
-#: What options call paths.
+#: The metavars of options that take a path.
 _PATHS = ("DIR", "FILE", "TRACES")
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _INI_DIRECTORIES = {
@@ -84,7 +84,7 @@ def _checked(kind: type[int] | type[float], least: int) -> Callable[[str], float
 
 
 def seconds(text: str) -> float:
-    """A time that can be waited for: 0.5 from ``0.5``."""
+    """A timeout: 0.5 from ``0.5``."""
     value = _checked(float, 0)(text)
     if not 0 < value <= LONGEST:
         raise ArgumentTypeError(f"{text} should be above 0 and at most {LONGEST:.0f} seconds")
@@ -92,7 +92,7 @@ def seconds(text: str) -> float:
 
 
 def _filled(what: str) -> Callable[[str], str]:
-    """Text that isn't empty, as that of a variable that is not set would be."""
+    """Text that isn't empty: the text of an unset variable would be."""
 
     def filled(text: str) -> str:
         if not text.strip():
@@ -103,14 +103,14 @@ def _filled(what: str) -> Callable[[str], str]:
 
 
 def path(text: str) -> str:
-    """A path; an empty one, as of a variable that is not set, would be the current folder."""
+    """A path that isn't empty: that of an unset variable would be the current folder."""
     if not text:
         raise ArgumentTypeError("is empty; it should be a path")
     return text
 
 
 def _option(flag: str, metavar: str | None, text: str, **arguments: Any) -> Any:
-    """A field that an option of the command line sets; ``arguments`` are those of argparse."""
+    """A field that a command line option sets; ``arguments`` are those of argparse."""
     if metavar is not None:
         arguments["metavar"] = metavar
     if metavar in _PATHS:
@@ -134,7 +134,7 @@ def _choice(flag: str, choices: Sequence[str], default: str, text: str) -> Any:
 DEFAULT_TIMEOUT = 60.0
 
 
-# Every run of pytest imports this: what nobody calls isn't made.
+# Every run of pytest imports this, so methods that nobody calls are not generated.
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Settings:
     """One run's settings. xdist sends options to its workers as builtin types."""
@@ -146,7 +146,7 @@ class Settings:
     ini_dirs: dict[str, tuple[Path, ...]]
     #: The remote machines of the ini file.
     ini_remotes: tuple[str, ...]
-    #: Folders that a user may take for the project's where pytest found no ini file.
+    #: Folders that may be the user's project, if pytest found no ini file.
     elsewhere: tuple[Path, ...] = ()
 
     definitions: tuple[str, ...] = _list(
@@ -330,13 +330,13 @@ class Settings:
 
     @property
     def active(self) -> bool:
-        """Whether there is anything here for this plugin to do."""
+        """Whether this plugin has anything to do."""
         given = self.selective or self.defs or self.datasets
         return bool(given) or any(folder.is_dir() for folder in self.definition_dirs)
 
     @property
     def hint(self) -> str | None:
-        """For a run that finds nothing: where that may be, or that there is nothing."""
+        """For a run that finds no kernels: where they may be, or what is missing."""
         if self.active or self.select is not None:
             return None
         for folder in self.elsewhere:
@@ -386,12 +386,12 @@ class Settings:
 
     @property
     def cache(self) -> Path | None:
-        """Where what was compiled is kept; None is the default."""
+        """The folder of compiled implementations; None is the default."""
         return None if self.cache_dir is None else self.place(self.cache_dir)
 
     @property
     def prebuilt(self) -> Path | None:
-        """Where what was built ahead of time is, if anywhere."""
+        """The folder of implementations built ahead of time, if any."""
         from pytest_fib.build import PREBUILT_VARIABLE
 
         given = self.prebuilt_dir or os.environ.get(PREBUILT_VARIABLE)
@@ -409,7 +409,7 @@ class Settings:
     def dataset_dirs(self, kind: str) -> tuple[Path, ...]:
         """The ``definitions``, ``solutions`` or ``traces`` of every dataset.
 
-        They may lie under ``pytest_fib/`` in it as well: what other tools would refuse does.
+        They may also lie under its ``pytest_fib/``, which has what other tools would refuse.
         """
         return tuple(folder for dataset in self.datasets for folder in _both(dataset, kind))
 
@@ -420,7 +420,7 @@ class Settings:
         return _matches(name, self.definitions)
 
     def may_want_definition(self, pattern: str) -> bool:
-        """Whether it may select one of the definitions that a glob stands for."""
+        """Whether the selection may include a definition that matches this glob."""
         return not self.definitions or any(_overlap(glob, pattern) for glob in self.definitions)
 
     def wants_implementation(self, name: str) -> bool:
@@ -436,13 +436,13 @@ class Settings:
 
     @property
     def replay_options(self) -> tuple[str, ...]:
-        """What a command, given where this one was, needs to find and check the same kernels."""
+        """The options that a command in the same directory needs to check the same kernels."""
         named = (
             ("--fib-defs", self._directories(self.defs)),
             ("--fib-impls", self._directories(self.impls)),
             ("--fib-dataset", self.datasets),
         )
-        # One word each: pytest takes an existing path after a blank for one to find its rootdir by.
+        # One word each: pytest looks for its rootdir at any path that is a word of its own.
         options = tuple(
             f"{name}={self.from_start(path)}" for name, paths in named for path in paths
         )
@@ -462,15 +462,15 @@ class Settings:
         return _absolute(self.start, text)
 
     def from_start(self, path: Path) -> str:
-        """A path as a command line has it."""
+        """A path for a command line."""
         return os.path.relpath(path, self.start)
 
     def shown(self, path: Path) -> str:
-        """A path as messages and node ids have it: relative to the rootdir."""
+        """A path for messages and node ids: relative to the rootdir."""
         return os.path.relpath(path, self.rootdir)
 
     def readable(self, message: str) -> str:
-        """A message that quotes files: its paths relative to the rootdir, its text visible."""
+        """A message with paths relative to the rootdir, and control characters made visible."""
         from pytest_fib.data import visible
 
         return visible(message.replace(f"{self.rootdir}/", ""))
@@ -499,8 +499,8 @@ def read(config: pytest.Config) -> Settings:
     if config.option.usepdb or config.option.trace:
         values["isolation"] = "none"
     start = config.invocation_params.dir
-    # After a blank, pytest takes an existing path for one to find its rootdir by; where it finds no
-    # ini file that way, the rootdir may be the folder of a dataset or of trace records.
+    # pytest looks for its rootdir at any existing path that is a word of its own. Without an ini
+    # file, the rootdir may so be the folder of a dataset or of trace records.
     root = start if config.inipath is None else config.rootpath
     return Settings(
         rootdir=config.rootpath,
@@ -516,7 +516,7 @@ def read(config: pytest.Config) -> Settings:
 
 
 def _elsewhere(config: pytest.Config) -> tuple[Path, ...]:
-    """The folders above where pytest was started, and above what it was given to run."""
+    """The parents of the current folder and of the paths on the command line."""
     if config.inipath is not None:
         return ()
     start = config.invocation_params.dir
@@ -538,7 +538,7 @@ def _under(path: Path, directories: Sequence[Path]) -> bool:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether a name may match both globs; where both vary, their beginnings are compared."""
+    """Whether a name may match both globs; with wildcards in both, compares their beginnings."""
     if fnmatchcase(one, other) or fnmatchcase(other, one):
         return True
     start, *varies = re.split(r"[*?\[]", one, maxsplit=1)

@@ -1,4 +1,4 @@
-"""What items do while they run: told to the process that has the terminal, and shown there."""
+"""What items do while they run: sent to the process that has the terminal, and shown there."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ import pytest
 
 from pytest_fib.temporary import TemporaryFolder
 
-#: Seconds that an item runs before it is shown, and between two looks at what is done.
+#: Seconds until an item is shown, and between two updates.
 SHOWN_AFTER, REDRAW_INTERVAL = 2.0, 0.5
-#: Seconds after which a line says so where nothing can be redrawn; then after twice as many.
+#: Seconds until a line is written if nothing can be redrawn; the next comes after twice as many.
 FIRST_LINE = 60.0
-#: Characters of a folder below which there is room for a socket.
+#: Longest folder name that leaves room for the path of a socket.
 LONGEST_FOLDER = 60
 
 
 class Progress:
-    """Tells what this process' item does. ``address`` is where a ``Display`` listens, and its key.
+    """Reports what this process' item does. ``address`` is that of a ``Display``, with its key.
 
-    Whoever runs as the same user finds the socket, foreign code too, but not what is said with it.
+    Other code of the same user can find the socket, but can't send without the key.
     """
 
     def __init__(self, address: tuple[str, str] | None, process: str) -> None:
@@ -39,13 +39,13 @@ class Progress:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._item = ""
-        #: What is done now; a failure that shows only then says so.
+        #: The current activity, for failures that show only then.
         self.activity = ""
         self._checkpoint: Callable[[], None] = _nothing
 
     @contextmanager
     def of(self, item: str, checkpoint: Callable[[], None]) -> Iterator[None]:
-        """Tell what an item does while it runs; each time, call ``checkpoint`` before."""
+        """Report what an item does while it runs; ``checkpoint`` is called before each report."""
         self._item, self._checkpoint = item, checkpoint
         self.tell("getting ready")
         try:
@@ -55,13 +55,13 @@ class Progress:
             self._item, self._checkpoint = "", _nothing
 
     def tell(self, activity: str) -> None:
-        """Tell what is done from now on."""
+        """Report a new activity."""
         self._checkpoint()
         self.activity = activity
         self._send("activity", activity)
 
     def announce(self, message: str) -> None:
-        """Say something that the user can't wait for."""
+        """Report something that the user should see now."""
         self._send("announce", message)
 
     def _send(self, kind: str, text: str = "") -> None:
@@ -69,13 +69,13 @@ class Progress:
             return
         path, key = self._address
         message = json.dumps([self._process, self._item, kind, text])
-        with suppress(OSError):  # nobody listens, or not fast enough: nothing hangs on it
+        with suppress(OSError):  # nobody listens, or not fast enough; progress may be lost
             self._socket.sendto(f"{key}{message}".encode(), path)
 
 
 @dataclass(frozen=True)
 class _Running:
-    """What one process does."""
+    """The activity of one process."""
 
     item: str
     activity: str
@@ -84,17 +84,17 @@ class _Running:
 
 
 class Display:
-    """Shows what items do that take long: on a line that is redrawn, or in a line now and then.
+    """Shows slow items: on a line that is redrawn, or with a line now and then.
 
-    The line is below the one that pytest writes, and gone whenever pytest goes on writing.
+    The line is below pytest's own, and removed before pytest writes again.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        # A socket's address has 107 bytes, of which the folder for temporary files may take all.
+        # A socket's address has 107 bytes, and the folder for temporary files may be that long.
         short = None if len(tempfile.gettempdir()) <= LONGEST_FOLDER else "/tmp"
         self._folder = TemporaryFolder.make(short)
-        #: Where processes of this run tell what they do, and how it is known that it is they.
+        #: The address for reports of this run's processes, and the key that they prove that with.
         self.address = str(self._folder.path / "socket"), token_hex()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(self.address[0])
@@ -145,7 +145,7 @@ class Display:
                 self._running[process] = replace(known, activity=visible_line(text))
 
     def _announce(self, text: str, item: str) -> None:
-        """Once in a run, with the item that was first."""
+        """Announce once in a run, with the first item."""
         if text not in self._announced:
             self._announced.add(text)
             self._write_line(f"{text} ({item})" if item else text)
@@ -165,7 +165,7 @@ class Display:
 
     @staticmethod
     def _line(late: list[_Running], now: float) -> str:
-        """The item that has run for longest, and how many others there are."""
+        """The item that has run the longest, and the number of others."""
         first = min(late, key=lambda each: each.since)
         others = f"; {len(late) - 1} more run" if len(late) > 1 else ""
         return f"{first.item}: {first.activity}, {now - first.since:.0f} s{others}"
@@ -185,7 +185,7 @@ class Display:
         self._ended_line = self._config.option.capture != "no"  # else what tests print may follow
 
     def _draw(self, text: str) -> None:
-        """Make room below, write there, and put the cursor back where pytest writes."""
+        """Write on a new line below, and put the cursor back where pytest writes."""
         writer = self._config.get_terminal_writer()
         column = writer.width_of_current_line % writer.fullwidth + 1
         shown = text if len(text) < writer.fullwidth else f"{text[: writer.fullwidth - 2]}…"
@@ -204,7 +204,7 @@ class Display:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logstart(self) -> Iterator[None]:
-        """Nothing is drawn, nor is in between, while pytest writes."""
+        """Remove the line; nothing is drawn while pytest writes."""
         with self._lock:
             self._erase()
             outcome = yield
@@ -215,12 +215,12 @@ class Display:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Make way for good."""
+        """Remove the line for good."""
         self.close()
 
 
 def _can_redraw(config: pytest.Config) -> bool:
-    """Whether this is a terminal that takes escape sequences, and nobody but pytest writes to."""
+    """Whether this is a terminal with escape sequences that only pytest writes to."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     others_write = config.option.capture == "no" or config.option.usepdb or config.option.trace
     own = type(reporter).__module__ == "_pytest.terminal"
@@ -229,7 +229,7 @@ def _can_redraw(config: pytest.Config) -> bool:
 
 
 def _duplicate(stream: Any) -> int | None:
-    """What the stream writes to, now that pytest doesn't capture it; None where that is no file."""
+    """The stream's file, while pytest doesn't capture it; None if it has none."""
     try:
         return os.dup(stream.fileno())
     except (OSError, ValueError):

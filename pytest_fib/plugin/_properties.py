@@ -1,4 +1,4 @@
-"""What JUnit's XML, pytest-json-report and others show of an item: its ``user_properties``."""
+"""An item's ``user_properties``, which JUnit's XML, pytest-json-report and others show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Property: TypeAlias = tuple[str, str | float]
 
 
 def properties_of(item: KernelItem) -> list[Property]:
-    """What an item is, where its implementation is and, once it ran, what came of it."""
+    """The item's identity, the place of its implementation and, once it ran, its results."""
     implementation, settings = item.implementation, item.settings
     properties: list[Property] = [
         *item.identity.items(),

@@ -1,4 +1,4 @@
-"""The cluster of ``--fib-ray``: an actor for each process of pytest, as far as there are GPUs."""
+"""The Ray cluster of ``--fib-ray``: an actor for each process of pytest, as far as GPUs suffice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RayCluster(RemoteMachines):
-    """Actors that the controller made, which has their ``owner``, and what they are on."""
+    """The actors of the controller, which has their ``owner``, and their machines."""
 
     settings: Settings
     shared: SharedActors
@@ -50,7 +50,7 @@ class RayCluster(RemoteMachines):
         return cls(settings, owner.shared, machines, owner)
 
     def to_json(self) -> str:
-        """For a worker of xdist, which asks one of the actors."""
+        """JSON for a worker of xdist, which uses one of the actors."""
         machines = [machine.to_json() for machine in self.machines]
         return json.dumps({"shared": asdict(self.shared), "machines": machines})
 
@@ -64,7 +64,7 @@ class RayCluster(RemoteMachines):
         return self.machines[number % len(self.machines)]
 
     def executor(self, number: int, files: TensorFiles, progress: Progress) -> RayExecutor:
-        """What asks the actor of that process, which others may ask as well. Raises RemoteError."""
+        """An executor for that process' actor, which others may use too. Raises RemoteError."""
         names = self.shared.names
         one_actor = SharedActors(
             self.shared.address, self.shared.namespace, (names[number % len(names)],)
@@ -72,7 +72,7 @@ class RayCluster(RemoteMachines):
         return RayExecutor(self.shared.address, files=files, shared=one_actor)
 
     def check(self) -> None:
-        """Actors have imported all they need before they are found."""
+        """Nothing to check: actors have imported all they need before they are found."""
 
     def header(self) -> list[str]:
         lines = [described(m, m.device(self.settings.device)) for m in self.machines]

@@ -1,4 +1,4 @@
-"""Traces on their way from an item's report to the JSONL file and the tables."""
+"""Takes traces from items' reports to the JSONL file and the tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_fib.report import Row
 if TYPE_CHECKING:
     from pytest_fib.plugin._options import Settings
 
-#: Outcomes of pytest's own. Any other is a plugin's that runs the item again: "rerun", "retried".
+#: pytest's own outcomes. Any other is from a plugin that reruns the item: "rerun", "retried".
 _FINAL = ("passed", "failed", "skipped", "error", "xfailed", "xpassed")
 
 
@@ -28,13 +28,13 @@ class Recorder:
         self.file = TraceFile(settings.traces)
         self._config = config
         self._rows: dict[str, list[Row]] = {}
-        #: Tests that somebody wrote by hand, and that failed.
+        #: Failed tests that were written by hand.
         self._by_hand: dict[str, Row] = {}
         self._reruns: Counter[str] = Counter()
         self.device_uses = DeviceUses()
         #: Traces of items that may run again.
         self._undecided: dict[str, list[str]] = {}
-        # Else it is opened on the first kernel test: a run without one leaves no file behind.
+        # Else it is opened on the first kernel test, so that a run without one leaves no file.
         if settings.traces_file is not None:
             self._open_before_any_test(settings.traces)
 
@@ -44,14 +44,14 @@ class Recorder:
 
     @property
     def failures_by_hand(self) -> list[Row]:
-        """The failures of tests that check kernels, in the order in which these ended."""
+        """The failures of tests written by hand that check kernels, in the order of their ends."""
         return list(self._by_hand.values())
 
     def rows_of(self, wanted: Callable[[str], bool]) -> list[Row]:
         return [row for nodeid, rows in self._rows.items() if wanted(nodeid) for row in rows]
 
     def add(self, report: pytest.TestReport) -> None:
-        """Take in what an item left; its last run counts, where a plugin runs it several times."""
+        """Add an item's outcome. If a plugin runs it several times, the last run counts."""
         if report.when == "setup":
             self._undecided.pop(report.nodeid, None)
             self._by_hand.pop(report.nodeid, None)
@@ -79,7 +79,7 @@ class Recorder:
         self._rows.setdefault(report.nodeid, []).extend(rows)
 
     def finish(self) -> None:
-        """Write the records of items that were to run again, and did not; complete the file."""
+        """Write the records of items whose rerun did not happen; complete the file."""
         for nodeid, traces in self._undecided.items():
             self.file.add(traces, f"after {nodeid}")
         self.file.finish()
@@ -89,7 +89,7 @@ class Recorder:
         return status[0] if status else report.outcome
 
     def _open_before_any_test(self, path: Path) -> None:
-        """Some refusals show only in the attempt."""
+        """Raise UsageError if the file can't be opened."""
         try:
             self.file.open()
         except OSError as error:
@@ -98,7 +98,7 @@ class Recorder:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Why an item was skipped or is expected to fail; where an error was if not in the test."""
+    """Why an item was skipped or xfailed; the phase of an error outside of the test."""
     reason: Any = getattr(report, "wasxfail", "")
     if report.skipped and isinstance(report.longrepr, tuple):
         reason = report.longrepr[2].removeprefix("Skipped: ")
@@ -108,7 +108,7 @@ def _reason(report: pytest.TestReport) -> str:
 
 
 def _failure_by_hand(report: pytest.TestReport) -> Row:
-    """A failure where it was raised, which is in the kernel or the line that checks it."""
+    """A failure with the place that raised it: in the kernel, or in the line that checks it."""
     crash: Any = getattr(report.longrepr, "reprcrash", None)
     place = (str(crash.path), crash.lineno) if crash is not None else ("", 0)
     paragraph = str(getattr(crash, "message", "")).partition("\n\n")[0]
@@ -118,6 +118,6 @@ def _failure_by_hand(report: pytest.TestReport) -> Row:
 
 
 def _end_of(report: pytest.TestReport) -> str:
-    """What ended an item that left no record."""
+    """Why an item that left no record ended."""
     crash = getattr(report.longrepr, "reprcrash", None)
     return str(getattr(crash, "message", "")).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Where kernels run in place of this machine: machines by ssh, or a cluster of Ray."""
+"""Remote machines for kernels: over ssh, or in a Ray cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find(settings: Settings, processes: int) -> RemoteMachines:
-    """What the options name, for so many processes. Raises UsageError."""
+    """The machines that the options name, for so many processes. Raises UsageError."""
     try:
         return _kind(settings).find(settings, processes)
     except RemoteError as error:
@@ -37,7 +37,7 @@ def _usage_error(settings: Settings, error: RemoteError) -> pytest.UsageError:
 
 
 def from_controller(settings: Settings, text: str) -> RemoteMachines:
-    """What the controller found, in a worker of xdist."""
+    """In a worker of xdist, the machines that the controller found."""
     return _kind(settings).from_json(settings, text)
 
 

@@ -1,4 +1,4 @@
-"""``--fib-select``: which few implementations to deploy for captured calls. No test runs."""
+"""``--fib-select``: the few implementations to deploy for captured calls. No test runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SelectionRun:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """That nothing ran is no failure."""
+        """It is no failure that no test ran."""
         session.exitstatus = pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -60,32 +60,32 @@ if TYPE_CHECKING:
 _SESSION = pytest.StashKey["Session"]()
 #: The key of what the controller sends to each worker of xdist.
 _SENT = "fib"
-#: What most workloads are drawn from unless the command line says otherwise.
+#: The seed of most workloads, unless the command line has another.
 FIXED_SEED = 0
 
 
 class Session:
-    """What one run does and shares between its items, in the order in which pytest calls it.
+    """One run's steps, in the order in which pytest calls them, and what its items share.
 
-    Under xdist each worker has one, too, which runs items and reports nothing.
+    Each xdist worker has one too, which runs items and reports nothing.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.settings = config.stash[SETTINGS]
         self.baseline: Baseline | None = None
-        #: In a worker of xdist, what it was started with; and of that, what is from this plugin.
+        #: In a worker of xdist: its start arguments, and the part of them from this plugin.
         self._worker: dict[str, Any] = getattr(config, "workerinput", {})
         self._sent: dict[str, Any] = self._worker.get(_SENT, {})
         self._stray_warnings_given = False
         self._display: Display | None = None
-        #: Whether this run's shard is empty, of tests that there are.
+        #: Whether this run's shard is empty although there are tests.
         self._others_have_all = False
-        #: The definition files that can't be collected; under xdist each worker tells of them.
+        #: The definition files that can't be collected; under xdist each worker reports them.
         self._uncollected: dict[str, Row] = {}
         #: The compile items that failed for this device, by definition and implementation.
         self.uncompiled: dict[tuple[str, str], str] = {}
-        #: What compile items of this process found for this device.
+        #: The results of this process' compile items for this device.
         self.compiled: dict[tuple[str, str], Compiled] = {}
 
     @classmethod
@@ -97,7 +97,7 @@ class Session:
     # First: the command line.
 
     def start(self) -> None:
-        """Check the command line, and say what is collected. Raises UsageError."""
+        """Check the command line, and set what is collected. Raises UsageError."""
         config, settings = self.config, self.settings
         config.add_cleanup(activate(self.definitions))
         self._have_triton_interpreted()
@@ -129,10 +129,10 @@ class Session:
             self._share_among_workers()
 
     def _have_triton_interpreted(self) -> None:
-        """Where there is no GPU, have Triton kernels run in this process as they do in sandboxes.
+        """Without a GPU, have Triton kernels interpreted in this process, as in sandboxes.
 
-        That is for tests written by hand. Triton reads the variable when it is imported: if a
-        ``conftest.py`` has done that, its own functions wouldn't be those of the interpreter.
+        Tests written by hand need that. Triton reads the variable when it is imported, so this is
+        too late if a ``conftest.py`` has imported it.
         """
         undecided = "triton" not in sys.modules and "TRITON_INTERPRET" not in os.environ
         if undecided and self._device_here == "cpu":
@@ -140,7 +140,7 @@ class Session:
             self.config.add_cleanup(_forget_the_interpreter)
 
     def _show_on_terminal(self) -> None:
-        """Have tables and progress written as the run goes on."""
+        """Write tables and progress during the run."""
         config = self.config
         config.pluginmanager.register(self._tables, "fib-tables")
         if config.get_verbosity() >= 0:
@@ -149,7 +149,7 @@ class Session:
             config.add_cleanup(self._display.close)
 
     def _share_among_workers(self) -> None:
-        """Have xdist spread workers over GPUs, and items over workers, as suits them."""
+        """Have xdist give workers their GPUs, and distribute items for kernels."""
         plugins = self.config.pluginmanager
         if self.settings.device != "cpu":
             plugins.register(_gpus.GpuPerWorker(), "fib-devices")
@@ -159,14 +159,14 @@ class Session:
             plugins.register(Distribution(), "fib-distribution")
 
     def _start_remote_machines(self) -> None:
-        """Connect; where this process has kernels run, and no worker, the judge gets ready now."""
+        """Connect. If this process runs items itself, start its executor too."""
         if self.remote is not None and not getattr(self.config.option, "tx", None):
             _ = self.executor
 
     def _add_paths(self) -> None:
-        """Collect datasets, too; and with no path given, a selection collects kernels only.
+        """Also collect datasets; if no path is given, a selection collects kernels alone.
 
-        Where the command line names single items, nothing is added.
+        If the command line names single items, nothing is added.
         """
         config, settings = self.config, self.settings
         datasets = [str(folder) for folder in settings.dataset_dirs("definitions")]
@@ -188,7 +188,7 @@ class Session:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
-        """Send a worker of xdist the seeds, and the baseline, whose file this run may replace."""
+        """Send an xdist worker the seeds, and the baseline, since this run may replace its file."""
         node.workerinput[_SENT] = {  # type: ignore[attr-defined]
             "seeds": self.seeds,
             "targets": self.targets,
@@ -212,7 +212,7 @@ class Session:
 
     @cached_property
     def durations(self) -> Durations:
-        """How long tests took in an earlier run, by which shards are balanced."""
+        """The durations in an earlier run, which balance the shards."""
         return Durations.read(self.settings)
 
     def keep_shard(self, items: list[pytest.Item]) -> None:
@@ -225,14 +225,14 @@ class Session:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object) -> None:
-        """Take over what a worker of xdist found that ended."""
+        """Take over the findings of an xdist worker that ended."""
         self._others_have_all |= getattr(node, "workeroutput", {}).get(_SENT, False)
 
     @cached_property
     def seeds(self) -> tuple[int, int | None]:
-        """What workloads are drawn from: one seed, and another for this run's own, if it has any.
+        """The seeds of workloads: a fixed one, and one for this run's own workloads, if any.
 
-        The second is drawn once, by the controller, unless the command line has it.
+        The controller draws the second once, unless the command line has it.
         """
         if self._sent:
             fixed, of_the_run = self._sent["seeds"]
@@ -260,7 +260,7 @@ class Session:
 
     @property
     def folders(self) -> list[Path]:
-        """The definition directories that there are, of the project and of its datasets."""
+        """The existing definition directories of the project and its datasets."""
         settings = self.settings
         every = *settings.definition_dirs, *settings.dataset_dirs("definitions")
         return [folder for folder in every if folder.is_dir()]
@@ -274,7 +274,7 @@ class Session:
         return DefinitionLookup(self.config.rootpath, lambda: self.catalogue)
 
     def stray_warnings(self) -> list[str]:
-        """Sentences on implementations of no definition; once in a run, by its first process."""
+        """Warnings about implementations of unknown definitions; only once in a run."""
         if self._stray_warnings_given or self._number != 0:
             return []
         self._stray_warnings_given = True
@@ -292,7 +292,7 @@ class Session:
 
     @cached_property
     def remote(self) -> RemoteMachines | None:
-        """Where kernels run in place of this machine, if they do. Raises UsageError."""
+        """The remote machines that kernels run on, if any. Raises UsageError."""
         option, settings = self.config.option, self.settings
         if not settings.is_remote or option.collectonly or settings.explain_inputs:
             return None
@@ -306,12 +306,12 @@ class Session:
 
     @property
     def _number(self) -> int:
-        """Of this process among those of the run."""
+        """The number of this process in the run."""
         return int(self._worker.get("workerid", "gw0").removeprefix("gw"))
 
     @property
     def machine(self) -> Machine | None:
-        """The machine that kernels run on; None is this one."""
+        """The remote machine that kernels run on; None is this one."""
         return None if self.remote is None else self.remote.machine(self._number)
 
     @property
@@ -333,7 +333,7 @@ class Session:
 
     @cached_property
     def prebuilt(self) -> Prebuilt | None:
-        """What was built ahead of time. Raises UsageError where the folder holds no such thing."""
+        """The implementations built ahead of time. Raises UsageError if the folder has none."""
         folder = self.settings.prebuilt
         try:
             return None if folder is None else Prebuilt(folder)
@@ -342,7 +342,7 @@ class Session:
 
     @cached_property
     def executor(self) -> Executor:
-        """What evaluates for this process; closed with the run."""
+        """The executor of this process, which is closed with the run."""
         executor = self._remote_executor() or self._local_executor()
         self.config.add_cleanup(executor.close)
         return executor
@@ -375,7 +375,7 @@ class Session:
             self.executor.start_fork_server()
 
     def warm(self) -> None:
-        """Begin to start what runs kernels, where that is this machine. Raises UsageError."""
+        """Start what runs kernels, if that is this machine. Raises UsageError."""
         from pytest_fib.executors import LocalExecutor
 
         self._check_remote()
@@ -383,7 +383,7 @@ class Session:
             executor.warm()
 
     def _check_remote(self) -> None:
-        """After collection: in the meantime the machines have found out. Raises UsageError."""
+        """After collection, since machines check themselves in the meantime. Raises UsageError."""
         if self.remote is not None:
             from pytest_fib.plugin._remote import check
 
@@ -391,7 +391,7 @@ class Session:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """Before the controller has tests run: workers don't check."""
+        """Check before the controller has tests run: workers don't."""
         if ids:
             self._check_remote()
 
@@ -414,7 +414,7 @@ class Session:
 
     @cached_property
     def last_call(self) -> LastCall | None:
-        """Where the last call of an implementation ended, for ``--pdb`` and ``--trace``."""
+        """The frame in which an implementation's last call ended, for ``--pdb`` and ``--trace``."""
         option = self.config.option
         if not (option.usepdb or option.trace):
             return None
@@ -423,7 +423,7 @@ class Session:
         return LastCall(pytest.exit.Exception, _traced if option.trace else None)
 
     def kernel_check(self, item: pytest.Item) -> KernelCheck:
-        """The fixture of that name, which does in a test what this run's options say of items."""
+        """The fixture ``kernel_check``, which follows the options of this run's items."""
         from pytest_fib.testing import KernelCheck, RunSettings
 
         settings, (seed, run_seed) = self.settings, self.seeds
@@ -451,13 +451,13 @@ class Session:
 
     @cached_property
     def progress(self) -> Progress:
-        """Tells whoever has the terminal what this process does."""
+        """Reports what this process does to the process that has the terminal."""
         address = self._display.address if self._display else self._sent.get("progress")
         return Progress(address, str(self._worker.get("workerid", "")))
 
     @cached_property
     def width(self) -> int:
-        """Columns of the terminal that people read this in."""
+        """The width of the user's terminal, in columns."""
         if self._sent:
             return int(self._sent["width"])
         return self.config.get_terminal_writer().fullwidth if self._has_terminal else 80
@@ -492,7 +492,7 @@ class Session:
             )
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Complete the trace records; fail a run whose records are not what it wrote."""
+        """Complete the trace records; fail a run whose records were changed or not written."""
         self._recorder.finish()
         if self.settings.github_summary:
             append_github_summary(self._recorder.file.records, self.baseline, self._failable)
@@ -552,7 +552,7 @@ class Session:
 
 
 def _traced(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in the debugger, as pytest does with test functions for ``--trace``."""
+    """Call a function in the debugger, as pytest calls test functions with ``--trace``."""
     debugger: Any = pytestPDB
     return debugger._init_pdb("runcall").runcall(function, *arguments)
 
@@ -562,7 +562,7 @@ def _forget_the_interpreter() -> None:
 
 
 def _clear(builds: Path | None) -> None:
-    """Remove what was compiled before. Raises UsageError."""
+    """Empty the cache of compiled implementations. Raises UsageError."""
     try:
         ArtifactCache(builds).clear()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""``--fib-shard``: which part of the tests this run has, when others have the rest."""
+"""``--fib-shard``: this run's part of the tests."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import pytest
 if TYPE_CHECKING:
     from pytest_fib.plugin._options import Settings
 
-#: A definition's file and name; of other tests, their file and nothing.
+#: The file and the name of a definition; the name is empty for other tests.
 Group: TypeAlias = tuple[str, str]
 
 
 class Durations:
-    """Seconds that the items of each definition took, as trace records have it."""
+    """The seconds that the items of each definition took, from trace records."""
 
     def __init__(self, seconds: Mapping[Group, float]) -> None:
         self._seconds = seconds
 
     @classmethod
     def read(cls, settings: Settings) -> Durations:
-        """Of ``--fib-shard-by``, a file or a folder of files; else none. Raises UsageError."""
+        """Read ``--fib-shard-by``, a file or a folder; without it, empty. Raises UsageError."""
         if settings.shard_by is None:
             return cls({})
         path = settings.place(settings.shard_by)
@@ -42,12 +42,12 @@ class Durations:
 
     @property
     def digest(self) -> str:
-        """Equal for all shards, or some tests are in none."""
+        """Must be equal in all shards: else some tests are in none."""
         facts = json.dumps(sorted(self._seconds.items()))
         return hashlib.sha256(facts.encode()).hexdigest()[:8]
 
     def of(self, groups: Counter[Group]) -> dict[Group, float]:
-        """What each group of so many items is expected to take: what is not known, the average."""
+        """The expected seconds of each group of so many items; the average if not known."""
         known = {group: self._seconds[group] for group in groups if group in self._seconds}
         items = sum(groups[group] for group in known)
         each = sum(known.values()) / items if items else 1.0
@@ -79,7 +79,7 @@ def _group(item: pytest.Item) -> Group:
 
 
 def _dealt(seconds: Mapping[Group, float], count: int) -> dict[Group, int]:
-    """The shard of each group, from 1: the longest first, each to whichever has least so far."""
+    """The shard of each group, from 1: longest group first, each to the least loaded shard."""
     loads = [0.0] * count
     homes = {}
     for group in sorted(seconds, key=lambda group: (-seconds[group], group)):

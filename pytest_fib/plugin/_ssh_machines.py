@@ -1,4 +1,4 @@
-"""The machines of ``--fib-remote``: hosts in turn for each process, and one GPU of them."""
+"""The machines of ``--fib-remote``: each process gets the next host, and a GPU of it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SshMachines(RemoteMachines):
-    """The targets, what they are, and connections that workers of xdist share."""
+    """The targets, their machines, and the connections that xdist workers share."""
 
     settings: Settings
     targets: tuple[SshTarget, ...]
     machines: tuple[Machine, ...]
     connections: SshConnections
-    #: Of each target, in the process that found them.
+    #: One for each target, in the process that found them.
     imports: tuple[TorchImport, ...] = ()
 
     @classmethod
@@ -55,7 +55,7 @@ class SshMachines(RemoteMachines):
         return remote
 
     def _check_devices(self) -> None:
-        """All have a GPU, where that is asked for or one has. Raises RemoteError."""
+        """Check that all have a GPU, if one has or CUDA is requested. Raises RemoteError."""
         wanted = self.settings.device
         if not any(machine.device(wanted) == "cuda" for machine in self.machines):
             return
@@ -81,7 +81,7 @@ class SshMachines(RemoteMachines):
         return cls(settings, _targets(settings), machines, SshConnections(Path(facts["folder"])))
 
     def _slot(self, number: int) -> tuple[SshTarget, Machine, str | None]:
-        """A target and a GPU of it, or None for its CPU: hosts in turn, then the next GPU each."""
+        """A target, and its GPU or None for its CPU: hosts in turn, then the next GPU of each."""
         slots: list[tuple[int, int, str | None]] = []
         for i, machine in enumerate(self.machines):
             on_gpus = machine.device(self.settings.device) == "cuda"
@@ -110,7 +110,7 @@ class SshMachines(RemoteMachines):
         try:
             executor.start()
         except RemoteError:
-            # A worker of xdist runs tests by now: its first request takes the connection up again.
+            # This xdist worker runs tests by now: its first request reconnects.
             if self.connections.is_owner:
                 executor.close()
                 raise

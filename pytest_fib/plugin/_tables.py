@@ -1,4 +1,4 @@
-"""Under xdist, the tables of a definition as soon as all its items have ended."""
+"""Writes a definition's tables under xdist as soon as all its items have ended."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Tables:
         #: The items that have not ended, by file and definition: those of all workers are the same.
         self._left: dict[str, set[str]] = {}
         self._written: set[str] = set()
-        #: The items that failed and are about to run once more, as plugins have it.
+        #: The items that failed and will be rerun by a plugin.
         self._to_rerun: set[str] = set()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """Learn what there is to wait for."""
+        """Note the items to wait for."""
         if self._left:
             return
         left = defaultdict(set)
@@ -41,7 +41,7 @@ class Tables:
         self._left = dict(left)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Learn which items aren't done when they have ended."""
+        """Note the items that will be rerun."""
         if report.outcome not in ("passed", "failed", "skipped"):  # one of plugins, as "rerun"
             self._to_rerun.add(report.nodeid)
 
@@ -59,7 +59,7 @@ class Tables:
             self._write(self._recorder.rows_of(lambda other: _definition(other) == definition))
 
     def write_rest(self) -> None:
-        """Write those of definitions that did not come to an end before the run did."""
+        """Write the tables of definitions with items that did not end."""
         self._write(self._recorder.rows_of(lambda nodeid: _definition(nodeid) not in self._written))
 
     def _write(self, rows: Sequence[Row]) -> None:
@@ -67,10 +67,10 @@ class Tables:
         if rows and terminal.verbosity >= 0:
             terminal.ensure_newline()
             if self._config.get_terminal_writer().width_of_current_line:
-                terminal.line("")  # workers' dots, of which the line above knows nothing
+                terminal.line("")  # the workers' dots, which the terminal reporter doesn't count
             write_tables(terminal, rows, self._width, self._baseline)
 
 
 def _definition(nodeid: str) -> str:
-    """The file and the name of a definition, of its items' ids."""
+    """The file and the name of the definition in an item's id."""
     return nodeid.partition("[")[0]

@@ -1,4 +1,4 @@
-"""The file of trace records: complete at the end of a run, whatever happens to it before."""
+"""The file of trace records. It is complete at the end of a run, whatever happens before."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class TraceFile:
-    """Appends records to a file, and notices where something else changes or replaces that.
+    """Appends records to a file, and notices if anything else changes or replaces it.
 
-    All records are kept in memory, too. So they are written again where the file was changed, and
-    go elsewhere where it can't be written. No method but ``open`` raises OSError.
+    All records are kept in memory too. They are written again if the file was changed, and to
+    another file if it can't be written. No method but ``open`` raises OSError.
     """
 
     def __init__(self, path: Path) -> None:
-        #: What something else did to the file, and when that was noticed; the first time only.
+        #: The first damage to the file, and when it was noticed.
         self._tampering = ""
-        #: Why records are not in the file.
+        #: Why records could not be written.
         self._error = ""
-        #: Where all records are instead, if there was room for them anywhere.
+        #: The other file that has all records, if one could be written.
         self._elsewhere: Path | None = None
         self._path = path
         self._file: FileIO | None = None
@@ -45,7 +45,7 @@ class TraceFile:
         return [line.decode() for line in self._lines]
 
     def problems(self, name: str) -> list[str]:
-        """After ``finish``: what went wrong and what to do, in lines. ``name`` is the file's."""
+        """After ``finish``: lines that say what went wrong and what to do, of a file ``name``."""
         records = "the only record" if self.count == 1 else f"all {self.count} records"
         lines = []
         if self._tampering:
@@ -68,17 +68,17 @@ class TraceFile:
         return lines
 
     def open(self) -> None:
-        """Begin an empty file, in a folder that is made for it. Raises OSError."""
+        """Create an empty file, and its folder. Raises OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("wb", buffering=0)
 
     def add(self, lines: Iterable[str], when: str) -> None:
-        """Write records, each at once; ``when`` is what they are of, for a message."""
+        """Write records at once; ``when`` says in messages where they are from."""
         self._lines += [f"{line}\n".encode() for line in lines]
         self._update(when, self._damage)
 
     def finish(self) -> None:
-        """Look at the file once more; where it lacks records, write all of them elsewhere."""
+        """Check the file once more; if it lacks records, write all of them elsewhere."""
         if self._file is None and not self._lines:
             return
         self._update("at the end", self._damage_to_content)
@@ -90,7 +90,7 @@ class TraceFile:
             self._file.close()
 
     def _update(self, when: str, damage: Callable[[FileIO], str]) -> None:
-        """Write what the file lacks; the next record tries again where that fails."""
+        """Write what the file lacks; if that fails, the next record tries again."""
         self._error = ""
         try:
             if self._file is None:
@@ -108,14 +108,14 @@ class TraceFile:
             try:
                 _write(file, line)
             except OSError:
-                with suppress(OSError):  # no half a line is left, which no reader could take
+                with suppress(OSError):  # leave no half line, which no reader could parse
                     file.truncate(file.seek(self._size))
                 raise
             self._written += 1
             self._size += len(line)
 
     def _damage(self, file: FileIO) -> str:
-        """What something else did to the file, as a verb; nothing for devices and pipes."""
+        """The damage to the file, as a participle; nothing for devices and pipes."""
         ours = os.fstat(file.fileno())
         if not stat.S_ISREG(ours.st_mode):
             return ""
@@ -128,7 +128,7 @@ class TraceFile:
         return "changed" if at_path.st_size != self._size else ""
 
     def _damage_to_content(self, file: FileIO) -> str:
-        """Also where the size is right."""
+        """Also compare the content if the size is right."""
         if (what := self._damage(file)) or not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return what
         with self._path.open("rb") as content:
@@ -136,7 +136,7 @@ class TraceFile:
         return "" if same else "changed"
 
     def _replace(self) -> None:
-        """Put a new file with all records in the place of whatever is there."""
+        """Replace whatever is at the path with a new file of all records."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
         file = fresh.open("xb", buffering=0)
@@ -167,7 +167,7 @@ class TraceFile:
 
 
 def _write(file: FileIO, content: bytes) -> None:
-    """All of it: a write to a disk that becomes full writes the beginning, and raises nothing."""
+    """Write all of it: on a disk that becomes full, a write stops early without an error."""
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]

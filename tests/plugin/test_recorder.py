@@ -369,7 +369,7 @@ def test_records_that_fit_nowhere_are_printed(scale, monkeypatch):
     result = scale.run("--fib-traces=/dev/full")
     result.stdout.fnmatch_lines(
         [
-            "No other file can be written either, so this prints the only record of this run:",
+            "No other file can be written either. Here, the only record of this run:",
             '{"definition":"scale",*',
         ]
     )
