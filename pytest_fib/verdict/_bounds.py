@@ -1,4 +1,4 @@
-"""How far an output may be from what is right: every formula and constant of a verdict.
+"""How far outputs may be from the right ones: every formula and constant of a verdict.
 
 **Elements.** Let ``y`` be the float64 value of an element, ``u`` the unit roundoff of the output's
 dtype, and ``s`` the root mean square of the row that the element lies in. The element may be off by
@@ -20,19 +20,19 @@ on average and at most 1 / (2 c).
 
 **Bias: one scale and offset.** Rounding has no direction. Over many elements, ``got = (1 + a) y +
 b s`` is fitted by least squares, weighted by the elements' bounds; ``|a|`` and ``|b|`` stay below
-``f * u``, or below ``BIAS_SIGMAS`` standard errors where there are few elements. This sees a scale
+``f * u``, or below ``BIAS_SIGMAS`` standard errors if there are few elements. This finds a scale
 that is off by 0.5 % in bfloat16, which no bound of an element can. ``f`` is 1/2, since honest
 rounding comes that far: in a product with a factor beside a power of two, every element is rounded
 to the same side, by up to half of ``u``.
 
-In float32 one factor that is wrong by that is beyond the bounds of elements, unless yardsticks
-widen these: operands of products that are rounded to float16 take hundreds of times as much. So a
-bias is looked for then, and may be ``BIAS_YARDSTICK`` times that of any yardstick: rounding has
-none, but rows whose elements share an error do.
+In float32 the bounds of elements find a factor that is wrong by that, unless yardsticks widen them:
+operands of products that are rounded to float16 take hundreds of times as much. So a bias is
+looked for then. It may be ``BIAS_YARDSTICK`` times that of any yardstick: rounding has no bias, but
+rows whose elements share an error do.
 
-Where an input has few different values, such as zeros and ones, so has what is computed from it
-alone, and all elements share one intermediate rounding. Then the bias may be larger by ``u``; this
-is looked up after a failure only.
+If an input has few different values, such as zeros and ones, so has what is computed from it
+alone, and all elements share one intermediate rounding. Then the bias may be larger by ``u``. This
+is checked after a failure only.
 
 **Ill-conditioned outputs** honestly have larger errors: two large logits that nearly tie, a sum
 that cancels. The reference itself shows how large. It is run in its own dtypes; in float64 on
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Precision:
-    """``roundoff`` is half the distance from 1 to the next number; the rest as above."""
+    """``roundoff`` is half the distance from 1 to the next number; the others are as above."""
 
     roundoff: float
     element: float
@@ -92,8 +92,8 @@ class _Precision:
     bias: float | None
 
 
-#: ``u``, ``c``, ``r`` and ``f`` of the floating dtypes. Those that are not listed are compared bit
-#: by bit. Nothing is fitted where one wrong factor is far beyond the bound of an element anyway.
+#: ``u``, ``c``, ``r`` and ``f`` of the floating dtypes. Other dtypes are compared bit by bit. No
+#: bias is fitted if a wrong factor is far beyond the bound of an element anyway.
 PRECISION = {
     torch.float64: _Precision(2.0**-53, element=64, rows=0.8, bias=None),
     torch.float32: _Precision(2.0**-24, element=32, rows=0.8, bias=None),
@@ -102,21 +102,21 @@ PRECISION = {
     torch.float8_e4m3fn: _Precision(2.0**-4, element=2, rows=0.4, bias=0.5),
     torch.float8_e5m2: _Precision(2.0**-3, element=2, rows=0.4, bias=0.5),
 }
-#: Standard errors that a fitted scale or offset must differ by, whatever its size. Workloads are
-#: drawn by the thousand and elements are not quite independent.
+#: A fitted scale or offset must differ by this many standard errors, whatever its size: there are
+#: thousands of workloads, and elements are not quite independent.
 BIAS_SIGMAS = 8.0
-#: Elements that a scale and offset are fitted to, spread over the output.
+#: The number of elements for the fit, spread over the output.
 BIAS_ELEMENTS = 1 << 16
-#: Below this many elements nothing is fitted.
+#: The least number of elements for the fit.
 BIAS_LEAST = 32
-#: Inputs of no more different mantissas make roundings that all elements share; those of so many
-#: elements are looked at.
+#: Inputs with at most this many different mantissas have roundings that all elements share; checked
+#: for so many elements.
 FEW_VALUES, LOOKED_AT = 2, 4096
-#: How many times a yardstick's error an output's may be, and its scale and offset: a sum of errors
-#: that elements share is less certain than the largest of many.
+#: The most that an output's error may be of a yardstick's, and its scale and offset: a sum of
+#: errors that elements share is less certain than the largest of many.
 YARDSTICK, BIAS_YARDSTICK = 2.0, 4.0
-#: The scale and offset that outputs may have anyway whose elements are wide, over their own bound:
-#: one sum of thousands of numbers in float32 may be a factor of all.
+#: The scale and offset that outputs with widened bounds may always have, over their own bound: one
+#: float32 sum of thousands of numbers may be a factor of all elements.
 WIDENED_BIAS = 64.0
 
 
@@ -124,10 +124,10 @@ WIDENED_BIAS = 64.0
 class Bound:
     """An element may be off by ``rtol * |y| + scale * s + atol``, s being its row's scale.
 
-    ``rows`` and ``bias`` bound what elements do together; None, not at all. ``matched_ratio`` of
-    the elements must keep to their bound. ``exact`` ones must be the rounded value, or as close to
-    it as a definition's ``rtol`` and ``atol`` say, which are otherwise 0; with ``ties``, or what
-    yardsticks round to.
+    ``rows`` and ``bias`` bound elements together, unless None. ``matched_ratio`` of the elements
+    must keep to their bound. ``exact`` elements must be the rounded value, or within the
+    definition's ``rtol`` and ``atol``, which are 0 by default; with ``ties``, the values that
+    yardsticks round to are right too.
     """
 
     rtol: float
@@ -145,13 +145,13 @@ ROUNDED = replace(EXACT, ties=True)
 
 
 def is_rounded(dtype: torch.dtype) -> bool:
-    """Whether numbers of a dtype are decided on: integers, bools and floats of 8 bits or fewer."""
+    """Whether a dtype is of rounded outputs: integers, bools and floats of 8 bits or fewer."""
     return dtype not in PRECISION or dtype.itemsize == 1
 
 
 @cache
 def dtype_bound(dtype: torch.dtype, *, oracle: bool = True) -> Bound:
-    """The bound of outputs of a dtype; without an ``oracle`` both sides are rounded ones."""
+    """The bound of outputs of a dtype; without an ``oracle`` both sides are rounded."""
     if is_rounded(dtype):
         return ROUNDED
     precision = PRECISION[dtype]
@@ -168,9 +168,9 @@ def dtype_bound(dtype: torch.dtype, *, oracle: bool = True) -> Bound:
 
 @cache
 def overridden(bound: Bound, tolerance: Tolerance | None) -> Bound:
-    """The bound with what a definition says of this output in place of the dtype's own.
+    """The bound with the definition's tolerances instead of the dtype's.
 
-    Who says how far elements may be off says so of their rows, their scale and offset as well.
+    Tolerances for elements hold for rows, scale and offset as well.
     """
     if tolerance is None:
         return bound
@@ -191,9 +191,9 @@ def overridden(bound: Bound, tolerance: Tolerance | None) -> Bound:
 
 
 def with_yardsticks(bound: Bound, dtype: torch.dtype, inputs: Mapping[str, object]) -> Bound:
-    """The bound where yardsticks may widen those of elements.
+    """The bound of an output whose elements' bounds yardsticks may widen.
 
-    A rounding may be the same for all elements, where an input's values are.
+    A rounding may be the same for all elements, if the values of an input are.
     """
     if bound.rows is None:  # not the dtype's own
         return bound

@@ -1,4 +1,4 @@
-"""Indices, compared by what they point at: of equal values any may be named."""
+"""Compares indices by the values that they point at: any index of equal values is right."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_fib.verdict._bounds import Bound, dtype_bound, overridden
 
 @dataclass(frozen=True)
 class PointedAt:
-    """The values at both sides' indices; NaN where an index is wrong whatever it points at."""
+    """The values at both sides' indices; NaN if an index is wrong whatever it points at."""
 
     got: torch.Tensor
     expected: torch.Tensor
@@ -25,7 +25,7 @@ class PointedAt:
     outside: torch.Tensor
 
     def facts(self, at: int) -> dict[str, Any]:
-        """Both values at a flat index, and what is wrong there."""
+        """Both values at a flat index, and the reason why it is wrong."""
         got, expected = float(self.got.flatten()[at]), float(self.expected.flatten()[at])
         if bool(self.outside.flatten()[at]):
             reason = f"{self.source} has no such index"
@@ -45,11 +45,11 @@ def pointed_at(
     *,
     others: Sequence[torch.Tensor] = (),
 ) -> PointedAt:
-    """What an output of indices points at in the last dimension of its source.
+    """The values that an output of indices points at, in the last dimension of its source.
 
-    Negative indices are padding, which must be where it is expected. A source with leading
-    dimensions has those of the indices. ``others`` are indices that honest rounding may lead to:
-    what lies between the values there is as right.
+    Negative indices are padding, which must be at the expected places. Leading dimensions of a
+    source are those of the indices. ``others`` are indices that honest rounding may lead to: values
+    between those are right as well.
     """
     source = source_of(definition, name)
     if source not in tensors:
@@ -72,7 +72,7 @@ def pointed_at(
 def source_of(definition: Definition, name: str) -> str:
     """The tensor that indices point into: the one named, or the only input that fits.
 
-    Raises DefinitionError where none or several do.
+    Raises DefinitionError if none or several fit.
     """
     tolerance = definition.tolerances.get(name)
     if tolerance is not None and tolerance.from_ is not None:
@@ -90,7 +90,7 @@ def source_of(definition: Definition, name: str) -> str:
 
 
 def _bound(definition: Definition, name: str, source: str) -> Bound:
-    """An output's values are what is computed; an input's may be ranked after some arithmetic."""
+    """The bound of a source: an output's values are final, an input's may be computed with."""
     if source in definition.outputs:
         dtype = getattr(torch, definition.outputs[source].dtype.value)
         bound = overridden(dtype_bound(dtype), definition.tolerances.get(source))
@@ -103,9 +103,9 @@ def _bound(definition: Definition, name: str, source: str) -> Bound:
 def _between(
     got: torch.Tensor, expected: torch.Tensor, others: Sequence[torch.Tensor]
 ) -> torch.Tensor:
-    """Where values are between what is expected and what others are.
+    """Where values are between the expected ones and the others'.
 
-    Neighbours in a row whose ranges overlap share them: any of these may have any place.
+    Neighbours in a row with overlapping ranges share them: their order is free.
     """
     sides = torch.stack([expected, *others])
     lowest, highest = sides.amin(0), sides.amax(0)
@@ -132,7 +132,7 @@ def _at(values: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 
 
 def _repeated(indices: torch.Tensor) -> torch.Tensor:
-    """Which indices occur before in their row."""
+    """Which indices occurred before in their row."""
     if indices.dim() == 0 or indices.shape[-1] < 2:
         return torch.zeros_like(indices, dtype=torch.bool)
     ordered, order = indices.sort(dim=-1, stable=True)

@@ -1,4 +1,4 @@
-"""How far one output is from what is right, in passes over chunks. See ``_bounds``."""
+"""How far one output is from the expected one, in passes over chunks. See ``_bounds``."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from pytest_fib.verdict._bounds import (
 if TYPE_CHECKING:
     from pytest_fib.verdict._by_index import PointedAt
 
-#: Elements compared at a time: on the CPU few enough for the intermediate values to stay in cache.
+#: Elements compared at a time: on the CPU few enough for intermediate values to stay in cache.
 CHUNK = {"cpu": 1 << 16, "cuda": 1 << 25}
-#: The bits of a number's exponent, and the integers of its size.
+#: The exponent bits of a number, and the integer type of its size.
 _EXPONENT = {
     torch.float32: (torch.int32, 0x7F80_0000),
     torch.float64: (torch.int64, 0x7FF0_0000_0000_0000),
 }
-#: Below that, the distance of two integers fits into their own type.
+#: Below that, the distance between two integers fits into their own type.
 _SAFE_DISTANCE = 2.0**62
-#: Rows shorter than that are taken together, longer ones apart.
+#: Shorter rows are joined, longer rows are split.
 SHORT_ROW, LONG_ROW = 64, 16_384
 _FLOAT32_MAX = torch.finfo(torch.float32).max
-#: The least noise that is believed, as a fraction of the elements' bounds: that of bare rounding.
+#: The least noise, as a fraction of the elements' bounds: that of the final rounding alone.
 _QUIET = 0.14
-#: Elements whose distinct values are counted.
+#: How many elements are checked for distinct values.
 _COUNTED = 4096
 
 
 @dataclass
 class OutputComparison:
-    """One output, what is expected of it, and how far apart they are.
+    """One output, its expected values, and the distances between them.
 
     ``used`` is the largest error of an element over its bound, at the flat index ``at``, where
-    yardsticks made the bound ``width`` times as wide; ``rows_used`` is the same of a row, the one
-    from ``row_at`` on. Of an output of indices, ``by_index`` has what is compared.
+    yardsticks made the bound ``width`` times as wide; ``rows_used`` is the same for a row, which
+    begins at ``row_at``. For an output of indices, ``by_index`` has the values that are compared.
     """
 
     name: str
@@ -91,12 +91,12 @@ class OutputComparison:
 
     @property
     def bias_used(self) -> float:
-        """How much the factor or the offset uses of its bound."""
+        """The share of its bound that the factor or the offset uses."""
         return self.bias.used if self.bias else 0.0
 
     @property
     def elements_used(self) -> float:
-        """How much of what it allows them the elements use; more than 1 is wrong."""
+        """The share of their bound that the elements use; more than 1 is wrong."""
         share = 1.0 - self.bound.matched_ratio
         if share > 0 and self.used > 1:
             return (1.0 - self.matched_ratio) / share
@@ -104,7 +104,7 @@ class OutputComparison:
 
     @property
     def bound_used(self) -> float:
-        """The largest share of a bound that is used: by elements, rows or the bias."""
+        """The largest share of a bound that elements, rows or the bias use."""
         return max(self.elements_used, self.rows_used, self.bias_used)
 
     @property
@@ -113,12 +113,12 @@ class OutputComparison:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """The worst of several outputs has the highest."""
+        """A sort key: the worst of several outputs has the highest."""
         return (self.bound_used, self.wrong)
 
     @property
     def check(self) -> str:
-        """Which of the bounds is used most: the elements' wherever these are wrong."""
+        """The bound that is used most; the elements' if these are wrong."""
         elements, others = self.elements_used, max(self.rows_used, self.bias_used)
         if elements > 1 or elements >= others:
             return "elements"
@@ -126,11 +126,11 @@ class OutputComparison:
 
     @property
     def shown_by_elements(self) -> bool:
-        """Whether its wrong elements show by themselves what is wrong."""
+        """Whether single elements are wrong."""
         return self.by_index is None and self.check == "elements"
 
     def worst_element(self) -> dict[str, Any]:
-        """Where the worst element is, both sides, and how far apart they may be."""
+        """The worst element: its place, both sides, and the allowed distance."""
         if self.total == 0:
             return {}
         index = _index_at(self.at, self.got.shape)
@@ -145,7 +145,7 @@ class OutputComparison:
         return element | (self.by_index.facts(self.at) if self.by_index else {})
 
     def _worst_numbers(self, index: tuple[int, ...]) -> tuple[float, float, float]:
-        """Both sides of the worst element, and its row's scale where the bound has one."""
+        """Both sides of the worst element, and its row's scale if the bound has one."""
         if self.by_index or not self.bound.scale:
             return number_at(self.got, self.at), number_at(self.expected, self.at), 0.0
         start = self.at // self.row * self.row
@@ -158,14 +158,14 @@ class OutputComparison:
         return got, expected, root
 
     def _allowed(self, expected: float, scale: float) -> float:
-        """How far the worst element may be off, in a row of this scale."""
+        """The allowed error of the worst element, in a row of this scale."""
         bound = self.bound
         if self.by_index is not None or not math.isfinite(expected):
             return 0.0
         return self.width * (bound.atol + bound.rtol * abs(expected) + bound.scale * scale)
 
     def describe(self) -> str:
-        """What is wrong, in one line: the bound that is broken, where and by how much."""
+        """One line that says which bound is broken, where and by how much."""
         if self.check == "rows":
             return self._describe_row()
         if self.check == "bias" and self.bias is not None:
@@ -194,7 +194,7 @@ def _index_at(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def element_name(name: str, flat: int, shape: Sequence[int]) -> str:
-    """An element of an output as it is written in Python: ``y[3, 17]``; a scalar is ``y``."""
+    """An element of an output in Python's notation: ``y[3, 17]``; a scalar is ``y``."""
     index = _index_at(flat, shape)
     return f"{name}[{', '.join(map(str, index))}]" if index else name
 
@@ -206,9 +206,9 @@ def number_at(tensor: torch.Tensor, flat: int) -> float:
 
 
 def element_sentence(element: str, got: float, expected: float, allowed: float | None) -> str:
-    """Both sides of an element and, unless None, how far apart they may be.
+    """Both sides of an element and, unless None, the allowed distance.
 
-    Integers are shown whole, floats in as many digits as tell them apart.
+    Integers have all digits, floats as many as it takes to distinguish them.
     """
     digits = next(n for n in (6, 9, 17) if n == 17 or f"{got:.{n}g}" != f"{expected:.{n}g}")
     one, other = (f"{x:.{digits}g}" if isinstance(x, float) else str(x) for x in (got, expected))
@@ -217,30 +217,29 @@ def element_sentence(element: str, got: float, expected: float, allowed: float |
 
 
 def measure(comparison: OutputComparison) -> None:
-    """Note how far an output is from its float64 value, or from one in its own dtype."""
+    """Measure the distance of an output from its float64 value, or from one in its own dtype."""
     if comparison.total == 0:
         return
     bound, flat = comparison.bound, _flat(comparison)
     comparison.row = row_length(comparison.got.shape)
-    # Nothing of a chunk outlives its turn, so that the next one's values are in the cache too.
+    # A chunk's values are freed before the next, so that those are in the cache too.
     for start, sides in _chunks(flat, comparison.row):
         _add(comparison, start, *_measured(bound, *sides))
     comparison.bias = _fit_bias(flat, bound, comparison.row)
 
 
 def _flat(comparison: OutputComparison) -> list[torch.Tensor]:
-    """What is compared: got, expected and yardsticks."""
+    """The flat tensors to compare: got, expected and yardsticks."""
     sides = comparison.by_index or comparison
     tensors = (sides.got, sides.expected, *comparison.yardsticks)
     return [tensor.reshape(-1) for tensor in tensors]
 
 
 def marked(comparison: OutputComparison) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which elements of an output are wrong, and how far each may be off.
+    """Which elements of an output are wrong, and the allowed error of each.
 
-    Where rows are wrong in which no element is alone, those of all wrong rows; where that is none
-    either, nothing is marked and it is the output as a whole. Takes as much memory as the output
-    again, or several times.
+    If only whole rows are wrong, their elements are marked. If only the output as a whole is wrong,
+    none is. This takes as much memory as the output, or several times that.
     """
     got, bound, flat = comparison.got, comparison.bound, _flat(comparison)
     allowed = torch.zeros(got.numel(), dtype=_wide(got.dtype), device=got.device)
@@ -262,9 +261,9 @@ def marked(comparison: OutputComparison) -> tuple[torch.Tensor, torch.Tensor]:
 class _Rows:
     """Some rows of an output.
 
-    [rows, elements]: absolute ``error``, ``size`` of what is expected, fraction ``used`` of the
-    bound. [rows]: ``scale``, and the fraction ``rows_used`` of the bound of a row. Yardsticks make
-    the elements' bounds ``width`` [rows, 1] times as wide.
+    [rows, elements]: absolute ``error``, ``size`` of the expected values, fraction ``used`` of the
+    bound. [rows]: ``scale``, and the fraction ``rows_used`` of a row's bound. Yardsticks make the
+    elements' bounds ``width`` [rows, 1] times as wide.
     """
 
     error: torch.Tensor
@@ -293,10 +292,10 @@ class _Figures(NamedTuple):
 
 
 def row_length(shape: Sequence[int]) -> int:
-    """How many neighbours in memory share a scale: the last dimension, in most cases.
+    """The number of neighbours in memory that share a scale: the last dimension, in most cases.
 
-    Short rows are taken together, since a few elements may all happen to be small; long ones,
-    vectors among them, are cut, so that the last tile of one can't hide.
+    Short rows are joined, since a few elements may all be small by chance. Long ones, such as
+    vectors, are split, so that an error in a last tile is not averaged away.
     """
     length = 1
     for n in reversed(shape):
@@ -310,7 +309,7 @@ def row_length(shape: Sequence[int]) -> int:
 
 
 def _chunks(flat: Sequence[torch.Tensor], row: int) -> Iterator[tuple[int, list[torch.Tensor]]]:
-    """Where each chunk starts, and its sides as rows; the last may be part of a row."""
+    """The start of each chunk, and its sides as rows; the last may be part of a row."""
     total, step = len(flat[0]), max(1, CHUNK[flat[0].device.type] // row) * row
     whole = total // row * row
     for start, end in pairwise([*range(0, whole, step), whole]):
@@ -320,7 +319,7 @@ def _chunks(flat: Sequence[torch.Tensor], row: int) -> Iterator[tuple[int, list[
 
 
 def _add(result: OutputComparison, start: int, rows: _Rows, most: _Figures) -> None:
-    """Count in the rows from the flat index ``start`` on."""
+    """Add the rows that begin at the flat index ``start``."""
     result.max_absolute = max(result.max_absolute, most.error)
     result.max_relative = max(result.max_relative, most.relative)
     result.max_ulp = max(result.max_ulp, most.ulp)
@@ -336,14 +335,14 @@ def _add(result: OutputComparison, start: int, rows: _Rows, most: _Figures) -> N
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """Wide enough for errors: float32 holds every 16-bit value and its float64 one to 2**-24."""
+    """In a dtype that is wide enough: float32 holds 16-bit values, and float64 ones to 2**-24."""
     return torch.float32 if dtype.itemsize <= 2 else torch.float64
 
 
 def _measured(
     bound: Bound, got: torch.Tensor, expected: torch.Tensor, *yardsticks: torch.Tensor
 ) -> tuple[_Rows, _Figures]:
-    """Compare some rows; asks the device for numbers once, unless something is wrong."""
+    """Compare some rows; reads from the device once, unless something is wrong."""
     if bound.exact:
         return _exactly(bound, got, expected, *yardsticks)
     wide = _wide(got.dtype)
@@ -354,7 +353,7 @@ def _measured(
     used = error / _allowed(size, scale, bound)
     rows = _Rows(error, size, used, scale, _rows_used(used, bound))
     figures = _figures(rows, got.dtype)
-    if not all(map(math.isfinite, figures)):  # NaN, an infinity: rare, so looked at closely
+    if not all(map(math.isfinite, figures)):  # NaN or an infinity: rare, so examined closely
         rows = _with_specials(got, expected, bound, yardsticks)
         figures = _figures(rows, got.dtype)
     if yardsticks:
@@ -366,8 +365,8 @@ def _measured(
 
 
 def _scale(size: torch.Tensor, count: torch.Tensor | None = None) -> torch.Tensor:
-    """The root mean square of each row, of which ``count`` elements say how large it is."""
-    # Squares of what float32 holds may be beyond it; asking costs a copy, or on CUDA a wait.
+    """The root mean square of each row, over ``count`` elements."""
+    # Squares of float32 values may overflow it; checking costs a copy, or on CUDA a wait.
     norm: torch.Tensor = torch.linalg.vector_norm(
         size, dim=1, dtype=torch.float64 if size.is_cuda else None
     )
@@ -387,12 +386,12 @@ def _with_specials(
     bound: Bound,
     yardsticks: Sequence[torch.Tensor],
 ) -> _Rows:
-    """Compare rows that have NaN, infinities or overflow: these are right or wrong, no more."""
+    """Compare rows with NaN, infinities or overflow: such elements are right or wrong."""
     value, seen = expected.double(), got.double()
     rounded = expected.to(got.dtype).double()
     top = torch.finfo(got.dtype).max
     size = value.abs()
-    # Beyond the largest number by less than a rounding: what is finite there may be right.
+    # Beyond the largest number by less than a rounding: a finite value may be right.
     counts = size.isfinite() & (size <= top * (1 + bound.rtol))
     counted = torch.where(counts, size.clamp_max(top), 0.0)
     scale = _scale(counted, counts.sum(1))
@@ -400,14 +399,15 @@ def _with_specials(
     near = (size >= top - reach) & (size <= top + reach)
     finite = seen.isfinite() & (rounded.isfinite() | near)
     same = _same(seen, rounded) | (near & seen.isinf() & (seen.sign() == value.sign()))
-    # Sums that can't be held: which elements are inf or NaN then is up to the order of terms.
+    # Sums that overflow: the order of terms decides which elements are inf or NaN.
     limited = value.isfinite() & (rounded.isfinite() | (size > _FLOAT32_MAX))
     for yardstick in yardsticks:
         other = yardstick.to(got.dtype).double()
-        # Those beside the largest number are infinite by rounding alone: that says nothing of sums.
+        # Values near the largest number are infinite by rounding alone: that says nothing about
+        # sums.
         overflows = (limited & (size < top / 2) & ~other.isfinite()).any(1, keepdim=True)
         same |= ~seen.isfinite() & (_same(seen, other) | (limited & overflows))
-        # Whether a number is masked may hang on what float32 can't tell apart; which one doesn't.
+        # float32 may not be able to decide whether a number is masked, but with which value it is.
         same |= value.isinf() & _is_close(seen, other, scale, bound)
     error = torch.where(finite, (seen - value).abs(), math.inf)
     used = error / _allowed(counted, scale, bound)
@@ -420,7 +420,7 @@ def _with_specials(
 def _is_close(
     seen: torch.Tensor, other: torch.Tensor, scale: torch.Tensor, bound: Bound
 ) -> torch.Tensor:
-    """Where both are numbers and within the bounds around the second."""
+    """Where both are finite and the first is within the bounds around the second."""
     both = seen.isfinite() & other.isfinite()
     size = torch.where(both, other.abs(), 0.0)
     return both & ((seen - other).abs() <= _allowed(size, scale, bound))
@@ -433,7 +433,7 @@ def _reach(
     bound: Bound,
     yardsticks: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """How far off finite elements may be; 0 where no yardstick says more than the dtype does."""
+    """The extra error that yardsticks allow; 0 if they allow no more than the dtype."""
     allowed = _allowed(size, scale, bound)
     width = allowed.new_zeros(len(allowed))
     for yardstick in yardsticks:
@@ -442,9 +442,9 @@ def _reach(
 
 
 def _used_by(yardstick: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
-    """How much of the bounds a yardstick uses.
+    """The share of the bounds that a yardstick uses.
 
-    Where it is NaN or infinite it says nothing of how far off finite numbers may be.
+    NaN and infinities in it say nothing about the errors of finite numbers.
     """
     used = (yardstick.to(value.dtype) - value).abs_().div_(allowed)
     return used.nan_to_num_(0.0, 0.0, 0.0)
@@ -474,12 +474,12 @@ def _figures(rows: _Rows, dtype: torch.dtype) -> _Figures:
 
 
 def _places(rows: _Rows) -> torch.Tensor:
-    """Where elements, and rows, use most of their bounds; float64 holds any index."""
+    """The indices of the elements and rows that use most of their bounds, in float64."""
     return torch.stack([rows.used.argmax(), rows.rows_used.argmax()]).double()
 
 
 def _rows_used(used: torch.Tensor, bound: Bound) -> torch.Tensor:
-    """The root mean square of each row, over what it may be."""
+    """The root mean square of each row's used fractions, over its limit."""
     if bound.rows is None:
         return used.new_zeros(len(used))
     norm: torch.Tensor = torch.linalg.vector_norm(used, dim=1)
@@ -489,28 +489,28 @@ def _rows_used(used: torch.Tensor, bound: Bound) -> torch.Tensor:
 def _widened(
     rows: _Rows, value: torch.Tensor, bound: Bound, yardsticks: Sequence[torch.Tensor]
 ) -> _Rows:
-    """The rows, compared by bounds as wide as the yardsticks make them."""
+    """The rows, compared by the bounds that yardsticks widen."""
     allowed = _allowed(rows.size, rows.scale, bound)
     elements = together = torch.ones_like(rows.rows_used)
     for yardstick in yardsticks:
         used = _used_by(yardstick, value, allowed)
         elements = torch.maximum(elements, YARDSTICK * used.amax(dim=1))
         together = torch.maximum(together, YARDSTICK * _rows_used(used, bound))
-    # Elements that are alike are computed alike: what one is off by, all of them are.
+    # Equal elements are computed alike: all of them have the same error.
     alike = value.amax(dim=1) - value.amin(dim=1) <= allowed.amin(dim=1)
     together = torch.where(alike, torch.maximum(together, elements), together)
     width = elements[:, None]
     return replace(rows, used=rows.used / width, rows_used=rows.rows_used / together, width=width)
 
 
-# ---- one factor and one offset, which no element shows ----
+# ---- bias: one factor and one offset, which no single element shows ----
 
 
 @dataclass(frozen=True)
 class Bias:
     """``got = (1 + scale) * y + offset * s``, s being the scale of y's row.
 
-    ``allowed`` are the bounds of both, ``elements`` what it was fitted to.
+    ``allowed`` are the bounds of both, ``elements`` how many it was fitted to.
     """
 
     scale: float
@@ -520,11 +520,11 @@ class Bias:
 
     @property
     def used(self) -> float:
-        """How much of their bounds scale and offset use; the larger."""
+        """The share of its bound that the scale or the offset uses, whichever is larger."""
         return max(abs(self.scale) / self.allowed[0], abs(self.offset) / self.allowed[1])
 
     def describe(self) -> str:
-        """The one that is larger, in words that fit behind the output's name."""
+        """The one with the larger share, in words that follow the output's name."""
         over = f"fitted to {self.elements} elements"
         if abs(self.scale) / self.allowed[0] >= abs(self.offset) / self.allowed[1]:
             share, most = 100 * abs(self.scale), 100 * self.allowed[0]
@@ -543,9 +543,9 @@ class _Line:
 
 
 def _fit_bias(flat: Sequence[torch.Tensor], bound: Bound, row: int) -> Bias | None:
-    """Fit a sample of got, expected and yardsticks; None where nothing is bounded, or for few.
+    """Fit a sample of got, expected and yardsticks; None if there is no bound, or too few elements.
 
-    The weight of an element is one over its bound, so large ones decide no more than others.
+    The weight of an element is one over its bound, so large elements count no more than others.
     """
     got = flat[0]
     if bound.bias is None or got.numel() < BIAS_LEAST:
@@ -563,7 +563,7 @@ def _fit_bias(flat: Sequence[torch.Tensor], bound: Bound, row: int) -> Bias | No
 
 
 def _sample(flat: torch.Tensor, row: int) -> torch.Tensor:
-    """Rows of a flat tensor, evenly spread, without the rest that fills no row."""
+    """Rows of a flat tensor, evenly spread, without an incomplete last row."""
     if flat.numel() < row:
         return flat[None]
     rows = flat[: flat.numel() // row * row].view(-1, row)
@@ -572,18 +572,18 @@ def _sample(flat: torch.Tensor, row: int) -> torch.Tensor:
 
 
 def _lines(sides: list[torch.Tensor], bound: Bound, info: torch.finfo) -> list[_Line | None]:
-    """The line of each side but the second, which is what is right."""
+    """The line of each side except the second, the expected one."""
     right = sides.pop(1)
     size = right.abs()
     size = torch.where(size <= info.max, size, 0.0)
-    # Below, numbers are rounded by a step of one size, which makes zeros of the smallest.
+    # Below, all numbers are rounded by the same step, and the smallest to zero.
     usable = size >= info.smallest_normal
     scale = torch.linalg.vector_norm(size, dim=1, keepdim=True) / math.sqrt(size.shape[1])
     allowed = size * bound.rtol + (scale * bound.scale + bound.atol)
     weighted = (right / allowed, scale / allowed)
     moments = [_moments(side - right, usable, allowed, weighted) for side in sides]
     counted, some = _distinct(size)
-    # The device is asked once for all.
+    # One read from the device for all.
     distinct, *numbers = torch.cat([counted.view(1).double(), *moments]).tolist()
     spread = 1.0 if distinct > some // 2 else size.numel() / distinct
     lines = (numbers[i : i + 10] for i in range(0, len(numbers), 10))
@@ -591,9 +591,9 @@ def _lines(sides: list[torch.Tensor], bound: Bound, info: torch.finfo) -> list[_
 
 
 def _distinct(size: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """How many mantissas there are in a sample, and how large that is.
+    """The number of different mantissas in a sample, and the sample's size.
 
-    Equal mantissas are rounded alike, so their errors don't average.
+    Equal mantissas are rounded alike, so their errors don't average out.
     """
     some = size.flatten()[:: max(1, size.numel() // _COUNTED)]
     mantissas = some.frexp().mantissa.sort().values
@@ -606,7 +606,7 @@ def _moments(
     allowed: torch.Tensor,
     weighted: tuple[torch.Tensor, torch.Tensor],
 ) -> torch.Tensor:
-    """How many elements are usable and finite, and the nine second moments of these."""
+    """The number of usable, finite elements, and their nine second moments."""
     used = error / allowed
     keep = usable & used.isfinite()
     columns = torch.stack([used, weighted[0], weighted[1].expand_as(used)])
@@ -615,7 +615,7 @@ def _moments(
 
 
 def _line(number: float, moments: Sequence[float], repeated: float) -> _Line | None:
-    """Least squares by second moments, in rows of three; None where there are too few elements."""
+    """Least squares by second moments, in rows of three; None for too few elements."""
     if number < BIAS_LEAST:
         return None
     rows = [list(moments[i : i + 3]) for i in (0, 3, 6)]
@@ -627,7 +627,7 @@ def _solved(m: list[list[float]], number: int, repeated: float) -> _Line | None:
     (ee, ex, es), (_, xx, xs), (_, _, ss) = m
     if xx <= 0 or ss <= 0:
         return None
-    if xs * xs > 0.98 * xx * ss:  # all values alike: a factor can't be distinguished from an offset
+    if xs * xs > 0.98 * xx * ss:  # values are equal: a factor is like an offset
         slope = ex / xx
         noise = _noise(ee - slope * ex, number, repeated)
         return _Line((slope, 0.0), (noise / math.sqrt(xx), math.inf))
@@ -638,17 +638,17 @@ def _solved(m: list[list[float]], number: int, repeated: float) -> _Line | None:
 
 
 def _noise(rest: float, number: int, repeated: float) -> float:
-    """One element's standard deviation, enlarged for what is repeated."""
+    """One element's standard deviation, enlarged for repeated values."""
     return math.sqrt(max(rest / number, _QUIET**2) * repeated)
 
 
-# ---- integers, and what must be equal ----
+# ---- integers, and outputs that must be equal ----
 
 
 def _exactly(
     bound: Bound, got: torch.Tensor, expected: torch.Tensor, *yardsticks: torch.Tensor
 ) -> tuple[_Rows, _Figures]:
-    """The same of equal bits or numbers; of integers to within a tolerance, if they have one."""
+    """Compare outputs that must have equal bits or numbers; integers may have a tolerance."""
     dtype, value = got.dtype, expected
     got, expected = _numbers(got, dtype), _numbers(expected, dtype)
     equal = _same(got, expected)
@@ -672,7 +672,7 @@ def _exactly(
 
 
 def _neighbours(value: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:
-    """Where values are not rounded yet, what float32 arithmetic may make of them before."""
+    """The values that float32 arithmetic may lead to before rounding."""
     if not dtype.is_floating_point or value.dtype is dtype:
         return []
     reach = _allowed(value.abs(), _scale(value.abs()), dtype_bound(torch.float32))
@@ -682,9 +682,9 @@ def _neighbours(value: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:
 def _between(
     got: torch.Tensor, expected: torch.Tensor, others: Sequence[torch.Tensor]
 ) -> torch.Tensor:
-    """Which numbers lie between what is expected and what others are, ends included.
+    """Which numbers lie between the expected ones and the others, ends included.
 
-    Integers may hold several smaller ones, so their groups of four bits may each be another's.
+    Integers may have several numbers packed into them, so each group of four bits is compared.
     """
     lowest = highest = expected
     right = torch.zeros_like(got, dtype=torch.bool)
@@ -702,7 +702,7 @@ def _between(
 
 
 def _distance(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """How far numbers are apart, in float64; of integers exactly, if it is less than 2**53."""
+    """The distance of numbers in float64; exact for integers, if it is less than 2**53."""
     distance = (got.double() - expected.double()).abs_().nan_to_num_(math.inf, math.inf)
     if got.is_floating_point():
         return distance
@@ -711,6 +711,6 @@ def _distance(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 
 
 def _numbers(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Rounded to a dtype; where torch can't compute in that, as float32."""
+    """Rounded to a dtype; as float32, if torch can't compute in that dtype."""
     rounded = tensor.to(dtype)
     return rounded.float() if rounded.element_size() == 1 and dtype.is_floating_point else rounded

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
-#: The least count that a bin of a G-test may expect. At the usual 5, several hundred bins that
-#: expect no more reject twice as often as they say, 2.5 times at 1e-4; at 10, 1.2 times.
+#: The least expected count of a bin in a G-test. With the usual 5, several hundred such bins reject
+#: twice as often as they should, 2.5 times at 1e-4; with 10, 1.2 times.
 LEAST_EXPECTED = 10.0
 
 
@@ -54,7 +54,7 @@ def at_most(count: int, trials: int, chance: float) -> float:
 
 
 def either_side(count: int, trials: int, chance: float) -> float:
-    """A bound on the chance of a count this far from what is expected, on either side."""
+    """A bound on the chance of a count this far from the expected one, on either side."""
     one_side = min(at_least(count, trials, chance), at_most(count, trials, chance))
     return min(1.0, 2 * one_side)
 
@@ -68,7 +68,7 @@ def _divergence(share: float, chance: float) -> float:
 
 
 def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
-    """Which null hypotheses to reject; a true one is among them with a chance of ``alpha`` at most.
+    """The null hypotheses to reject; a true one is among them with a chance of at most ``alpha``.
 
     Holm, "A simple sequentially rejective multiple test procedure", 1979: the smallest p-value is
     compared with alpha / m, the next with alpha / (m - 1), and so on up to the first above.
@@ -85,12 +85,12 @@ def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
 def bins_of(expected: torch.Tensor, least: float) -> torch.Tensor:
     """The bin of each outcome: neighbours share one, until each bin expects ``least`` or more.
 
-    There are never more than about ``expected.sum() / least`` bins. One bin is left where the
-    total is less than two bins' worth.
+    There are at most about ``expected.sum() / least`` bins, and one if the total is less than two
+    bins' worth.
     """
     before = expected.cumsum(0) - expected
-    # A first, parallel pass leaves few enough for a loop. An outcome that is large enough to be a
-    # bin by itself is one, so the number changes at its beginning and at its end.
+    # A first, parallel pass leaves few enough for a loop. An outcome that is large enough is a bin
+    # of its own, so the number changes at its beginning and at its end.
     alone = (expected >= least).long()
     numbers = (before / least).floor().long() + 2 * alone.cumsum(0) - alone
     _, first = torch.unique_consecutive(numbers, return_inverse=True)
@@ -100,7 +100,7 @@ def bins_of(expected: torch.Tensor, least: float) -> torch.Tensor:
 
 
 def _merged(sizes: list[float], least: float) -> list[int]:
-    """The final bin of each small bin, left to right; what is left over goes into the last."""
+    """The final bin of each small bin, left to right; the rest goes into the last."""
     final, bin_, filled, rest = [], 0, 0.0, sum(sizes)
     for size in sizes:
         final.append(bin_)

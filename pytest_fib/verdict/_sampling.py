@@ -1,4 +1,4 @@
-"""Are these random choices right? What may be chosen is exact, how often is statistics.
+"""Checks random choices: which tokens may be chosen is exact, how often is statistics.
 
 A sampling operation takes ``probs`` [rows, vocabulary] and per-row limits, and chooses one token
 per row. The convention of the limits, which is the field's:
@@ -11,11 +11,10 @@ per row. The convention of the limits, which is the field's:
 Top-k comes first, then top-p of what it leaves. A token without probability never stays. What
 stays is chosen in proportion to its probability.
 
-Where a limit falls between tokens that are equally probable, any of them may stay, and an
-implementation may keep as many as there are or as few as are needed. So may it where float32 sums
-can't decide on which side of ``top_p`` a token lies. Such tokens are *open*: allowed, but none of
-them is required, and all that is known of their share is that it lies between two numbers. The
-others that may be chosen are *certain*.
+If a limit falls between equally probable tokens, any of them may stay: an implementation may keep
+as many as there are or as few as are needed. The same holds if float32 sums can't decide on which
+side of ``top_p`` a token lies. Such tokens are *open*: allowed but not required, with a share that
+is only known to lie between two numbers. The others that may be chosen are *certain*.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ from pytest_fib.verdict._verdict import Verdict, detail_lines
 #: How far a float32 sum of a whole vocabulary may be from the true one. Added one by one, 2**17
 #: numbers are off by about sqrt(2**17) * 2**-25; twice that, and the rounding of ``top_p``.
 SUM_ERROR = 2.0**-15
-#: How far a float32 product is from the true one, and then some.
+#: More than the relative error of a float32 product.
 PRODUCT_ERROR = 2.0**-22
 #: Values sorted at a time: with the float64 intermediates, some 0.5 GiB.
 SORTED_AT_ONCE = 1 << 24
-#: The probability that a perfect sampler fails, over all tests of all rows of all workloads.
-#: A G-test's chi-squared is a limit, and errs by less than 10 times this far out.
+#: The probability that a perfect sampler fails, over all tests of all rows of all workloads. The
+#: chi-squared distribution of a G-test is a limit; this far out it errs by less than 10 times.
 ALPHA = 1e-7
-#: Bins of the finest G-test, and of the two coarser ones: few bins see a small bias that all
-#: tokens share, many bins see one that is in a few tokens.
+#: Bins of the finest G-test, and of the two coarser ones: few bins find a small bias that all
+#: tokens share, many bins find one of a few tokens.
 FINE, COARSE = 1024, 32
-#: How often each tested row is drawn. A token that should have a share of 1e-4 and is never chosen
-#: shows in 200,000 draws: 20 are expected, and exp(-20) is chance enough.
+#: How often each tested row is drawn. If a token with a share of 1e-4 is never chosen, 200,000
+#: draws show it: 20 are expected, and none has a chance of exp(-20).
 DRAWS = 200_000
-#: What is wrong with a sampler, as the pattern of a diagnosis.
+#: The pattern of a diagnosis for a wrong sampler.
 OUTSIDE, WRONG, REPEATED = "outside the support", "wrong distribution", "repeated draws"
-#: Samples that are shown, or tests that failed.
+#: The most samples or failed tests that are shown.
 SHOWN_COUNTS = 5
 #: Bytes of copied rows in one call.
 CALL_BYTES = 1 << 30
@@ -65,13 +64,13 @@ RANDOMNESS = ("seed", "uniform", "noise")
 
 
 def is_seeded(definition: Definition) -> bool:
-    """Whether the inputs have what random choices are made with, so that they can be repeated."""
+    """Whether the inputs have a seed, so that random choices can be repeated."""
     return any(word in name for name in definition.inputs for word in RANDOMNESS)
 
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """How one call draws many samples: its batch is ``copies`` of each tested row of ``rows``."""
+    """How one call draws many samples: its batch has ``copies`` of each row of ``rows``."""
 
     rows: tuple[int, ...]
     copies: int
@@ -88,9 +87,9 @@ class SamplingPlan:
         return self.copies * self.calls
 
     def expand(self, tensor: torch.Tensor) -> torch.Tensor:
-        """An input of the calls, from one with a row (or an element) for each of the workload's."""
+        """An input of the calls, from the workload's, which has a row (or an element) each."""
         rows = torch.tensor(self.rows, device=tensor.device)
-        # Copies are neighbours: what neighbours share, such as a random number, shows.
+        # Copies are neighbours, so a random number that neighbours share is found.
         return tensor.index_select(0, rows.repeat_interleave(self.copies))
 
     def arrange(self, outputs: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -127,7 +126,7 @@ def _spread(batch: int, rows: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Support:
-    """What may be chosen from each row; float64 [rows], in the units of ``probs``.
+    """The tokens that may be chosen in each row; float64 [rows], in the units of ``probs``.
 
     Tokens of ``lowest`` or more may be chosen, those of ``certain`` or more are certain, and sum to
     ``mass``. The open ones among the rest have a sum between ``least`` and ``most``.
@@ -141,7 +140,7 @@ class Support:
 
 
 class SamplingTest:
-    """What may be chosen from each row of ``probs`` [rows, vocabulary], and how often.
+    """The tokens that may be chosen in each row of ``probs`` [rows, vocabulary], and how often.
 
     The limits are tensors of one number per row, numbers for all rows, or None.
     """
@@ -177,13 +176,13 @@ class SamplingTest:
         return SamplingTest(self.probs[chosen], **{n: v[chosen] for n, v in self._limits.items()})
 
     def most_informative_rows(self, count: int) -> tuple[int, ...]:
-        """Up to ``count`` rows to draw from: half of them those in which most hangs on the limit.
+        """Up to ``count`` rows to draw from: half of them those that show a wrong limit best.
 
-        That is where the least probable token that must stay has the largest share, so that it is
-        missed soon where it is left out. The others are spread over the batch.
+        In those, the least probable token that must stay has the largest share, so that few draws
+        show that it is left out. The others are spread over the batch.
         """
         share = self.support.certain / self.support.mass
-        share = torch.where(share < 1, share, -1.0)  # there are several; NaN where there is none
+        share = torch.where(share < 1, share, -1.0)  # there are several; NaN if there is none
         best = share.argsort(descending=True, stable=True).tolist()
         wanted = dict.fromkeys([*best[: count // 2], *_spread(len(best), count), *best])
         return tuple(sorted(list(wanted)[:count]))
@@ -194,7 +193,7 @@ class SamplingTest:
         return (self.probs.double() >= lowest) | lowest.isnan()
 
     def violations(self, samples: torch.Tensor, rows: Sequence[int] | None = None) -> list[str]:
-        """The first of the samples [rows, ...] that may not be chosen; ``rows`` names the rows."""
+        """The first samples [rows, ...] that may not be chosen; ``rows`` names the rows."""
         flat = samples.reshape(len(samples), -1).long().to(self.probs.device)
         is_token = (flat >= 0) & (flat < self.probs.shape[1])
         chance = self.probs.gather(1, torch.where(is_token, flat, 0)).double()
@@ -214,10 +213,10 @@ def _per_row(limit: torch.Tensor | float, probs: torch.Tensor) -> torch.Tensor:
 
 
 def _support(probs: torch.Tensor, limits: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The facts of ``Support`` for some rows; NaN for a row with nothing to choose from."""
+    """The ``Support`` of some rows; NaN for a row without tokens to choose from."""
     values = probs.double().sort(dim=1, descending=True).values
     least, most = _numbers_left(values, limits)
-    # Of tokens that are equally probable either all are certain or none is.
+    # Equally probable tokens are certain all together, or none is.
     border = values.gather(1, least[:, None] - 1)
     after = values.gather(1, least[:, None].clamp(max=values.shape[1] - 1))
     cut = (after == border) & (least[:, None] < values.shape[1])
@@ -261,7 +260,7 @@ def _at(values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class TestResult:
-    """One statistical test of a row: how likely what was seen would be, and what was seen."""
+    """One statistical test of a row: the p-value, and what was observed."""
 
     row: int
     p_value: float
@@ -274,14 +273,14 @@ class TestResult:
 
     @property
     def rank(self) -> tuple[float, bool]:
-        """The least likely first; what repeats has wrong frequencies too, so it precedes these."""
+        """A sort key: least likely first, repeats before frequencies, which they disturb."""
         return self.p_value, self.pattern != REPEATED
 
 
 def check_support(
     passed: Verdict, name: str, samples: torch.Tensor, distribution: SamplingTest
 ) -> Verdict:
-    """A failure of the output ``name`` where one of its samples [rows, ...] may not be chosen."""
+    """A failure of the output ``name`` if one of its samples [rows, ...] may not be chosen."""
     violations = distribution.violations(samples)
     return _failed(passed, name, OUTSIDE, violations) if violations else passed
 
@@ -301,7 +300,7 @@ def judge_samples(
     One sample that may not be chosen fails. Otherwise every row is tested for frequencies and for
     independence, and a perfect sampler fails with a probability of at most ``alpha``, shared by
     this many ``workloads`` in equal parts (Bonferroni) and in each by all tests (Holm). ``rows``
-    are what the rows are called, if not by their number.
+    are names of the rows, by default their numbers.
 
     Returns ``passed`` with the smallest p-value and the number of tests, or a failure.
     """
@@ -326,11 +325,11 @@ def judge_samples(
 
 
 def ranks(samples: torch.Tensor, distribution: SamplingTest) -> torch.Tensor:
-    """Where in the distributions of their rows samples [rows] lie, by index and by probability.
+    """The quantiles of samples [rows] in their rows' distributions, by index and by probability.
 
     Float64 [2, rows] between 0 and 1, evenly distributed for a perfect sampler, whatever the rows.
-    A sample stands for a range as wide as its share: a random place in it. Open tokens are left
-    out: of these it isn't known.
+    A sample stands for a range as wide as its share: this is a random place in it. Open tokens are
+    left out, since their share is not known.
     """
     support, probs = distribution.support, distribution.probs.double()
     certain = torch.where(probs >= support.certain[:, None], probs, 0.0)
@@ -368,10 +367,10 @@ def _failed(verdict: Verdict, name: str, pattern: str, lines: list[str], *more: 
 
 @dataclass(frozen=True)
 class _Row:
-    """The draws [calls, copies] of one row, beside what is known of it.
+    """The draws [calls, copies] of one row, and the facts of the row.
 
-    ``certain`` are the certain tokens, most probable first, and ``share`` what they should have of
-    the draws that chose one of them. ``open`` are the open ones.
+    ``certain`` are the certain tokens, most probable first, and ``share`` their expected shares of
+    the draws that chose one of them. ``open`` are the open tokens.
     """
 
     draws: torch.Tensor
@@ -393,7 +392,7 @@ class _Row:
 def _tests(
     draws: torch.Tensor, distribution: SamplingTest, index: int, name: int
 ) -> Iterator[TestResult]:
-    """What every test says of one row; nothing where it has nothing to choose from."""
+    """The results of all tests of one row; none if it has no tokens to choose from."""
     support = [float(fact[index]) for fact in vars(distribution.support).values()]
     if math.isnan(support[0]):
         return
@@ -414,7 +413,7 @@ def _row(draws: torch.Tensor, probs: torch.Tensor, support: list[float]) -> _Row
 
 
 def _frequencies(row: _Row) -> Iterator[tuple[float, str]]:
-    """The certain tokens, given that one of them was chosen: together, and the top one alone."""
+    """Tests of the certain tokens, given that one was chosen: together, and the top one alone."""
     counts = row.counts[row.certain]
     total = int(counts.sum())
     if not total or len(counts) < 2:
@@ -448,7 +447,7 @@ def _binned(counts: torch.Tensor, expected: torch.Tensor, least: float) -> tuple
 
 
 def _open_tokens(row: _Row) -> Iterator[tuple[float, str]]:
-    """The open tokens: their share is between two numbers, and none has too much of it."""
+    """Tests of the open tokens: their share is within its limits, and none has too much of it."""
     if not len(row.open):
         return
     seen = row.total - int(row.counts[row.certain].sum())
@@ -464,16 +463,16 @@ def _open_tokens(row: _Row) -> Iterator[tuple[float, str]]:
 
 
 def _pairs(draws: torch.Tensor) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    """Draws beside others that have nothing to do with them; no draw is in two pairs of a kind."""
+    """Pairs of independent draws, from neighbouring calls or rows; each draw is in one pair."""
     calls, copies = (n // 2 * 2 for n in draws.shape)
     yield "from one call to the next", draws[0:calls:2].flatten(), draws[1:calls:2].flatten()
     yield "from one row to the next", draws[:, 0:copies:2].flatten(), draws[:, 1:copies:2].flatten()
 
 
 def _repeats(row: _Row) -> Iterator[tuple[float, str, bool]]:
-    """The same token twice: no more often than the sum of the squared probabilities.
+    """Tests how often a pair has one token: expected is the sum of squared probabilities.
 
-    And whether nearly all draws are so: of those that are too much alike, few repeat by chance.
+    The last value says whether nearly all pairs do.
     """
     chance = float((row.share**2).sum()) * (row.mass / (row.mass + row.least)) ** 2
     if len(row.open):
@@ -488,12 +487,12 @@ def _repeats(row: _Row) -> Iterator[tuple[float, str, bool]]:
 
 
 def _most_of(row: _Row, probability: float) -> float:
-    """The most that an open token may have: with as few others as may be, but it is one itself."""
+    """The largest share that an open token may have: with as few others as possible."""
     return probability / (row.mass + max(row.least, probability))
 
 
 def _runs(row: _Row) -> Iterator[tuple[float, str]]:
-    """Certain tokens in two halves, by index: neighbours are in the same one as often as not."""
+    """Tests pairs of certain tokens, in two halves by index: half of the pairs share one."""
     if len(row.certain) < 2:
         return
     half = torch.zeros(len(row.probs), dtype=torch.int8, device=row.probs.device)

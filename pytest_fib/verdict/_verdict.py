@@ -1,4 +1,4 @@
-"""Are these outputs right? Compares what an implementation wrote with what is expected."""
+"""Compares the outputs of an implementation with the expected ones, and decides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Outputs: TypeAlias = "Mapping[str, torch.Tensor]"
 
 @dataclass(frozen=True)
 class Verdict:
-    """PASSED or INCORRECT_NUMERICAL, how far outputs are off and, of a failure, what is wrong."""
+    """PASSED or INCORRECT_NUMERICAL, the errors of outputs and, for a failure, the diagnosis."""
 
     status: EvaluationStatus
     correctness: Correctness
@@ -41,11 +41,11 @@ class Verdict:
         return self.status is EvaluationStatus.PASSED
 
     def failed(self, diagnosis: Diagnosis) -> Verdict:
-        """A failure with the same figures."""
+        """A failure with the same errors."""
         return Verdict(EvaluationStatus.INCORRECT_NUMERICAL, self.correctness, diagnosis)
 
     def qualified(self, circumstance: str) -> Verdict:
-        """The same failure, with the circumstance that it needs behind its sentence."""
+        """The same failure, with a circumstance after its sentence."""
         if self.diagnosis is None:
             return self
         return replace(self, diagnosis=qualified(self.diagnosis, circumstance))
@@ -79,14 +79,14 @@ def compare_outputs(
 ) -> list[OutputComparison]:
     """Compare every output with its expected values, by the bounds of ``_bounds``.
 
-    ``expected`` are the reference's outputs in float64 or, where that can't be, in their own
-    dtypes. ``yardsticks`` are outputs of the reference that are rounded as an implementation's may
-    be: in its own dtypes, or on nudged inputs. They only widen bounds, so they are worth making
-    only where the outputs are wrong without. With ``exact``, as for inputs of zeros and ones,
-    outputs that the definition calls linear must be the expected values, rounded once, as those
-    must be that the reference puts together from bits. ``inputs``
-    are needed where indices are compared by what they point at. Outputs that are compared by
-    samples are left to the statistics.
+    ``expected`` are the reference's outputs in float64 or, if that is impossible, in their own
+    dtypes. ``yardsticks`` are outputs of the reference with the rounding of an honest
+    implementation: in its own dtypes, or on nudged inputs. They only widen bounds, so they are
+    needed only if outputs are wrong without. With ``exact``, as for inputs of zeros and ones,
+    outputs that the definition calls linear must be the expected values, rounded once; so must
+    outputs that the reference puts together from bits. ``inputs`` are needed if indices are
+    compared by the values that they point at. Outputs that are compared by samples are left to the
+    statistics.
     """
     comparisons = []
     of_bits = plan(definition).outputs_of_bits
@@ -118,7 +118,7 @@ def compare_tensor(
     *,
     by_index: PointedAt | None = None,
 ) -> OutputComparison:
-    """Compare one tensor by a given bound; of float4, which torch can't read, the bytes."""
+    """Compare one tensor by a given bound; float4, which torch can't read, by its bytes."""
     if got.is_floating_point() and got.dtype not in PRECISION:
         got, expected, *yardsticks = (x.view(torch.uint8) for x in (got, expected, *yardsticks))
     comparison = OutputComparison(name, got, expected, bound, yardsticks, by_index)
@@ -127,7 +127,7 @@ def compare_tensor(
 
 
 def verdict_of(comparisons: Sequence[OutputComparison]) -> Verdict:
-    """What the comparisons of all outputs amount to."""
+    """The verdict on the comparisons of all outputs."""
     if not comparisons:
         return Verdict(EvaluationStatus.PASSED, Correctness())
     worst = max(comparisons, key=lambda comparison: comparison.rank)
@@ -139,7 +139,7 @@ def verdict_of(comparisons: Sequence[OutputComparison]) -> Verdict:
 
 def _correctness(comparisons: Sequence[OutputComparison], worst: OutputComparison) -> Correctness:
     total = sum(c.total for c in comparisons)
-    # These are floats, names and counts: nothing to check or convert.
+    # Floats, names and counts need no validation.
     return Correctness.model_construct(
         max_relative_error=max(c.max_relative for c in comparisons),
         max_absolute_error=max(c.max_absolute for c in comparisons),
