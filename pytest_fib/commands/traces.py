@@ -203,7 +203,7 @@ def _validate(given: Namespace) -> int:
     problems = _open(given).validate()
     for line in problems:
         print(line)
-    print("all records are valid" if not problems else f"{len(problems)} records are invalid")
+    print("all records are valid" if not problems else f"problems: {len(problems)}")
     return 1 if problems else 0
 
 

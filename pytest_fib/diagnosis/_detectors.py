@@ -1,10 +1,10 @@
 """What kind of bug does a wrong output look like?
 
-A detector looks at samples of one wrong output and yields what it recognises, the most specific
-first: a pattern, and a sentence that fits behind the output's name. To add one, write the function
-and put it into ``SPECIFIC``, where the first that recognises something decides, or into
-``GENERAL``, which comes after the hypotheses about inputs. What is recognised by the values that
-the wrong elements hold in place of their own needs no detector, but a line in ``_other_values``.
+A detector examines samples of one wrong output and yields what it recognises, most specific first:
+a pattern, and a sentence that follows the output's name. To add one, write the function and put it
+into ``SPECIFIC``, where the first that recognises something decides, or into ``GENERAL``, which
+comes after the hypotheses about inputs. If the wrong elements hold other known values, no detector
+is needed, but a line in ``_other_values``.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from pytest_fib.workloads import bits, row_major_strides
 OtherValues: TypeAlias = tuple[str, str, torch.Tensor, torch.Tensor | None]
 Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]]
 
-#: The share of wrong elements that is most of them.
+#: The share of wrong elements that a detector must explain.
 MOST = 0.5
 #: The share of wrong elements that a shift brings from within the tensor.
 SHIFTED = 0.7
-#: Slices of a dimension that are looked for at other places, and elements that identify each.
+#: How many slices of a dimension are searched for at other places, and elements that identify one.
 SLICES, LEAST_MARKS, MARKS, MOST_SLICES = 64, 4, 24, 8192
-#: How many slices may be like a wrong one, on average, if one of them is to have been taken for it.
+#: The most slices that may equal a wrong one, on average, if it is to be a mix-up.
 MOST_ALIKE = 1.5
 #: Unit roundoffs that errors are compared with; float16's is tf32's too. What is rounded again and
 #: again, as a sum that is kept in a dtype, has errors like those of a narrower one.
@@ -67,17 +67,17 @@ ROUNDING_SHARE = 0.15
 
 
 def _where_those(output: WrongOutput, which: torch.Tensor) -> str:
-    """Where some of the wrong elements are; others may be wrong because these are."""
+    """The place of some wrong elements; others may be wrong because of them."""
     return where(replace(output, wrong=output.wrong & which))
 
 
-# ---- values that are nobody's ----
+# ---- values that no element should have ----
 
 
 def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    """Elements that hold in each call what they held before it.
+    """Elements that keep their value in each call, so that they are never written.
 
-    Of one call, only where two bytes tell poison from numbers.
+    With a single call, only if two bytes tell poison from numbers.
     """
     context, at = failure.context, output.wrong_sample.at
     second_call = context.second_outputs.get(output.name)
@@ -95,7 +95,7 @@ def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str,
 
 
 def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    """NaN and infinities where there should be none, or none where there should be."""
+    """NaN and infinities that are not expected, or that are missing."""
     got, expected = output.wrong_sample.got, output.wrong_sample.expected
     infinite = got.isinf() & expected.isfinite()
     lost = got.isfinite() & expected.isinf()
@@ -117,7 +117,7 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
 
 
 def _instead(words: str, right: str) -> str:
-    """Values at some place, and what is expected there if the place doesn't say it."""
+    """The values at some place, and the expected ones unless the place says them."""
     return words if words.endswith("expected") else f"{words}, where {right} expected"
 
 
@@ -133,11 +133,11 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
 
 
 def _is_common(output: WrongOutput, value: torch.Tensor) -> bool:
-    """Whether many elements are right to be this: others may have become it for any reason."""
+    """Whether this value is right for many elements: others may then have it for any reason."""
     return share(output.any_sample.expected == value) > COMMON
 
 
-# ---- values that are another's ----
+# ---- values of other elements or tensors ----
 
 
 def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
@@ -149,9 +149,9 @@ def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, s
 
 
 def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues]:
-    """What the wrong elements may hold in place of their own: a pattern, words and the values.
+    """Values that the wrong elements may hold instead: a pattern, words, and the values.
 
-    And for which elements there is a value, if not for all.
+    And the elements that have such a value, if not all.
     """
     sample = output.wrong_sample
     previous = {n: x for n, x in failure.context.previous.items() if n == output.name}
@@ -169,9 +169,9 @@ def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues
 
 
 def _moved(output: WrongOutput) -> Iterator[OtherValues]:
-    """Values of elements that lie elsewhere: two dimensions changed places, or all is off by one.
+    """Values of elements at other places: two dimensions are transposed, or all is shifted by one.
 
-    What a shift brings from outside may be anything.
+    Values that a shift brings from outside may be anything.
     """
     at, steps = output.wrong_sample.at, row_major_strides(output.shape)
     for i, j in combinations(range(len(output.shape)), 2):
@@ -187,9 +187,7 @@ def _moved(output: WrongOutput) -> Iterator[OtherValues]:
         index = at // step % size
         for by in (1, -1):
             has_source = (index >= by) & (index - by < size)
-            if (
-                share(has_source) >= SHIFTED
-            ):  # what is left over at the end of a long shift is little
+            if share(has_source) >= SHIFTED:  # a long shift leaves few elements
                 values = take(output.expected, torch.where(has_source, at - by * step, at))
                 yield "shifted", f"shifted by {by:+d} along {output.axis(dim)}", values, has_source
 
@@ -205,7 +203,7 @@ def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
 
 
 def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
-    """Which slice of a dimension holds what another should, if all wrong ones do."""
+    """Which slices of a dimension hold another's values, if all wrong ones do."""
     size, step = output.shape[dim], row_major_strides(output.shape)[dim]
     index = output.wrong_sample.at // step % size
     wrong = torch.unique(index)[:SLICES]
@@ -216,21 +214,21 @@ def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
     every = output.sample_at(marks + torch.arange(size, device=marks.device)[:, None] * step)
     unit = 2 * every.bound.amax(0).clamp(min=1e-300)
     got, expected = every.got / unit, every.expected / unit
-    # What is expected here is there as well: that is no move.
+    # The expected values are the same: that is no move.
     alike = torch.cdist(expected[wrong], expected, p=inf) <= 1
     same = (torch.cdist(got[wrong], expected, p=inf) <= 1) & ~alike
     if share(same.any(1)) < NEARLY_ALL or not vary(got[wrong]):
         return None
     wrong, same = wrong[same.any(1)], same[same.any(1)]
     if float(same.sum(1).double().mean()) > MOST_ALIKE:
-        return None  # what many slices hold is nobody's
+        return None  # values of many slices belong to none
     sources = same.int().argmax(1).tolist()
     if 1 < len(set(sources)) < NEARLY_ALL * len(sources):
-        return None  # neither one for all nor each for one: they are merely alike
+        return None  # neither one for all nor one for each: they are just similar
     return list(zip(wrong.tolist(), sources, strict=True))
 
 
-# ---- which elements are wrong, whatever they hold ----
+# ---- which elements are wrong, whatever their values ----
 
 
 def _dense_location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
@@ -249,7 +247,7 @@ def _location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
 
 
 def _wrong(output: WrongOutput) -> str:
-    """``wrong``, or of bools which way, if it is one."""
+    """``wrong``; for bools, which way if it is the same for all."""
     sides = [] if output.is_number else torch.unique(output.wrong_sample.got).tolist()
     one_way = {0.0: "False where True is expected", 1.0: "True where False is expected"}
     return one_way[sides[0]] if len(sides) == 1 else "wrong"
@@ -259,7 +257,7 @@ def _wrong(output: WrongOutput) -> str:
 
 
 def _rounded_toward_zero(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    """Every element is the next number towards zero, where half of them should be the other."""
+    """Every element is rounded toward zero, where half of them should be rounded away from it."""
     precision, sample = PRECISION.get(output.got.dtype), output.any_sample
     got, expected = sample.got.abs(), sample.expected.abs()
     normal = expected.isfinite() & (expected >= torch.finfo(torch.float16).tiny)
@@ -273,10 +271,10 @@ def _rounded_toward_zero(output: WrongOutput, failure: Failure) -> Iterator[tupl
 
 
 def _is_half(below: torch.Tensor, expected: torch.Tensor, step: torch.Tensor) -> bool:
-    """Whether elements are half a step too low, whatever the leading and last bits of theirs are.
+    """Whether elements are half a step too low, whatever their leading and last bits are.
 
-    Of numbers with few bits a factor lowers half of them too, those with larger mantissas, and
-    leaving out the last bit those that have it. Steps below powers of two are shorter than above.
+    With few bits, a factor also lowers half of the numbers, those with larger mantissas, and a
+    missing last bit those that have it. Steps below powers of two are shorter than above.
     """
     mantissa = expected.frexp().mantissa
     sort = 2 * (mantissa >= 0.75).int() + (expected / step).floor().remainder(2).int()
@@ -287,7 +285,7 @@ def _is_half(below: torch.Tensor, expected: torch.Tensor, step: torch.Tensor) ->
 
 
 def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    """Small errors of every element; those that rounding makes are others for other inputs."""
+    """Small errors of every element; those of rounding change with the inputs."""
     if not output.got.is_floating_point():
         return
     rows = output.rows(output.any_sample)
@@ -311,10 +309,10 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
 
 
 def _like_rounding(error: torch.Tensor) -> bool:
-    """Whether errors [rows, elements] have no direction, and most elements and rows have one.
+    """Whether errors [rows, elements] are in most elements and rows, and have no direction.
 
-    A window, or a term that is left out, makes them all larger, or all smaller; or it changes some
-    rows alone, and these by more.
+    A window, or a missing term, makes all elements larger, or all smaller; or it changes some rows
+    only, and by more.
     """
     size, chance = rms(error), 4 / sqrt(error.numel())
     direction = max(abs(float(error.mean())) / size, abs(float(error.sign().mean())))
@@ -326,7 +324,7 @@ def _like_rounding(error: torch.Tensor) -> bool:
     )
 
 
-#: Those that say what went wrong, the most specific first.
+#: Detectors that say what went wrong, the most specific first.
 SPECIFIC: tuple[Detector, ...] = (
     _never_written,
     _special_values,
@@ -335,7 +333,7 @@ SPECIFIC: tuple[Detector, ...] = (
     _rounded_toward_zero,
     _permuted,
 )
-#: Those that describe more than they explain.
+#: Detectors that describe more than they explain.
 GENERAL: tuple[Detector, ...] = (
     factor_or_offset,
     _dense_location,

@@ -1,4 +1,4 @@
-"""From outputs that are wrong to a Diagnosis: a pattern, a place, the worst elements."""
+"""From wrong outputs to a Diagnosis: a pattern, a place, the worst elements."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from pytest_fib.verdict import (
     number_at,
 )
 
-#: Patterns that say little without an element beside them.
+#: Patterns that say little without an element.
 VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
-#: Columns of a terminal, and elements that are shown.
+#: Columns of a terminal, and the number of elements that are shown.
 WIDTH, SHOWN = 80, 5
 
 
 def diagnose(
     comparisons: Sequence[OutputComparison], context: CallContext | None = None
 ) -> Diagnosis:
-    """What is wrong with the outputs of a call, of which at least one failed its comparison.
+    """Diagnose the outputs of a call, of which at least one failed its comparison.
 
-    Names the pattern of the wrong elements; its details are the worst of them.
+    The diagnosis names the pattern of the wrong elements; its details are the worst of them.
     """
     context = context or CallContext()
     failed = [each for each in comparisons if not each.passed]
@@ -57,7 +57,7 @@ def diagnose(
 
 
 def explain(failure: Failure) -> Diagnosis:
-    """Name what is wrong with these outputs; at least one of them has elements."""
+    """Diagnose these outputs; at least one of them has elements."""
     # The most wrong output first: others may be wrong because it is, or by chance.
     outputs = [output for output in failure.outputs if output.total]
     outputs.sort(key=lambda output: -output.count / output.total if output.marked else 0.0)
@@ -117,9 +117,9 @@ def _element(output: WrongOutput, sample: Sample, i: int) -> str:
 
 
 def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diagnosis | None:
-    """The hypothesis about the inputs by which all that is wrong is right.
+    """The hypothesis about the inputs that explains all wrong outputs.
 
-    Best is one by which all else is right as well.
+    The best one explains all other outputs as well.
     """
     partial = None
     hypotheses = hypothetical_outputs(context, [output.name for output in outputs])
@@ -141,9 +141,9 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
 
 
 def _support(output: WrongOutput, values: torch.Tensor) -> float:
-    """log10 of how unlikely it is that an output holds what a hypothesis says; -inf if it doesn't.
+    """log10 of how unlikely an output agrees with a hypothesis by chance; -inf if it doesn't.
 
-    Of bools the values are no evidence.
+    The values of bools are no evidence.
     """
     sample = output.wrong_sample
     claimed = take(values, sample.at)

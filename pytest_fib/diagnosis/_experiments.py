@@ -1,8 +1,8 @@
-"""What a kernel does with other inputs: experiments, in place of guesses from one call.
+"""Experiments: calls of the kernel with other inputs, instead of guesses from one call.
 
-A failure is explained by calling the implementation again, beside the reference. Rounding errors
-are others where inputs are moved a little, those of a wrong formula are nearly the same. And where
-outputs are right as soon as an input is 0 or 1, it is what this input is used for that is wrong.
+The implementation is called again, beside the reference. If inputs are moved a little, rounding
+errors change, but those of a wrong formula hardly do. If outputs become right as soon as an input
+is 0 or 1, the use of this input is wrong.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from pytest_fib.workloads import once, plan
 if TYPE_CHECKING:
     from pytest_fib.diagnosis._hypotheses import InputHypothesis
 
-#: The furthest that inputs are moved, relatively.
+#: The most that inputs are moved, relatively.
 FURTHEST = 0.15
-#: How far at least, in steps between numbers beside 1.
+#: The least that they are moved, in steps between the numbers near 1.
 LEAST_STEPS = 2.0
-#: How many times their bound the errors are of what is clearly wrong.
+#: Errors of so many times their bound are clearly wrong.
 CLEARLY = 3.0
-#: Dtypes of what is chosen or counted; numbers are rounded to narrower ones.
+#: Dtypes of choices and counts; rounded numbers have narrower ones.
 _DECISIONS = (torch.bool, torch.int32, torch.int64)
-#: Inputs that are tried with 0 and 1, the scalars and the smallest tensors first; and how many are
-#: named, at most.
+#: The most inputs that are tried with 0 and 1, scalars and the smallest tensors first; and the most
+#: that are named.
 TRIED, NAMED = 12, 2
-#: Inputs that may be any number, and so 0 or 1.
+#: Kinds of inputs that may be any number, and so 0 or 1.
 _FREE = (kinds.Values, kinds.Normal, kinds.Uniform, kinds.Boolean, kinds.Scales, kinds.FixedValue)
 
 
 def errors_of_moved_inputs(output: WrongOutput, failure: Failure, by: float) -> torch.Tensor | None:
-    """The errors of an output where all floating inputs are off by a share of about ``by``.
+    """The errors of an output if all floating inputs are moved by a share of about ``by``.
 
-    None where the reference then decides otherwise: elements are others', and so are their errors.
+    None if the reference then decides otherwise, since elements are not the same then.
     """
     context, moved = failure.context, {}
     for number, (name, value) in enumerate(context.tensors().items()):
@@ -65,7 +65,7 @@ def errors_of_moved_inputs(output: WrongOutput, failure: Failure, by: float) -> 
 
 
 def _decides_otherwise(failure: Failure, moved: Mapping[str, torch.Tensor]) -> bool:
-    """Whether outputs that say which, and are no rounded numbers, are others now."""
+    """Whether outputs that are choices, not rounded numbers, have changed."""
     expected = {**failure.right, **{each.name: each.expected for each in failure.outputs}}
     return any(
         share((moved[name] == values).reshape(-1)) < NEARLY_ALL
@@ -75,7 +75,7 @@ def _decides_otherwise(failure: Failure, moved: Mapping[str, torch.Tensor]) -> b
 
 
 def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor) -> float:
-    """How two tensors of errors correlate, about 0, without what each shares with a third."""
+    """The partial correlation about 0 of two tensors of errors, given a third."""
     known = one.isfinite() & other.isfinite() & beside.isfinite()
     one, other, beside = one[known], other[known], beside[known]
     length = beside.square().sum().clamp(min=1e-300)
@@ -87,7 +87,7 @@ def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor)
 def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str]:
     """The inputs that make all outputs right if they are 0 or 1: ``b is 0``.
 
-    None of outputs that are hardly wrong: they may be right as well by chance.
+    Empty for outputs that are hardly wrong: they may become right by chance.
     """
     if context.definition is None or any(output.total < FEW for output in outputs):
         return []
@@ -107,7 +107,7 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
 def holds_elsewhere(
     hypothesis: InputHypothesis, outputs: Sequence[WrongOutput], context: CallContext
 ) -> bool:
-    """Whether a hypothesis is true of other values too, if it has some and they can be tried.
+    """Whether a hypothesis holds for other values too, if it has some and they can be tried.
 
     Of all elements, or of those that were wrong if it may be partial.
     """
@@ -158,7 +158,7 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
 def _both(
     context: CallContext, values: Mapping[str, Any]
 ) -> tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]] | None:
-    """Outputs of the implementation and of the reference; None where one of them fails."""
+    """Outputs of the implementation and of the reference; None if one of them fails."""
     if context.outputs is None or context.reference_outputs is None:
         return None
     got = context.outputs(values)
@@ -173,10 +173,10 @@ def _is_right(
     expected: Mapping[str, torch.Tensor],
     changed: Any,
 ) -> bool:
-    """Whether what was wrong is right now, and that says something.
+    """Whether wrong elements are right now, and not trivially so.
 
-    It is not nearly alike, nor just an input, as of an optimiser's step whose rate is 0. A term
-    that each element has its own of may leave an input: then it's that term which is wrong.
+    The right values must not be nearly equal, nor just an input, as after an optimiser's step with
+    rate 0. But if a term of each element's own vanishes and an input remains, that term is wrong.
     """
     assert context.definition is not None
     for output in outputs:

@@ -1,4 +1,4 @@
-"""Is a wrong output a multiple of the right one, or off by one number: as a whole or by rows?"""
+"""Fits a factor or an offset to a wrong output: for all of it, or for each row."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pytest_fib.diagnosis._wrong_output import (
 
 #: log10 of how unlikely it must be that a fit is good by chance.
 CHANCE = 4.0
-#: The share of the root mean square error that a fit may leave; of an output that is wrong only as
-#: a whole, whose elements keep the errors of their rounding.
+#: The share of the root mean square error that a fit may leave; and for an output that is wrong
+#: only as a whole, since its elements keep their rounding errors.
 LEFT, LEFT_TOGETHER = 0.5, 0.9
-#: The share of rows that have a factor if that is what is wrong with them.
+#: The share of wrong rows that must have a factor.
 MOST_ROWS = 0.9
-#: How far a fitted offset of integers may be from a whole one.
+#: The most that a fitted offset of integers may differ from a whole number.
 WHOLE = 1e-3
-#: How likely it may be that some number is what a factor is known for.
+#: The most likely that a factor may equal a known number by chance.
 BY_CHANCE = 0.01
 #: Factors that may come from anywhere.
 SIMPLE = (-2.0, -1.0, -0.5, 0.25, 1 / 3, 0.5, 1.0, 2.0, 3.0, 4.0)
@@ -51,7 +51,7 @@ class LinearFit:
     def of(cls, sample: Sample, *, factor: bool, left: float = LEFT) -> LinearFit:
         """Fit each line; a good fit leaves no more than ``left`` of the error, and not by chance.
 
-        An element's weight is one over its bound; what is exact is rounded by half, at most.
+        An element's weight is one over its bound; exact elements have rounding errors up to a half.
         """
         known = sample.finite
         size = sample.expected.abs()
@@ -63,7 +63,7 @@ class LinearFit:
         change = (column * error).sum(-1) / length.clamp(min=1e-300)
         rest = error - column * change[..., None]
         value = 1 + change if factor else change
-        # What is written at another scale is rounded at that scale.
+        # Values of another scale are rounded at that scale.
         reach = 2 * value.abs().clamp(min=1.0) if factor else torch.full_like(value, 2.0)
         close = (rest.abs() <= reach[..., None]) | ~known
         count = known.sum(-1)
@@ -77,7 +77,7 @@ class LinearFit:
 
 
 def _bent(rest: torch.Tensor, column: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Whether what a fit leaves of each line follows the size of values: as of another function."""
+    """Whether the residuals of each line depend on the values, as for another function."""
     curve = column * expected.abs()
     along = (curve * column).sum(-1) / column.square().sum(-1).clamp(min=1e-300)
     curve = curve - along[..., None] * column
@@ -87,13 +87,13 @@ def _bent(rest: torch.Tensor, column: torch.Tensor, expected: torch.Tensor) -> t
 
 
 def factor_or_offset(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    """One factor or offset of all elements, or else of the wrong ones; or one factor of each row.
+    """One factor or offset for all elements, or for the wrong ones; or one factor for each row.
 
-    Where wrong elements are in no pattern, rows come first: of whole ones some elements may pass.
+    If the wrong elements have no pattern, rows come first: in wrong rows some elements may pass.
     """
     if not output.is_number:
         return
-    if vary(output.any_sample.expected.abs()):  # in place of one number, another is some factor
+    if vary(output.any_sample.expected.abs()):  # any number is a multiple of one number
         yield from _one_number(output, failure, output.any_sample, "every element is ", "")
     if localize(output) is None:
         yield from _factor_per_row(output)
@@ -118,7 +118,7 @@ def _one_number(
 
 
 def _times(factor: float) -> str:
-    """A factor in few digits, but not as 1 what is off by it."""
+    """A factor in few digits, but enough to differ from 1."""
     text = f"{factor:.5g}"
     return f"{factor:.9g}" if text == "1" else text
 
@@ -139,7 +139,7 @@ def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
 
 
 def _known(factor: float, error: float, failure: Failure) -> str:
-    """What a factor is known for, given its standard error; nothing that many numbers are."""
+    """The known number that a factor equals within its standard error, if not by chance."""
     names = list(_known_factors(failure))
     reach = max(4 * error / max(abs(factor), 1e-300), 2.0**-20)
     if 2 * reach * len(names) > BY_CHANCE or any(abs(factor / n - 1) <= reach for n in SIMPLE):

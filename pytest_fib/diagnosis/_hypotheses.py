@@ -1,7 +1,7 @@
-"""Hypotheses about inputs: which wrong ones would explain what a kernel wrote?
+"""Hypotheses about inputs: which wrong inputs would explain the outputs?
 
 A kernel that ignores an input, reads it one element too far, stops before its end or walks an axis
-in another order writes what the reference computes from an input that is changed accordingly.
+in another order writes what the reference computes from an input that is changed in this way.
 Floating inputs may become anything; integers only what is valid for any reference.
 """
 
@@ -22,14 +22,14 @@ from pytest_fib.workloads import TILE_SIZES, bits, dtype_name, once, plan
 if TYPE_CHECKING:
     from pytest_fib.diagnosis._wrong_output import CallContext
 
-#: Kinds of integers that stay valid in another order, and when the first stands for all.
+#: Kinds of integers that stay valid in another order, or if all equal the first.
 _MOVABLE = ("indices", "positions", "permutation", "last_page_len")
 #: Floating inputs that may be any numbers.
 _ANY = (kinds.Values, kinds.Normal)
-#: Kinds of integers that pick, of which half is valid as well.
+#: Kinds of indices, which stay valid if they are halved.
 _PICKING = ("indices", "positions", "block_table", "topk_ids")
-#: What may be made of any floating input, and what of a number: what all elements of a tensor are
-#: multiplied by is seen by what the elements of the output have in common.
+#: Changes of any floating input, and of scalars only: factors of whole tensors are found by the
+#: fits of outputs.
 _CHANGES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("were 0", lambda x: 0 * x),
     ("were 1", lambda x: 0 * x + 1),
@@ -48,7 +48,7 @@ _OF_NUMBERS: tuple[tuple[str, Callable[[float], float]], ...] = (
     ("were its square root", lambda x: abs(x) ** 0.5),
     ("were its reciprocal", lambda x: 1 / x if x else x),
 )
-#: Where in its range a scalar is tried as well: at no end, and not in the middle.
+#: The place in its range at which a scalar is tried as well: neither an end nor the middle.
 ELSEWHERE = 0.618
 #: Narrower dtypes that an input may be rounded to on the way.
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
@@ -123,9 +123,9 @@ def _of_a_scalar(
     scalars: Mapping[str, float],
     axes: Mapping[str, int],
 ) -> Iterator[InputHypothesis]:
-    """With what each says at another number: a scalar may happen to be 0 or 1.
+    """Hypotheses with ``elsewhere``, since a scalar may be 0 or 1 by chance.
 
-    So may another one, for which it is taken: that one is then elsewhere too.
+    So may another scalar that it is confused with; that one gets another value too.
     """
     other = _elsewhere(rules[name])
     changed = {} if isnan(other) else dict(_numbers(other, axes))
@@ -148,7 +148,7 @@ def _both(
 
 
 def _elsewhere(rule: InputRule) -> float:
-    """Another number for a scalar; NaN where its rule has no range."""
+    """Another number for a scalar; NaN if its rule has no range."""
     ends = (rule.min, rule.max) if isinstance(rule, kinds.Uniform) else (None, None)
     low, high = (end if isinstance(end, (int, float)) else nan for end in ends)
     return low + ELSEWHERE * (high - low)
@@ -157,7 +157,7 @@ def _elsewhere(rule: InputRule) -> float:
 def _other_picks(
     tensors: Mapping[str, torch.Tensor], rules: Mapping[str, InputRule]
 ) -> dict[str, torch.Tensor]:
-    """What indices may be as well, other places: what is read at one says nothing of an order."""
+    """Other valid indices: reads at a single index show no order."""
     return {
         name: torch.where(x > 0, x // 2, x)
         for name, x in tensors.items()
@@ -233,7 +233,7 @@ def _moved(
     for dim, (size, axis) in enumerate(zip(x.shape, axes, strict=False)):
         of_two = not x.is_floating_point() and axis in definition.var_axes
         if size < 2 or (size == 2 and of_two):
-            continue  # of two indices, anything may be
+            continue  # two indices may agree with anything
         for words, order in _orders(size):
             yield words.format(axis), _along(x, dim, order)
     for i, j in combinations(range(x.dim()), 2):
@@ -299,7 +299,7 @@ def _exchanged(inputs: Mapping[str, Any]) -> Iterator[InputHypothesis]:
 
 
 def _float_kind(x: Any) -> Any:
-    """What two floating inputs have in common that may stand for each other; None of others."""
+    """The common kind of floating inputs that may be exchanged; None for others."""
     if isinstance(x, torch.Tensor):
         return (x.shape, x.dtype) if x.is_floating_point() else None
     return float if isinstance(x, float) else None
@@ -308,9 +308,9 @@ def _float_kind(x: Any) -> Any:
 def _interleaved(
     definition: Definition, tensors: Mapping[str, torch.Tensor]
 ) -> Iterator[InputHypothesis]:
-    """An axis counted by turns: heads that share a key, or the pairs of a rotary embedding.
+    """An interleaved axis: heads that share a key, or the pairs of a rotary embedding.
 
-    What computes so makes what the reference makes of the axis in another order, in that order.
+    Such a kernel writes what the reference computes from the axis in another order, in that order.
     """
     constants = definition.const_axes
     for axis in dict.fromkeys(a for spec in definition.outputs.values() for a in spec.shape or ()):
@@ -329,7 +329,7 @@ def _counted(
     length: int,
     distance: int,
 ) -> InputHypothesis:
-    """That what should be neighbours in the first ``length`` of an axis is ``distance`` apart."""
+    """Says that neighbours in the first ``length`` of an axis are ``distance`` apart."""
     size = definition.const_axes[axis]
     order = torch.arange(size)
     order[:length] = order[:length].view(-1, distance).T.flatten()

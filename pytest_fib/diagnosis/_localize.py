@@ -1,4 +1,4 @@
-"""Where the wrong elements are: in whole rows, in a last tile, at every other element."""
+"""Locates the wrong elements: in whole rows, in a last tile, at every other element."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from math import inf, lgamma, log, log10, prod
 from pytest_fib.diagnosis._wrong_output import WrongOutput, share
 from pytest_fib.workloads import TILE_SIZES
 
-#: Sizes that kernels cut dimensions into, the largest first.
+#: Usual tile sizes of kernels, the largest first.
 TILES = TILE_SIZES[5:0:-1]
-#: log10 of how unlikely a location must be by chance before it is named. The end of a dimension is
-#: what kernels often leave out, so it needs less by ``END``.
+#: log10 of how unlikely a location must be by chance to be named. Kernels often leave out the end
+#: of a dimension, so that needs less by ``END``.
 CHANCE, END = -3.0, 2.0
-#: The share of a whole that is as good as all of it.
+#: The share that counts as all.
 NEARLY_WHOLE = 0.9
 #: The share of a whole that is most of it.
 MOST = 0.5
 #: Indices that are listed one by one.
 MOST_LISTED = 5
-#: Indices of a dimension below which its last one alone says nothing.
+#: The least size of a dimension for its last index to be a location.
 LEAST_SIZE = 10
-#: Members of a progression below which there is none.
+#: The least number of members of a progression.
 LEAST_MEMBERS = 4
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where an output is wrong: its kind, and which one in words that fit after "wrong".
+    """Where an output is wrong: the kind of place, and the place in words that follow "wrong".
 
-    ``dense`` ones are wrong as a whole.
+    In a ``dense`` place, all elements are wrong.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Location:
 class _Indices:
     """Some indices of one dimension.
 
-    ``part`` is their share of the dimension, ``choices`` log10 of how many sets of that kind there
-    are. ``listed`` ones follow no rule.
+    ``part`` is their share of the dimension, ``choices`` log10 of the number of sets of that kind.
+    ``listed`` indices follow no rule.
     """
 
     name: str
@@ -59,7 +59,7 @@ def where(output: WrongOutput) -> str:
 
 
 def localize(output: WrongOutput) -> Location | None:
-    """Where the wrong elements are; None where they are scattered."""
+    """The place of the wrong elements; None if they are scattered."""
     if output.count == 1 < output.total:
         last = int(output.wrong_sample.at[0]) == output.total - 1 and output.total >= LEAST_SIZE
         name, phrase = ("last tile", "the very last") if last else ("one element", "one")
@@ -70,7 +70,7 @@ def localize(output: WrongOutput) -> Location | None:
 
 
 def _is_everywhere(output: WrongOutput) -> bool:
-    """All elements, or all but those where zeros or -inf are expected: of empty sequences."""
+    """Whether all elements are wrong, except expected zeros or -inf, as of empty sequences."""
     if output.count >= NEARLY_WHOLE * output.total:
         return True
     filled, wrong_filled = _filled(output)
@@ -78,7 +78,7 @@ def _is_everywhere(output: WrongOutput) -> bool:
 
 
 def _everywhere(output: WrongOutput) -> str:
-    """``everywhere``, unless what is right has a place of its own: before a threshold, say.
+    """``everywhere``, unless right elements have a place of their own, as before a threshold.
 
     Or unless most of it is where nothing but zeros or -inf is expected.
     """
@@ -91,7 +91,7 @@ def _everywhere(output: WrongOutput) -> str:
 
 
 def _padding(output: WrongOutput) -> Location | None:
-    """Where nothing but zeros or -inf is expected, and elsewhere something is."""
+    """The rows in which only zeros or -inf are expected, if others have more."""
     filled, wrong_filled = _filled(output)
     if not output.is_number or wrong_filled > 0.01:
         return None
@@ -102,19 +102,19 @@ def _padding(output: WrongOutput) -> Location | None:
 
 
 def _filled(output: WrongOutput) -> tuple[float, float]:
-    """The share of all and of the wrong elements where neither 0 nor -inf is expected."""
+    """The share of all and of wrong elements for which neither 0 nor -inf is expected."""
     sides = output.any_sample.expected, output.wrong_sample.expected
     every, wrong = (share((values != 0) & (values != -inf)) for values in sides)
     return every, wrong
 
 
 def _along_dimensions(output: WrongOutput) -> Location | None:
-    """Some indices of one dimension or more, and in the others all."""
+    """Some indices of one or more dimensions, and all of the others."""
     dimensions = [indices for dim in range(len(output.shape)) if (indices := _along(output, dim))]
     density = output.count / (prod(indices.part for indices in dimensions) * output.total)
     dense = density >= 0.5
-    # Else, where errors of all elements happen to be larger. A list of most is one of whole rows.
-    # What is true of nearly a whole dimension may be so by chance, as where an input is small.
+    # Else, a place where the errors of all elements are larger by chance. A list of most indices is
+    # one of whole rows. Nearly a whole dimension may be wrong by chance, as if an input is small.
     dimensions = [
         each
         for each in dimensions
@@ -130,7 +130,7 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
 
 
 def _along(output: WrongOutput, dim: int) -> _Indices | None:
-    """The indices of one dimension at which anything is wrong, if that is hardly by chance."""
+    """The indices of one dimension at which elements are wrong, if that is unlikely by chance."""
     others = [other for other in range(len(output.shape)) if other != dim]
     wrong = output.wrong.amax(dim=others) if others else output.wrong
     members, size = wrong.nonzero()[:, 0].tolist(), output.shape[dim]
@@ -149,7 +149,7 @@ def _role(output: WrongOutput, dim: int) -> str:
 
 
 def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
-    """What some indices of a dimension have in common."""
+    """The rule that some indices of a dimension follow."""
     first, count = members[0], len(members)
     part, log_size = count / size, log10(size)
     step = members[1] - first if count > 1 else 1
@@ -189,7 +189,7 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
 
 
 def _tile(size: int, count: int) -> str:
-    """What a tail of this length may come from; of few elements, the last may be any."""
+    """The likely cause of a tail of this length; in a short dimension, none."""
     if count == 1:
         return " (off by one?)" if size >= LEAST_SIZE else ""
     why = next((f" (the rest after tiles of {tile})" for tile in TILES if size % tile == count), "")

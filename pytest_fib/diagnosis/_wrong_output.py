@@ -1,4 +1,4 @@
-"""A wrong output, seen through samples small enough to look at from every side."""
+"""A wrong output, examined through samples that are small enough for many tests."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] 
 NEARLY_ALL = 0.95
 #: log10 of how unlikely it must be that wrong elements hold certain values by chance.
 EVIDENCE = 3.0
-#: How likely 0, 1 and -1 are at least, infinities and NaN, whatever is wrong.
+#: The least probability of 0, 1 and -1, infinities and NaN, whatever is wrong.
 COMMON = 0.3
-#: An output of fewer elements has no pattern: the elements themselves say more.
+#: The least number of elements for a pattern: fewer elements are shown themselves.
 FEW = 8
-#: The share of the error that may be left where elements hold other values than their own.
+#: The share of the error that may remain if elements hold other known values.
 LEFT = 0.25
 #: Elements in a sample of the wrong ones, or of all.
 SAMPLE = 1 << 14
-#: Above this many wrong elements they are found by trying, since a list of all would be large.
+#: More wrong elements are sampled by trial, since a list of all would be large.
 LISTED = 1 << 20
 #: Rows in a sample of rows, and elements of each.
 ROWS, ROW_ELEMENTS = 64, 2048
@@ -35,13 +35,13 @@ ROWS, ROW_ELEMENTS = 64, 2048
 
 @dataclass(frozen=True)
 class CallContext:
-    """What is known of the call whose outputs are wrong; all of it is optional.
+    """The facts of the call with wrong outputs; all of them are optional.
 
-    ``axes`` are the sizes of all axes; ``poisons`` what outputs held before the call, two bytes
-    each; ``second_outputs``, what a second call on the same inputs wrote, over the second of these;
-    ``previous`` what earlier calls should have written. ``reference_outputs`` computes the outputs
-    of the reference for other values of some inputs, ``outputs`` those of the implementation; each
-    returns None where that can't be.
+    ``axes`` are the sizes of all axes. ``poisons`` filled the outputs before each call, two bytes
+    each. ``second_outputs`` are those of a second call on the same inputs, ``previous`` what
+    earlier calls should have written. ``reference_outputs`` computes the outputs of the reference
+    for other values of some inputs, ``outputs`` those of the implementation; each returns None if
+    it fails.
     """
 
     definition: Definition | None = None
@@ -54,7 +54,7 @@ class CallContext:
     outputs: OutputsOf | None = None
 
     def readable_inputs(self) -> dict[str, Any]:
-        """The inputs whose numbers can be looked at one by one, but empty tensors."""
+        """The inputs whose elements can be read, without empty tensors."""
         return {
             name: value
             for name, value in self.inputs.items()
@@ -67,7 +67,7 @@ class CallContext:
 
 @dataclass(frozen=True)
 class Failure:
-    """The wrong outputs of a call; ``right`` is what is expected of the others."""
+    """The wrong outputs of a call; ``right`` are the expected values of the others."""
 
     outputs: tuple[WrongOutput, ...]
     context: CallContext = field(default_factory=CallContext)
@@ -75,7 +75,7 @@ class Failure:
 
 
 def is_readable(value: Any) -> bool:
-    """Whether the numbers of an input or output can be looked at one by one: not of float4."""
+    """Whether the elements of an input or output can be read: not those of float4."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return True
     return value.dtype in PRECISION or value.dtype is torch.float8_e8m0fnu
@@ -83,9 +83,9 @@ def is_readable(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Sample:
-    """Elements at some flat indices, in float64: both sides and how far apart they may be.
+    """Elements at some flat indices, in float64: both sides and the allowed distance.
 
-    ``error`` is what is written less what is expected, of integers exactly.
+    ``error`` is the written value minus the expected one, exact for integers.
     """
 
     at: torch.Tensor
@@ -106,11 +106,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class WrongOutput:
-    """One output: what was written, what is expected, and how far apart these may be.
+    """One output: the written and the expected values, and the allowed distance.
 
     ``dims`` names the axis of every dimension. ``wrong`` (bool) marks the elements beyond
-    ``bound``, which broadcasts to the output's shape; where none is marked, the output as a whole
-    is wrong and so all are looked at. Float4 outputs come unpacked.
+    ``bound``, which broadcasts to the output's shape. If none is marked, the output as a whole is
+    wrong, and all are examined. Float4 outputs are unpacked.
     """
 
     name: str
@@ -122,7 +122,7 @@ class WrongOutput:
 
     @classmethod
     def of(cls, comparison: OutputComparison, definition: Definition | None) -> WrongOutput:
-        """From a comparison that failed; without a definition, its axes have no names."""
+        """From a failed comparison; without a definition, axes have no names."""
         name = comparison.name
         dims = () if definition is None else definition.outputs[name].shape or ()
         return cls(name, tuple(dims), comparison.got, comparison.expected, *marked(comparison))
@@ -137,7 +137,7 @@ class WrongOutput:
 
     @cached_property
     def marked(self) -> int:
-        """Elements that are wrong by themselves; 0 where only all together are."""
+        """The number of wrong elements; 0 if only the output as a whole is wrong."""
         return int(self.wrong.sum())
 
     @property
@@ -146,7 +146,7 @@ class WrongOutput:
 
     @property
     def width(self) -> int:
-        """Elements of a row, which is what the last dimension holds."""
+        """The length of a row, which is the last dimension."""
         return self.shape[-1] if self.shape else 1
 
     @property
@@ -155,12 +155,12 @@ class WrongOutput:
         return self.got.dtype is not torch.bool
 
     def axis(self, dim: int) -> str:
-        """The name of a dimension's axis; its number where it has none."""
+        """The name of a dimension's axis, or its number."""
         name = self.dims[dim] if len(self.dims) == len(self.shape) else ""
         return f"dim {dim}" if not name or is_unnamed(name) else name
 
     def digits(self, value: torch.Tensor | float, sign: str = "") -> str:
-        """A value in few digits; an integer whole."""
+        """A value in few digits; integers have all digits."""
         return f"{float(value):{sign}{'.4g' if self.got.is_floating_point() else '.0f'}}"
 
     def sample_at(self, at: torch.Tensor) -> Sample:
@@ -201,9 +201,9 @@ class WrongOutput:
     def holds(
         self, values: torch.Tensor, known: torch.Tensor | None = None, *, exact: bool = False
     ) -> bool:
-        """Whether the wrong elements hold these values, and hardly by chance.
+        """Whether the wrong elements hold these values, and not by chance.
 
-        ``known`` says for which of them there is a value.
+        ``known`` marks the elements that have a value here.
         """
         sample = self.wrong_sample
         if known is not None:
@@ -214,7 +214,7 @@ class WrongOutput:
     def agrees(self, sample: Sample, values: torch.Tensor, *, exact: bool = False) -> bool:
         """Whether the elements of a sample hold these values, by chance or not.
 
-        What is written is not zeros where it is small beside what is expected.
+        Written values that are merely small beside the expected ones don't count as zeros.
         """
         matches = sample.got == values if exact else self.near(sample, values)
         if share(matches) < NEARLY_ALL:
@@ -227,9 +227,9 @@ class WrongOutput:
     def evidence(self, sample: Sample, values: torch.Tensor) -> float:
         """log10 of how unlikely it is that wrong elements are so near to these values by chance.
 
-        By chance a value is as near as it is to another element's, or as likely as two numbers
-        that are as far apart as what is written and expected are within a bound. So what all
-        elements hold is no evidence, one of few integers or of 0 and 1 hardly any.
+        The chance of one is estimated from other elements' values, and from the distance between
+        written and expected values. So a value that all elements hold is no evidence, and one of
+        few integers, 0 or 1 hardly any.
         """
         matches = self.near(sample, values)
         if not bool(matches.any()):
@@ -249,7 +249,7 @@ class WrongOutput:
         return ((sample.got - values).abs() <= self._reach(sample, values)) | same
 
     def _reach(self, sample: Sample, values: torch.Tensor) -> torch.Tensor:
-        """Twice the bounds of ``values``; what is of another size is rounded at that size."""
+        """Twice the bounds of ``values``; values of another size are rounded at that size."""
         precision = PRECISION.get(self.got.dtype)
         if precision is None:
             return (2 * sample.bound).clamp(min=0.5)

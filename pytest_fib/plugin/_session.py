@@ -202,7 +202,7 @@ class Session:
         return header(self)
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Which definitions only have items of their own; under xdist the tables say so."""
+        """Say which definitions have no implementation; under xdist the tables do."""
         if "catalogue" not in vars(self) or self.config.get_verbosity() < 0:
             return []
         catalogue = self.catalogue

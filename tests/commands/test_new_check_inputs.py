@@ -58,7 +58,7 @@ def test_nothing_is_overwritten(capsys):
 
 def test_without_a_command_there_is_help_with_all_of_them(capsys):
     assert main([]) == 2
-    assert "begin a kernel" in capsys.readouterr().out
+    assert "create a kernel" in capsys.readouterr().out
 
 
 def test_where_there_are_no_definitions_it_is_said_where_they_were_looked_for(tmp_path):
@@ -69,7 +69,7 @@ def test_where_there_are_no_definitions_it_is_said_where_they_were_looked_for(tm
 
 def test_what_the_test_needs_is_said_where_the_ini_file_lacks_it(project, capsys):
     assert main(["new", "one"]) == 0
-    assert "have pythonpath = . in tox.ini" in capsys.readouterr().out
+    assert "so tox.ini needs: pythonpath = ." in capsys.readouterr().out
     project.write("pytest.ini", "[pytest]\npythonpath = .\n")
     assert main(["new", "two"]) == 0
     assert "pythonpath" not in capsys.readouterr().out
@@ -113,8 +113,8 @@ def test_inputs_are_those_of_a_function(project):
         ("--like=mine.py::named", "mine.py:3: mode: str can't be an input of a kernel; inputs are"),
         ("--like=tox.ini::f", "tox.ini:2: not Python: "),
         ("--like=mine.py::told", "mine.py:4: mode: str can't be an input of a kernel; inputs are"),
-        ("--op-type=a-b", "'a-b' is no name of a Python module"),
-        ("--op-type=class", "'class' is no name of a Python module"),
+        ("--op-type=a-b", "'a-b' can't be the name of a Python module"),
+        ("--op-type=class", "'class' can't be the name of a Python module"),
     ],
 )
 def test_a_slip_is_told_and_leaves_no_definition(project, capsys, option, message):

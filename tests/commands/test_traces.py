@@ -59,7 +59,7 @@ def test_validation_tells_figures_that_nothing_can_have(tmp_path, capsys):
     assert main(["traces", "validate", str(tmp_path / "all.json")]) == 0
     (tmp_path / "all.json").write_text(re.sub(r'("latency_ms": ?)[\d.]+', r"\1-1.0", text))
     assert main(["traces", "validate", str(tmp_path / "all.json")]) == 1
-    said = "a trace of scale by fast: performance.latency_ms is -1.0\n1 are not\n"
+    said = "a trace of scale by fast: performance.latency_ms is -1.0\nproblems: 1\n"
     assert capsys.readouterr().out.endswith(said)
 
 
