@@ -123,7 +123,7 @@ def _complaint(
     tolerance: Tolerance,
     own: torch.Tensor | None,
 ) -> str:
-    """What is wrong with a tensor; nothing where it is right."""
+    """Says what is wrong with a tensor; empty if it is right."""
     bound = overridden(dtype_bound(actual.dtype, oracle=expected.dtype != actual.dtype), tolerance)
     compared = [compare_tensor(name, actual, expected, bound, () if own is None else (own,))]
     verdict = verdict_of(compared)
@@ -151,7 +151,7 @@ def _refuse_unlike(name: str, actual: torch.Tensor, expected: torch.Tensor) -> N
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What a run has a ``kernel_check`` do, as the options ``--fib-*`` say it.
+    """A run's settings for ``kernel_check``, from the options ``--fib-*``.
 
     ``seed`` and ``run_seed`` are the two parts of ``--fib-seed``, ``workload`` is as
     ``--fib-workload`` has it. ``why_not`` is given the names of a definition and a function, and
@@ -248,7 +248,7 @@ class KernelCheck:
     def _search(
         self, check: FunctionChecker, given: Workload | None, examples: int | None
     ) -> SearchResult:
-        """What comes of one workload or, where none is given, of a search."""
+        """The outcome of one workload or, if none is given, of a search."""
         if given is not None:
             return SearchResult(tried=1, workload=given, outcome=check(given, explain=True))
         run = self._run

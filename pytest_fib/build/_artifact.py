@@ -1,4 +1,4 @@
-"""What a build leaves: a file, and facts about it."""
+"""The result of a build: a file, and facts about it."""
 
 from __future__ import annotations
 

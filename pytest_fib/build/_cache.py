@@ -1,4 +1,4 @@
-"""What was built, kept by all that decides it: contents and versions, never names of folders.
+"""The cache of artifacts, by all that decides them: contents and versions, not folder names.
 
 An entry is one file: a digest, the facts as JSON, the artifact. It is replaced as a whole, and one
 whose digest is wrong counts as missing, which that of another key's entry is. Sandboxes can't write
@@ -66,7 +66,7 @@ class ArtifactCache:
 
     @staticmethod
     def key(program: Program, subject: str = "") -> str:
-        """The digest of all that changes what is built. Raises BuildError where a tool lacks.
+        """The digest of all that an artifact depends on. Raises BuildError if a tool is missing.
 
         ``subject`` says what it is called with, where that decides.
         """
@@ -74,7 +74,7 @@ class ArtifactCache:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def find(self, key: str) -> Artifact | None:
-        """What was built, if it is whole and the headers that it was built from are the same."""
+        """The artifact, if it is complete and its headers have not changed."""
         if self.folder is None:
             return None
         path = self._path(self.folder, key)
@@ -104,7 +104,7 @@ class ArtifactCache:
     def get(
         self, key: str, what: str, timeout: float, build: Callable[[], Artifact | NotBuilt]
     ) -> Artifact | NotBuilt:
-        """What was built or is now, by one process at a time; kept unless it is a failure."""
+        """The cached artifact, or a new one, which one process builds; failures are not kept."""
         if artifact := self.find(key):
             return artifact
         with self._lock(key, what, timeout):
@@ -206,7 +206,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def program_facts(program: Program) -> dict[str, object]:
-    """All of a program that changes what is built; not who builds it."""
+    """The facts of a program that its artifact depends on, without those of the compiler."""
     assert program.compilation is not None, "only compiled programs are kept"
     from pytest_fib.data import SupportedLanguages
 
@@ -237,7 +237,7 @@ def _entry(key: str, artifact: Artifact) -> bytes:
 
 
 def _artifact(key: str, entry: bytes) -> Artifact | None:
-    """What the bytes of a file hold, if they are this key's and whole."""
+    """The artifact in a file's bytes, if they are complete and of this key."""
     digest, _, rest = entry.partition(b"\n")
     if _entry_digest(key, rest) != digest:
         return None

@@ -1,4 +1,4 @@
-"""What has to be known of a machine to say what runs there, as a record that can travel."""
+"""The facts of a machine that decide what runs there, as a record that can be sent."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Machine:
 
     @classmethod
     def here_for_others(cls) -> Machine:
-        """This machine, as another is told of it."""
+        """This machine's record, for another machine."""
         here = cls.here()
         no_gpu = "" if here.gpus else _gpus.why_none(here.host)
         return replace(here, no_gpu=no_gpu, no_container=why_no_container())

@@ -101,7 +101,7 @@ def load(program: Program, artifact: Path | None) -> Any:
 
 
 def why_not_callable(program: Program, built: Built) -> str | None:
-    """What a library lacks to have the program's entry, or None; several may be in one."""
+    """Why a library can't serve the program's entry, or None; it may have several entries."""
     exports = built.exports
     if exports is None or program.entry_symbol in exports:
         return None
@@ -219,7 +219,7 @@ def _package(compilation: Compilation) -> Path:
 
 
 def _run(program: Program, command: list[str], folder: Path, compiled: str = "") -> str:
-    """What the command printed; ``compiled`` is its one source. Raises BuildError if it fails."""
+    """The command's output; ``compiled`` is its only source. Raises BuildError if it fails."""
     environment = {**os.environ, "LC_ALL": "C"}  # messages in English, quotes in ASCII
     done = subprocess.run(
         command,

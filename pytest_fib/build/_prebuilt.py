@@ -1,4 +1,4 @@
-"""What was built ahead of time, on a machine with compilers, to be loaded on others.
+"""Artifacts that were built ahead of time on a machine with compilers, to load on others.
 
 A folder with a manifest and the artifacts that it names. They are found by sources, flags and
 target; the compilers' versions are in the manifest for people, since where it is used there may be
@@ -75,7 +75,7 @@ class Prebuilt:
 
     @classmethod
     def from_environment(cls) -> Prebuilt | None:
-        """What the environment names, if it does. Raises as the constructor does."""
+        """The folder that the environment names, if any. Raises as the constructor does."""
         folder = os.environ.get(PREBUILT_VARIABLE)
         return cls(Path(folder)) if folder else None
 

@@ -1,4 +1,4 @@
-"""What a sandbox needs to run a reference or an implementation, as plain data."""
+"""A program: what a sandbox needs to run a reference or an implementation, as plain data."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _first_unmet(names: Iterable[str], machine: Machine | None) -> str | None:
 
 
 def _why_unmet(requirement: Requirement, machine: Machine | None) -> str | None:
-    """What is lacking of a requirement; nothing where its marker doesn't hold there."""
+    """Why a requirement is not met; None if its marker doesn't apply there."""
     markers: Any = None if machine is None else machine.markers
     if requirement.marker is not None and not requirement.marker.evaluate(markers):
         return None

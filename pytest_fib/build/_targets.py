@@ -40,7 +40,7 @@ _CAPABILITIES = {
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a run is on: ``cpu``, or a CUDA device of this compute capability and name."""
+    """The hardware of a run: ``cpu``, or a CUDA device with its compute capability and name."""
 
     device: str
     capability: tuple[int, int] | None = None

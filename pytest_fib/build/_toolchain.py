@@ -116,7 +116,7 @@ def needed_version(distribution: str) -> str:
 
 
 def settings_of(compiler: str) -> dict[str, str]:
-    """What the environment has one of these compilers do besides its flags."""
+    """The environment's settings for one of these compilers, besides its flags."""
     return {name: os.environ[name] for name in _SETTINGS[compiler] if name in os.environ}
 
 

@@ -93,7 +93,7 @@ class _Launches:
         return kernel
 
     def _failure(self, error: Any, function: Any) -> BuildError:
-        """The innermost error, at its line of the user's source where Triton tells it."""
+        """The innermost error, at the user's line if Triton names it."""
         while isinstance(error.__cause__, type(error)):
             error = error.__cause__
         text = str(getattr(error, "error_message", None) or error or type(error).__name__)

@@ -133,7 +133,7 @@ def size_in_any_form(value: Raw) -> Raw:
 
 
 def in_each(data: Raw, key: str, change: Callable[[Raw], Raw]) -> Raw:
-    """A copy of raw data in which each value of one of its mappings was changed."""
+    """A copy of raw data with each value of one of its mappings changed."""
     named = part(data, key)
     if not isinstance(named, Mapping):
         return data

@@ -40,7 +40,7 @@ def definition_violations(data: Mapping[str, Any]) -> Iterator[Violation]:
 
 
 def _mapping(data: Raw, *keys: str) -> Mapping[str, Any]:
-    """What is at nested keys, if it is a mapping; else an empty one."""
+    """The mapping at nested keys, or an empty one."""
     for key in keys:
         data = part(data, key)
     return data if isinstance(data, Mapping) else {}

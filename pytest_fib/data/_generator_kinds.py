@@ -21,7 +21,7 @@ Shapes: TypeAlias = Mapping[str, Sequence[str]]
 
 
 class Refers(Enum):
-    """What a parameter refers to by name; a mark in its annotation."""
+    """Marks, in an annotation, the kind of name that a parameter refers to."""
 
     AXES = auto()  #: axes of the definition, in an expression
     INPUT = auto()  #: another input
@@ -173,7 +173,7 @@ class GeneratorKind(_Rule):
 
 
 class Values(GeneratorKind, dtypes="floating", bulk=True, elementwise=True, follows="values"):
-    """Values by the workload's value pattern; what floating inputs get where nothing is said."""
+    """Values by the workload's value pattern; the default of floating inputs."""
 
     kind: Literal["values"] = "values"
 
@@ -456,7 +456,7 @@ class Routing(_Experts, dtypes="32 or 64 bits", dims="1+"):
 
 
 class Safetensors(GeneratorKind):
-    """What a safetensors file holds; `path` is relative to the definition's."""
+    """A tensor of a safetensors file; `path` is relative to the definition's."""
 
     kind: Literal["safetensors"] = "safetensors"
     path: str
@@ -505,6 +505,6 @@ InputRule: TypeAlias = Annotated[
 
 
 def total_of(indptr: str, rules: Mapping[str, InputRule]) -> int | float | str:
-    """What an indptr splits over sequences."""
+    """The total that an indptr splits over sequences."""
     rule = rules[indptr]
     return rule.total if isinstance(rule, Indptr) else 0

@@ -186,7 +186,7 @@ class SearchRequest(_Request):
 
 
 class SearchResult(_SeamRecord):
-    """What a search came to: a failing workload or, where none failed, the closest to its bound.
+    """The result of a search: a failing workload or, if none failed, the closest to its bound.
 
     `tried` counts workloads. `origin` says where the failing workload comes from, None where
     nothing failed: ``shrunk`` is the smallest of its kind, ``unfinished`` the smallest that was

@@ -14,7 +14,7 @@ _PLAIN_TYPES = {"integer", "number", "boolean"}
 
 
 def definition_schema() -> dict[str, Any]:
-    """What a definition file may hold, short forms included. Rules across keys are not in it.
+    """The JSON schema of a definition file, with short forms, but without rules across keys.
 
     It is the records' own schema, with what is read in another form than it is kept.
     """

@@ -32,7 +32,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Selection:
-    """The smallest set of solutions that serve captured calls of a definition about as fast as can.
+    """The smallest set of solutions that serve a definition's captured calls nearly optimally.
 
     ``served`` has them, that with the most calls first. ``total_ms`` is what all calls take if each
     shape is served by the fastest of them, ``best_ms`` by the fastest of all, and ``reference_ms``
@@ -82,7 +82,7 @@ def _served_by(
 
 
 def smallest_set(costs: Sequence[Times], within: float) -> tuple[str, ...]:
-    """The fewest solutions whose total cost is at most ``1 + within`` times the least possible.
+    """The smallest set of solutions that costs at most ``1 + within`` times the least possible.
 
     ``costs`` has, for each shape, what each solution that may be called there costs. Of sets of one
     size the cheapest is chosen, then the first by name. What one more solution gains never grows as
@@ -166,7 +166,7 @@ def selection_of(
     times: Mapping[Shape, Times],
     references: Mapping[Shape, float],
 ) -> Selection | None:
-    """The selection for so many calls at each shape; None where nothing was measured at any.
+    """The selection for so many calls at each shape; None if none of the shapes was measured.
 
     ``times`` are milliseconds of the solutions that may serve a shape, ``references`` those of the
     reference.

@@ -59,7 +59,7 @@ _OF_PYTHON = LanguageFacts()
 
 
 class SupportedLanguages(StrEnum):
-    """What an implementation can be written in."""
+    """The languages of implementations."""
 
     PYTHON = "python"
     TRITON = "triton", LanguageFacts("_triton", cache="TRITON_CACHE_DIR", interpreted=True)

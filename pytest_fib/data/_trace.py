@@ -108,7 +108,7 @@ class Environment(Record):
 
 
 class Compiled(Record):
-    """What an implementation was compiled to, for ``target``, such as ``sm_90a`` or ``cpu``.
+    """Facts of a compiled implementation, for ``target``, such as ``sm_90a`` or ``cpu``.
 
     The most that any of its kernels takes: `registers` of a thread, `shared_bytes` of a block,
     `spills` in bytes. `binary_bytes` is the size of what was built. None is not known.

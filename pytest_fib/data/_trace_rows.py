@@ -121,7 +121,7 @@ def same_hardware(name: str) -> str:
 
 
 class Index:
-    """What is known of one definition's implementations, by hardware and shape.
+    """The measured implementations of one definition, by hardware and shape.
 
     ``ranked`` has, for each hardware and shape (the sizes of the var axes, in order), the rows of
     the implementations that passed there and nowhere failed at that shape: one of each, best first.

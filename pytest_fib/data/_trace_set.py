@@ -60,7 +60,7 @@ class _View(Mapping[str, _T]):
 
 @dataclass(frozen=True)
 class DefinitionSummary:
-    """What there is of one definition; ``best`` is the solution with the highest speed-up."""
+    """The records of one definition; ``best`` is the solution with the highest speed-up."""
 
     name: str
     solutions: int

@@ -57,7 +57,7 @@ class Stored(Generic[_R]):
 
 @dataclass
 class Export:
-    """What was written: how many records, those that FlashInfer's tools don't take, and why.
+    """The result of an export: how many records, and which FlashInfer's tools refuse, and why.
 
     ``missing`` are files of recorded tensors that were not there to be copied; ``without`` are the
     definitions of which FlashInfer Trace has no place for all, and what was left out.

@@ -27,7 +27,7 @@ STRAY_LIMIT = 20
 
 @dataclass(frozen=True)
 class BrokenFile:
-    """What is wrong with a definition file, and a glob for the names that it seems to define."""
+    """A definition file's problem, and a glob for the names that it seems to define."""
 
     problem: str
     names: str
@@ -167,7 +167,7 @@ def _refuse_others_of_one_name(
     earlier: Mapping[Path, tuple[LoadedDefinition, ...]],
     errors: dict[Path, str],
 ) -> None:
-    """What a dataset defines as an earlier group does has to be that: the same axes and tensors."""
+    """Refuse a dataset's definition with the name of an earlier one, but other axes or tensors."""
     known = {d.definition.name: d for each in earlier.values() for d in each}
     for path, entries in list(files.items()):
         for entry in entries:

@@ -1,4 +1,4 @@
-"""What C++ and CUDA files say in comments of themselves, as Python files do by ``@implements``."""
+"""Reads the comments by which C++ and CUDA files describe themselves, like ``@implements``."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _flags(text: str) -> list[str] | None:
 
 
 def _why_wrong(facts: dict[str, str]) -> str | None:
-    """What is wrong with a header, or None. Other words before a colon are prose."""
+    """The problem of a header, or None. Other words before a colon are prose."""
     from pytest_fib.data import Binding, Calling, bad_target
 
     if not facts["implements"]:

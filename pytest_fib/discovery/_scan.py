@@ -284,7 +284,7 @@ def _fact(keyword: ast.keyword) -> tuple[str, object]:
 
 
 def _why_refused(name: str, value: Any) -> str | None:
-    """What is wrong with the value of an argument, or None."""
+    """The problem of an argument's value, or None."""
     from pytest_fib.data import Calling, SupportedLanguages, bad_requirement, bad_target
 
     choices = {"language": [*SupportedLanguages], "calling": get_args(Calling)}.get(name)

@@ -164,7 +164,7 @@ class AppliedTraceSet:
 
 
 class _State:
-    """What is active in this process."""
+    """The active trace set and tracer of this process."""
 
     active: AppliedTraceSet | None = None
     tracer: Tracer | None = None

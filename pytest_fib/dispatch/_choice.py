@@ -15,12 +15,12 @@ Policy: TypeAlias = "Callable[[Shape, Mapping[Shape, Sequence[str]]], Sequence[s
 
 
 def exact(shape: Shape, measured: Mapping[Shape, Sequence[str]]) -> Sequence[str]:
-    """What was measured at just this shape."""
+    """The solutions measured at exactly this shape."""
     return measured.get(shape, ())
 
 
 class Nearest:
-    """What was measured at this shape or the nearest, where every axis is within a factor.
+    """The solutions measured at this shape or the nearest one, with every axis within a factor.
 
     A service may come with other sizes at each call, so the logarithms are kept.
     """

@@ -38,7 +38,7 @@ class _NoneServes(Exception):
 
 
 class Entry(NamedTuple):
-    """What is called at one shape: a solution or, for this reason, the fallback."""
+    """The callee at one shape: a solution or, with a ``reason``, the fallback."""
 
     guard: Callable[..., bool]
     tick: Callable[[], int]
@@ -223,7 +223,7 @@ class Dispatcher:
         key: Any,
         arguments: Sequence[Any],
     ) -> Any:
-        """What the first of these solutions makes of a call. Raises _NoneServes."""
+        """The result of a call by the first of these solutions that works. Raises _NoneServes."""
         assert self.definition is not None
         kernels = active.kernels
         for name in names:
@@ -301,7 +301,7 @@ class Dispatcher:
         return result
 
     def _served_instead(self, name: str, error: BaseException, arguments: Sequence[Any]) -> Any:
-        """What the fallback makes of a call that a solution raised at."""
+        """The fallback's result of a call at which a solution raised."""
         self.drop(name, blame(error))
         self.stats.count_fallbacks("raised", 1)
         return self.fall_back(arguments)

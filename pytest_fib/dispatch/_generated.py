@@ -153,7 +153,7 @@ def generated_router(
 
 
 def _logged_once() -> Callable[[BaseException], None]:
-    """What is called with each error of the function that names definitions."""
+    """A function that logs the first error of the function that names definitions."""
     was_said = threading.Event()
 
     def unnamed(error: BaseException) -> None:

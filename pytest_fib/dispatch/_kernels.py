@@ -29,7 +29,7 @@ RAISED = (Exception, SystemExit)
 
 
 def blame(error: BaseException) -> str:
-    """What a solution raised, in one line: ``RuntimeError: no luck``.
+    """A solution's exception, in one line: ``RuntimeError: no luck``.
 
     Raises it where that was the handler of a signal instead, which came while the solution ran.
     """
@@ -118,7 +118,7 @@ def hardware_name(device: Any) -> str:
 
 
 def event_on(device: Any) -> Any:
-    """What is reached once the current stream has done all it has to by now; None on the CPU."""
+    """An event after all current work of the current stream; None on the CPU."""
     import torch
 
     if device.type != "cuda":
@@ -139,7 +139,7 @@ def _artifact_file(program: Program) -> Path:
 
 
 def _prebuilt(program: Program) -> Artifact | None:
-    """What was built ahead of time, where the environment names a folder of such."""
+    """The artifacts built ahead of time, if the environment names their folder."""
     from pytest_fib.build import Prebuilt
 
     prebuilt = Prebuilt.from_environment()

@@ -1,4 +1,4 @@
-"""Whether the arguments of a call are those of a definition, or like those of an earlier call."""
+"""Compares the arguments of a call with a definition, and with those of an earlier call."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class Tracer:
         return self._definitions.get(name)
 
     def recorder(self, dispatcher: Dispatcher, definition: Definition) -> Callable[..., None]:
-        """What a routed function calls with the key of its shape and its arguments, in order."""
+        """The function that a routed one calls with the key of its shape and its arguments."""
         _import_for_thread()
         config = (self._configs or {}).get(definition.name, TracingConfig())
         dumped = config.dumped(definition)
@@ -252,7 +252,7 @@ class Tracer:
             captured.event = event_on(tensor.device)
 
     def _put(self, captured: _Captured) -> bool:
-        """Have a call written; False, and nothing is copied, where too many wait for that."""
+        """Queue a call for writing; False, without a copy, if too many calls wait."""
         if not self._queue.full():
             self._copy(captured)
             with suppress(Full):  # since another thread was faster
@@ -290,7 +290,7 @@ class Tracer:
             self.stats.recorded += 1
 
     def _write_counts(self) -> None:
-        """Write how often each workload was called, where that has changed."""
+        """Write how often each workload was called, if that has changed."""
         from pytest_fib.data import write_counts
 
         counts: dict[str, dict[str, int]] = {}

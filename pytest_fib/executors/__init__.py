@@ -1,4 +1,4 @@
-"""Who calls the engine: this process, a remote machine by ssh, a cluster of Ray.
+"""Call the engine: in this process, on a remote machine by ssh, in a Ray cluster.
 
 Importing this imports no torch.
 """

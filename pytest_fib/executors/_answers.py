@@ -32,7 +32,7 @@ REQUESTS: dict[str, type[EvaluationRequest | SearchRequest | BuildRequest]] = {
 
 
 def answer_here(executor: Executor, kind: str, text: str | bytes) -> bytes:
-    """What an executor of this machine answers to a request that came as JSON, as JSON.
+    """The answer of an executor on this machine to a request, both as JSON.
 
     Without the time, which is that of the machine where it is read: clocks differ.
     """

@@ -30,7 +30,7 @@ class RemoteError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """Files by a name that changes with what they hold; ``content`` makes a zip of them."""
+    """Files, with a name that changes with their content; ``content`` makes a zip of them."""
 
     name: str
     content: Callable[[], bytes]
@@ -38,7 +38,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class RemotePython:
-    """What the far end said of its Python, as `_relay` has it."""
+    """The facts about the far end's Python, from `_relay`."""
 
     facts: Mapping[str, Any]
 
@@ -69,7 +69,7 @@ class RemotePython:
         return [_package(), Archive(name, lambda: self._wheels(lacking))]
 
     def _lacking(self) -> set[str]:
-        """Requirements as ``name==version``, of those that are installed here."""
+        """The installed ones of these requirements, as ``name==version``."""
         lacking: set[str] = set()
         unmet = [each for each in _requirements("pytest-fib") if not self._meets(each)]
         while unmet:
@@ -112,7 +112,7 @@ class RemotePython:
 
 
 def _requirements(name: str) -> list[Requirement]:
-    """What a distribution requires here; no extras."""
+    """The requirements of a distribution on this machine, without extras."""
     requirements = map(Requirement, requires(name) or ())
     no_extra = {"extra": ""}
     return [each for each in requirements if each.marker is None or each.marker.evaluate(no_extra)]

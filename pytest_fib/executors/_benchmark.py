@@ -127,7 +127,7 @@ class Benchmark:
     def _request(
         self, definition: Definition, solution: Solution, workload: Workload
     ) -> EvaluationRequest | None:
-        """What is asked; None, and a line in `skipped`, where it can't be answered here."""
+        """The request; None, and a line in `skipped`, if it can't be answered here."""
         from pytest_fib.data import EvaluationRequest
         from pytest_fib.workloads import why_unfit
 
@@ -196,7 +196,7 @@ def _opened(path: Path | None, *, resume: bool) -> IO[str]:
 
 
 def _drop_half_a_line(path: Path) -> None:
-    """What was being written when its writer ended."""
+    """Remove a line that its writer did not finish."""
     with path.open("rb+") as file:
         file.truncate(file.read().rfind(b"\n") + 1)
 

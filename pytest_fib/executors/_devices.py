@@ -141,7 +141,7 @@ def on_all_devices(device: str, names: Sequence[str], files: TensorFiles) -> Exe
 
 
 def _answer_requests(device: str) -> None:
-    """Until the end of standard input. What is printed here goes to standard error."""
+    """Answer until standard input ends. Anything printed here goes to standard error."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     files = TensorFiles()

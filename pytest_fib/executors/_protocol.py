@@ -29,10 +29,10 @@ class Executor(Protocol):
         return ((request, self.evaluate(request)) for request in requests)
 
     def search(self, request: SearchRequest) -> SearchResult:
-        """What a search for a failing workload comes to; all of it runs at the far end."""
+        """Search for a failing workload; the whole search runs at the far end."""
 
     def build(self, request: BuildRequest) -> BuildResult:
-        """What comes of compiling one implementation for one target."""
+        """Compile one implementation for one target."""
 
     def close(self) -> None:
         """End what was started."""

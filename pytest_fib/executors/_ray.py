@@ -88,7 +88,7 @@ class _Evaluator:
         return Machine.here_for_others().to_json()
 
     def answer(self, kind: str, text: bytes, addresses: Sequence[str], *contents: bytes) -> bytes:
-        """What comes of a request, whose recorded tensors come along."""
+        """The answer to a request, which comes with its recorded tensors."""
         for address, content in zip(addresses, contents, strict=True):
             if self._files.find(address) is None:
                 path = self._folder / address

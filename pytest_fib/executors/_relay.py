@@ -169,7 +169,7 @@ def _attached(order: dict[str, Any], folders: list[str]) -> socket.socket:
 
 
 def _remove_abandoned(folders: Iterable[Path]) -> None:
-    """Remove those whose workers were killed: the lock on a log goes with who writes to it."""
+    """Remove folders of killed workers: the lock on a log is released with its writer."""
     for folder in folders:
         log = folder / "log"
         try:

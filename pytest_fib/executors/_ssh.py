@@ -207,7 +207,7 @@ class _Connection:
             view = view[self._process.stdin.write(view) or 0 :]
 
     def send_script(self, script: bytes) -> None:
-        """What the remote Python runs first. Raises _LostError."""
+        """Send the script that the remote Python runs first. Raises _LostError."""
         try:
             self._write(b"%d\n%s" % (len(script), script))
         except OSError:
@@ -287,7 +287,7 @@ class _Connection:
 
 @dataclass
 class RemoteOptions:
-    """What a remote worker does: arguments of a judge, its GPU by name, and its grace in seconds.
+    """Options of a remote worker: arguments of a judge, its GPU by name, its grace in seconds.
 
     What was built ahead of time, in the folder ``prebuilt`` here, travels there.
     """
@@ -310,7 +310,7 @@ class _Session:
 
     @cached_property
     def prebuilt(self) -> Archive | None:
-        """What was built ahead of time. Raises RemoteError where it can't be read."""
+        """The artifacts built ahead of time. Raises RemoteError if they can't be read."""
         folder = self.options.prebuilt
         try:
             return None if folder is None else archive_of(folder)
@@ -329,7 +329,7 @@ class _Session:
 
 
 def describe(connections: SshConnections, target: SshTarget) -> Machine:
-    """What the remote machine is; afterwards it has our code. Raises RemoteError."""
+    """Describe the remote machine; afterwards it has this package. Raises RemoteError."""
     connection, text = _connected(connections, target, None)
     connection.close()
     return Machine.from_json(text)
@@ -514,7 +514,7 @@ class SshExecutor(RemoteExecutor):
                 connection.send(question, body)
 
     def _pass_on(self, record: dict[str, Any]) -> None:
-        """What the worker says of itself."""
+        """Pass on a record that is no answer."""
         if "announce" in record:
             self._announce(f"{self._target.host}: {record['announce']}")
         if "progress" in record:

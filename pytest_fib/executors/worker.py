@@ -35,7 +35,7 @@ RECORDS = ("definition", "solution")
 
 
 class Worker:
-    """One judge, whoever is connected. A new connection takes the place of the one before."""
+    """One judge for all connections. A new connection replaces the one before."""
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         self._folder = folder
@@ -224,7 +224,7 @@ class _Tensors:
             path.replace(self._folder / address)
 
     def _forget_parts(self) -> None:
-        """Remove what is not whole: whoever asks again sends it from its beginning."""
+        """Remove incomplete files: the next request sends them from the beginning."""
         for path in self._parts.values():
             path.unlink(missing_ok=True)
         self._parts.clear()

@@ -132,7 +132,7 @@ def fill_with_poison(tensor: torch.Tensor, pattern: int) -> torch.Tensor:
 
 
 def changed(tensors: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> list[str]:
-    """The names of those whose bits are not what they were."""
+    """The names of tensors whose bits have changed."""
     same = same_bits([(tensor, before[name]) for name, tensor in tensors.items()])
     return [name for name, is_same in zip(tensors, same, strict=True) if not is_same]
 

@@ -16,7 +16,7 @@ Invoke: TypeAlias = "Callable[[], Any]"
 
 
 class InvalidOutput(Exception):
-    """What a call returned can't be the outputs. ``status`` is an EvaluationStatus."""
+    """The returned values can't be the outputs. ``status`` is an EvaluationStatus."""
 
     def __init__(self, status: FailedStatus, message: str) -> None:
         super().__init__(message)

@@ -72,7 +72,7 @@ def own_traceback(error: BaseException) -> str:
 
 
 def own_stacks(printed: str) -> str:
-    """What a process printed; of stacks that faulthandler wrote at its end, the program's part."""
+    """A process' output; of faulthandler's stacks at its end, only the program's part."""
     before, fatal, report = printed.rpartition(_FATAL)
     if not fatal:
         return printed

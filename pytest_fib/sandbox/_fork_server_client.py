@@ -119,7 +119,7 @@ class ForkServer:
                 os.sched_setaffinity(self.pid, cores)
 
     def warm(self) -> None:
-        """Start the fork server without waiting; whether that worked is told by ``start``."""
+        """Start the fork server without waiting; ``start`` says whether that worked."""
         with self._lock, suppress(OSError):
             self._launch_if_needed()
 
@@ -304,7 +304,7 @@ class ForkServer:
 
 
 def _pid_of_sender(end: socket.socket) -> int:
-    """Receive a byte, and who sent it: a process id of this side's. Raises OSError."""
+    """Receive a byte, and its sender's process id on this side. Raises OSError."""
     credentials = struct.Struct("iii")
     end.settimeout(FORK_TIMEOUT)
     data, ancillary, _, _ = end.recvmsg(1, socket.CMSG_SPACE(credentials.size))

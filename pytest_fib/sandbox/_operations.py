@@ -86,7 +86,7 @@ class Operation:
         return name.removesuffix("_")
 
     def run(self) -> Any:
-        """What it returns; of exponentials, without zeros."""
+        """The operation's result; that of exponentials is without zeros."""
         result = self.func(*self.args, **self.kwargs)
         faints = self.name in _EXPONENTIALS and is_wide(result) and result.itemsize == 8
         return _graded(self, result) if faints else result
@@ -150,7 +150,7 @@ Sums = MutableMapping[torch.Tensor, Sum]
 
 
 def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], sums: Sums) -> Any:
-    """What an operation returns, moved by roundoffs of float32 where that can't hold it.
+    """An operation's result, moved by float32 roundoffs where float32 can't hold it.
 
     ``noise`` makes random numbers between -1 and 1 for the elements of a tensor. Sums are those of
     terms that are moved, since orders of summation differ by roundoffs of partial sums; of ``n``

@@ -1,4 +1,4 @@
-"""What a fork server leaves when it is killed: this process adopts it, and ends it.
+"""Ends the orphans of a killed fork server, which this process adopts.
 
 Only what can be told to be ours is touched: groups of processes that a fork server made, as far as
 they have become children of this process. Orphans of other code, a daemon of a test say, become its

@@ -1,4 +1,4 @@
-"""What float32 arithmetic may change in a run of a reference: its errors, and its decisions.
+"""Varies a run of a reference as float32 arithmetic may: its errors, and its decisions.
 
 A *decision* is where numbers become something discrete: a conversion to float8 or to integers,
 ``round``, a comparison, the place of a maximum. The number that is decided on has an error, which
@@ -176,7 +176,7 @@ class Replaying(Recording):  # type: ignore[no-untyped-call]
         self._left = iter(decisions)
 
     def first(self) -> Decision:
-        """What the first run decided here. Raises OracleUnavailable where it decided less often."""
+        """The first run's decision here. Raises OracleUnavailable if it had fewer."""
         first = next(self._left, None)
         if first is None:
             raise OracleUnavailable(ANOTHER_WAY)
@@ -196,7 +196,7 @@ class Sampling(Replaying):  # type: ignore[no-untyped-call]
         self._sums: Sums = WeakIdKeyDictionary()
 
     def decide(self, decision: Decider) -> Any:
-        """What the first run decided."""
+        """The first run's decision."""
         first = self.first()
         first.expect(decision)
         first.note(decision.operand()[0])
@@ -245,7 +245,7 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
         return call.run()
 
     def decide(self, decision: Decider) -> Any:
-        """What the operation decides by itself."""
+        """The operation's own decision."""
         return decision.call.run()
 
 

@@ -324,7 +324,7 @@ class Runner:
         store(result, self._loaded.calling, self._loaded.outputs, outputs)
 
     def _store_own_memory(self, result: Any, outputs: list[torch.Tensor]) -> None:
-        """As ``_store``, without views of the judge's memory, which it may have changed since."""
+        """As ``_store``, but not for views of the judge's memory, which may have changed since."""
         judges = outputs[0].untyped_storage().data_ptr()
         for output, value in copies(result, self._loaded.calling, self._loaded.outputs, outputs):
             if value.untyped_storage().data_ptr() != judges:

@@ -94,7 +94,7 @@ class LocalSandbox:
 
 
 class Turns(Protocol):
-    """Who has a device: many beside each other, or one alone. The engine's lock, for one."""
+    """Shares a device: many processes at once, or one exclusively, such as the engine's lock."""
 
     @property
     def is_shared(self) -> bool:
@@ -104,7 +104,7 @@ class Turns(Protocol):
         """While a process works on it, which may be paused then."""
 
     def pause_if_wanted(self) -> float:
-        """Pause all that works on it while others have it alone, who wait for that: seconds."""
+        """Pause all that works on it while waiting exclusive users have it; returns the seconds."""
 
 
 class ProcessSandbox:
@@ -374,7 +374,7 @@ def _decoded(payload: bytes) -> Reply:
 
 
 def _printed(child: Child) -> str:
-    """What the process printed since this was last read; the end of it where it is long."""
+    """The process' output since the last read; only the end if it is long."""
     size = os.fstat(child.output).st_size
     if size == 0:
         return ""

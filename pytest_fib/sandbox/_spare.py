@@ -31,7 +31,7 @@ class SpareProcess:
         return None if self._child is None else self._child.pid
 
     def begin(self) -> None:
-        """Start one, if there is none. That it can't be started is told to who needs it."""
+        """Start one, if there is none. An error is raised later, when it is needed."""
         if self._child is not None:
             return
         with suppress(ForkServerError):

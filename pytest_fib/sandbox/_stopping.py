@@ -1,4 +1,4 @@
-"""Whether what was told to stop has stopped: in the kernel, a system call may go on for seconds."""
+"""Whether a stopped process has really stopped: a system call may go on for seconds."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Ties:
     def scattered(
         self, into: torch.Tensor, dim: int, source: torch.Tensor | float, adds: bool
     ) -> torch.Tensor | None:
-        """What a scatter by the elements makes: the least or the most that each place may hold.
+        """The result of a scatter by the elements: the least or the most that each place may hold.
 
         Of a group that isn't looked at whole, any place may be left as it is. None where places are
         along another dimension, or hold no floating numbers.

@@ -170,7 +170,7 @@ def _run_varied(
     lean: tuple[int, int] | None,
     own: bool,
 ) -> Any:
-    """What a function returns where operations are varied; without ``lean`` or ``moved``, naive."""
+    """A function's result with varied operations; naive without ``lean`` or ``moved``."""
     run = _call if own else _run
     if lean is not None:
         decisions = _LAST.decisions(function, inputs, own=own)
@@ -342,7 +342,7 @@ class _Widening(TorchFunctionMode):
             raise
 
     def _wide(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the call returns, with all dtypes widened."""
+        """The call's result, with all dtypes widened."""
         if func is _view:
             return _viewed(*args, **kwargs)
         if func is _set_default_dtype:
@@ -360,7 +360,7 @@ class _Widening(TorchFunctionMode):
 def _displaced(
     func: Any, args: Any, kwargs: Mapping[str, Any], result: torch.Tensor, narrow: torch.dtype
 ) -> torch.Tensor:
-    """A product that is off by as much as rounding its operands to a dtype may change it.
+    """A product, changed by as much as rounding its operands to a dtype may do.
 
     By one standard deviation, or a little more: u times the root of the sum of the squared terms,
     where u is the dtype's unit roundoff. Operands that the dtype holds exactly are not rounded.

@@ -1,4 +1,4 @@
-"""Which number is drawn next: dealt from a shuffled deck of the sizes at which kernels break.
+"""Deals numbers from a shuffled deck of the sizes at which kernels break.
 
 Numbers that are drawn again and again, such as the size of one axis, don't depend on luck: of a
 search's workloads, some have each card that is dealt early (the least and the largest size, one of
@@ -145,7 +145,7 @@ def _highest(bounds: Bounds, random: Random) -> int:
 
 
 def _anywhere(bounds: Bounds, random: Random) -> int:
-    """Log-uniform: small ones are as likely as large ones, and much cheaper."""
+    """Log-uniform: small sizes are as likely as large ones, and much cheaper."""
     return bounds.low + int((bounds.high - bounds.low + 1) ** random.random()) - 1
 
 

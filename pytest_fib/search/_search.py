@@ -32,7 +32,7 @@ DRAWS_TO_ONE_OF_THE_RUN = 5
 
 @dataclass(frozen=True)
 class Search(Generic[CheckResult]):
-    """What a search saw: a failing case or, of those that passed, the closest call.
+    """The result of a search: a failing workload or, if all passed, the closest call.
 
     ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
     smallest of its kind, ``unfinished`` what it was when time was over; ``failed before`` and
@@ -74,7 +74,7 @@ class _Checked(Generic[CheckResult]):
         if workload.uuid not in self.seen:
             size, start = workload_bytes(self._definition, workload.axes), self._clock()
             if self._deadline is not None and start + self._expected(size) > self._deadline:
-                self.out_of_time = True  # no time left to shrink: what is not known to fail passes
+                self.out_of_time = True  # no time left to shrink: unknown workloads count as passed
                 return False
             self.seen[workload.uuid] = (workload, self._check(workload))
             seconds = self._clock() - start
@@ -86,7 +86,7 @@ class _Checked(Generic[CheckResult]):
     def fails_and_tells(
         self, undecided: Callable[[Workload, CheckResult], bool], workload: Workload
     ) -> bool:
-        """Whether a workload fails for a reason that says something of the implementation."""
+        """Whether a workload fails for a reason that concerns the implementation."""
         return self.fails(workload) and not undecided(*self.seen[workload.uuid])
 
     def fails_like(self, first: Workload) -> Callable[[Workload], bool]:
@@ -128,7 +128,7 @@ class _Checked(Generic[CheckResult]):
         return min((taken - least) / (of + 1) for of, taken in near) * size
 
     def shrunk(self, first: Workload, origin: Origin) -> Search[CheckResult]:
-        """The smallest that fails like the first; of that ``origin`` if there is none.
+        """The smallest workload that fails like the first; with that ``origin`` if there is none.
 
         No check is begun that is expected to end after ``shrink_seconds`` from now.
         """
@@ -141,7 +141,7 @@ class _Checked(Generic[CheckResult]):
         return self.result(failing, origin)
 
     def closest(self, closeness: Callable[[CheckResult], float]) -> Search[CheckResult]:
-        """Of those that passed, the one with the highest ``closeness``; else the first."""
+        """The passed workload with the highest ``closeness``, or the first."""
         passed = [case for case in self.seen.values() if not self._failed(case[1])]
         if not passed:
             return self.result(next(iter(self.seen.values()))[0], "unfinished")
@@ -187,7 +187,7 @@ def search(
     if failing := next(filter(checked.fails, listed), None):
         return checked.shrunk(failing, "listed")
     drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
-    # Whatever the smallest costs: else nothing might be tried at all.
+    # The smallest is always tried: else perhaps none would be.
     worthwhile = chain(drawn[:1], filter(affordable, filter(checked.is_worthwhile, drawn[1:])))
     if failing := next(filter(partial(checked.fails_and_tells, undecided), worthwhile), None):
         return checked.shrunk(failing, "shrunk")

@@ -75,7 +75,7 @@ class _Shrink:
         self._verdicts: dict[str, set[bool]] = defaultdict(set)
 
     def is_least(self) -> bool:
-        """Whether nothing is smaller or plainer."""
+        """Whether no workload is smaller or plainer."""
         return not self.best.regime and self.best.axes == self._plan.completed({})
 
     def seeds_matter(self) -> bool:
@@ -163,7 +163,7 @@ class _Shrink:
     def _completed(
         self, known: Mapping[str, int], most: int | None = None
     ) -> dict[str, int] | None:
-        """Axes up to the best ones, and to ``most`` where that can be; None where they can't be."""
+        """Axes up to the best ones, and to ``most`` if possible; None if impossible."""
         best = self.best.axes
         wanted = {axis: n if most is None else min(n, most) for axis, n in best.items()}
         return self._plan.lowered(best, known, wanted)

@@ -110,7 +110,7 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) 
 
 
 def _claimed(turns: Sequence[Turn], round_ns: float) -> tuple[float, float]:
-    """What a round's calls and its blocks take, by what the side says of both."""
+    """The claimed times of a round's calls and of its blocks."""
     calls_ns = min(round_ns, float(np.median([turn.calls_ns for turn in turns])))
     return calls_ns, calls_ns + float(np.median([turn.blocks_ns - turn.calls_ns for turn in turns]))
 
@@ -121,7 +121,7 @@ def _low(turns: Sequence[Turn]) -> float:
 
 
 def _rest(turns: Sequence[Turn], low_ns: float) -> tuple[float, float]:
-    """What a round takes beyond its blocks, by the shortest third; how exactly that is known.
+    """The time of a round outside of its blocks, by the shortest third; and its error.
 
     Whatever else the machine does only makes rounds longer. A side whose claims are false in some
     rounds and true in others gains nothing: in each, it is held to one of its lowest claims.

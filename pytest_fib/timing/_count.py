@@ -17,7 +17,7 @@ from pytest_fib.timing._roofline import OperationCounts
 from pytest_fib.workloads import extent, once
 
 _aten = torch.ops.aten
-#: Operations that launch nothing, besides views: they allocate and don't write.
+#: Operations besides views that launch no kernel: they allocate and don't write.
 _LAUNCHES_NOTHING = frozenset(
     {_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided}
     | {_aten._unsafe_view, _aten.lift_fresh}
@@ -96,7 +96,7 @@ class _Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._note_read(tensor, None)
 
     def _note_read(self, tensor: torch.Tensor, rows: torch.Tensor | None) -> None:
-        """Note what is read: these rows of the first dimension, or all of it."""
+        """Count a read of these rows of the first dimension, or of all."""
         if tensor.numel() == 0:
             return
         size, start = tensor.element_size(), tensor.data_ptr()

@@ -1,4 +1,4 @@
-"""What the device did and when, by CUPTI's activity records; an optional dependency."""
+"""Records what the device does and when, with CUPTI, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def available() -> bool:
 
 @contextmanager
 def recording() -> Iterator[list[Activity]]:
-    """What the device does within; the list is complete afterwards."""
+    """Record the device's activities; the list is complete afterwards."""
     recorder = _recorder()
     _synchronize()
     recorder.enable()
@@ -99,7 +99,7 @@ def busy_ns(records: Sequence[Activity]) -> float:
 
 
 def missing(plain: Sequence[Activity], captured: Sequence[Activity]) -> str:
-    """What the captured run has fewer of, in words; empty where it lacks nothing.
+    """The activities that a captured run lacks, in words; empty if none.
 
     In a graph, copies and memsets may be kernels of the driver, so only their number counts.
     """

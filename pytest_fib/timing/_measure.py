@@ -142,7 +142,7 @@ class Timings:
 
     @cached_property
     def round_ns(self) -> float:
-        """What a round of the candidate takes by the judge's clock: the shortest do."""
+        """The time of a candidate's round by the judge's clock, from the shortest rounds."""
         return shortest_ns([turn.wall_ns for turn in self.turns])
 
     @property
@@ -356,7 +356,7 @@ def _accounting(sides: tuple[Samples, Samples], turns: tuple[Turns, Turns]) -> A
 
 
 def _round_ns(samples: Samples, turns: Sequence[Turn]) -> float:
-    """What the calls of a round take, if all take the latency."""
+    """The time of a round's calls, if all take the latency."""
     calls = samples.shape[1] * turns[0].calls_ns / float(samples[0].sum())
     return float(calls * np.exp(_middle(np.log(samples)).mean()))
 

@@ -41,7 +41,7 @@ _TimedEvent: Callable[..., Any] = torch.cuda.Event
 
 @dataclass(frozen=True)
 class OperationCounts:
-    """What a function's operations do, each run as a kernel of its own.
+    """The work of a function's operations, each run as a kernel of its own.
 
     ``flops`` are those of matrix products; ``moved_bytes``, what all operations read and wrote.
     ``read_bytes`` has, for each argument, how many of its bytes were read: None for a scalar, and
@@ -60,7 +60,7 @@ def least_traffic(
     outputs: Mapping[str, torch.Tensor],
     read_bytes: Mapping[str, int] | None = None,
 ) -> int:
-    """Bytes that any kernel has to move: inputs as far as the workload uses them, and all outputs.
+    """Bytes that any kernel has to move: the used parts of inputs, and all outputs.
 
     ``axes`` as in a Workload; ``inputs`` are filled. ``read_bytes`` are those of each input that
     the reference read: what it did without, as the weights of experts without tokens, isn't needed.
@@ -203,7 +203,7 @@ def _cache_bytes(device: str) -> int:
 
 
 def _facts(device: str, threads: int) -> dict[str, Any]:
-    """What the ceilings depend on."""
+    """The facts that ceilings depend on."""
     if device == "cpu":
         return {"model": processor(), "threads": threads, "torch": torch.__version__}
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())

@@ -264,7 +264,7 @@ def flush_ns() -> float:
 
 
 def copy_ns(outputs: Sequence[tuple[int, str]], calls: int) -> float:
-    """How much longer it takes to store the outputs of one captured call more, beside so many.
+    """How much longer storing outputs takes with one more captured call, beside so many.
 
     ``outputs`` are the elements and torch dtype of each. In nanoseconds by the host's clock, of
     which the difference has what calls more take on the device.
@@ -283,7 +283,7 @@ def copy_ns(outputs: Sequence[tuple[int, str]], calls: int) -> float:
 
 
 def _copies_ns(copies: Sequence[torch.Tensor], calls: int) -> int:
-    """How long it takes to store the outputs of so many calls, as a sandbox does.
+    """How long storing the outputs of so many calls takes, done as in a sandbox.
 
     Of each output, (2, calls, elements): where to, and what.
     """

@@ -46,7 +46,7 @@ class Domain:
         return self.values[index] if self.values is not None else self.low + index * self.step
 
     def narrowed(self, low: float, high: float, step: int = 1) -> Domain:
-        """What is left of this between two more bounds, in multiples of ``step``; maybe nothing.
+        """The part of this between two more bounds, in multiples of ``step``; may be empty.
 
         The bounds are whole numbers or infinite.
         """
@@ -76,7 +76,7 @@ class Domain:
         return self.low <= n <= self.high and (n - self.low) % self.step == 0
 
     def nearest(self, n: int) -> int:
-        """The largest value up to ``n``, or the smallest there is."""
+        """The largest value up to ``n``, or the smallest of all."""
         return self[self.index_below(n)]
 
     def index_below(self, n: int) -> int:
@@ -87,7 +87,7 @@ class Domain:
 
 
 def is_open(definition: Definition, axis: str) -> bool:
-    """Whether nothing is said of how large an axis may be."""
+    """Whether an axis has no upper limit."""
     listed = definition.workloads.axes.get(axis) if definition.workloads else None
     return listed is None or (listed.max is None and not listed.values)
 

@@ -1,4 +1,4 @@
-"""What an input means where the definition does not say: one table of rules, tried in order.
+"""Infers the meaning of inputs from one table of rules, which are tried in order.
 
 A rule looks at an input's name, its dtype and the definition around it. The first that applies
 decides; ``workloads.inputs`` in the definition always comes before any of them.
@@ -121,7 +121,7 @@ class Inferred:
 
 
 def infer(subject: Subject) -> Inferred | None:
-    """What an input means by the first rule that applies, or None where none does."""
+    """The meaning of an input by the first rule that applies, or None."""
     for inference in RULES:
         subject.doubts.clear()
         if inference.applies(subject) and (rule := inference.make(subject)) is not None:
@@ -332,14 +332,14 @@ def _equated(subject: Subject) -> InputRule | None:
 
 
 def _moved(subject: Subject) -> InputRule | None:
-    """What is only moved is no index."""
+    """Integers that are only moved are no indices."""
     uses = subject.uses
     is_moved = subject.name in uses.seen - uses.computed - uses.numbers
     return _any_number(subject) if is_moved and not subject.spec.is_scalar else None
 
 
 def _calculated(subject: Subject) -> InputRule | None:
-    """What is only calculated with is no index; wider integers than bytes may yet be counts."""
+    """Integers that are only calculated with are no indices; wider than bytes, maybe counts."""
     uses = subject.uses
     free = uses.calculated if subject.spec.dtype.itemsize_bits == 8 else uses.bitwise
     return _any_number(subject) if subject.name in free & uses.calculated else None

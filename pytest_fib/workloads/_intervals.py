@@ -1,4 +1,4 @@
-"""What a constraint leaves of its axes' domains, by interval arithmetic over its expression.
+"""The domains that a constraint leaves to its axes, by interval arithmetic on its expression.
 
 Ranges of values go up the tree, from axes to the comparison; what the comparison allows goes down
 again, and narrows the domains. (The HC4-revise algorithm: Benhamou et al., "Revising Hull and Box

@@ -124,7 +124,7 @@ def _refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> No
 
 
 def regime_choices(definition: Definition) -> dict[str, list[str]]:
-    """What may be drawn of each part, plainest first; parts that change nothing are left out."""
+    """The choices of each part of a regime, plainest first; parts without effect are left out."""
     section = definition.workloads
     following = plan(definition).following("values")
     drawn: dict[str, list[str]] = {}

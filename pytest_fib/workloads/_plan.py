@@ -38,7 +38,7 @@ QUICK_TRIES = 1000
 
 @dataclass(frozen=True)
 class Choice:
-    """An axis that is to be decided: its domain, and how many values, from the smallest, fit.
+    """An undecided axis: its domain, and how many of its values fit, from the smallest.
 
     Of these, some may not meet the constraints. ``known`` has the axes that are decided.
     """
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def notes(self) -> list[str]:
-        """What was inferred of inputs, without those that may be any numbers."""
+        """What was inferred about inputs, except those that may be any numbers."""
         return [
             f"{name}: {inference}"
             for name, inference in self.inferred.items()
@@ -293,7 +293,7 @@ def smallest_axes(definition: Definition) -> dict[str, int]:
 
 
 def lone_sizes(definition: Definition, max_bytes: int) -> dict[str, int]:
-    """The axes that could have several sizes, of which one fits within so many bytes: with it."""
+    """Axes with several possible sizes of which only one fits in so many bytes, with that size."""
     planned = plan(definition)
     found = {axis: planned.affordable(axis, {}, max_bytes) for axis in planned.independent}
     return {
@@ -442,7 +442,7 @@ def _limits(
 
 
 def _is_size_from(definition: Definition, value: object, least: float | str) -> bool:
-    """Whether a parameter is a var axis that has so many elements in any case."""
+    """Whether a parameter is a var axis that always has so many elements."""
     return (
         value in definition.var_axes
         and not isinstance(least, str)

@@ -1,4 +1,4 @@
-"""What a definition's reference does with its inputs, as its source says it; nothing is run.
+"""Reads from the source of a reference what it does with its inputs; nothing is run.
 
 An integer that a tensor is indexed with is below the size of an axis; one whose elements a tensor
 is cut at is an offset; what stands under a root or in a logarithm is not negative; what is divided
@@ -115,7 +115,7 @@ class ReferenceUses:
         return _read(definition.reference, inputs, outputs)
 
     def takes_nothing(self, lengths: str) -> bool:
-        """Whether the reference is defined where one of these lengths is 0, as far as is seen."""
+        """Whether the reference seems to be defined if one of these lengths is 0."""
         needs_some = self.calls & _OF_SOME or lengths in self.counted
         return lengths in self.seen and (bool(self.calls & _MENDS) or not needs_some)
 
@@ -806,7 +806,7 @@ def _rename(noted: dict[str, _Noted], name: str, other: str) -> None:
 
 
 def _note(noted: dict[str, str], name: str, axis: str | int | None) -> None:
-    """What a variable is now; what it was is forgotten."""
+    """Note a variable's new meaning, which replaces the earlier one."""
     noted.pop(name, None)
     if isinstance(axis, str):
         noted[name] = axis

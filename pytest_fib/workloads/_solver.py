@@ -60,13 +60,13 @@ class AxisSolver:
 
     @cached_property
     def _possible(self) -> Domains | None:
-        """What the constraints leave of each axis while none is known; None for nothing."""
+        """The domain of each axis by the constraints while none is known; None if one is empty."""
         return self.narrowed(dict(self.listed), self.order)
 
     def domains(
         self, known: Mapping[str, int], at_most: Mapping[str, int] | None = None
     ) -> Domains | None:
-        """What is left of each axis where some are known and others limited; None for nothing."""
+        """The domain of each axis if some are known and others limited; None if one is empty."""
         points = {axis: Domain(n, n) for axis, n in known.items()}
         start = self._possible
         if start is None or not all(n in start[axis] for axis, n in known.items()):

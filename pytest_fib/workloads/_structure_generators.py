@@ -37,7 +37,7 @@ SENTINEL_ROWS = (
 
 @dataclass(frozen=True)
 class Needed:
-    """What a kernel needs along ``axes``: ``needed`` is a bool tensor, a dimension for each axis.
+    """The elements that a kernel needs along ``axes``: ``needed`` is a bool tensor over them.
 
     It is on the host. Of several masks one is enough; but each that is a ``limit``, as lengths are,
     has to allow an element.
@@ -371,7 +371,7 @@ def _empties(spare: int, least: torch.Tensor, generator: torch.Generator) -> tor
 
 
 def _ones(spare: int, least: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """One for each sequence as far as it goes, and the rest for the last."""
+    """One for each sequence until none is left, and the rest for the last."""
     lengths = (torch.arange(len(least)) < spare).long()
     lengths[-1] += spare - int(lengths.sum())
     return lengths

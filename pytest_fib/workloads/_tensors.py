@@ -272,7 +272,7 @@ class InputTensors:
 
 @dataclass(frozen=True)
 class FillContext(InputTensors):
-    """What a generator works with.
+    """The context of a generator.
 
     ``turn`` says which of several special cases is made: from 0 to TURNS - 1, as seeds follow each
     other in a search; ``shared_turn``, the same for all inputs; ``leads``, whether this is the one
