@@ -151,6 +151,8 @@ class Dispatcher:
         """Why calls can't be routed; sets which parameters are the inputs, and the outputs."""
         names = [parameter.name for parameter in self._parameters]
         expected = [*definition.inputs]
+        if names[0] == "self" and "self" not in expected:
+            return "it takes self; in the call form, fallback=self.method is routed"
         if len(names) == len(definition.inputs) + len(definition.outputs):
             expected += definition.outputs
         if len(names) != len(expected):

@@ -738,6 +738,17 @@ def test_a_fallback_with_other_parameters_is_logged_and_serves(caplog):
     assert "takes 2 arguments, the definition has 3 inputs" in caplog.text
 
 
+def test_a_decorated_method_is_logged_and_serves(caplog):
+    class Layer:
+        @apply("scale_add")
+        def forward(self, x, weight, factor):
+            return x * factor + weight
+
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
+        assert Layer().forward(*inputs(8)).max() == 0
+    assert "it takes self; in the call form, fallback=self.method is routed" in caplog.text
+
+
 def test_importing_it_is_light():
     code = "import sys; from pytest_fib import apply, disable_apply, enable_apply\n"
     code += "apply('f')(print)\n"
