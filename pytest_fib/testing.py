@@ -44,10 +44,12 @@ from pytest_fib.data import (
     Tolerance,
     Trace,
     Workload,
+    first_problem,
 )
 from pytest_fib.diagnosis import diagnose
 from pytest_fib.engine import FunctionChecker, search_and_diagnose
 from pytest_fib.report import describe_comparison, describe_evaluation, workload_json
+from pytest_fib.sandbox import was_calling
 from pytest_fib.verdict import compare_tensor, dtype_bound, overridden, verdict_of
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
@@ -101,9 +103,8 @@ def _tolerance(**limits: Any) -> Tolerance:
     try:
         return Tolerance(**limits)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"])) or "tolerance"
-        raise ValueError(f"{field}: {first['msg']}") from None
+        problem = first_problem(error, Tolerance, limits)
+        raise ValueError(problem if ": " in problem else f"tolerance: {problem}") from None
 
 
 def _tensor(name: str, value: object, **options: Any) -> torch.Tensor:
@@ -231,7 +232,7 @@ class KernelCheck:
         try:
             result = self._search(check, given, examples)
         except Exception as error:  # noqa: BLE001  (the function's own, which goes on)
-            if check.workload is not None and _is_in(function, error.__traceback__):
+            if check.workload is not None and _is_by(function, error.__traceback__):
                 outcome = check.of_exception(error)
                 self._record(check.workload, outcome, loaded, definition, function)
             raise error.with_traceback(_without_our_frames(error.__traceback__)) from None
@@ -330,14 +331,16 @@ def _refuse_unlike_arguments(definition: object, function: object, calling: str)
         raise ValueError(f"calling: {calling!r} is not one of {', '.join(get_args(Calling))}")
 
 
-def _is_in(function: Callable[..., Any], frames: TracebackType | None) -> bool:
-    """Whether an exception came out of that function."""
+def _is_by(function: Callable[..., Any], frames: TracebackType | None) -> bool:
+    """Whether an exception came out of that function, or of a call that it can't take."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    return any(frame.f_code is code for frame, _ in walk_tb(frames))
+    return was_calling(frames) or any(frame.f_code is code for frame, _ in walk_tb(frames))
 
 
 def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """From the function's frame on; all of it where the function didn't raise."""
+    """From the function's frame on: none where it can't be called so, all if it isn't at fault."""
+    if was_calling(traceback):
+        return None
     ours = f"{Path(__file__).parent}/", contextlib.__file__
     frames = traceback
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(ours):

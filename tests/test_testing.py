@@ -504,8 +504,10 @@ def test_numbers_lists_and_arrays_are_compared_too(actual, expected):
         ((1.0, "x"), {}, TypeError, r"expected \(str\) should be a tensor"),
         (({"y": torch.ones(1)}, 1.0), {}, TypeError, r"actual \(dict\) should be a tensor"),
         (((torch.ones(2), torch.ones(3)), 1.0), {}, TypeError, r"actual \(tuple\) should be"),
-        ((1.0, 1.0), {"matched_ratio": 2}, ValueError, r"matched_ratio: .* less than .* 1\Z"),
+        ((1.0, 1.0), {"matched_ratio": 2}, ValueError, "matched_ratio: should be at most 1, not 2"),
+        ((1.0, 1.0), {"matched_ratio": 0}, ValueError, "matched_ratio: should be above 0, not 0"),
         ((1.0, 1.0), {"exact": True, "rtol": 1}, ValueError, "tolerance: .*exact can't be"),
+        ((1.0, 1.0), {"rtol": -1}, ValueError, "^rtol: should be at least 0, not -1$"),
     ],
 )
 def test_what_can_not_be_compared_is_told_in_a_line(arguments, more, error, message):
@@ -649,6 +651,24 @@ def test_each_check_leaves_a_trace_as_an_item_does(scale, more):
         ("wrong", "INCORRECT_NUMERICAL"),
     ]
     assert {t["definition_file"] for t in scale.traces()} == {"kernel_defs/toy/scale.yaml"}
+
+
+def test_a_call_that_the_function_can_not_take_is_told_at_the_test(scale):
+    scale.write(
+        "test_it.py",
+        """\
+        def test_few(kernel_check):
+            kernel_check("scale", lambda x: x)
+        """,
+    )
+    result = scale.run("test_it.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E  *TypeError: *takes 1 positional argument but 2 were given", "test_it.py:2: TypeError"]
+    )
+    assert "pytest_fib/" not in result.stdout.str().partition("_ test_few _")[2]
+    [trace] = scale.traces()
+    assert trace["evaluation"]["status"] == "RUNTIME_ERROR"
 
 
 def test_checks_obey_the_options_that_items_obey(scale):

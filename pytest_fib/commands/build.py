@@ -104,9 +104,9 @@ def _check(given: Namespace) -> None:
 
 def _wanted(given: Namespace) -> Iterator[_Wanted]:
     """What to build. Raises ValueError where a definition file is malformed."""
-    from pytest_fib.discovery import find_implementations, load_catalogue
+    from pytest_fib.discovery import definition_files, find_implementations, load_catalogue
 
-    files = sorted(given.defs.rglob("*.yaml"))
+    files = definition_files(given.defs)
     catalogue = load_catalogue([files], find_implementations([given.impls]))
     for broken in catalogue.broken.values():
         raise ValueError(broken.problem)

@@ -33,10 +33,12 @@ def _files(path: Path) -> list[Path]:
     """The file, or those in a folder and below it. Raises ValueError where it has none."""
     if not path.is_dir():
         return [path]
-    paths = sorted(each for each in path.rglob("*") if each.suffix in _YAML)
+    from pytest_fib.discovery import definition_files
+
+    paths = definition_files(path)
     if not paths:
         raise ValueError(f"no definition files in {path}")
-    return [each for each in paths if not each.is_dir()]
+    return paths
 
 
 def _is_sound(path: Path) -> bool:

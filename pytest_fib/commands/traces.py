@@ -111,9 +111,9 @@ class _Project:
 
     @cached_property
     def _catalogue(self) -> Catalogue:
-        from pytest_fib.discovery import find_implementations, load_catalogue
+        from pytest_fib.discovery import definition_files, find_implementations, load_catalogue
 
-        files = (path for folder in self._defs for path in sorted(folder.rglob("*.y*ml")))
+        files = (path for folder in self._defs for path in definition_files(folder))
         return load_catalogue([files], find_implementations(self._impls))
 
     def add_traces(self, trace_set: TraceSet, path: Path) -> None:

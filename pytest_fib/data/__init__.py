@@ -17,7 +17,11 @@ from pytest_fib.data._definition import (
     TensorSpec as TensorSpec,
 )
 from pytest_fib.data._dtypes import DTYPE_CLASSES as DTYPE_CLASSES, DType as DType
-from pytest_fib.data._errors import DataError as DataError, Problem as Problem
+from pytest_fib.data._errors import (
+    DataError as DataError,
+    Problem as Problem,
+    first_problem as first_problem,
+)
 from pytest_fib.data._file_lock import has_lock_within as has_lock_within
 from pytest_fib.data._files import (
     LoadedDefinition as LoadedDefinition,

@@ -125,7 +125,8 @@ class Definition(CheckedRecord):
             return name
         if "${" in name:
             raise ValueError(f"{name!r} has a variable, whose values `family` would list")
-        allowed = "letters, digits, '_', '.' and '-'" if dots else "letters, digits, '_' and '-'"
+        signs = "'_', '.' and '-'" if dots else "'_' and '-'"
+        allowed = f"letters of ASCII, digits, {signs}"
         raise ValueError(f"{name!r} should be {allowed}, not starting with '-'")
 
     @field_validator("outputs")

@@ -52,6 +52,14 @@ _WANTED = {
     **dict.fromkeys(["list_type", "tuple_type"], "a list"),
 }
 
+# Type of a pydantic error -> what it calls the limit, and how the limit is said.
+_LIMITS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "above"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "below"),
+}
+
 
 def shown(value: object) -> str:
     """`value` as a message names it: YAML's words, and nothing long."""
@@ -73,9 +81,9 @@ def _sentence(error: ErrorDetails) -> str:
         tag = context.get("tag", value)
         near = did_you_mean(tag, choices) if len(choices) > FEW_CHOICES else ""
         return f"{shown(tag)} is not one of {', '.join(choices)}{near}"
-    if kind in ("greater_than_equal", "less_than_equal"):
-        limit = f"least {context['ge']:g}" if "ge" in context else f"most {context['le']}"
-        return f"should be at {limit}, not {shown(value)}"
+    if (limit := _LIMITS.get(kind)) is not None:
+        key, words = limit
+        return f"should be {words} {context[key]:.15g}, not {shown(value)}"
     if kind in ("too_short", "string_too_short", "string_too_long"):
         most = context.get("max_length")
         return f"should have at most {most} characters" if most else "should not be empty"
@@ -137,6 +145,11 @@ def _located(error: ErrorDetails, model: type[BaseModel], data: Raw) -> tuple[Lo
     if error["type"] == "union_tag_invalid":
         real = (*real, error["ctx"]["discriminator"].strip("'"))
     return real, at(real, _sentence(error))
+
+
+def first_problem(error: ValidationError, model: type[BaseModel], data: Raw) -> str:
+    """What is wrong first with ``data`` that failed to be a ``model``, with its place in it."""
+    return problems_of(error, model, data, "", lambda loc, within: 0)[0].message
 
 
 def problems_of(

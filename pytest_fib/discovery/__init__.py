@@ -1,6 +1,11 @@
 """Finds definitions and implementations on disk. Their code is read, never imported."""
 
 from pytest_fib.discovery._catalogue import Catalogue as Catalogue, load_catalogue as load_catalogue
+from pytest_fib.discovery._folders import (
+    YAML_SUFFIXES as YAML_SUFFIXES,
+    definition_files as definition_files,
+    files_below as files_below,
+)
 from pytest_fib.discovery._implementation import Implementation as Implementation
 from pytest_fib.discovery._lookup import (
     DefinitionLookup as DefinitionLookup,

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_fib.discovery._catalogue import Catalogue, load_catalogue
+from pytest_fib.discovery._folders import YAML_SUFFIXES, definition_files
 
 if TYPE_CHECKING:
     from pytest_fib.data import LoadedDefinition
 
 #: Where definitions are looked for outside of a pytest run.
 DEFAULT_DIRECTORY = "kernel_defs"
-_FILES = (".yaml", ".yml", ".json")
+_FILES = (*YAML_SUFFIXES, ".json")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +73,8 @@ def find_definition(reference: str | os.PathLike[str]) -> LoadedDefinition:
 
 @functools.cache
 def _directory(root: Path) -> DefinitionLookup:
-    files = (path for path in (root / DEFAULT_DIRECTORY).rglob("*") if path.suffix in _FILES[:2])
-    return DefinitionLookup(root, functools.cache(lambda: load_catalogue([sorted(files)], ())))
+    files = definition_files(root / DEFAULT_DIRECTORY)
+    return DefinitionLookup(root, functools.cache(lambda: load_catalogue([files], ())))
 
 
 def _named(name: str, loaded: Iterable[LoadedDefinition], path: str = "") -> LoadedDefinition:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
+from pytest_fib.discovery._folders import YAML_SUFFIXES, files_below
 from pytest_fib.discovery._header import LANGUAGES, MISNAMED, in_header, misnamed
 from pytest_fib.discovery._implementation import Implementation
 from pytest_fib.discovery._marker import ARGUMENTS
@@ -98,20 +98,11 @@ def _in_large_file(path: Path) -> list[Implementation]:
 
 
 def _source_files(directories: Iterable[Path]) -> Iterator[Path]:
-    """Files that may have implementations; linked folders are searched too, but each once."""
+    """Files that may have implementations."""
     for directory in directories:
-        walked: set[str] = set()
-        for folder, subfolders, names in os.walk(directory, followlinks=True):
-            place = os.path.realpath(folder)
-            if place in walked:  # by a link
-                subfolders.clear()
-                continue
-            walked.add(place)
-            named = (s for s in subfolders if not s.startswith((".", "__pycache__")))
-            subfolders[:] = sorted(named, key=lambda s: (Path(folder, s).is_symlink(), s))
-            for name in names:
-                if name.endswith(_SUFFIXES) or name in ("solution.yaml", "solution.yml"):
-                    yield Path(folder, name)
+        for path in files_below(directory):
+            if path.name.endswith(_SUFFIXES) or path.name in ("solution.yaml", "solution.yml"):
+                yield path
 
 
 def _in_module(path: Path) -> list[Implementation]:
@@ -209,7 +200,7 @@ def _broken(
 
     Without a ``definition`` it is of that which its folder is named after, as is the custom.
     """
-    home = path.parent if path.suffix in (".yaml", ".yml") else path
+    home = path.parent if path.suffix in YAML_SUFFIXES else path
     definition = definition or home.parent.name
     language = LANGUAGES.get(path.suffix, "python")
     return Implementation(

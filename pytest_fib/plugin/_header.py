@@ -48,6 +48,9 @@ def _missing(session: Session) -> Iterator[str]:
     elif what := _collects_others_only(session):
         relative = " ".join(os.path.relpath(each, settings.start) for each in session.folders)
         yield f"fib: no kernel is collected: {folders} is not {what}; pytest {relative} does"
+    for path in session.unread_definitions():
+        shown = settings.shown(path)
+        yield f"fib: {shown} is not read: definitions there are YAML, which JSON is; rename it"
     if not settings.datasets and not any(
         folder.is_dir() for folder in settings.implementation_dirs
     ):

@@ -27,6 +27,7 @@ from pytest_fib.discovery import (
     Catalogue,
     DefinitionLookup,
     activate,
+    files_below,
     find_implementations,
     load_catalogue,
 )
@@ -253,10 +254,15 @@ class Session:
 
     def _definition_files(self, directories: Iterable[Path]) -> Iterator[Path]:
         for directory in directories:
-            for folder, subfolders, names in os.walk(directory):
-                subfolders.sort()
-                paths = (Path(folder, name) for name in sorted(names))
-                yield from filter(self.settings.is_definition_file, paths)
+            yield from filter(self.settings.is_definition_file, files_below(directory))
+
+    def unread_definitions(self) -> Iterator[Path]:
+        """JSON in the project's definition directories that reads like a definition."""
+        for directory in self.settings.definition_dirs:
+            for path in files_below(directory):
+                is_read = self.settings.is_definition_file(path)
+                if path.suffix == ".json" and not is_read and _reads_like_a_definition(path):
+                    yield path
 
     @property
     def folders(self) -> list[Path]:
@@ -555,6 +561,17 @@ def _traced(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in the debugger, as pytest calls test functions with ``--trace``."""
     debugger: Any = pytestPDB
     return debugger._init_pdb("runcall").runcall(function, *arguments)
+
+
+def _reads_like_a_definition(path: Path) -> bool:
+    """Whether a JSON file has the keys of a definition, and is no schema of such files."""
+    if not path.is_file():  # a pipe, say, that nobody may ever write to
+        return False
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return False
+    return b'"op_type"' in text and b'"reference"' in text and b'"$schema"' not in text
 
 
 def _forget_the_interpreter() -> None:

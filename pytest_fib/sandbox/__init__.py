@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         bind as bind,
         copies as copies,
         store as store,
+        was_calling as was_calling,
     )
     from pytest_fib.sandbox._channel import (
         Channel as Channel,
@@ -96,7 +97,7 @@ __getattr__ = lazily(
             "ALIGNMENT POISONS ArenaAllocator changed copy_bits fill_with_poison give_back_unused "
             "nbytes room_for"
         ),
-        "_calling": "InvalidOutput bind copies store",
+        "_calling": "InvalidOutput bind copies store was_calling",
         "_channel": "Channel ChannelBroken ChannelClosed ChannelLate",
         "_container": "container_command",
         "_cores": "TimingCore",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from traceback import walk_tb
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -32,6 +34,12 @@ def bind(
     if calling == "tuple":
         return lambda: function((*inputs, *outputs))
     return lambda: function(*inputs)
+
+
+def was_calling(traceback: TracebackType | None) -> bool:
+    """Whether an exception came of the call itself, as of a wrong number of arguments."""
+    frames = [frame for frame, _ in walk_tb(traceback)]
+    return bool(frames) and frames[-1].f_code.co_filename == bind.__code__.co_filename
 
 
 def store(result: Any, calling: str, names: Sequence[str], outputs: Sequence[torch.Tensor]) -> None:

@@ -23,6 +23,7 @@ from pytest_fib.data import (
     RandomInput,
     ScalarInput,
     Workload,
+    first_problem,
     is_unnamed,
 )
 from pytest_fib.workloads._plan import Choice, Plan, plan
@@ -109,8 +110,7 @@ def parse_workload(text: str) -> Workload:
     try:
         workload = Workload.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(first_problem(error, Workload, given)) from None
     _refuse_unknown("regime", workload.regime, REGIMES)
     for what, name in workload.regime.items():
         _refuse_unknown(f"regime.{what}", [name], REGIMES[what])

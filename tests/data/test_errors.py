@@ -70,7 +70,8 @@ def test_errors_survive_pickling():
         (
             "name: scale",
             "name: a.scale",
-            "2: name: 'a.scale_d128' should be letters, digits, '_' and '-', not starting with '-'",
+            "2: name: 'a.scale_d128' should be letters of ASCII, digits, '_' and '-', not starting "
+            "with '-'",
         ),
         ("name: scale_d128", "name: 128", "2: name: should be text, not 128"),
         (

@@ -1,6 +1,10 @@
 """Definitions that are tested by themselves, and what is said where there is nothing to test."""
 
+import json
+
 import pytest
+
+from pytest_fib.commands.schema import schema_text
 
 ALONE = ("-m", "fib(kind='definition')")
 
@@ -67,6 +71,25 @@ def test_missing_implementations_are_said_with_what_to_do(project, scale_yaml):
         "fib: no implementations: kernel_impls does not exist; make it, set fib_impls in the ini "
         "file, or give --fib-impls=DIR" in project.run("--collect-only").outlines
     )
+
+
+def test_a_definition_in_json_is_said_not_to_be_read(scale):
+    text = json.dumps({"name": "other", "op_type": "toy", "reference": "def run(x): ..."})
+    scale.write("kernel_defs/toy/other.json", text)
+    scale.write("kernel_defs/tuned.json", json.dumps({"block": 64}))
+    scale.write("kernel_defs/fib.schema.json", schema_text())
+    lines = [line for line in scale.run("--collect-only").outlines if "is not read" in line]
+    remedy = "definitions there are YAML, which JSON is; rename it"
+    assert lines == [f"fib: kernel_defs/toy/other.json is not read: {remedy}"]
+
+
+def test_definitions_in_a_linked_folder_are_tested(scale, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (scale.path / "kernel_defs/toy").rename(elsewhere / "toy")
+    (scale.path / "kernel_defs/linked").symlink_to(elsewhere)
+    result = scale.run("--collect-only", "-q")
+    ids = [line for line in result.outlines if line.endswith("[good-correctness]")]
+    assert ids == ["kernel_defs/linked/toy/scale.yaml::scale[good-correctness]"]
 
 
 def test_a_folder_without_definitions_is_said(project):

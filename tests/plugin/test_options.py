@@ -131,7 +131,7 @@ def test_a_bad_value_is_a_usage_error(scale, arguments, message):
         ),
         (
             ["--fib-workload", '{"axes": {"n": "3"}}'],
-            "ERROR: --fib-workload: axes.n: Input should be a valid integer",
+            "ERROR: --fib-workload: axes.n: should be a whole number, not '3'",
         ),
         (
             ["--fib-workload", '{"axes": {"n": 3}, "regime": {"values": "nice"}}'],
