@@ -56,6 +56,7 @@ from pytest_fib.workloads import (
     dtype_name,
     example_workloads,
     plain_defaults,
+    plan,
     read_workload,
     why_not_generated,
 )
@@ -296,7 +297,8 @@ class KernelCheck:
         given = repr(workload) if workload.has_recorded_tensors else workload_json(workload)
         replay = f"kernel_check({definition.name!r}, {argument}, workload={given})"
         where = f"{name}{self._place(function)}"
-        return describe_evaluation(outcome, workload, where, replay, result.origin)
+        guessed = _guessed(definition, workload)
+        return describe_evaluation(outcome, workload, where, replay, result.origin, guessed=guessed)
 
     def _place(self, function: Callable[..., Any]) -> str:
         code = getattr(inspect.unwrap(function), "__code__", None)
@@ -363,3 +365,8 @@ def _given(
 
 def _name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _guessed(definition: Definition, workload: Workload) -> str:
+    """The inputs whose meaning was inferred; none where a workload brings them along."""
+    return "" if workload.has_recorded_tensors else plan(definition).guessed

@@ -244,6 +244,15 @@ def test_a_wrong_function_is_told_with_the_smallest_workload(kernel_check, defin
     assert "kernel_check('scale', tail, workload={" in rest
 
 
+def test_what_was_inferred_of_inputs_is_told(kernel_check, definition):
+    dumped = definition.model_dump(exclude={"workloads"})
+    dumped["inputs"] = {"x": dumped["inputs"]["x"], "at": {"shape": ["n"], "dtype": "int64"}}
+    dumped["reference"] = "def run(x, at):\n    return x[at]\n"
+    picking = Definition.model_validate(dumped)
+    text = complaint(kernel_check, picking, lambda x, at: x[at] + 1)
+    assert "  inferred        at (numbers along an axis that the reference indexes with it)" in text
+
+
 def test_the_workload_may_be_given(kernel_check, definition):
     kernel_check(definition, tail, axes={"n": 100})
     kernel_check(definition, tail, workload={"axes": {"n": 100}, "regime": {"values": "wide"}})
