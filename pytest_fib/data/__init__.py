@@ -7,6 +7,7 @@ from pytest_fib.data import _generator_kinds
 from pytest_fib.data._checks import is_unnamed as is_unnamed
 from pytest_fib.data._dataset import (
     file_name as file_name,
+    why_lfs_pointer as why_lfs_pointer,
     write_counts as write_counts,
     write_whole as write_whole,
 )

@@ -13,6 +13,14 @@ from pathlib import Path
 
 #: The folder of what is for pytest-fib alone.
 OWN = "pytest_fib"
+#: How a file begins in whose place Git LFS has put where its content is.
+_LFS_POINTER = b"version https://git-lfs"
+
+
+def why_lfs_pointer(beginning: bytes) -> str | None:
+    """What to do about a file that begins so, where that is a pointer of Git LFS; else None."""
+    is_pointer = beginning.startswith(_LFS_POINTER)
+    return "is a Git LFS pointer; fetch it with: git lfs pull" if is_pointer else None
 
 
 def folders(root: Path, kind: str) -> list[Path]:

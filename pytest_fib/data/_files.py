@@ -11,6 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from ._base import Loc, Raw, Record
+from ._dataset import why_lfs_pointer
 from ._definition import Definition
 from ._errors import DataError, Problem, problems_of
 from ._solution import Solution, unsafe_path
@@ -163,7 +164,8 @@ def _from_json(model: type[_R], path: str, text: str) -> _R:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        raise DataError([Problem(path, error.lineno, f"bad JSON: {error.msg}")]) from None
+        why = why_lfs_pointer(text[:100].encode()) or f"bad JSON: {error.msg}"
+        raise DataError([Problem(path, error.lineno, why)]) from None
     try:
         return model.from_elsewhere(data)
     except ValidationError as error:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from ._base import Record
-from ._dataset import OWN, Places, files, write_counts, write_whole
+from ._dataset import OWN, Places, files, why_lfs_pointer, write_counts, write_whole
 from ._definition import OWN_KEYS, Definition
 from ._errors import DataError, Problem, problems_of
 from ._files import load_definition_file, load_solution_file
@@ -99,14 +99,14 @@ def _entries_of(text: bytes) -> Iterator[_Entry]:
     """Any JSON object of the same content, in whichever order."""
     document = _parsed(text, 1)
     if not isinstance(document, dict):
-        raise _BadJson("should be a mapping", 1)
+        raise _BadJson("bad JSON: should be a mapping", 1)
     for section in ("schema_version", "counts"):
         if section in document:
             yield 1, section, document[section], b""
     for section in ("definitions", "solutions", "workloads", "traces"):
         records = document.get(section, [])
         if not isinstance(records, list):
-            raise _BadJson(f"{section} should be a list", 1)
+            raise _BadJson(f"bad JSON: {section} should be a list", 1)
         for data in records:
             yield 1, section, data, json.dumps(data).encode()
 
@@ -115,7 +115,11 @@ def _parsed(text: bytes, line: int) -> Any:
     try:
         return from_json(text)
     except ValueError as error:
-        raise _BadJson(str(error), line) from None
+        raise _BadJson(_why_no_json(text, error), line) from None
+
+
+def _why_no_json(text: bytes, error: ValueError) -> str:
+    return why_lfs_pointer(text) or f"bad JSON: {error}"
 
 
 class Reader:
@@ -156,7 +160,7 @@ class Reader:
             self._read_name(path, lambda path, data: self._add_counts(data))
 
     def _read_name(self, path: Path, keep: Callable[[Path, Any], None]) -> None:
-        self._noting(str(path), 1, lambda: keep(path, from_json(path.read_bytes())))
+        self._noting(str(path), 1, lambda: keep(path, _parsed(path.read_bytes(), 1)))
 
     def _definition_file(self, path: Path, data: Any) -> None:
         def read() -> Definition:
@@ -185,7 +189,9 @@ class Reader:
                     data = from_json(line)
                 except ValueError as error:
                     if line.endswith(b"\n"):  # else it was cut off
-                        self._note(str(path), number, f"bad JSON: {error}")
+                        self._note(str(path), number, _why_no_json(line, error))
+                    if why_lfs_pointer(line):
+                        break
                     continue
                 self._read_trace(str(path), number, line.strip(), data)
         return number
@@ -221,7 +227,7 @@ class Reader:
                 for line, key, data, text in entries:
                     self._read_entry(str(path), line, key, data, text)
             except _BadJson as error:
-                raise DataError([Problem(str(path), error.line, f"bad JSON: {error}")]) from None
+                raise DataError([Problem(str(path), error.line, str(error))]) from None
 
     def _read_entry(self, path: str, line: int, key: str, data: Any, text: bytes) -> None:
         if key == "schema_version" and data != SCHEMA:

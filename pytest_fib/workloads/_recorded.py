@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_fib.data import Definition, SafetensorsInput, Workload, kinds
+from pytest_fib.data import Definition, SafetensorsInput, Workload, kinds, why_lfs_pointer
 from pytest_fib.workloads._plan import plan
 
 if TYPE_CHECKING:
     import torch
-
-
-_LFS_POINTER = b"version https://git-lfs"
 
 
 class RecordedError(ValueError):
@@ -42,8 +39,8 @@ def missing(stored: Mapping[str, SafetensorsInput], root: Path | None) -> str | 
         if not path.is_file():
             return f"input {name!r}: {path} does not exist"
         with path.open("rb") as file:
-            if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-                return f"input {name!r}: {path} is a Git LFS pointer; fetch it with: git lfs pull"
+            if why := why_lfs_pointer(file.read(100)):
+                return f"input {name!r}: {path} {why}"
     return None
 
 

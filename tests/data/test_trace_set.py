@@ -278,6 +278,9 @@ def test_every_problem_of_a_dataset_is_listed(trace_set, tmp_path):
     )
     (tmp_path / "solutions/broken.json").write_text("{")
     (tmp_path / "solutions/gone.json").symlink_to("nowhere")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 3\n"
+    (tmp_path / "solutions/pointer.json").write_text(pointer)
+    (tmp_path / "traces/pointer.jsonl").write_text(pointer)
     os.mkfifo(tmp_path / "traces/pipe.jsonl")  # who waited for a writer would never return
     with (tmp_path / "traces/a/elementwise/scale.jsonl").open("a") as file:
         file.write(trace("nobody").to_json_line() + "\n")
@@ -293,6 +296,8 @@ def test_every_problem_of_a_dataset_is_listed(trace_set, tmp_path):
         "unknown definition 'scala'; did you mean 'scale'",
         "broken.json:1: ",
         "gone.json:1: is no regular file",
+        "solutions/pointer.json:1: is a Git LFS pointer",
+        "traces/pointer.jsonl:1: is a Git LFS pointer",
         "pipe.jsonl:1: is no regular file",
         "scale.jsonl:3: unknown solution 'nobody'",
         "scale.jsonl:4: unknown definition 'nothing'",
@@ -301,6 +306,7 @@ def test_every_problem_of_a_dataset_is_listed(trace_set, tmp_path):
         "scale.jsonl:6: evaluation: missing key 'status'",
     ):
         assert expected in text
+    assert "pointer.jsonl:2" not in text
 
 
 def test_half_of_a_trace_is_no_crash(trace_set, tmp_path):
