@@ -17,10 +17,12 @@ if TYPE_CHECKING:
         DeviceLock as DeviceLock,
         DeviceUse as DeviceUse,
     )
-    from pytest_fib.engine._expected import believed as believed
     from pytest_fib.engine._in_process import FunctionChecker as FunctionChecker
     from pytest_fib.engine._judge import Judge as Judge
-    from pytest_fib.engine._output_checker import OutputChecker as OutputChecker
+    from pytest_fib.engine._output_checker import (
+        OutputChecker as OutputChecker,
+        believed as believed,
+    )
     from pytest_fib.engine._reference_costs import Costs as Costs
     from pytest_fib.engine._search import (
         diagnose_failure as diagnose_failure,
@@ -38,10 +40,9 @@ __getattr__ = lazily(
     {
         "_counts_cache": "CountsCache",
         "_device_lock": "DeviceHeldError DeviceLock DeviceUse",
-        "_expected": "believed",
         "_in_process": "FunctionChecker",
         "_judge": "Judge",
-        "_output_checker": "OutputChecker",
+        "_output_checker": "OutputChecker believed",
         "_reference_costs": "Costs",
         "_search": "diagnose_failure search_and_diagnose",
         "_start": "Isolation start_fork_server",

@@ -1,21 +1,158 @@
-"""The first phase of an evaluation: are the outputs of some calls right?"""
+"""The first phase of an evaluation: are the outputs of some calls right?
+
+The checks are the same wherever calls are made. A back end makes the calls: in sandboxes
+(``_sandbox_calls``), or in this process (``_in_process``).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_fib.engine._call_checks import THIRD_CALL_BYTES, check_same_inputs, check_third_call
 from pytest_fib.engine._cheat_checks import with_other_values
+from pytest_fib.engine._context import EvaluationEnded
+from pytest_fib.engine._output_checker import Expected, OutputChecker, OutputsOf, copies
+from pytest_fib.sandbox import POISONS
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
     from pytest_fib.engine._context import EvaluationContext
     from pytest_fib.engine._sandbox_calls import SandboxCalls
-    from pytest_fib.verdict import Verdict
+    from pytest_fib.verdict import Outputs, Verdict
 
+#: Workloads up to this size get a third call, with other values.
+THIRD_CALL_BYTES = 8 << 20
+#: The circumstances of failures that only such a call has, or may have since nobody checked.
 THIRD_CALL_ONLY = "right on a first call, wrong on a second of the same shapes with other values"
-#: For failures that may or may not need the calls before: nobody checked.
 OTHER_VALUES = "with other values of the same shapes"
+
+
+class CallBackend(Protocol):
+    """Calls of the candidate and the reference, on the same values in memory of their own."""
+
+    def make_inputs(self, workload: Workload) -> Mapping[str, Any]:
+        """Make the inputs for both, and return the reference's, scalars included.
+
+        Raises DefinitionError.
+        """
+
+    def call_candidate(self, poisons: Sequence[int]) -> list[Outputs]:
+        """The candidate's outputs of one call for each poison, which fills the outputs before.
+
+        Raises EvaluationEnded if a call fails, or changes its inputs.
+        """
+
+    def expected(self, workload: Workload) -> Expected:
+        """The right outputs: the reference in float64 or, if that is impossible, as it is."""
+
+    def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
+        """The reference's outputs as honest rounding may change them, the quickest first.
+
+        The first are in its own dtypes; the others in float64, unless ``own``.
+        """
+
+    def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """The reference's outputs for other values of some inputs; None if it fails."""
+
+    def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """The candidate's, likewise."""
+
+    def clock(self) -> float:
+        """The time in seconds, without waiting for other processes on the device."""
+
+
+def check_same_inputs(
+    calls: CallBackend,
+    definition: Definition,
+    workload: Workload,
+    *,
+    repeat: int = 1,
+    explain_until: float | None = None,
+) -> Verdict:
+    """Check two calls on the same inputs, with outputs at other places, ``repeat`` times.
+
+    A failure is explained by further calls, none of which begins after ``explain_until``, a time of
+    the back end's ``clock``.
+    """
+    inputs = calls.make_inputs(workload)
+    first, second = calls.call_candidate(POISONS)
+    checker = output_checker(calls, definition, workload, inputs, explain_until=explain_until)
+    verdict = checker.check_twice(first, second)
+    if not verdict.passed or repeat == 1:
+        return verdict
+    return _check_repeats(calls, checker, verdict, copies(first), repeat - 1)
+
+
+def _check_repeats(
+    calls: CallBackend, checker: OutputChecker, verdict: Verdict, first: Outputs, repeats: int
+) -> Verdict:
+    """Repeat both calls, to find what is wrong once in many calls.
+
+    ``verdict`` is that of the first call. Most calls give its bits, so comparing them is enough;
+    the expected values stay the same.
+    """
+    for number in range(1, repeats + 1):
+        circumstance = f"right on a first call; this is repeat {number} of {repeats}"
+        try:
+            outputs = calls.call_candidate(POISONS)
+        except EvaluationEnded as ended:
+            raise ended.qualified(circumstance) from None
+        for each, poison in zip(outputs, POISONS, strict=True):
+            repeated = checker.check_again(verdict, first, each, (poison,))
+            if not repeated.passed:
+                return repeated.qualified(circumstance)
+    return verdict
+
+
+def check_third_call(
+    calls: CallBackend,
+    definition: Definition,
+    workload: Workload,
+    previous: Outputs,
+    *,
+    explain_until: float | None = None,
+) -> Verdict:
+    """Check a call on other values, where the inputs and outputs of ``workload`` were.
+
+    ``previous`` are the right outputs of ``workload``, if they are known.
+    """
+    other = with_other_values(workload)
+    inputs = calls.make_inputs(other)
+    (outputs,) = calls.call_candidate(POISONS[1:])
+    checker = output_checker(calls, definition, other, inputs, explain_until=explain_until)
+    return checker.check(outputs, POISONS[1:], previous=previous)
+
+
+def output_checker(
+    calls: CallBackend,
+    definition: Definition,
+    workload: Workload,
+    inputs: Mapping[str, Any],
+    *,
+    explain_until: float | None = None,
+) -> OutputChecker:
+    """The checker of outputs of calls on these inputs."""
+    expected = calls.expected(workload)
+    return OutputChecker(
+        definition,
+        workload,
+        inputs,
+        expected.outputs,
+        partial(calls.yardsticks, own=expected.no_oracle is not None),
+        no_oracle=expected.no_oracle,
+        reference_outputs=_until(explain_until, calls.clock, calls.reference_outputs),
+        candidate_outputs=_until(explain_until, calls.clock, calls.candidate_outputs),
+    )
+
+
+def _until(
+    end: float | None, clock: Callable[[], float], outputs_of: OutputsOf
+) -> OutputsOf | None:
+    """The function, which returns None after ``end``."""
+    if end is None:
+        return None
+    return lambda values: outputs_of(values) if clock() < end else None
 
 
 def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int) -> Verdict:

@@ -20,7 +20,6 @@ from pytest_fib.data import (
     Outcome,
     Workload,
 )
-from pytest_fib.engine._call_checks import check_same_inputs
 from pytest_fib.engine._cheat_checks import (
     check_earlier_outputs,
     check_inputs,
@@ -28,7 +27,8 @@ from pytest_fib.engine._cheat_checks import (
     with_other_values,
 )
 from pytest_fib.engine._context import EvaluationEnded, conclude
-from pytest_fib.engine._expected import Expected, believed, yardstick_runs
+from pytest_fib.engine._correctness import check_same_inputs
+from pytest_fib.engine._output_checker import Expected, believed, yardstick_runs
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.sandbox import (
     POISONS,

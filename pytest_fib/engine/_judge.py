@@ -54,7 +54,7 @@ from pytest_fib.engine._context import (
 from pytest_fib.engine._correctness import check_correctness
 from pytest_fib.engine._counts_cache import CountsCache
 from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock, DeviceUse, silent
-from pytest_fib.engine._expected import ExpectedCache
+from pytest_fib.engine._output_checker import ExpectedCache
 from pytest_fib.engine._reference_costs import ReferenceCosts
 from pytest_fib.engine._sample_plan import check_samples
 from pytest_fib.engine._sandbox_calls import SandboxCalls

@@ -1,4 +1,7 @@
-"""Checks whether the outputs of a call are right, wherever it was made."""
+"""The right outputs of a workload, and the check of a call's outputs against them.
+
+The check is the same wherever the call was made.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import torch
 
 from pytest_fib.data import Definition, Diagnosis, Workload
 from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext, diagnose, is_readable, take
-from pytest_fib.sandbox import POISONS, changed
+from pytest_fib.sandbox import POISONS, YARDSTICKS, changed
 from pytest_fib.verdict import (
     OutputComparison,
     Outputs,
@@ -23,6 +26,7 @@ from pytest_fib.verdict import (
     detail_lines,
     dtype_bound,
     element_name,
+    is_rounded,
     is_seeded,
     verdict_of,
 )
@@ -30,21 +34,19 @@ from pytest_fib.workloads import bits
 
 #: The circumstance of failures that only a second call has.
 SECOND_CALL_ONLY = "right on a first call, wrong on a second of the same inputs"
-
-
 #: A possible reason on CUDA, where that call is launched while its stream is still busy.
 STREAM_WAS_BUSY = (
-    "the second call's stream was still busy as it was launched: does all work that it starts on "
-    "another stream wait for the current one, and the current one for that?"
+    "the second call was launched while its stream was busy: if the kernel uses another stream, "
+    "does that wait for the current one, and the current one for that?"
 )
-
-
 #: The ratio of float64's roundoff to float32's.
 FLOAT64_ROUNDOFF = 2.0**-29
-
-
 #: A side's outputs for other values of some inputs, or None if it can't compute them.
 OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], "Outputs | None"]
+#: Bytes of the cache of expected outputs, and the most for one workload.
+CACHE_BYTES, LARGEST_BYTES = 256 << 20, 16 << 20
+#: A workload as text, and the addresses of its recorded tensors.
+Key: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -251,3 +253,68 @@ def _also_nondeterministic(verdict: Verdict, difference: str) -> Verdict:
         return _nondeterministic(verdict, [difference])
     details = (*diagnosis.details, "", *detail_lines(difference))
     return verdict.failed(diagnosis.model_copy(update={"details": details}))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The right outputs, and why they are not in float64, or None."""
+
+    outputs: dict[str, torch.Tensor]
+    no_oracle: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.outputs.values())
+
+
+class ExpectedCache:
+    """A cache of one definition's expected outputs; the oldest are dropped first.
+
+    Items of one definition follow each other, and their searches draw the same workloads.
+    ``tensors`` are as in a request.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[Key, Expected] = {}
+        self._bytes = 0
+
+    def get(self, workload: Workload, tensors: Mapping[str, str]) -> Expected | None:
+        return self._entries.get(_key(workload, tensors))
+
+    def put(self, workload: Workload, tensors: Mapping[str, str], expected: Expected) -> None:
+        """Add a copy in the judge's own memory, which no sandbox can map, unless it is large."""
+        if expected.bytes > LARGEST_BYTES:
+            return
+        copy = Expected(copies(expected.outputs), expected.no_oracle)
+        self._entries[_key(workload, tensors)] = copy
+        self._bytes += copy.bytes
+        while self._bytes > CACHE_BYTES:
+            self._bytes -= self._entries.pop(next(iter(self._entries))).bytes
+
+
+def _key(workload: Workload, tensors: Mapping[str, str]) -> Key:
+    # Not the uuid: a recorded one may be anything, and another seed's workload keeps it.
+    return repr(workload), tuple(tensors.values())
+
+
+def copies(tensors: Outputs) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def yardstick_runs(*, own: bool) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """The variations of ``run_widened``; with ``own``, those that are possible without float64."""
+    for runs in YARDSTICKS:
+        if not own:
+            yield runs
+        elif runs[0].keys() & {"moved", "naive", "lean"}:
+            yield [{**how, "own": True} for how in runs]
+
+
+def believed(how: Mapping[str, Any], outputs: Outputs) -> Outputs:
+    """The outputs of a variation that show how far honest rounding may go.
+
+    A nudge changes the inputs, and so what is decided by them: rounded outputs are left out.
+    """
+    if "nudge" not in how:
+        return outputs
+    return {name: output for name, output in outputs.items() if not is_rounded(output.dtype)}

@@ -8,10 +8,15 @@ from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.engine._call_checks import output_checker
 from pytest_fib.engine._cheat_checks import check_earlier_outputs, check_inputs, poison_outputs
 from pytest_fib.engine._context import CallTensors, EvaluationContext, EvaluationEnded
-from pytest_fib.engine._expected import Expected, ExpectedCache, believed, copies, yardstick_runs
+from pytest_fib.engine._output_checker import (
+    Expected,
+    ExpectedCache,
+    believed,
+    copies,
+    yardstick_runs,
+)
 from pytest_fib.sandbox import Failed, Widened, changed, copy_bits
 from pytest_fib.workloads import bits, once
 
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_fib.data import Workload
-    from pytest_fib.verdict import Outputs, Verdict
+    from pytest_fib.verdict import Outputs
 
 #: The statuses of calls whose outputs can't be compared.
 MISSHAPEN = ("INCORRECT_SHAPE", "INCORRECT_DTYPE")
@@ -54,16 +59,10 @@ class SandboxCalls:
     def _reference_inputs(self) -> dict[str, torch.Tensor]:
         return self._context.reference.read(self._reference.input_tensors)
 
-    def check_buffer(self) -> Verdict:
-        """Check the outputs of a call of the candidate, by the reference's current inputs.
-
-        Raises EvaluationEnded if it changed its inputs.
-        """
-        context = self._context
+    def inputs_after_call(self) -> dict[str, Any]:
+        """The reference's inputs. Raises EvaluationEnded if the candidate changed its own."""
         self._check_inputs()
-        inputs = {**self._reference_inputs, **context.scalars}
-        checker = output_checker(self, context.definition, context.request.workload, inputs)
-        return checker.check(context.candidate.read(self._candidate.outputs))
+        return {**self._reference_inputs, **self._context.scalars}
 
     def make_inputs(self, workload: Workload) -> Mapping[str, Any]:
         pristine = self._context.fill_both(self._candidate, self._reference, workload)

@@ -16,6 +16,7 @@ import torch
 
 from pytest_fib.engine._cheat_checks import Reading, most_different
 from pytest_fib.engine._context import EvaluationContext, EvaluationEnded
+from pytest_fib.engine._correctness import output_checker
 from pytest_fib.engine._sandbox_calls import SandboxCalls
 from pytest_fib.timing import copy_ns
 from pytest_fib.verdict import SamplingTest, is_seeded, judge_ranks, ranks
@@ -159,12 +160,19 @@ class TimedOutputs:
         candidate.outputs()[number].copy_(kept_round.outputs[number])
         tensors = candidate.at(number), reference.at(number)
         try:
-            self.verdict = SandboxCalls(self._context, *tensors).check_buffer()
+            self.verdict = self._check_outputs(*tensors)
         except EvaluationEnded as ended:
             raise ended.qualified(WHILE_TIMED) from None
         if not self.verdict.passed:
             raise WrongOutputsError(self.verdict)
         self._add_ranks(*tensors)
+
+    def _check_outputs(self, candidate: CallTensors, reference: CallTensors) -> Verdict:
+        """The verdict on a call's outputs, by the reference's inputs. Raises EvaluationEnded."""
+        context, calls = self._context, SandboxCalls(self._context, candidate, reference)
+        inputs = calls.inputs_after_call()
+        checker = output_checker(calls, context.definition, context.request.workload, inputs)
+        return checker.check(context.candidate.read(candidate.outputs))
 
     def _add_ranks(self, candidate: CallTensors, reference: CallTensors) -> None:
         """Note the ranks of a call's samples in their distributions."""

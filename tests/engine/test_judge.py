@@ -343,7 +343,7 @@ def test_large_expected_values_are_not_cached(own_judge, request_for):
 
 @pytest.mark.parametrize(("n", "cached"), [(1000, 6), (100_000, 2)])
 def test_the_oldest_expected_values_make_room(own_judge, request_for, monkeypatch, n, cached):
-    monkeypatch.setattr("pytest_fib.engine._expected.CACHE_BYTES", 2 * 800_000)
+    monkeypatch.setattr("pytest_fib.engine._output_checker.CACHE_BYTES", 2 * 800_000)
     for seed in range(3):
         own_judge.evaluate(request_for(GOOD, n=n, seed=seed))
     cached_bytes = sum(expected.bytes for expected in own_judge._caches.expected._entries.values())
