@@ -108,6 +108,8 @@ class Benchmark:
                 continue
             recorded = [trace.workload for trace in self.trace_set.workloads[name]]
             workloads = recorded or list(bench_workloads(definition).values())
+            if not workloads:
+                self.skipped.append(f"{name}: no workload is recorded, or can be made")
             for whose in self.trace_set.solution_names(name):
                 solution = self._read(whose, partial(self.trace_set.solution, whose))
                 if solution is not None:

@@ -181,6 +181,16 @@ def test_a_workload_that_does_not_fit_its_definition_is_skipped(trace_set, tmp_p
     assert "unknown axis 'm'" in benchmark.skipped[0]
 
 
+def test_a_definition_without_workloads_is_skipped(trace_set):
+    other = {"name": "never", "constraints": ["n == n + 1"]}
+    never = definition().model_dump(by_alias=True) | other
+    never.pop("workloads")
+    trace_set.add_definition(Definition.model_validate(never))
+    benchmark = Benchmark(trace_set, executor=Scripted())
+    benchmark.run_all()
+    assert "never: no workload is recorded, or can be made" in benchmark.skipped
+
+
 def test_records_that_cannot_be_read_are_skipped(trace_set, tmp_path):
     trace_set.to_path(tmp_path)
     (wrong,) = tmp_path.rglob("solutions/**/wrong.json")
