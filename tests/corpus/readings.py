@@ -227,9 +227,10 @@ def honest_slot_flat(block_table, sequence, positions):
 
 
 @implements("slots_of_tokens")
-def honest_slot_rows(block_table, sequence, positions):
-    rows = block_table.long()[sequence.long()]
-    return rows.gather(1, (positions // 16)[:, None])[:, 0] * 16 + positions.remainder(16)
+def honest_slot_take(block_table, sequence, positions):
+    which = positions.div(16, rounding_mode="floor")
+    page = block_table.take(sequence.long() * block_table.shape[1] + which).long()
+    return page * 16 + positions - which * 16
 
 
 @implements("slots_of_tokens")
