@@ -249,9 +249,9 @@ def is_far_off(timings: Timings, readings: Sequence[Reading], calls: int) -> boo
     that makes its own rounds uncertain is refused too, only later.
     """
     accounting = timings.accounting
-    reading_ns = late_ns(readings, timings, calls)
-    hidden_ns = accounting.hidden_ns - accounting.other_error_ns - SURE * accounting.error_ns
-    return hidden_ns > accounting.blocks_ns or reading_ns > timings.latency.value
+    chance_ns = accounting.other_error_ns + SURE * accounting.error_ns
+    late_round_ns = calls * late_ns(readings, timings, calls)
+    return max(accounting.hidden_ns, late_round_ns) - chance_ns > accounting.blocks_ns
 
 
 def by_both_clocks(claimed_ns: float, wall_ns: float) -> str:

@@ -506,6 +506,10 @@ class Session:
             session.exitstatus = pytest.ExitCode.OK  # else a matrix of jobs would fail
         if self._trace_problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self._worker and self.remote is None and "executor" in vars(self):
+            # Now, as xdist kills a worker 10 s after it said that it has ended: on a busy machine
+            # it left files.
+            self.executor.close()
 
     @property
     def _failable(self) -> list[Row]:

@@ -489,6 +489,23 @@ def test_where_that_goes_on_it_is_refused(accounts, judge, request_for, said, wh
     assert evaluation.performance is None
 
 
+def test_reading_that_takes_long_while_the_machine_is_busy_is_measured_again(
+    accounts, timed, definition, monkeypatch
+):
+    busy = Accounting(1e6, 1e6, hidden_ns=0.0, error_ns=1e3, other_error_ns=1e12, allowed_ns=5e4)
+    pauses = accounts(busy, busy)
+    measured = []
+
+    def late_ns(readings, timings, calls):
+        if timings not in measured:
+            measured.append(timings)
+        return 1e6 if timings in measured[:2] else 0.0
+
+    monkeypatch.setattr("pytest_fib.engine._cheat_checks.late_ns", late_ns)
+    assert timed(definition, {"n": 64}, GOOD).latency_ms > 0
+    assert pauses[:2] == [0.1, 0.5]
+
+
 def test_on_a_busy_machine_what_is_uncertain_is_in_the_intervals(accounts, timed, definition):
     busy = Accounting(1e6, 1e6, hidden_ns=2e6, error_ns=2e6, other_error_ns=2e6, allowed_ns=5e4)
     # As often as blocks are prepared: again where the first rough times were slow.
