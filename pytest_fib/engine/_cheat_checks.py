@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
-from pytest_fib.timing import SURE, Ceilings, Timings, hidden_share
+from pytest_fib.timing import SURE, Ceilings, Timings, hidden_share, surely_longer
 
 if TYPE_CHECKING:
     import torch
@@ -232,12 +232,16 @@ def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> s
 
     ``left_ns`` is the time for writing back what blocks leave in the cache. Unless ``strictly``,
     the uncertainty of the reference's rounds is allowed, since the intervals contain it. A
-    candidate that makes its own rounds uncertain only makes them longer.
+    candidate that makes its own rounds uncertain only makes them longer. It is refused in any case
+    if its rounds surely take over twice what it claims.
     """
     accounting = timings.accounting
     hidden_ns = accounting.hidden_ns
     allowed_ns = accounting.allowed_ns + left_ns
-    if hidden_ns <= allowed_ns + (0.0 if strictly else accounting.other_error_ns):
+    twice = accounting.blocks_ns + left_ns
+    if hidden_ns <= allowed_ns + (0.0 if strictly else accounting.other_error_ns) and (
+        strictly or not surely_longer(timings.turns, timings.reference_turns, twice)
+    ):
         return ""
     return FALSE_TIMES + by_both_clocks(accounting.blocks_ns, accounting.blocks_ns + hidden_ns)
 

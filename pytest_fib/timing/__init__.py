@@ -8,6 +8,7 @@ from pytest_fib.timing._accounting import (
     Turn as Turn,
     account as account,
     hidden_share as hidden_share,
+    surely_longer as surely_longer,
 )
 from pytest_fib.timing._count import count_operations as count_operations
 from pytest_fib.timing._device import (

@@ -17,6 +17,8 @@ KNOWN_SHARE = 0.6
 #: How many standard deviations the other side's rounds may be off: of rounds of equal sides under
 #: load, 0 to 5 % differed by more than that and what may be hidden.
 SURE = 3.0
+#: The same of a sum of ranks: of equal sides, 1 in 10,000 differs by more.
+SURE_OF_RANKS = 3.7
 #: Of the blocks' times, the quantile that no latency is below: it is the mean of the middle half.
 LOW = 0.25
 #: The share of rounds by which it is told what one takes beyond its blocks: the shortest.
@@ -107,6 +109,21 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) 
     return Accounting(
         calls_ns, blocks_ns, rest - usual, *errors, hidden_share(claims.latency_ns) * blocks_ns
     )
+
+
+def surely_longer(turns: Sequence[Turn], other_turns: Sequence[Turn], extra_ns: float) -> bool:
+    """Whether rounds take longer beyond their blocks than the other side's, by over ``extra_ns``.
+
+    By the sum of their ranks (Mann and Whitney, 1947). Other work makes some rounds of both sides
+    so long that no mean is known, but it doesn't choose a side.
+    """
+    rests, other_rests = (
+        np.array([turn.wall_ns - turn.blocks_ns for turn in side]) for side in (turns, other_turns)
+    )
+    pairs = len(rests) * len(other_rests)
+    longer = int((rests[:, None] > other_rests + extra_ns).sum())
+    deviation = sqrt(pairs * (len(rests) + len(other_rests) + 1) / 12)
+    return longer - pairs / 2 > SURE_OF_RANKS * deviation
 
 
 def _claimed(turns: Sequence[Turn], round_ns: float) -> tuple[float, float]:

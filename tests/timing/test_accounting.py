@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pytest_fib.timing import Accounting, Claims, Turn, account
+from pytest_fib.timing import Accounting, Claims, Turn, account, surely_longer
 
 
 def test_what_both_sides_take_beside_their_blocks_is_not_hidden():
@@ -46,6 +46,23 @@ def test_what_noise_makes_of_rounds_is_known_as_well_as_it_is_small():
     assert accounting.unaccounted >= 0.5
     placed = account(turns, others, Claims(1e3, 1000, 1000, other_spread=1.4))
     assert placed.other_error_ns == pytest.approx(0, abs=1e-9)
+
+
+def busy(rng, extra_ns, count):
+    """Rounds of a millisecond, each kept waiting for milliseconds by other work."""
+    rests = extra_ns + rng.exponential(8e6, count)
+    return [Turn(1e6 + rest, 1e6, 1e6) for rest in rests]
+
+
+@pytest.mark.parametrize(("count", "seen"), [(12, 0.5), (30, 0.99)])
+def test_what_is_surely_left_out_is_seen_where_no_mean_is_known(count, seen):
+    rng = np.random.default_rng(0)
+    honest = [surely_longer(busy(rng, 0, count), busy(rng, 0, count), 0) for _ in range(2000)]
+    assert sum(honest) <= 2
+    hiding = [surely_longer(busy(rng, 24e6, count), busy(rng, 0, count), 1e6) for _ in range(200)]
+    assert np.mean(hiding) > seen
+    most = [surely_longer(busy(rng, 1e6, count), busy(rng, 0, count), 1e6) for _ in range(2000)]
+    assert sum(most) <= 2  # no more than it may be
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 1.0])
