@@ -61,9 +61,7 @@ class TraceFile:
             if self._elsewhere is not None:
                 lines.append(f"Written instead, with {records} of this run: {self._elsewhere}")
             else:
-                lines.append(
-                    f"No other file can be written either, so this prints {records} of this run:"
-                )
+                lines.append(f"No other file can be written either. Here, {records} of this run:")
                 lines += [line.decode().rstrip("\n") for line in self._lines]
         return lines
 
