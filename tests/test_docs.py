@@ -1,7 +1,6 @@
 """The examples of the docs are implementations and tests that pass, or at least compile."""
 
 import ast
-import os
 import re
 import shutil
 import subprocess
@@ -14,28 +13,18 @@ import pytest
 from pytest_fib.build import why_not_buildable
 from pytest_fib.commands import SUBCOMMANDS
 from pytest_fib.discovery import Implementation
-from tests.conftest import SCALE, Project
-
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/languages.md"
-_EXAMPLE = re.compile(r"```\w+\n(?:#|//) ([\w./]+)\n(.*?)```", re.DOTALL)
-EXAMPLES = dict(_EXAMPLE.findall(PAGE.read_text(encoding="utf-8")))
-#: Those that are one implementation.
-LAYERS = [path for path in EXAMPLES if path.startswith("layers/")]
-DOUBLED = """\
-name: doubled
-op_type: elementwise
-axes: {n: var}
-inputs:
-  x: {shape: [n], dtype: float32}
-outputs:
-  y: {shape: [n], dtype: float32}
-reference: |
-  def run(x):
-      return x + x
-workloads:
-  axes: {n: {min: 1, max: 256}}
-"""
+from tests.conftest import ROOT
+from tests.pages import (
+    DOUBLED,
+    EXAMPLES,
+    HOW,
+    LANGUAGES,
+    LAYERS,
+    NAMED,
+    PAGES,
+    THOROUGH,
+    blocks_of,
+)
 
 
 @pytest.fixture
@@ -133,95 +122,33 @@ def knows_cuda(path):
 
 
 def test_what_other_devices_need_is_listed_whole():
-    section = PAGE.read_text("utf-8").partition("## Other devices")[2]
+    section = LANGUAGES.read_text("utf-8").partition("## Other devices")[2]
     package = ROOT / "pytest_fib"
     named = {package / path for path in re.findall(r"`([\w/]+\.py)`", section)}
     assert {path for path in named if not path.is_file()} == set()
     assert {path for path in package.rglob("*.py") if knows_cuda(path)} <= named
 
 
-MYKERNELS = """\
-import torch
-
-def scale(x, factor):
-    return (x.float() * factor).to(x.dtype)
-
-def rmsnorm(x, weight, eps):
-    wide = torch.nn.functional.rms_norm(x.float(), (x.shape[-1],), weight.float(), eps)
-    return wide.to(x.dtype)
-"""
+# --- every block of every page --------------------------------------------------------------------
 
 
-def test_tests_written_by_hand_pass(project):
-    page = (ROOT / "docs/hand-written-tests.md").read_text("utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    project.write("mykernels.py", MYKERNELS)
-    tests = [block for block in blocks if "\ndef test_" in block]
-    for number, block in enumerate(tests):
-        project.write(f"test_block_{number}.py", block)
-    result = project.run(f"--fib-defs={ROOT / 'kernel_defs'}", "-p", "no:randomly", ".")
-    outcomes = result.parseoutcomes()
-    assert tests
-    assert set(outcomes) <= {"passed", "warnings"}
-    assert outcomes["passed"] >= len(tests)
+@pytest.mark.parametrize(
+    ("page", "kinds"),
+    [
+        pytest.param(page, kinds, marks=[pytest.mark.thorough] if how in THOROUGH else [])
+        for page, ways in HOW.items()
+        for kinds, how in ways.items()
+    ],
+)
+def test_the_blocks_of_a_page_do_what_they_show(project, no_clock, page, kinds):
+    blocks = [block for block in blocks_of(page) if block.kind in kinds.split()]
+    HOW[page][kinds](blocks, project)
 
 
-# --- pages that show a terminal -------------------------------------------------------------------
-
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
-#: Pages whose blocks are files to write and commands to run, in this order.
-SESSIONS = ("tutorial.md", "how-to/debug.md", "how-to/from-a-model.md")
-_BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
-#: What differs from one run to the next, or one machine to another.
-_FIGURE = re.compile(r"~?\d+(\.\d+)?( ([kMGT]?B|µs|ms|s)\b)?")
-
-
-def alike(line):
-    """A line without its figures, and however wide its columns are."""
-    return " ".join(_FIGURE.sub("N", line).split())
-
-
-def run_as_shown(project, block):
-    """Run the commands of a block and find the lines that it shows, in their order."""
-    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
-        typed = re.findall(r"^\(Pdb\) (.*)$", shown, re.MULTILINE)
-        printed = subprocess.run(
-            re.sub(r"^(python -m )?", f"{sys.executable} -m ", command, count=1),
-            cwd=project.path,
-            shell=True,
-            input="".join(f"{line}\n" for line in typed),
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "COLUMNS": "80", "PYTEST_ADDOPTS": "--fib-seed=0 --fib-device=cpu"},
-        ).stdout
-        rest = iter(map(alike, printed.splitlines()))
-        for line in shown.splitlines():
-            if line.strip() not in ("", "...") and not line.startswith("(Pdb)"):
-                assert any(alike(line) in found for found in rest), f"{line}\nnot in\n{printed}"
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("page", SESSIONS)
-def test_what_a_page_shows_of_a_terminal_is_what_one_sees(pytester, page):
-    project = Project(pytester)
-    (project.path / "tox.ini").unlink()
-    if page == "how-to/debug.md":
-        project.define(SCALE)
-        project.write("pytest.ini", "[pytest]\n")
-    for kind, block in _BLOCK.findall((ROOT / "docs" / page).read_text("utf-8")):
-        if kind == "console":
-            run_as_shown(project, block)
-        else:
-            name, text = block.split("\n", 1)
-            project.write(name.removeprefix("# "), text)
-
-
-def test_every_page_that_shows_a_terminal_is_run():
-    shown = {
-        str(p.relative_to(ROOT / "docs")) for p in PAGES if "```console" in p.read_text("utf-8")
+def test_every_block_of_every_page_is_run():
+    assert {page: {block.kind for block in blocks_of(page)} for page in NAMED} == {
+        page: set(" ".join(ways).split()) for page, ways in HOW.items()
     }
-    assert shown == set(SESSIONS)
 
 
 @pytest.fixture(scope="module")
