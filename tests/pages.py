@@ -410,7 +410,7 @@ def copy_kernels(project):
 
 
 def readme(blocks, project):
-    """The message about a kernel that is wrong. The run that the page begins with isn't run."""
+    """The message about a kernel that is wrong; a test of its own has the run before that."""
     copy_kernels(project)
     _, failed = (block.text for block in blocks)
     project.write(

@@ -23,7 +23,10 @@ from tests.pages import (
     NAMED,
     PAGES,
     THOROUGH,
+    assert_shown,
     blocks_of,
+    copy_kernels,
+    run_apart,
 )
 
 
@@ -143,6 +146,14 @@ def test_what_other_devices_need_is_listed_whole():
 def test_the_blocks_of_a_page_do_what_they_show(project, no_clock, page, kinds):
     blocks = [block for block in blocks_of(page) if block.kind in kinds.split()]
     HOW[page][kinds](blocks, project)
+
+
+@pytest.mark.thorough
+def test_the_readme_begins_with_what_its_first_command_prints(project):
+    copy_kernels(project)
+    shell, shown, *_ = (block.text for block in blocks_of("README.md"))
+    command = shell.strip().rpartition(" && ")[2]
+    assert_shown(shown, run_apart(command, project.path))
 
 
 def test_every_block_of_every_page_is_run():

@@ -47,5 +47,5 @@ def test_of_several_devices_the_mean_is_shown(scale, uses):
 def test_where_nothing_was_timed_only_waits_are_told(scale, uses):
     uses(DeviceUse("cpu", used=[[0.0, 1.0]], waited=41.2))
     lines = scale.run("-k", "good").outlines
-    assert "1 item waited 41 s for others who use the device" in lines
+    assert "1 item waited 41 s for other processes on the device" in lines
     assert not any(" busy " in line for line in lines)

@@ -852,7 +852,7 @@ def test_what_was_inferred_is_in_the_header(project):
             "  kv_indptr: offsets of sequences (indptr, total num_kv_indices); a guess:",
             "    num_kv_indices rather than total_kv",
             "  kv_indices: distinct pages (indices, below num_pages)",
-            "  nothing says what order (int64 tensor) means; say it in the definition, for",
+            "  nothing says what order (int64 tensor) means; add that to the definition, for",
             "    example workloads: {inputs: {order: {kind: integers, min: 0, max: 1}}}",
         ],
         consecutive=True,
