@@ -1,4 +1,7 @@
-"""What foreign code raised, in words: its ``__str__`` is foreign code too."""
+"""What foreign code raised, in words: its ``__str__`` is foreign code too.
+
+So are its ``__class__``, its ``__notes__``, and the attributes of its type.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,9 @@ _OF_NO_USE = (f"{_FATAL}Aborted", "Extension modules: ")
 _STACK = "(most recent call first):"
 #: Files, as tracebacks have them, of what calls a program besides this package.
 _CALLERS = ("<frozen importlib", "python/tvm_ffi/")
+# Bound before any program is loaded, which might replace them.
+_MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
+_described = traceback.TracebackException.from_exception
 #: How errors of torch, CUDA and CUDA's libraries say that no memory was left.
 _EXHAUSTED = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator")
 
@@ -29,10 +35,10 @@ _EXHAUSTED = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocato
 def one_line(error: BaseException, limit: int = LINE_LIMIT) -> str:
     """``ValueError: the first line of its message``."""
     first = next(iter(_text(error).splitlines()), "")
-    if isinstance(error, RuntimeError):  # where in torch memory ran out is of no use
+    if issubclass(type(error), RuntimeError):  # where in torch memory ran out is of no use
         first = first.partition(_CPU_MEMORY)[2].partition(". Error code")[0] or first
-    line = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return limited(line, limit)
+    name = _name(type(error))
+    return limited(f"{name}: {first}" if first else name, limit)
 
 
 def limited(text: str, limit: int = LINE_LIMIT) -> str:
@@ -42,9 +48,19 @@ def limited(text: str, limit: int = LINE_LIMIT) -> str:
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error)
+        return _plain(str(error))
     except BaseException:  # noqa: BLE001  (its __str__ is foreign code too)
         return "its message can't be read"
+
+
+def _name(kind: type) -> str:
+    """The name of a type, whatever its metaclass has instead."""
+    return _plain(type.__dict__["__name__"].__get__(kind))
+
+
+def _plain(text: str) -> str:
+    """Text of no subclass, whose methods are foreign code."""
+    return str.__str__(text)
 
 
 def _encodable(text: str) -> str:
@@ -54,14 +70,25 @@ def _encodable(text: str) -> str:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether there was no memory left, on the host or on a device."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    kind = type(error)
+    if issubclass(kind, _MEMORY_ERRORS):
         return True
-    return isinstance(error, RuntimeError) and any(text in _text(error) for text in _EXHAUSTED)
+    return issubclass(kind, RuntimeError) and any(text in _text(error) for text in _EXHAUSTED)
 
 
 def own_traceback(error: BaseException) -> str:
-    """The traceback, of frames in the program's files alone where there are any."""
-    shown = traceback.TracebackException.from_exception(error)
+    """The traceback, of frames in the program's files alone where there are any.
+
+    Empty where it can't be read.
+    """
+    try:
+        return _own_traceback(error)
+    except BaseException:  # noqa: BLE001  (what is read of it is foreign code too)
+        return ""
+
+
+def _own_traceback(error: BaseException) -> str:
+    shown = _described(error)
     part: traceback.TracebackException | None = shown
     while part is not None:
         others = [frame for frame in part.stack if not _is_ours(frame.filename)]

@@ -31,6 +31,8 @@ START_TIMEOUT = 120.0
 FORK_TIMEOUT = 10.0
 #: How long the fork server may take to end its sandboxes and itself.
 CLOSE_TIMEOUT = 5.0
+#: How long one that has closed its control socket may take to be gone: Python's end, with torch.
+END_TIMEOUT = 5.0
 #: How long it may take to remove what its sandboxes wrote.
 REMOVE_TIMEOUT = 30.0
 GONE = "the process that starts sandboxes is gone"
@@ -284,6 +286,9 @@ class ForkServer:
             if self._control is None or self._process is None or self._adoption is None:
                 return
             assert self._folder is not None, "it comes with the process"
+            if _has_hung_up(self._control):  # or the exit code would be that of being killed here
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(END_TIMEOUT)
             self._control.close()
             # One that imports torch has no sandboxes yet, and may not listen for seconds.
             (self._process.terminate if self._ready else self._process.kill)()
@@ -319,6 +324,13 @@ def _pidfd(pid: int) -> int | None:
     with suppress(OSError):  # not everywhere, and not of a process that is gone
         return os.pidfd_open(pid)
     return None
+
+
+def _has_hung_up(control: socket.socket) -> bool:
+    """Whether the other end is closed, as by a process that ends."""
+    poll = select.poll()
+    poll.register(control, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 def _receive(control: socket.socket) -> bytes:

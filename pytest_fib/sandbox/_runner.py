@@ -63,8 +63,12 @@ class Runner:
         device: str,
         tensor: Callable[[TensorRef], torch.Tensor],
         last_call: LastCall | None = None,
+        *,
+        is_process: bool,
     ) -> None:
         self._device = device
+        #: Whether nobody but the program can have raised a KeyboardInterrupt.
+        self._is_process = is_process
         #: Told of each call, where a debugger wants to know.
         self._last_call = last_call
         self._tensor = tensor
@@ -102,13 +106,13 @@ class Runner:
             return Failed(status, limited(str(error)))
         except OracleUnavailable as error:
             return Failed(status, limited(str(error)), no_oracle=True)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
         # Foreign code may raise anything, SystemExit and pytest's own outcomes included.
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
+            if issubclass(type(error), KeyboardInterrupt) and not self._is_process:
+                raise  # a person's
             if isinstance(request, Build):
                 status = "RUNTIME_ERROR"  # of host code, that launches what is compiled
-            own_fault = isinstance(error, VariationError)
+            own_fault = issubclass(type(error), VariationError)
             return Failed(
                 status,
                 one_line(error),

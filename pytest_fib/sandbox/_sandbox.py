@@ -59,7 +59,7 @@ class LocalSandbox:
         self, device: str, allocator: ArenaAllocator, last_call: LastCall | None = None
     ) -> None:
         os.environ.update(environment_for(device))
-        self._runner = Runner(device, allocator.tensor, last_call)
+        self._runner = Runner(device, allocator.tensor, last_call, is_process=False)
         self.ran_ns = 0
 
     def open(self, program: Program) -> Reply:

@@ -23,6 +23,7 @@ from pytest_fib.data import SupportedLanguages
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._arena import view
 from pytest_fib.sandbox._channel import Channel, ChannelClosed
+from pytest_fib.sandbox._foreign_errors import one_line, own_traceback
 from pytest_fib.sandbox._host_memory import HOST_MEMORY
 from pytest_fib.sandbox._messages import Build, Done, Load, Map, Reply, decode_request, encode_reply
 from pytest_fib.sandbox._runner import Runner
@@ -56,7 +57,28 @@ def serve(channel: int, output: int, device: str, folder: Path, caches: Sequence
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # what it is was read before the fork
     raise_walls([folder, *caches], names_threads=device != "cpu")
-    _Worker(Channel(socket.socket(fileno=channel)), device, folder).serve()
+    worker = _Worker(Channel(socket.socket(fileno=channel)), device, folder)
+    try:
+        worker.serve()
+    except BaseException as error:
+        if not worker.is_used:
+            raise  # this package's own
+        # By a signal, a thread or what it replaced, the program can have anything raised here.
+        os.write(2, _escaped(error, folder).encode())
+        os._exit(1)
+
+
+def _escaped(error: BaseException, folder: Path) -> str:
+    """What ended the loop, in words: of this package's frames, only where the last one was."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    text = own_traceback(error).rstrip("\n") or one_line(error)
+    # No more than is needed: what the program has replaced may be missing here.
+    if frame is not None:
+        file = frame.tb_frame.f_code.co_filename.rpartition("/")[2]
+        text = f"{text}\nraised at {file}:{frame.tb_lineno}"
+    return text.replace(f"{folder}/", "")
 
 
 def _unbuffered(descriptor: int) -> io.TextIOWrapper:
@@ -83,9 +105,11 @@ class _Worker:
         self._channel = channel
         self._device = device
         self._folder = folder
+        #: Whether it has begun to run foreign code.
+        self.is_used = False
         self._arena = torch.empty(0, dtype=torch.uint8)
         self._mapped: _cuda_ipc.Mapped | None = None
-        self._runner = Runner(device, lambda ref: view(self._arena, ref))
+        self._runner = Runner(device, lambda ref: view(self._arena, ref), is_process=True)
         #: All set by the fork server.
         names = filter(None, (language.facts.cache for language in SupportedLanguages))
         self._caches = {name: os.environ[name] for name in names}
@@ -101,6 +125,7 @@ class _Worker:
                 reply: Reply = self._map(request, descriptors)
             else:
                 if isinstance(request, (Build, Load)):
+                    self.is_used = True
                     self._choose_cache(request.program)
                 reply = self._runner.answer(request, *descriptors)
                 for descriptor in descriptors:

@@ -295,3 +295,26 @@ def test_after_several_that_are_killed_before_they_serve_no_more_are_tried(break
             breakable.start()
     assert len(launched) == 3
     breakable.kill(breakable.start())
+
+
+ENDS_SLOWLY = """\
+import sys
+from time import sleep
+
+class Slow:
+    def __del__(self, sleep=sleep):
+        sleep(0.5)
+
+sys.slow = Slow()
+raise ImportError("broken")
+"""
+
+
+def test_one_that_fails_by_itself_is_not_said_to_have_been_killed(tmp_path, monkeypatch):
+    """Its socket is closed before it has ended."""
+    (tmp_path / "broken_module.py").write_text(ENDS_SLOWLY, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("pytest_fib.sandbox._fork_server_client.PRELOADED", ["broken_module"])
+    fork_server = ForkServer("cpu", {})
+    with pytest.raises(ForkServerError, match=r"tried 2 times in a row: .*; it exited with code 1"):
+        fork_server.start()

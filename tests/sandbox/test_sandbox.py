@@ -1,6 +1,7 @@
 """Whatever an implementation does to its process costs that one evaluation, and is named."""
 
 import os
+import re
 import signal
 from contextlib import suppress
 from itertools import count
@@ -35,12 +36,35 @@ ENDINGS = {
     "bus": ("os.kill(os.getpid(), signal.SIGBUS)", "the process was killed by SIGBUS"),
     "unnamed signal": ("os.kill(os.getpid(), 40)", "the process was killed by signal 40"),
     "kill itself": ("os.kill(os.getpid(), signal.SIGKILL)", "the process was killed by SIGKILL"),
-    "keyboard interrupt": ("raise KeyboardInterrupt", "the process exited with code 1"),
+    "keyboard interrupt": ("raise KeyboardInterrupt('me')", "KeyboardInterrupt: me"),
+    "generator's end": ("raise GeneratorExit", "GeneratorExit"),
+    "neither error nor exit": ("raise type('Odd', (BaseException,), {})(5)", "Odd: 5"),
+    "interrupts itself": ("signal.raise_signal(signal.SIGINT)", "KeyboardInterrupt"),
     "memory": ("bytearray(1 << 40)", "MemoryError"),
     "recursion": ("run(x, factor)", "RecursionError: maximum recursion depth exceeded"),
     "surrogate": ("raise ValueError('a\\udcffb')", "ValueError: a\\udcffb"),
     "unreadable": ("raise Unreadable", "Unreadable: its message can't be read"),
+    "message of its own kind of text": ("raise OddText", "OddText: odd"),
+    "class that can't be read": ("raise OddClass", "OddClass"),
+    "notes that can't be read": ("raise OddNotes", "OddNotes"),
+    "name that can't be read": ("raise OddName", "OddName"),
+    "escape codes": (
+        "raise type('A\\x1b[31m\\n::error::b', (Exception,), {})('c\\x1b]0;d\\x07')",
+        "A\\x1b[31m\\n\\x3a:error::b: c\\x1b]0;d\\x07",
+    ),
     "long": ("raise ValueError('x' * 10_000_000)", "ValueError: xxx"),
+    "stack": (
+        "nested = ()\n    for _ in range(1_000_000): nested = (nested,)\n    hash(nested)",
+        "the process was killed by SIGSEGV",
+    ),
+    "a thread exits": (
+        "import threading; threading.Thread(target=os._exit, args=[0]).start(); time.sleep(60)",
+        "the process exited with code 0",
+    ),
+    "all files closed": ("os.closerange(0, 1000)", "the process exited with code 1"),
+    "a builtin is gone": ("__builtins__['isinstance'] = None", "the process exited with code 1"),
+    "its own module is gone": ("del sys.modules[__name__]", "KeyError: "),
+    "torch is gone": ("import torch; vars(torch).clear()", "AttributeError: module has no"),
     "close": ("os.closerange(3, 100); time.sleep(60)", "the process closed its channel"),
     "kill the parent": (
         "os.kill(os.getppid(), signal.SIGKILL)",
@@ -56,6 +80,23 @@ import ctypes, os, signal, sys, time
 class Unreadable(Exception):
     def __str__(self):
         raise RuntimeError
+
+class Text(str):
+    def splitlines(self):
+        raise RuntimeError
+
+class OddText(Exception):
+    def __str__(self):
+        return Text("odd")
+
+class OddClass(Exception):
+    __class__ = property(lambda self: 1 / 0)
+
+class OddNotes(Exception):
+    __notes__ = property(lambda self: 1 / 0)
+
+class OddName(Exception, metaclass=type("", (type,), {"__name__": property(lambda kind: 1 / 0)})):
+    pass
 
 """
 
@@ -79,6 +120,38 @@ def test_how_it_ended_is_named_and_the_next_evaluation_is_right(evaluate, line, 
     evaluation = evaluate(body(line))
     assert evaluation.status == "RUNTIME_ERROR"
     assert evaluation.log.splitlines()[0].startswith(summary)
+    assert "/pytest_fib/" not in evaluation.log, "frames of this package are of no use"
+    assert evaluate(GOOD).status == "PASSED"
+
+
+ESCAPING = """\
+import pytest_fib.sandbox._worker as worker
+
+def stop(reply):
+    raise GeneratorExit("stop")
+
+def run(x, factor):
+    worker.encode_reply = {}
+    return x * factor
+"""
+
+
+@pytest.mark.parametrize(
+    ("replacement", "said"),
+    [
+        ("stop", 'File "\\w+/module.py", line 4, in stop\n(.*\n)+raised at module.py:4'),
+        ("None", "TypeError: .* not callable\nraised at _worker.py:\\d+"),
+    ],
+    ids=["by the program", "by what it broke"],
+)
+def test_what_is_raised_after_a_call_is_named_without_frames_of_this_package(
+    evaluate, replacement, said
+):
+    evaluation = evaluate(ESCAPING.format(replacement))
+    assert evaluation.status == "RUNTIME_ERROR"
+    assert evaluation.log.startswith("the process exited with code 1\n")
+    assert re.search(said, evaluation.log), evaluation.log
+    assert "/pytest_fib/" not in evaluation.log
     assert evaluate(GOOD).status == "PASSED"
 
 
