@@ -1,0 +1,432 @@
+"""What the expressions of a reference hold: elements of which input, and along which axes.
+
+Nothing is run. What can't be read is None, and counts as anything.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from pytest_fib.data import TensorSpec
+
+#: The axes of a tensor. ``ONE`` is a dimension that was put in; ``OTHER`` has another size than any
+#: axis.
+Axes: TypeAlias = tuple[str, ...]
+ONE, OTHER = "1", "?"
+#: How many variables are followed back, of those that are calculated from each other.
+DEPTH = 8
+#: Methods and functions that keep every element where it is, and those that keep some of them.
+_SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", "cpu"}
+_SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as"}
+_SOME |= {"item", "tolist", "unbind", "as_tensor", "reversed"}
+#: Those that change elements, or which is where, and keep the axes.
+_CHANGED = {"masked_fill", "clamp", "clamp_min", "roll", "flip"}
+#: Those after which they hold other numbers, as many along every axis.
+_ELEMENTWISE = {"abs", "bfloat16", "clip", "cumsum", "exp", "gelu", "half", "log", "log_softmax"}
+_ELEMENTWISE |= {"logsigmoid", "nan_to_num", "neg", "normalize", "relu", "round", "rsqrt"}
+_ELEMENTWISE |= {"sigmoid", "silu", "softmax", "softplus", "sqrt", "square", "tanh"}
+#: Those that put elements elsewhere, and leave each as it is.
+MOVES = {"clone", "contiguous", "to", "long", "int", "type", "cpu", "view", "reshape", "flatten"}
+MOVES |= {"unsqueeze", "squeeze", "expand", "expand_as", "gather", "index_select", "index_copy"}
+MOVES |= {"scatter", "take_along_dim", "repeat_interleave", "flip", "roll", "permute", "transpose"}
+MOVES |= {"masked_select", "stack", "cat", "unbind", "T", "mT"}
+#: Functions, and methods with ``new_`` before them, that make tensors of sizes.
+_MADE = {"empty", "full", "ones", "zeros"}
+#: Methods that make floating numbers of integers.
+TO_FLOATING = {"float", "double", "half", "bfloat16"}
+_FLOATING_DTYPES = {f"torch.{each}" for each in ("float32", "float16", "bfloat16", "float64")}
+_BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
+
+
+class Source(NamedTuple):
+    """The input whose elements an expression holds, and its axes: None where these are others."""
+
+    input: str
+    axes: Axes | None
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What a variable of a reference holds.
+
+    ``value`` is the expression that it was assigned, where there is one. ``size`` is the axis whose
+    size it is; ``along``, the axis along which it goes through all places, one after the other.
+    ``made_of`` are the sizes of a tensor that is made of sizes.
+    """
+
+    value: ast.expr | None = None
+    source: Source | None = None
+    axes: Axes | None = None
+    made_of: tuple[ast.expr, ...] = ()
+    size: str | None = None
+    along: str | None = None
+
+
+class Expressions:
+    """Says what expressions hold, by what variables were assigned before."""
+
+    def __init__(
+        self,
+        inputs: Mapping[str, TensorSpec],
+        outputs: Mapping[str, TensorSpec],
+        arguments: list[str],
+    ) -> None:
+        self._inputs, self._outputs = inputs, outputs
+        self._variables = {
+            argument: Variable(source=Source(name, tuple(inputs[name].shape or ())))
+            for argument, name in zip(arguments, inputs, strict=False)
+        }
+        #: Variables that are single numbers, and those that loops give one by one.
+        self._counters: set[str] = set()
+        self._in_turn: set[str] = set()
+
+    # Variables.
+
+    def assign(self, target: ast.expr, value: ast.expr) -> None:
+        """Note what variables hold from now on."""
+        match target, value:
+            case ast.Name(id=name), _:
+                value = self._of_earlier(name, value)
+                size = self.size(value)
+                self._variables[name] = Variable(
+                    value=value,
+                    source=self.source(value),
+                    axes=self._axes(value),
+                    made_of=_made_of(value),
+                    size=size if isinstance(size, str) else None,
+                    along=self.along(value),
+                )
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+                for one, other in zip(targets, values, strict=True):
+                    self.assign(one, other)
+            case ast.Tuple(elts=targets), ast.Attribute(value=tensor, attr="shape"):
+                source = self.source(tensor)
+                for one, axis in zip(targets, (source and source.axes) or (), strict=False):
+                    if isinstance(one, ast.Name):
+                        self._variables[one.id] = Variable(size=axis)
+
+    def _of_earlier(self, name: str, value: ast.expr) -> ast.expr:
+        """A value in which what the variable held until now goes by a name of its own."""
+        mentions = [each for each in ast.walk(value) if isinstance(each, ast.Name)]
+        if name not in {each.id for each in mentions}:
+            return value
+        earlier = f"{name}'{len(self._variables)}"
+        if name in self._variables:
+            self._variables[earlier] = self._variables[name]
+        for names in (self._counters, self._in_turn):
+            if name in names:
+                names.add(earlier)
+        copy = deepcopy(value)
+        for each in ast.walk(copy):
+            if isinstance(each, ast.Name) and each.id == name:
+                each.id = earlier
+        return copy
+
+    def assign_in_turn(self, target: ast.expr, iterated: ast.expr) -> None:
+        """Note what the variables of a loop hold."""
+        first, last = target, target
+        if isinstance(target, ast.Tuple):
+            first, last = target.elts[0], target.elts[-1]
+        self.assign(last, iterated)
+        self._in_turn |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+        called = iterated.func if isinstance(iterated, ast.Call) else None
+        if isinstance(called, ast.Name) and called.id in ("range", "enumerate"):
+            self._counters |= {first.id} if isinstance(first, ast.Name) else set()
+
+    def is_variable(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self._variables
+
+    def calculation(self, node: ast.expr | None) -> ast.expr | None:
+        """What a variable was calculated by, if it holds no input's elements."""
+        if not isinstance(node, ast.Name):
+            return None
+        variable = self._variable(node.id)
+        return variable.value if variable.source is None else None
+
+    def _variable(self, name: str) -> Variable:
+        return self._variables.get(name, Variable())
+
+    # Which input.
+
+    def source(self, node: ast.expr | None) -> Source | None:
+        """The input whose elements an expression holds."""
+        match node:
+            case ast.Name(id=name):
+                return self._variable(name).source
+            case ast.Subscript(value=value):
+                return self._some(value, self._dropped(node))
+            case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
+                return self._some(one) or self._some(other)
+        return self._source_of_call(node)
+
+    def _source_of_call(self, node: ast.expr | None) -> Source | None:
+        """The same of methods and functions that give elements on."""
+        match node:
+            case ast.Attribute(value=value, attr="T" | "mT"):
+                return self._some(value)
+            case ast.Call(func=ast.Attribute(ast.Name(id="torch"), attr), args=[one, *_]):
+                return self._some(one) if attr in _SOME | _CHANGED else None
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _CHANGED:
+                return self.source(value)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SOME:
+                return self._some(value)
+            case ast.Call(func=ast.Name(id="int" | "enumerate" | "list"), args=[value, *_]):
+                return self._some(value)
+        return None
+
+    def _some(self, node: ast.expr, dropped: int | None = None) -> Source | None:
+        """The same without its axes, or without the first few where it is known how many."""
+        source = self.source(node)
+        if source is None or source.axes is None or dropped is None:
+            return None if source is None else Source(source.input, None)
+        return Source(source.input, source.axes[dropped:])
+
+    def _dropped(self, node: ast.expr) -> int | None:
+        """How many dimensions single numbers between brackets leave out; None if there is more."""
+        if not isinstance(node, ast.Subscript):
+            return 0
+        parts = parts_of(node)
+        return len(parts) if all(map(self._is_single, parts)) else None
+
+    def _is_single(self, part: ast.expr) -> bool:
+        """Whether it is a number, as a variable is that counts."""
+        is_counter = isinstance(part, ast.Name) and part.id in self._counters
+        return is_counter or isinstance(constant(part), int)
+
+    def integer(self, node: ast.expr | None) -> str | None:
+        """The integer input that an expression holds elements of."""
+        source = self.source(node)
+        if source is None or "int" not in self._inputs[source.input].dtype.value:
+            return None
+        return source.input
+
+    def floats(self, node: ast.expr) -> set[str]:
+        """The floating tensor that an expression holds elements of, if it is one."""
+        source = self.source(node)
+        spec = self._inputs[source.input] if source else None
+        is_tensor = spec is not None and spec.dtype.is_floating and not spec.is_scalar
+        return {source.input} if source and is_tensor else set()
+
+    def has_tensor(self, node: ast.expr) -> bool:
+        """Whether any tensor is in an expression."""
+        names = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
+        variables = [self._variable(name) for name in names]
+        tensors = {each.source.input for each in variables if each.source} - {
+            name for name, spec in self._inputs.items() if spec.is_scalar
+        }
+        return bool(tensors) or any(each.value is not None for each in variables)
+
+    def may_be_one(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether an expression may hold one element of an input rather than all."""
+        for each in ast.walk(node):
+            match each:
+                case ast.Name(id=name) if value := self._variable(name).value:
+                    if depth == 0 or name in self._in_turn:
+                        return True
+                    if self.may_be_one(value, depth - 1):
+                        return True
+                case ast.Call(func=ast.Name(id="int") | ast.Attribute(attr="item")):
+                    return True
+                case ast.Subscript() if self._dropped(each):
+                    return True
+        return False
+
+    def is_as_given(self, index: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether an index is an input's elements, none of which are others than were given."""
+        match index:
+            case ast.Name(id=name):
+                value = self._variable(name).value
+                return value is None or (depth > 0 and self.is_as_given(value, depth - 1))
+            case ast.Subscript(value=value):
+                return self.is_as_given(value, depth)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+                return attr in _SAME | _SOME and self.is_as_given(value, depth)
+        return False
+
+    def are_bits(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether an expression only moves what is a view of integers as floating numbers."""
+        match node:
+            case ast.Name(id=name) if depth and (value := self._variable(name).value):
+                return self.are_bits(value, depth - 1)
+            case ast.Subscript(value=value):
+                return self.are_bits(value, depth)
+            case ast.Call(func=ast.Attribute(value=value, attr="view"), args=[dtype]) if (
+                ast.unparse(dtype) in _FLOATING_DTYPES
+            ):
+                return self._has_bits(value)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+                return attr in MOVES | TO_FLOATING and self.are_bits(value, depth)
+        return False
+
+    def _has_bits(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether integers are put together bit by bit in an expression."""
+        names = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
+        values = [value for name in names if (value := self._variable(name).value)]
+        return any(isinstance(getattr(each, "op", None), _BITWISE) for each in ast.walk(node)) or (
+            depth > 0 and any(self._has_bits(value, depth - 1) for value in values)
+        )
+
+    # Which axes.
+
+    def size(self, node: ast.expr) -> str | int | None:
+        """A number, or the axis whose size an expression is."""
+        match node:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Name(id=name):
+                return self._variable(name).size
+            case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=dim) | (
+                ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[dim])
+            ):
+                source, at = self.source(tensor), constant(dim)
+                shape = source.axes if source else None
+                if shape and isinstance(at, int) and -len(shape) <= at < len(shape):
+                    return shape[at]
+        return None
+
+    def size_of_made(self, tensor: ast.expr, dim: int) -> tuple[str, int | None] | None:
+        """The axis that a tensor made here is as long as, and how many numbers it has besides."""
+        shape = self._variable(tensor.id).made_of if isinstance(tensor, ast.Name) else ()
+        size = shape[dim] if -len(shape) <= dim < len(shape) else None
+        more = None
+        if isinstance(size, ast.BinOp) and isinstance(size.op, ast.Add):
+            number, size = constant(size.right), size.left
+            more = number if isinstance(number, int) and number > 0 else None
+            if more is None:
+                return None
+        axis = None if size is None else self.size(size)
+        return (axis, more) if isinstance(axis, str) else None
+
+    def along(self, node: ast.expr) -> str | None:
+        """The axis along which an expression has all places, one after the other."""
+        match node:
+            case ast.Name(id=name):
+                return self._variable(name).along
+            case ast.Subscript(value=value):
+                return self.along(value)
+            case ast.Call(func=ast.Attribute(attr="arange"), args=[*_, size]) | (
+                ast.Call(func=ast.Name(id="range"), args=[*_, size])
+            ):
+                size_of = self.size(size)
+                return size_of if isinstance(size_of, str) else None
+        return None
+
+    def axis(self, tensor: ast.expr, dim: int, index: str) -> str | None:
+        """The axis of a dimension that an input indexes: of an input, or else of all outputs."""
+        known, dropped = self._axes(tensor), self._dropped(tensor)
+        if known is not None:
+            own = known[dim] if -len(known) <= dim < len(known) else OTHER
+            return None if own in (ONE, OTHER) else own
+        if dropped is None or self.source(tensor) is not None:
+            return None
+        outputs = [tuple(spec.shape or ())[dropped:] for spec in self._outputs.values()]
+        axes = {shape[dim] for shape in outputs if -len(shape) <= dim < len(shape)}
+        axis = axes.pop() if len(axes) == 1 else None
+        return None if axis in (self._inputs[index].shape or ()) else axis
+
+    def _axes(self, node: ast.expr) -> Axes | None:
+        """The axes of a tensor that is an input, some of it, or calculated from inputs."""
+        source = self.source(node)
+        if source is not None and source.axes is not None:
+            return source.axes
+        match node:
+            case ast.Name(id=name):
+                return self._variable(name).axes
+            case ast.UnaryOp(operand=operand):
+                return self._axes(operand)
+            case ast.BinOp():
+                return self._axes_of_calculation(node)
+            case ast.Subscript():
+                return self._axes_of_some(node)
+        return self._axes_of_call(node)
+
+    def _axes_of_calculation(self, node: ast.BinOp) -> Axes | None:
+        if not isinstance(node.op, ast.MatMult):
+            return _broadcast(self._axes_or_none(node.left), self._axes_or_none(node.right))
+        one, other = self._axes(node.left), self._axes(node.right)
+        return (*one[:-1], other[1]) if one and other and len(other) == 2 else None
+
+    def _axes_of_call(self, node: ast.expr) -> Axes | None:
+        match node:
+            case ast.Attribute(value=value, attr="T"):
+                return (self._axes(value) or ())[::-1] or None
+            case ast.Call(func=ast.Attribute(ast.Name(id="torch" | "F"), attr), args=[one, *_]):
+                return self._axes(one) if attr in _ELEMENTWISE else None
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+                return self._axes(value) if attr in _ELEMENTWISE | _SAME else None
+        return None
+
+    def _axes_or_none(self, node: ast.expr) -> Axes | None:
+        """The same, of a number none."""
+        source = self.source(node)
+        is_scalar = source is not None and self._inputs[source.input].is_scalar
+        return () if is_scalar or isinstance(constant(node), int | float) else self._axes(node)
+
+    def _axes_of_some(self, node: ast.Subscript) -> Axes | None:
+        """The axes of what an index picks of a tensor; None where it picks by several tensors."""
+        left = self._axes(node.value)
+        parts = parts_of(node)
+        axes: list[str] = []
+        for part in parts:
+            if isinstance(part, ast.Constant) and part.value is None:
+                axes.append(ONE)
+                continue
+            if not left:
+                return None
+            if isinstance(part, ast.Slice):
+                axes.append(_axis_of_slice(part, left[0]))
+            elif not self._is_single(part):
+                picked = self._axes(part) if len(parts) == 1 else None
+                if picked is None:
+                    return None
+                axes += picked
+            left = left[1:]
+        return None if left is None else (*axes, *left)
+
+
+def parts_of(node: ast.Subscript) -> list[ast.expr]:
+    """What is between the brackets, one for each dimension."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def called(node: ast.expr) -> str | None:
+    """The name of a method, or of a function of a module."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.attr if isinstance(function, ast.Attribute) else None
+
+
+def constant(node: ast.expr) -> object:
+    """The value of a literal; None of anything else."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def _axis_of_slice(part: ast.Slice, axis: str) -> str:
+    """The axis that is left of one: it, where all is taken."""
+    if part.lower is part.upper is part.step is None:
+        return axis
+    return ONE if part.lower is None and part.upper and constant(part.upper) == 1 else OTHER
+
+
+def _broadcast(one: Axes | None, other: Axes | None) -> Axes | None:
+    """The axes of what is calculated from two tensors, an element of one with one of the other."""
+    if one is None or other is None:
+        return None
+    n = max(len(one), len(other))
+    pairs = zip((ONE,) * (n - len(one)) + one, (ONE,) * (n - len(other)) + other, strict=True)
+    return tuple(a if b in (ONE, a) else b if a == ONE else OTHER for a, b in pairs)
+
+
+def _made_of(node: ast.expr) -> tuple[ast.expr, ...]:
+    """The sizes of a tensor that is made of sizes; none of any other expression."""
+    if not isinstance(node, ast.Call) or (called(node) or "").removeprefix("new_") not in _MADE:
+        return ()
+    first = node.args[0] if node.args else None
+    return tuple(first.elts if isinstance(first, ast.Tuple | ast.List) else node.args)
