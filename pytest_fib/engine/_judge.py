@@ -89,10 +89,10 @@ class Judge:
     The candidate and the reference have a sandbox and an arena each, so the candidate's side never
     holds an expected value.
 
-    - ``isolation``: ``none`` runs foreign code in this process; ``container`` gives sandboxes a file
-      system and a network of their own (by bwrap).
-    - ``announce`` is called with a sentence when another process holds the device, ``progress`` with
-      each new activity. ``lock_timeout`` is the most seconds to wait for the device.
+    - ``isolation``: ``none`` runs foreign code in this process; ``container`` gives sandboxes a
+      file system and a network of their own (by bwrap).
+    - ``announce`` is called with a sentence when another process holds the device, ``progress``
+      with each new activity. ``lock_timeout`` is the most seconds to wait for the device.
     - ``files`` has the recorded tensors that requests name by their content.
     - ``builds`` is the cache of artifacts, by default in the user's cache directory; ``prebuilt``
       has those of ``python -m pytest_fib build``.

@@ -1,37 +1,24 @@
-"""Generators of values, and the value patterns that some of them follow.
+"""Generators of values: random numbers whose bits don't shape the work, and tables of angles.
 
-Each fills a contiguous tensor in place: random numbers whose bits don't shape the work, and tables
-of angles. What is bulk is made where the tensor lies, so it differs between devices. Each value
-pattern breaks kernels of its own.
+Each fills a contiguous tensor in place. What is bulk is made where the tensor lies, so it differs
+between devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from math import inf, log2, nan
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from math import inf, log2
+from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_fib.workloads._places import in_turn, places, row_count
+from pytest_fib.workloads._places import in_turn, places
 from pytest_fib.workloads._sizes import power_of_two
+from pytest_fib.workloads._value_patterns import Limits, PatternFill, pattern_fill
 
 if TYPE_CHECKING:
     from pytest_fib.data import kinds
     from pytest_fib.workloads._tensors import Fill, FillContext
-
-
-class Limits(NamedTuple):
-    """The largest number of a dtype, its smallest normal one, and its name."""
-
-    max: float
-    tiny: float
-    dtype: str
-
-
-#: Fills a tensor; it may be wider than the dtype that the values are for and the limits are of.
-PatternFill: TypeAlias = Callable[[torch.Tensor, torch.Generator, Limits], object]
 
 
 def _fill_floating(tensor: torch.Tensor, fill: Callable[[torch.Tensor], object]) -> None:
@@ -62,10 +49,7 @@ def _limits(dtype: torch.dtype, context: FillContext) -> Limits:
 
 
 def _pattern(context: FillContext) -> PatternFill:
-    name = context.regime.get("values", "normal")
-    if name in SPECIAL_VALUES:
-        return partial(_with_special_values, SPECIAL_VALUES[name], context.turn)
-    return PATTERN_FILLS[name]
+    return pattern_fill(context.regime.get("values", "normal"), context.turn)
 
 
 def _normal(tensor: torch.Tensor, rule: kinds.Normal, context: FillContext) -> None:
@@ -412,13 +396,11 @@ EXTREMES_AT_ENDS = (
     (torch.amax, torch.amin, 0),
     (torch.amin, torch.amax, -1),
 )
-#: The largest number that is taken for float32's beside an input that has this: the product of the
-#: fourth roots of both is 2**56, and 2**16 squares of that have a sum.
+#: Of a workload's inputs, one has patterns for float32's largest number, 2**128, and the others for
+#: this one: the product of the fourth roots of both is 2**56, and 2**16 squares of that have a sum.
 SPARED = 2.0**96
 #: The largest number of float16; what float8 holds is below that.
 HALF_MAX = 65504.0
-#: How many parts a vector of ``mixed`` has.
-PARTS = 8
 #: Over how many integers those are spread that are close together.
 CLOSE_NUMBERS = 12
 #: How many different numbers a row of uniform ones has that tie; and how large those near to 0 are.
@@ -433,8 +415,6 @@ LABEL_SHIFTS: Sequence[Callable[[int], int]] = (
 )
 #: Of so many workloads, one has a limit of the reference in each input.
 LIMIT_TURNS = 3
-#: How close those of ``shifted`` are that are closer, as a share of where they are.
-CLOSE = 2.0**-9.5
 #: By kind.
 VALUE_FILLS: dict[str, Fill] = {
     "values": _values,
@@ -455,208 +435,6 @@ VALUE_FILLS: dict[str, Fill] = {
     "cos": _cos,
     "sin": _sin,
 }
-
-
-def _zeros_and_ones(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Sums of these are whole numbers, which every order of summation gives exactly.
-
-    Products of long rows stay below 256, so also where partial sums are kept in bfloat16: of ones
-    at random places in two rows of n, about n times the square of their share meet.
-    """
-    length = max(tensor.shape[-1], 1) if tensor.dim() else 1
-    tensor.bernoulli_(min(0.5, (64 / length) ** 0.5), generator=generator)
-
-
-def _small(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Squares of these are about 1e-6, where an epsilon decides; half are smaller still.
-
-    What cancels near zero is off by more than these. Not subnormal.
-    """
-    tensor.normal_(generator=generator).mul_(max(1e-3, limits.tiny))
-    tensor.mul_(_for_half(tensor, generator, max(1e-6, limits.tiny) / max(1e-3, limits.tiny)))
-
-
-def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """None above zero: a maximum that begins at 0 stays there. Half of them are large.
-
-    So one that begins at -10,000, or what is clamped from below, shows as well.
-    """
-    tensor.normal_(generator=generator).abs_().neg_()
-    tensor.mul_(_for_half(tensor, generator, limits.max**0.25))
-
-
-def _positive(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """The same above zero."""
-    _negative(tensor, generator, limits)
-    tensor.neg_()
-
-
-def _for_half(tensor: torch.Tensor, generator: torch.Generator, factor: float) -> torch.Tensor:
-    """The factor, or as often 1: one for each row, or each index of some first dimensions.
-
-    If there are several, not the same for all. Of a vector, one for all.
-    """
-    deepest = min(max(tensor.dim() - 1, 1), 2)  # what lies behind may be normalised as one
-    depth = int(torch.empty(1, device=tensor.device).random_(0, deepest, generator=generator))
-    depth += tensor.dim() > 1
-    if tensor.dim() > 1 and tensor.shape[:depth].numel() == 1:
-        depth = deepest
-    shape = [n if i < depth else 1 for i, n in enumerate(tensor.shape)]
-    some = tensor.new_empty(shape).bernoulli_(generator=generator)
-    some.view(-1)[1:2] = 1 - some.view(-1)[:1]
-    return torch.where(some == 1, some * factor, 1)
-
-
-def _one_hot(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """One 1 in each row, often the first or the last element: what is at an end is easily lost."""
-    tensor.zero_()
-    if tensor.dim() and tensor.numel():
-        tensor.scatter_(-1, _random_places(tensor, generator), 1.0)
-
-
-def _wide(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Magnitudes from 2**-8 to 2**8, or to those of ``large``: float16 has no room for more."""
-    top = min(8.0, log2(limits.max) / 4)
-    exponents = tensor.new_empty(tensor.shape).uniform_(-8, top, generator=generator).floor_()
-    tensor.normal_(generator=generator).mul_(exponents.exp2_())
-
-
-def _outlier(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Normal, but for one element of each row that is 100 or more, or -100 or less."""
-    tensor.normal_(generator=generator)
-    if tensor.dim() and tensor.numel():
-        at = _random_places(tensor, generator)
-        outliers = tensor.gather(-1, at)
-        tensor.scatter_(-1, at, 100 * (outliers + outliers.sign()))
-
-
-def _random_places(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The index of one element in each row: the first, the last, or as often any."""
-    row = tensor[..., :1]
-    choice = torch.empty_like(row, dtype=torch.long).random_(0, 4, generator=generator)
-    anywhere = torch.empty_like(choice).random_(0, tensor.shape[-1], generator=generator)
-    ends = torch.where(choice == 0, 0, tensor.shape[-1] - 1)
-    return torch.where(choice < 2, ends, anywhere)
-
-
-def _cancelling(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Each row holds every number and its negative, so that sums over it are lost in rounding."""
-    tensor.normal_(generator=generator)
-    half = tensor.shape[-1] // 2 if tensor.dim() else 0
-    if half:
-        tensor[..., half : 2 * half] = -tensor[..., :half]
-
-
-def _shifted(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Far from zero, and close together: 16 and a little, or 3 and less where that is float16.
-
-    What subtracts a mean, or its square from that of squares, is left with few digits; with hardly
-    any in half of them, which are closer together still: in bfloat16 all but a few are equal.
-    A sum of 4096 products is still a number.
-    """
-    middle = min(16.0, limits.max**0.1)
-    tensor.normal_(generator=generator).mul_(_for_half(tensor, generator, 16 * CLOSE))
-    tensor.mul_(middle / 16).add_(middle)
-
-
-def _large(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """The fourth root of the largest number: a product of two squares still is one.
-
-    Of float16, the first row and half of the others are of the square root: there a square is none,
-    as where sums of squares are kept in that. Half of the rows have one sign, and long sums
-    are none either, as where means are of sums in float16.
-    """
-    usual = limits.max**0.25
-    tensor.normal_(generator=generator).mul_(usual)
-    if limits.dtype == "float16" and tensor.dim():
-        larger = tensor.new_empty((*tensor.shape[:-1], 1)).bernoulli_(0.5, generator=generator)
-        larger.view(-1)[:1] = 1
-        tensor.mul_(larger.mul_(usual - 1).add_(1))
-        has_one_sign = torch.empty_like(larger).bernoulli_(0.5, generator=generator).bool()
-        tensor.copy_(torch.where(has_one_sign, tensor.abs(), tensor))
-
-
-def _subnormal(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Below the smallest normal number of the dtype."""
-    tensor.uniform_(-1, 1, generator=generator).mul_(limits.tiny)
-
-
-def _with_special_values(
-    cases: Sequence[Mapping[float, str]],
-    turn: int,
-    tensor: torch.Tensor,
-    generator: torch.Generator,
-    limits: Limits,
-) -> None:
-    """Normal but for special values, in half of the rows; where there is but one row, in that.
-
-    A row has one of several cases, each of which says of some values where they are: in one row at
-    least the case whose turn it is, so that searches have all of them in small tensors too.
-    """
-    tensor.normal_(generator=generator)
-    rows = row_count(tensor)
-    if not rows:
-        return
-    special = torch.empty(rows, device=tensor.device).uniform_(generator=generator) < 0.5
-    special[turn % rows] = True
-    for value in sorted({value for case in cases for value in case}):
-        at = in_turn(tensor, [case.get(value, "none") for case in cases], turn - turn % rows)
-        tensor.masked_fill_(places(tensor, at.where(special, 0), generator), value)
-
-
-def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Rows that are zero, all ones, small, large, negative, normal, or that but for an outlier.
-
-    Of a vector, the parts of it.
-    """
-    _outlier(tensor, generator, limits)
-    if not tensor.dim():
-        return
-    sort = torch.empty((*tensor.shape[:-1], 1), dtype=torch.long, device=tensor.device)
-    if tensor.dim() == 1:
-        sort = sort.repeat(PARTS)
-    sort.random_(0, 7, generator=generator)
-    if tensor.dim() == 1:
-        sort = sort.repeat_interleave(-(-len(tensor) // PARTS))[: len(tensor)]
-    usual = torch.empty_like(tensor).normal_(generator=generator)
-    usual = torch.where(sort == 6, usual.abs(), usual)
-    tensor.copy_(torch.where(sort == 5, tensor, usual))
-    factors = [0.0, 0.0, max(1e-3, limits.tiny), limits.max**0.25, 1.0, 1.0, -1.0]
-    tensor.mul_(torch.tensor(factors, dtype=tensor.dtype, device=tensor.device)[sort])
-    tensor.add_(sort == 1)
-
-
-#: By name, as ``pytest_fib.data.VALUE_PATTERNS`` lists them; and what goes with ``negative``.
-PATTERN_FILLS: dict[str, PatternFill] = {
-    "normal": lambda tensor, generator, limits: tensor.normal_(generator=generator),
-    "ones": lambda tensor, generator, limits: tensor.fill_(1.0),
-    "zeros": lambda tensor, generator, limits: tensor.zero_(),
-    "zeros_and_ones": _zeros_and_ones,
-    "small": _small,
-    "negative": _negative,
-    "positive": _positive,
-    "one_hot": _one_hot,
-    "wide": _wide,
-    "outlier": _outlier,
-    "cancelling": _cancelling,
-    "shifted": _shifted,
-    "large": _large,
-    "subnormal": _subnormal,
-    "mixed": _mixed,
-}
-#: The same of special values: cases of where they are in a row. Any four that follow each other
-#: have NaN everywhere, or -inf everywhere, an infinity of either sign, and both.
-SPECIAL_VALUES: dict[str, Sequence[Mapping[float, str]]] = {
-    "nan": ({nan: "last"}, {nan: "first"}, {nan: "one"}, {nan: "all"}),
-    "inf": (
-        {-inf: "all"}, {inf: "first"}, {inf: "first", -inf: "last"}, {-inf: "last"},
-        {-inf: "all"}, {inf: "last"}, {inf: "some", -inf: "some"}, {-inf: "first"},
-        {-inf: "all"}, {inf: "all"}, {inf: "one", -inf: "one"}, {-inf: "start"},
-        {-inf: "all"}, {inf: "one"}, {inf: "last", -inf: "first"}, {-inf: "one"},
-        {-inf: "all"}, {inf: "start"}, {inf: "one", -inf: "some"}, {-inf: "end"},
-        {-inf: "all"}, {inf: "end"}, {inf: "some", -inf: "one"}, {-inf: "some"},
-    ),
-}  # fmt: skip
 #: What is true in rows of booleans: at random, or as said.
 BOOLEAN_ROWS = ("", "all", "", "none", "", "start", "", "last", "", "first", "", "end")
 #: What counts in rows of a mask.
