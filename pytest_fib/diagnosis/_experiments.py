@@ -7,7 +7,9 @@ is 0 or 1, the use of this input is wrong.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 FURTHEST = 0.15
 #: The least that they are moved, in steps between the numbers near 1.
 LEAST_STEPS = 2.0
+#: How much less they are moved if that changes what most elements are.
+LESS = 0.125
+#: The share of elements that have to stay the same.
+MOST = 0.5
 #: Errors of so many times their bound are clearly wrong.
 CLEARLY = 3.0
 #: Dtypes of choices and counts; rounded numbers have narrower ones.
@@ -46,9 +52,25 @@ _FREE = (kinds.Values, kinds.Normal, kinds.Uniform, kinds.Boolean, kinds.Scales,
 def errors_of_moved_inputs(output: WrongOutput, failure: Failure, by: float) -> torch.Tensor | None:
     """The errors of an output if all floating inputs are moved by a share of about ``by``.
 
-    None if the reference then decides otherwise, since elements are not the same then.
+    NaN where the reference then decides otherwise, since elements are not the same then. If that is
+    most of them, inputs are moved by less. None if most still change.
     """
-    context, moved = failure.context, {}
+    for less in (1.0, LESS):
+        moved = _moved_inputs(failure.context, by * less)
+        sides = _both(failure.context, moved) if moved else None
+        if sides is None:
+            return None
+        got, expected = sides
+        decided = _decided_alike(output, failure, expected)
+        if share(decided) >= MOST:
+            error = got[output.name].double() - expected[output.name]
+            return error.masked_fill(~decided.to(error.device), math.nan)
+    return None
+
+
+def _moved_inputs(context: CallContext, by: float) -> dict[str, torch.Tensor]:
+    """The floating inputs, each element moved by a share of between 2/3 and 4/3 of ``by``."""
+    moved = {}
     for number, (name, value) in enumerate(context.tensors().items()):
         if value.dtype in PRECISION:
             generator = torch.Generator(value.device).manual_seed(number)
@@ -58,20 +80,32 @@ def errors_of_moved_inputs(output: WrongOutput, failure: Failure, by: float) -> 
             noise = torch.empty_like(wide).uniform_(-1.0, 1.0, generator=generator)
             factor = noise.add_(noise.sign()).mul_(share / 1.5).add_(1.0)
             moved[name] = (wide * factor).to(value.dtype)
-    sides = _both(context, moved) if moved else None
-    if sides is None or _decides_otherwise(failure, sides[1]):
-        return None
-    return sides[0][output.name].double() - sides[1][output.name]
+    return moved
 
 
-def _decides_otherwise(failure: Failure, moved: Mapping[str, torch.Tensor]) -> bool:
-    """Whether outputs that are choices, not rounded numbers, have changed."""
+def _decided_alike(
+    output: WrongOutput, failure: Failure, moved: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    """The elements of an output for which choices, which aren't rounded numbers, are the same.
+
+    A choice is of the element in its own place, if its output has the same shape. Otherwise it is
+    of all elements with the same indices in the dimensions that both begin with.
+    """
     expected = {**failure.right, **{each.name: each.expected for each in failure.outputs}}
-    return any(
-        share((moved[name] == values).reshape(-1)) < NEARLY_ALL
-        for name, values in expected.items()
-        if moved[name].dtype in _DECISIONS and values.numel()
-    )
+    alike = torch.ones(output.shape, dtype=torch.bool)
+    for name, values in expected.items():
+        if moved[name].dtype in _DECISIONS and name != output.name:
+            same = (moved[name] == values).cpu()
+            common = _common_dims(same.shape, output.shape)
+            same = same.flatten(common).all(-1) if common < same.dim() else same
+            alike &= same.reshape(*same.shape, *[1] * (alike.dim() - same.dim()))
+    return alike
+
+
+def _common_dims(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many dimensions two shapes have in common, from the first on."""
+    equal = (a == b for a, b in zip(one, other, strict=False))
+    return sum(1 for _ in takewhile(bool, equal))
 
 
 def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor) -> float:

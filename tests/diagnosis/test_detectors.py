@@ -361,6 +361,29 @@ def test_noise_everywhere_is_a_lower_precision_if_it_is_another_for_other_inputs
     assert explained(kind, lambda x: x + error).pattern == "small errors"
 
 
+@pytest.mark.parametrize("shape", [(96, 160), (96, 8)])
+@pytest.mark.parametrize("other_choices", [1 / 8, 2 / 3])
+def test_noise_is_a_lower_precision_where_moved_inputs_choose_the_same(shape, other_choices):
+    """Elements of other choices are not the same, so their values say nothing."""
+    expected = normal(GEMM[1])
+    error, again = (normal(GEMM[1], seed) * 1e-3 for seed in (1, 2))
+    ids = torch.zeros(shape, dtype=torch.int32)
+    is_other = torch.rand(shape if shape == GEMM[1] else (96, 1)) < other_choices
+
+    def other_where_moved_far(values):
+        far = float((values["x"] - 1).abs().max()) > 0.02
+        return torch.where(is_other, int(far), ids)
+
+    right = output((expected + error).float(), expected, GEMM[0])
+    for of_moved, pattern in ((again, "lower precision"), (error, "everywhere")):
+        tried = CallContext(
+            inputs={"x": torch.ones(4)},
+            reference_outputs=lambda x: {"out": expected, "ids": other_where_moved_far(x)},
+            outputs=lambda x, e=of_moved: {"out": expected + e, "ids": other_where_moved_far(x)},
+        )
+        assert explain(Failure((right,), tried, {"ids": ids})).pattern == pattern
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_few_elements_say_little(n):
     kind = (("n",), (n,), torch.float32)
