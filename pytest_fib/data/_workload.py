@@ -23,7 +23,7 @@ ON_REQUEST = ("nan", "inf")
 LAYOUTS = ("contiguous", "row_strided", "offset")
 ODD_LAYOUTS = LAYOUTS[1:]
 #: Which of the inputs that follow the value pattern do so; the others are normal.
-INPUTS = ("all", "some")
+INPUTS = ("all", "some", "one")
 #: How a total is split over sequences, plainest first.
 LENGTHS = ("random", "equal", "one_long", "empties", "ones", "tiles", "boundaries")
 #: The parts of a regime.

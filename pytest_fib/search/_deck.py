@@ -19,8 +19,8 @@ from pytest_fib.workloads import TILE_SIZES, TURNS
 #: A number, or how to draw one; it is not dealt while it is not between the bounds.
 Card: TypeAlias = int | Callable[["Bounds", Random], int]
 #: What a number is: a size, or an axis' largest one; one of a few choices of which 0 is the
-#: plainest; the higher of two, but once; or just a number.
-Sort: TypeAlias = Literal["size", "largest", "choice", "once", "any"]
+#: plainest; the higher of two, but once, or only the first time of all decks; or just a number.
+Sort: TypeAlias = Literal["size", "largest", "choice", "once", "first", "any"]
 
 #: Below this many sizes none is more of a boundary than another.
 FEW_SIZES = 16
@@ -84,6 +84,8 @@ class Deck:
             return self._in_turn(name, bounds)
         if sort == "once":
             return bounds.high if self._is_new(name) else bounds.low
+        if sort == "first":
+            return bounds.high if self._choices._is_new(name) else bounds.low
         if sort == "largest":
             return self._sizes.largest(bounds.largest or bounds.high, self.random)
         usual = max(bounds.low, min(bounds.high, USUAL_SIZE))

@@ -22,6 +22,8 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hypothesis.strategies import DrawFn, SearchStrategy
 
     from pytest_fib.search._deck import Sort
@@ -37,6 +39,8 @@ MORE = (
     "mixed", "shifted", "normal", "mixed", "shifted",
     "normal", "normal", "shifted", "normal",
 )  # fmt: skip
+#: How many inputs are zero alone, at most: what the reference divides by may be 0 then.
+ALONE = 4
 #: Above the limits of grids, and of 16-bit indices.
 LARGE_SIZE = 4 * USUAL_SIZE
 
@@ -44,32 +48,59 @@ LARGE_SIZE = 4 * USUAL_SIZE
 def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload]:
     """Axes within the budget, regimes and a seed; tensor contents follow from them."""
     planned, choices = plan(definition), regime_choices(definition)
+    alone = _zero_alone(planned, choices)
+    cards = {what: _cards(plain, alone) for what, plain in choices.items()}
 
     @st.composite
     def draw_workload(draw: DrawFn) -> Workload:
         axes = _draw_axes(draw, planned, max_bytes)
         drawn: dict[str, str] = {}
-        for what, plain in choices.items():
-            names = _cards(plain)
-            # All inputs hold each regime of values before only some do.
-            deck = f"inputs of {drawn['values']}" if what == "inputs" else what
-            drawn[what] = names[draw_number(draw, deck, "choice", Bounds(0, len(names) - 1))]
+        for what, names in cards.items():
+            if what == "inputs":
+                drawn[what] = _draw_inputs(draw, drawn["values"], alone)
+            else:
+                drawn[what] = names[draw_number(draw, what, "choice", Bounds(0, len(names) - 1))]
         if drawn.get("lengths") == "equal":
             axes = _evened(planned, axes)
         values = drawn.get("values")
-        # Which element is NaN or infinite goes by turns, and so by the seed.
-        of_seeds = f"seed of {values}" if values in ON_REQUEST else "seed"
+        # Which element is NaN or infinite, or which input is zero, goes by turns: by the seed.
+        of_seeds = f"seed of {values}" if values in (*ON_REQUEST, "zeros") else "seed"
         seed = draw_number(draw, of_seeds, "any", Bounds(0, SEEDS - 1))
         return make_workload(definition, axes, seed, without_plainest(drawn))
 
     return draw_workload()
 
 
-def _cards(names: list[str]) -> list[str]:
-    """Names as often as they are dealt, the plainest first."""
+def _cards(names: list[str], alone: int = 0) -> list[str]:
+    """Names as often as they are dealt, the plainest first; of zeros, some ``alone`` as well."""
     cards = [name for name in names for _ in range(CARDS.get(name, 1))]
-    more = MORE if set(MORE) <= set(names) else ()
-    return [*cards, *more[: max(0, CHOICES - len(cards))]]
+    more = list(MORE[: _room(cards)]) if set(MORE) <= set(names) else []
+    for _ in range(min(alone, len(more))):
+        plain = [i for i, name in enumerate(more) if name == "normal"]
+        del more[plain[-1] if plain else -1]
+        cards.insert(cards.index("zeros"), "zeros")
+    return [*cards, *more]
+
+
+def _room(cards: list[str]) -> int:
+    return max(0, CHOICES - len(cards))
+
+
+def _zero_alone(planned: Plan, choices: Mapping[str, list[str]]) -> int:
+    """How many workloads have one input that is zero, while the others are normal.
+
+    What lacks a guard against a quotient by 0, as of norms, hardly shows if all are zero.
+    """
+    is_apart = "inputs" in choices and "zeros" in choices["values"] and planned.divides
+    return min(len(planned.following("values")), ALONE) if is_apart else 0
+
+
+def _draw_inputs(draw: DrawFn, values: str, alone: int) -> str:
+    """Which inputs hold the values of a regime: all of them before only some do, or only one."""
+    deck, two = f"inputs of {values}", Bounds(0, 1)
+    if values == "zeros" and alone:
+        return "all" if draw_number(draw, deck, "first", two) == 1 else "one"
+    return ("all", "some")[draw_number(draw, deck, "choice", two)]
 
 
 def _draw_axes(draw: DrawFn, planned: Plan, max_bytes: int) -> dict[str, int]:

@@ -124,6 +124,11 @@ class Plan:
         return [name for name, rule in self.rules.items() if rule.follows == part]
 
     @cached_property
+    def divides(self) -> bool:
+        """Whether the reference divides by what it calculates, which may be 0."""
+        return ReferenceUses.of(self.definition).divides
+
+    @cached_property
     def outputs_of_bits(self) -> set[str]:
         """Floating outputs that the reference puts together from bits, which nothing has rounded.
 

@@ -40,6 +40,7 @@ _PUTS = {"index_copy": 3, "scatter": 3}
 _ROOTS = {"sqrt", "rsqrt", "log", "log2", "log10"}
 #: Of two numbers, the second of which is not zero.
 _QUOTIENTS = {"div", "divide", "true_divide"}
+_DIVISIONS = {"normalize", "reciprocal", *_QUOTIENTS}
 #: What keeps a number from being zero or infinite.
 _LIMITS = {"clamp", "clamp_min", "clip", "maximum", "masked_fill", "nan_to_num"}
 #: Functions of numbers and of how many there may be, as an argument of that name.
@@ -102,6 +103,8 @@ class ReferenceUses:
     factors: set[str] = field(default_factory=set)
     #: All methods and functions that are called; ``div`` for ``/``.
     calls: set[str] = field(default_factory=set)
+    #: Whether it divides by what it calculates.
+    divides: bool = False
     #: Whether outputs are bits that integers hold, viewed as floating numbers.
     bits: dict[str, bool] = field(default_factory=dict)
 
@@ -220,6 +223,7 @@ class _Reader(ast.NodeVisitor):
             return
         name, arguments = node.func.attr.removesuffix("_"), list(node.args)
         self._uses.calls.add(name)
+        self._uses.divides |= name in _DIVISIONS
         tensor = node.func.value
         is_module = isinstance(tensor, ast.Name) and not self._expressions.is_variable(tensor)
         if not is_module and not isinstance(tensor, ast.Attribute):
@@ -334,6 +338,7 @@ class _Reader(ast.NodeVisitor):
             self._uses.counted.add(name)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
             self._uses.calls |= set() if called(node.right) in _LIMITS else {"div"}
+            self._uses.divides |= self._expressions.has_tensor(node.right)
         if isinstance(node.op, ast.Sub) and (name := self._neighbours(node.left, node.right)):
             self._uses.offsets.add(name)
         self._combined(node.op, node.left, node.right)

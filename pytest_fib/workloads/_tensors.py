@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import (
+    INPUTS,
     LAYOUTS,
     Definition,
     DType,
@@ -163,20 +164,24 @@ def _leads(name: str, planned: Plan, seed: int) -> bool:
 def _regime(name: str, planned: Plan, workload: Workload) -> Mapping[str, str]:
     """The regime of one input: of those that might be normal instead, one never is and one is.
 
+    Or all but one are.
+
     Beside negative ones, every second is positive, or now and then every second pair: so products
     are far below zero, such as scores that what masks others must be below.
     """
-    if workload.regime.get("inputs") != "some":
+    which = workload.regime.get("inputs", INPUTS[0])
+    if which == INPUTS[0]:
         return workload.regime
     following = planned.following("values")
     if name not in following:
         return workload.regime
     at, count, seed = following.index(name), len(following), workload.seed
-    if workload.regime.get("values") == "negative":
+    if which == "some" and workload.regime.get("values") == "negative":
         by = 2 if count > 3 and seed % 2 else 1
         return {**workload.regime, "values": "positive"} if at // by % 2 else workload.regime
     place = (at - seed) % count
     spared = place == 1 or (place > 1 and _seed(seed, f"{name}/regime") % 2 == 0)
+    spared = spared if which == "some" else place != 0
     return {**workload.regime, "values": "normal"} if spared else workload.regime
 
 

@@ -76,6 +76,34 @@ def test_each_search_has_negative_inputs_and_such_beside_positive_ones(define, l
         assert {regime.get("inputs", "all") for regime in drawn} == {"all", "some"}
 
 
+QUOTIENT = "def run(a, b, c):\n    return a * (a.norm() / (b + c).norm().clamp(min=1e-9))\n"
+
+
+@pytest.mark.parametrize(
+    ("reference", "names"),
+    [
+        (QUOTIENT, {*"abc"}),
+        (QUOTIENT.replace("/", "*"), set()),
+        (QUOTIENT.replace("/ (b + c).norm().clamp(min=1e-9)", "/ 2"), set()),
+        (QUOTIENT.replace("/ (b", "* (b").replace(".clamp(min=1e-9)", ".reciprocal()"), {*"abc"}),
+    ],
+)
+def test_each_search_has_every_input_zero_alone_where_there_are_quotients(
+    define, look, reference, names
+):
+    inputs = {name: {"shape": ["n"], "dtype": "float32"} for name in "abc"}
+    definition = define({"n": "var"}, inputs).model_copy(update={"reference": reference})
+    for seed in range(8):
+        _, tried = look(definition, seed=seed)
+        zero = [
+            {name for name, x in filled(definition, w).items() if (x == 0).all()}
+            for w in tried
+            if w.regime.get("inputs") == "one"
+        ]
+        assert all(len(each) == 1 for each in zero)
+        assert set().union(*zero) == names
+
+
 def test_each_search_has_sequences_of_one_beyond_whole_tiles(define, look):
     definition = define(
         {"n": "var", "length": "var"},

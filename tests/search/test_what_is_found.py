@@ -52,6 +52,10 @@ def ignores_only_minus_one(x, t):
     return torch.where(t != -1, x, 0.0)
 
 
+def without_a_guard(x, z):
+    return z * torch.linalg.norm(x) / torch.linalg.norm(z + 0.1 * x).clamp(min=1e-30)
+
+
 ROW = defined({"x": (VECTOR, "float32")}, [], "return x.max()", {"n": 3000}, values=SPECIAL)
 MASKED = defined(
     {"x": (MATRIX, "float32"), "mask": (MATRIX, "float32")},
@@ -61,6 +65,13 @@ MASKED = defined(
     inputs={"mask": {"kind": "mask"}},
 )
 TWICE = defined({"x": (MATRIX, "float32")}, MATRIX, "return 2.0 * x", {"m": 128, "n": 4096})
+GUARDED = defined(
+    {"x": (VECTOR, "float32"), "z": (VECTOR, "float32")},
+    VECTOR,
+    "n, d = x.norm(), (z + 0.1 * x).norm()\n"
+    "    return z * torch.where((n > 0) & (d > 0), n / d.clamp(min=1e-30), torch.ones_like(n))",
+    {"n": 3000},
+)
 IGNORING = defined(
     {"x": (VECTOR, "float32"), "t": (VECTOR, "int64")},
     VECTOR,
@@ -80,6 +91,7 @@ IGNORING = defined(
         (TWICE, turned_where_it_is_square),
         (TWICE, wrong_in_the_longest_rows),
         (IGNORING, ignores_only_minus_one),
+        (GUARDED, without_a_guard),
     ],
 )
 def test_a_kernel_that_is_wrong_for_a_rare_size_or_value_is_found(definition, wrong, seed):

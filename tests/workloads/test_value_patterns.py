@@ -174,6 +174,12 @@ def test_some_inputs_are_normal_and_some_are_not(define):
         zero.append(tuple(bool((x == 0).all()) for x in inputs.values()))
     assert {(False, False, False), (True, True, True)}.isdisjoint(zero)
     assert len({*zero}) == 6
+    alone = []
+    for seed in range(3):
+        inputs = made(define, "float32", seed, "abc", values="zeros", inputs="one")
+        alone += [name for name, x in inputs.items() if (x == 0).all()]
+        assert sum(bool((x != 0).all()) for x in inputs.values()) == 2
+    assert {*alone} == {*"abc"}
     all_inputs = made(define, "float32", 0, "abc", values="zeros")
     assert all((x == 0).all() for x in all_inputs.values())
 
