@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import Counter, defaultdict
@@ -17,14 +16,13 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from ._base import Record, unknown
-from ._dataset import write_whole
 from ._definition import Definition
 from ._errors import DataError, problems_of
 from ._flashinfer import impossible_figures
 from ._selection import Selection, Shape, selection_of
 from ._trace import Evaluation, EvaluationStatus, Trace
 from ._trace_rows import Index, TraceRow, mean_latency, row_of, same_hardware, without_repeats
-from ._trace_set_files import SCHEMA, Export, Reader, Stored, Writer
+from ._trace_set_files import Export, Reader, Stored, Writer, write_document
 
 if TYPE_CHECKING:
     from ._solution import Solution
@@ -568,26 +566,7 @@ class TraceSet:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all records into one JSON file; tensors stay where they are. Raises OSError."""
-        write_whole(Path(path), self._document())
-
-    def _document(self) -> Iterator[bytes]:
-        counts = json.dumps({n: dict(c) for n, c in self._counts.items() if c})
-        yield f'{{"schema_version": {SCHEMA},\n"counts": {counts}'.encode()
-        definitions = (_line(stored.get()) for stored in self._definitions.values())
-        solutions = (_line(stored.get()) for stored in self._solutions.values())
-        workloads = chain.from_iterable(each.values() for each in self._workloads.values())
-        traces = (row.text.strip() for row in chain.from_iterable(self._rows.values()))
-        sections = zip(
-            ("definitions", "solutions", "workloads", "traces"),
-            (definitions, solutions, workloads, traces),
-            strict=True,
-        )
-        for name, lines in sections:
-            yield f',\n"{name}": ['.encode()
-            for i, line in enumerate(lines):
-                yield (b",\n" if i else b"\n") + line
-            yield b"\n]"
-        yield b"\n}\n"
+        write_document(self, Path(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TraceSet:
@@ -678,11 +657,6 @@ def _check_axes(definition: Definition, workload: Workload) -> None:
 def _impossible(trace: Trace, evaluation: Evaluation) -> list[str]:
     whose = f"a trace of {trace.definition} by {trace.solution}"
     return [f"{whose}: {figure}" for figure in impossible_figures(evaluation)]
-
-
-def _line(record: Record) -> bytes:
-    # Also what is pytest-fib's own, under the names that files have.
-    return json.dumps(record.model_dump(mode="json", by_alias=True)).encode()
 
 
 def _unite(

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -368,3 +369,33 @@ class Writer:
             return
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
+
+
+def write_document(trace_set: TraceSet, path: Path) -> None:
+    """Write all records into one JSON file, one to a line; tensors stay where they are."""
+    write_whole(path, _document(trace_set))
+
+
+def _document(trace_set: TraceSet) -> Iterator[bytes]:
+    counts = json.dumps({n: dict(c) for n, c in trace_set._counts.items() if c})
+    yield f'{{"schema_version": {SCHEMA},\n"counts": {counts}'.encode()
+    definitions = (_line(stored.get()) for stored in trace_set._definitions.values())
+    solutions = (_line(stored.get()) for stored in trace_set._solutions.values())
+    workloads = chain.from_iterable(each.values() for each in trace_set._workloads.values())
+    traces = (row.text.strip() for row in chain.from_iterable(trace_set._rows.values()))
+    sections = zip(
+        ("definitions", "solutions", "workloads", "traces"),
+        (definitions, solutions, workloads, traces),
+        strict=True,
+    )
+    for name, lines in sections:
+        yield f',\n"{name}": ['.encode()
+        for i, line in enumerate(lines):
+            yield (b",\n" if i else b"\n") + line
+        yield b"\n]"
+    yield b"\n}\n"
+
+
+def _line(record: Record) -> bytes:
+    # Also what is pytest-fib's own, under the names that files have.
+    return json.dumps(record.model_dump(mode="json", by_alias=True)).encode()
