@@ -13,11 +13,13 @@ import pytest
 
 #: Nobody waits in a test for what takes minutes elsewhere.
 AT_ONCE = """\
-import pytest_fib.engine._device_lock
-import pytest_fib.plugin._progress as progress
+import pytest
 
-progress.SHOWN_AFTER, progress.REDRAW_INTERVAL, progress.FIRST_LINE = 0, 0.05, 0.1
-pytest_fib.engine._device_lock.LOCK_PATIENCE = 0.1
+patch = pytest.MonkeyPatch()
+patch.setattr("pytest_fib.plugin._progress.SHOWN_AFTER", 0)
+patch.setattr("pytest_fib.plugin._progress.REDRAW_INTERVAL", 0.05)
+patch.setattr("pytest_fib.plugin._progress.FIRST_LINE", 0.1)
+patch.setattr("pytest_fib.engine._device_lock.LOCK_PATIENCE", 0.1)
 """
 COMMAND = sys.executable, "-m", "pytest", "--fib-isolation=none", "-m", "fib"
 
