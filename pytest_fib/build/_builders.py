@@ -64,7 +64,7 @@ def _what_it_is(value: Any) -> str:
 
 
 def why_not_callable(program: Program, built: Built) -> str | None:
-    """Why what was built has no such entry, where that is known without loading it, or None."""
+    """Why what was built lacks the program's entry point, or None; it is not loaded for that."""
     if built.exports is None:
         return None
     from pytest_fib.build import _native

@@ -101,7 +101,7 @@ def load(program: Program, artifact: Path | None) -> Any:
 
 
 def why_not_callable(program: Program, built: Built) -> str | None:
-    """Why a library can't serve the program's entry, or None; it may have several entries."""
+    """Why a library lacks the program's entry point, or None; it may have several."""
     exports = built.exports
     if exports is None or program.entry_symbol in exports:
         return None

@@ -219,7 +219,7 @@ class Labels(GeneratorKind, dtypes="integer"):
 
 
 class Boolean(GeneratorKind, dtypes="not packed", scalars=True):
-    """True, or 1, with probability `p`; half of the rows are true all, nowhere, at one end, ..."""
+    """True, or 1, with probability `p`; half of the rows are all true, all false, or an end is."""
 
     kind: Literal["boolean"] = "boolean"
     p: Annotated[Number, Limit(">=", 0), Limit("<=", 1)] = 0.5

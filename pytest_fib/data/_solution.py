@@ -34,15 +34,15 @@ _LIKE_ARCHITECTURE = re.compile(r"(?:sm|compute)[_-]?(?:\d|$)|sm_", re.IGNORECAS
 
 @dataclass(frozen=True)
 class LanguageFacts:
-    """All that the rooms know of a language.
+    """All that is known of a language.
 
-    ``builder`` is the module of the room ``build`` that makes its programs callable. ``extra``
-    names the extra of this package that installs what the language needs besides, ``requires`` are
-    the distributions in it that must be there, ``compilers`` what no distribution brings.
-    ``compiled`` is what a program is compiled from before it is loaded, if it is: its sources, one
-    function, or one function for arguments of certain shapes and dtypes. ``cache`` is the variable
-    with the folder for what is compiled at calls; ``for_cuda``, that it is for nothing else;
-    ``interpreted``, that on the CPU it runs in an interpreter.
+    - ``builder``: the module of ``build`` that makes its programs callable.
+    - ``extra``: this package's extra that installs what the language needs; ``requires``, the
+      distributions in it that must be installed; ``compilers``, those that no distribution brings.
+    - ``compiled``: what a program is compiled from before it is loaded: its sources, one function,
+      or one function for arguments of certain shapes and dtypes. Empty if it isn't.
+    - ``cache``: the environment variable with the folder of what is compiled when called.
+    - ``for_cuda``: it runs on CUDA alone. ``interpreted``: on the CPU it runs in an interpreter.
     """
 
     builder: str = "_python"

@@ -13,16 +13,16 @@ _HIDDEN = re.compile(
 
 
 def visible(text: str) -> str:
-    r"""The text with an escape as ``\x1b`` for each character that would do other than be read.
+    r"""The text, in which each character that has an effect is an escape such as ``\x1b``.
 
-    So it can't move a cursor, reorder what is read, or give orders to a CI system. What is visible
-    already stays as it is.
+    So it can't move a cursor, reorder what is read, or give orders to a CI system. Text that has
+    gone through this stays as it is.
     """
     return _HIDDEN.sub(_escape, text)
 
 
 def visible_line(text: str) -> str:
-    """The visible text, with newlines as ``\\n``."""
+    """The same in one line: newlines are ``\\n``."""
     return visible(text).replace("\n", r"\n")
 
 

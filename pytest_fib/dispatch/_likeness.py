@@ -58,7 +58,7 @@ def axes_of(definition: Definition, arguments: Sequence[Any]) -> dict[str, int]:
 
 
 def guard_of(arguments: Sequence[Any]) -> Callable[..., bool]:
-    """Says whether other tensors, in the same order, are like these arguments'."""
+    """A function that says whether other tensors, in the same order, are like these."""
     import torch
 
     tensors = [value for value in arguments if isinstance(value, torch.Tensor)]

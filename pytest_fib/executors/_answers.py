@@ -1,4 +1,4 @@
-"""Answers on their way: as JSON, whatever was asked, and for what could not be asked."""
+"""Answers as JSON, to requests of any kind, and the answer where nothing could be asked."""
 
 from __future__ import annotations
 

@@ -34,12 +34,15 @@ AHEAD = 64
 
 @dataclass(frozen=True)
 class RayOptions:
-    """How actors evaluate: ``device`` is ``auto``, ``cpu`` or ``cuda``, the next as for a judge.
+    """How actors evaluate.
 
-    There are as many ``actors`` as GPUs, or as are asked for if that is less; without GPUs, as many
-    as are asked for, or one for each machine. ``resources`` are what each takes, by default a GPU
-    or a CPU. ``patience`` is how many seconds to wait while there is no actor at all. What was
-    built ahead of time, in the folder ``prebuilt`` here, goes to them through the object store.
+    - ``device``: ``auto``, ``cpu`` or ``cuda``. ``isolation`` and ``lock_timeout`` are a judge's.
+    - ``actors``: how many, at most one for each GPU; not given, one for each GPU or, without GPUs,
+      one for each machine.
+    - ``resources``: what each actor takes of the cluster; by default a GPU or a CPU.
+    - ``patience``: how many seconds to wait while there is no actor at all.
+    - ``prebuilt``: the folder here of what was built ahead of time. It goes to the actors through
+      the object store.
     """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"

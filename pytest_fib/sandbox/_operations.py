@@ -127,9 +127,10 @@ def _graded(call: Operation, result: torch.Tensor) -> torch.Tensor:
 
 @dataclass
 class Sum:
-    """How to ``add_again``, moved otherwise, and how often a sum was ``used``.
+    """A sum that a run has computed, which ``add_again`` computes with other roundoffs.
 
-    ``before`` are the versions of tensors, its own the first, without which it is another one.
+    ``before`` has the versions of the sum and of its terms at that time: once they have changed, it
+    is another sum. ``used`` counts how often the run has used it.
     """
 
     add_again: Callable[[], torch.Tensor]
@@ -141,7 +142,7 @@ class Sum:
     def noted(
         cls, result: torch.Tensor, of: Operation, add_again: Callable[[], torch.Tensor]
     ) -> Sum:
-        """That of a result that was just computed."""
+        """The record of a sum that was just computed."""
         return cls(add_again, of, _versions(result, of))
 
 
@@ -152,11 +153,11 @@ Sums = MutableMapping[torch.Tensor, Sum]
 def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], sums: Sums) -> Any:
     """An operation's result, moved by float32 roundoffs where float32 can't hold it.
 
-    ``noise`` makes random numbers between -1 and 1 for the elements of a tensor. Sums are those of
-    terms that are moved, since orders of summation differ by roundoffs of partial sums; of ``n``
-    terms, by about the root of ``n`` of them; of equal terms by a share of ``n``, since these are
-    rounded to the same side one after the other. What uses one of the ``sums`` again has it added
-    again: an implementation may have another there, of the same terms or of what equals them.
+    ``noise`` makes random numbers between -1 and 1 for the elements of a tensor. Of a sum, the
+    terms are moved, as orders of summation differ by roundoffs of partial sums: for ``n`` terms,
+    by about the root of ``n`` roundoffs; for equal terms by a share of ``n``, since each addition
+    rounds to the same side. An operation that uses one of the ``sums`` again gets it with other
+    roundoffs, since an implementation may add the same terms twice.
     """
     adds = call.name in _PRODUCTS | _SUMS or "_backward" in call.name
     computes = adds or call.name in _ELEMENTWISE
@@ -400,9 +401,10 @@ def _grid(value: torch.Tensor) -> float:
 class Decider:
     """A decision on a number, such as ``round``, a conversion to float8, or ``bucketize``.
 
-    Results may be made from what is ``decided``, and for inputs that are moved by up to ``reach``
-    the one ``way`` or the other, -1 or 1, while other decisions go the way ``others``. Of results
-    that may have any of several in a place, there are ``ties`` then.
+    `decided` says what to remember of a result, and `pinned` makes the result of that again.
+    `leaning` makes the result for an input that is moved by up to ``reach``, down (``way`` -1) or
+    up (1), while all other decisions go the way ``others``. If that result is an order in which
+    several elements may be in one place, ``ties`` has these.
     """
 
     ties: Ties | None = None

@@ -76,11 +76,13 @@ def raise_if_ours(error: Exception, what: Any, plainly: Callable[[], Any]) -> No
 
 @dataclass
 class Decision:
-    """One decision of a run: of what operation, its input, how large that is, what was decided.
+    """One decision of a run.
 
-    ``size`` is what an error of the input is relative to. ``error`` is how far it may be off, of
-    the elements that were ``off`` in any other run: what none changed is exact. Those that are off
-    from the start decide nothing however exact they are.
+    - ``name``: the operation that decides; ``value``, its input; ``result``, what was decided.
+    - ``size``: what an error of the input is relative to.
+    - ``off``: the elements of the input that differ in another run, and those that tie, where not
+      even exact numbers decide. All others are exact.
+    - ``error``: how far elements that are off may be off.
     """
 
     name: str
@@ -106,7 +108,7 @@ class Decision:
             raise OracleUnavailable(ANOTHER_WAY)
 
     def note(self, value: torch.Tensor) -> None:
-        """See the input as another run has it.
+        """Take in the input as another run has it.
 
         Luck may make an element nearly right, so its neighbours in the row count: by their largest
         error or, if that is less, by the largest relative to the size.
@@ -252,9 +254,9 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
 class Leaning(Replaying):  # type: ignore[no-untyped-call]
     """Decides as if inputs were as low as their errors may make them (-1), or as high (1).
 
-    ``ways`` are that of the first decision that may fall either way, as on a scale, and of all
-    others. What follows from orders of what is tied is followed to the integers that it picks, and
-    to the places where floating numbers are put by them.
+    The first of the ``ways`` is for the first decision that may fall either way, such as that on a
+    scale, the second for all others. Where elements tie in an order, the integers that it picks and
+    the places where floating numbers are put by them are followed.
     """
 
     def __init__(self, decisions: Sequence[Decision], ways: tuple[int, int]) -> None:

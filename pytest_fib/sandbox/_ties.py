@@ -17,10 +17,10 @@ _COMPUTED = frozenset({"add", "sub", "mul", "floor_divide", "remainder", "fmod",
 
 @dataclass(frozen=True)
 class Ties:
-    """``values`` in an order along ``dim``, of which those of one ``group`` may be any way round.
+    """Integers in an order that has ties: ``values`` of one ``group`` may come in any sequence.
 
-    ``places`` has the group of each element that is looked at; each is the least (``way`` -1) or
-    the most (1) of its group.
+    The order is along ``dim``. ``places`` has the group of each element that is of interest. Such
+    an element counts as the least of its group (``way`` -1), or as the greatest (1).
     """
 
     values: torch.Tensor
@@ -30,7 +30,7 @@ class Ties:
     way: int
 
     def ends(self) -> torch.Tensor:
-        """The elements."""
+        """The elements of interest: the least or the greatest of their groups."""
         reduce = "amin" if self.way < 0 else "amax"
         table = self.values.scatter_reduce(
             self.dim, self.group, self.values, reduce, include_self=False
@@ -38,7 +38,7 @@ class Ties:
         return table.gather(self.dim, self.places)
 
     def after(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Ties | None:
-        """The same of what an operation makes of the elements; None where that isn't followed."""
+        """The ties in what an operation makes of these; None where it isn't followed."""
         first, *others = args
         if name == "gather":
             return self._gathered(*args)

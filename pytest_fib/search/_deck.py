@@ -40,9 +40,10 @@ BOUNDARY_SIZES = (1, 2, 3, *(tile + more for tile in DECK_TILES for more in (0, 
 
 
 class Bounds(NamedTuple):
-    """What a size lies between, and sizes of other axes, which it may equal, by both names.
+    """The limits of a size, both included.
 
-    ``largest`` is the largest there is that can be afforded, of an axis that is that once.
+    ``others`` are sizes of other axes that it may equal, by the names of both axes. ``largest`` is
+    the largest affordable size, for an axis that has it once in a search.
     """
 
     low: int
@@ -52,19 +53,19 @@ class Bounds(NamedTuple):
 
 
 class Sizes(Protocol):
-    """Which sizes are dealt."""
+    """Which sizes a deck deals."""
 
     def largest(self, size: int, random: Random) -> int:
-        """That of an axis that may be as large as ``size``."""
+        """The size of an axis in the workload in which it may be as large as ``size``."""
 
     def pile(self, random: Random) -> list[Card]:
-        """Cards of the others, in the order in which they are dealt."""
+        """The cards for all other sizes, in the order in which they are dealt."""
 
 
 class Deck:
-    """Numbers that follow from a seed. What is called alike is dealt from one pile of cards.
+    """Deals numbers that follow from a seed, from one pile of cards for each name.
 
-    What a deck ``before`` has dealt of choices is not dealt again before the rest.
+    A deck that is given another one as ``before`` goes on with that one's piles of choices.
     """
 
     def __init__(self, seed: int, sizes: Sizes | None = None, before: Deck | None = None) -> None:

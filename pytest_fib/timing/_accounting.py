@@ -29,7 +29,7 @@ SHORTEST = 1 / 3
 class Turn:
     """A round of one side, in nanoseconds.
 
-    By the judge's clock; what its blocks and its calls took by the sandbox's.
+    ``wall_ns`` is by the judge's clock, ``blocks_ns`` and ``calls_ns`` by the sandbox's.
     """
 
     wall_ns: float
@@ -39,11 +39,13 @@ class Turn:
 
 @dataclass(frozen=True)
 class Accounting:
-    """One side's rounds by the judge's clock, in nanoseconds.
+    """A round of one side, as the judge's clock and the other side's rounds show it.
 
-    ``hidden_ns`` is what they take beyond their blocks and beyond what the other side's do, give or
-    take ``error_ns``, a standard deviation; ``other_error_ns`` is how far off the other side's
-    rounds may be. ``allowed_ns`` is what may be hidden.
+    - ``calls_ns``, ``blocks_ns``: what the side claims for the calls and the blocks of a round.
+    - ``hidden_ns``: how much longer a round takes than its blocks, beyond what that is on the other
+      side. ``error_ns`` is the standard deviation of that.
+    - ``other_error_ns``: how far off the other side's rounds may be.
+    - ``allowed_ns``: the most that may be hidden.
     """
 
     calls_ns: float
@@ -72,11 +74,12 @@ class Accounting:
 
 @dataclass(frozen=True)
 class Claims:
-    """What both sides' latencies say, in nanoseconds.
+    """What the reported latencies say about rounds, in nanoseconds.
 
-    ``latency_ns`` is the candidate's; ``round_ns`` and ``other_round_ns``, what the calls of a
-    round take by it, and by the other side's. ``other_spread`` is how many times the latter the
-    other side's calls take by the mean over placements.
+    - ``latency_ns``: the latency of the side that is looked at.
+    - ``round_ns``, ``other_round_ns``: the latency of each side times the calls of a round.
+    - ``other_spread``: how many times ``other_round_ns`` the other side's calls take by the mean
+      over placements.
     """
 
     latency_ns: float
@@ -95,10 +98,11 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) 
 
     Asking for a round and getting its answer takes time that is in no block. It is the same for
     both sides, since the same code does it, so the other side says how long an honest one takes.
-    How much may be hidden depends on the latency.
-    By that, a round's calls take less than by their own times, where some blocks do the work of
-    others. Where noise makes rounds longer than a latency says, it does so by the same share on
-    both sides, give or take as much. That leaves out how placements differ.
+    A round's calls count with the reported latency, if that is less than their own times: some
+    blocks may do the work of others. Noise makes rounds longer than latencies say, by about the
+    same share on both sides. So the other side's share is allowed for, without its part that comes
+    from placements, and counts as uncertainty as well. The share that may be hidden depends on the
+    latency.
     """
     calls_ns, blocks_ns = _claimed(turns, claims.round_ns)
     noise = max(1.0, _low(other_turns) / _claimed(other_turns, claims.other_round_ns)[1])

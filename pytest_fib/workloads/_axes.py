@@ -93,7 +93,7 @@ def is_open(definition: Definition, axis: str) -> bool:
 
 
 def listed_domain(definition: Definition, axis: str) -> Domain:
-    """The domain of a var axis as the definition's ``workloads.axes`` gives it."""
+    """The domain of a var axis by the definition's ``workloads.axes``."""
     listed = definition.workloads.axes.get(axis) if definition.workloads else None
     if listed is None:
         return Domain()

@@ -1,7 +1,4 @@
-"""A reference's functions, written where ``run`` calls them: what they do with inputs, it does.
-
-Those that ``run`` defines itself are among them.
-"""
+"""Inlines the functions that a reference's ``run`` calls, so that all it does is in one body."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
 
 
 def inlined_run(module: ast.Module) -> ast.FunctionDef | None:
-    """``run`` of a module, whose calls of other functions there are these functions' statements.
+    """A module's ``run``, in which calls of the module's functions are replaced by their bodies.
 
-    A function is left alone where it returns before its end, or is called with other arguments
-    than names and positions tell.
+    Functions that ``run`` defines itself are replaced, too. A call stays as it is if the function
+    returns before its end, or takes arguments by ``*`` or ``**``.
     """
     functions = _functions(module.body)
     run = functions.pop("run", None)

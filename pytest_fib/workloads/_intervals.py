@@ -34,7 +34,7 @@ class ContradictionError(Exception):
 
 
 def compile_narrow(condition: ast.expr, const: Mapping[str, int]) -> Narrow:
-    """What narrows domains to what a condition leaves of them, where some axes are const."""
+    """A function that narrows domains to what a condition leaves; ``const`` has const axes."""
     match condition:
         case ast.Compare(left, [ast.Gt() | ast.GtE() as kind], [right]):
             mirrored = ast.Lt() if isinstance(kind, ast.Gt) else ast.LtE()
@@ -109,11 +109,14 @@ def _any_of(narrows: Sequence[Narrow]) -> Narrow:
 
 @dataclass(frozen=True)
 class Term:
-    """An expression of axes; if nothing is given, one of which nothing is known.
+    """An expression of axes. By default, nothing is known about it.
 
-    ``range`` says between which values it lies. ``undo`` narrows domains to where it lies between
-    two values, where that can be and is not so by itself; ``require_multiple``, to where it is a
-    multiple of a number. Both raise ContradictionError.
+    - ``range`` says between which values it lies.
+    - ``undo`` narrows domains so that it lies between two given values. `require` calls it where
+      these exclude some of the range.
+    - ``require_multiple`` narrows domains so that it is a multiple of a number.
+
+    The last two raise ContradictionError.
     """
 
     range: Callable[[Domains], Interval] = lambda domains: ANY

@@ -1,6 +1,6 @@
-"""Workload records: from axes, seed and regime, from what users give of them, and larger ones.
+"""Makes Workload records: from axes, seed and regime, or from the JSON that users give.
 
-And which of them are timed, and always tested.
+It also says which workloads of a definition are timed, and which are always tested.
 """
 
 from __future__ import annotations

@@ -38,9 +38,10 @@ QUICK_TRIES = 1000
 
 @dataclass(frozen=True)
 class Choice:
-    """An undecided axis: its domain, and how many of its values fit, from the smallest.
+    """An axis whose size is to be chosen.
 
-    Of these, some may not meet the constraints. ``known`` has the axes that are decided.
+    The first ``affordable`` values of its ``domain`` fit the budget. Some of them may not meet the
+    constraints. ``known`` has the sizes that were chosen before.
     """
 
     axis: str
@@ -55,35 +56,35 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """What workloads are made by.
-
-    ``solver`` finds axes that meet the constraints; ``independent`` are the axes that do not follow
-    from others; ``rules`` say how each input is made; ``fill`` has the inputs so that each comes
-    after those it refers to.
-    ``stated`` are the definition's own constraints, ``implied`` those without which the generator
-    of an input has no valid values. ``inferred`` has what was not stated of inputs; ``unmade``, of
-    which inputs no rule speaks; ``problem``, why none can be made, and ``problem_at``, where that
-    is in the definition.
-    ``scalars`` are integers that constraints relate to axes, so that both are solved together.
-    ``limits`` are numbers that the reference compares elements of inputs with.
-    ``lengths`` are axes that count sequences, where the definition bounds none, and ``scores`` give
-    from axes how many numbers a reference may hold besides: see ``_scores``.
-    """
+    """How the workloads of a definition are made."""
 
     definition: Definition
+    #: The definition's own constraints; and by input, those that its generator adds, since it has
+    #: no valid values otherwise.
     stated: tuple[Constraint, ...] = ()
     implied: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
+    #: Finds sizes of axes that meet the constraints.
     solver: AxisSolver = field(default_factory=AxisSolver)
+    #: The axes that do not follow from others.
     independent: tuple[str, ...] = ()
+    #: How each input is made.
     rules: Mapping[str, InputRule] = field(default_factory=dict)
+    #: The inputs, each after those that it refers to.
     fill: tuple[str, ...] = ()
+    #: What was inferred about inputs.
     inferred: Mapping[str, Inferred] = field(default_factory=dict)
+    #: Integer scalars that constraints relate to axes, so that both are solved together.
     scalars: tuple[str, ...] = ()
+    #: The numbers that the reference compares elements of an input with.
     limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    #: Inputs that nothing is known to fill, and why.
     unmade: Mapping[str, str] = field(default_factory=dict)
+    #: Why no workload can be made, and where in the definition that is.
     problem: str | None = None
     problem_at: tuple[str | int, ...] = ()
+    #: Axes that count sequences, where the definition bounds none.
     lengths: tuple[str, ...] = ()
+    #: From axes, how many numbers a reference may hold besides inputs and outputs: see ``_scores``.
     scores: tuple[Callable[[Mapping[str, Any]], Any], ...] = ()
 
     @property
@@ -201,7 +202,7 @@ class Plan:
         return -(-bits // 8)
 
     def fits(self, axes: Mapping[str, int], max_bytes: int) -> bool:
-        """Whether a workload of these axes fits, and takes no minutes."""
+        """Whether a workload of these sizes fits the budget, with what its reference may hold."""
         values = {**self.solver.const, **axes}
         if any(values[length] > MAX_SEQUENCES + 1 for length in self.lengths):
             return False

@@ -37,9 +37,10 @@ _ROTATIONS = {"cos", "polar", "sin"}
 
 
 def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str], set[str], set[str]]:
-    """The arguments that the function only calculates with, takes apart by bits, or turns by.
+    """Four sets of arguments of a function: what it only calculates with, and more about these.
 
-    And those of which it makes running sums.
+    The others are those that it combines bit by bit, those that it takes sines or cosines of, and
+    those that it makes running sums of.
     """
     follower = _Follower(run)
     for _ in range(2):  # what a loop ends with is what it goes on with

@@ -12,5 +12,5 @@ DEFAULT_BUDGETS = {"cuda": 4 << 30, "cpu": USUAL_BYTES, "interpreter": 4 << 20}
 
 
 def power_of_two(n: int) -> int:
-    """The least that is no less than ``n``."""
+    """The least power of two that is at least ``n``."""
     return 1 << max(n - 1, 0).bit_length()

@@ -37,10 +37,10 @@ SENTINEL_ROWS = (
 
 @dataclass(frozen=True)
 class Needed:
-    """The elements that a kernel needs along ``axes``: ``needed`` is a bool tensor over them.
+    """The elements that a kernel needs along ``axes``: ``needed`` is a bool tensor on the host.
 
-    It is on the host. Of several masks one is enough; but each that is a ``limit``, as lengths are,
-    has to allow an element.
+    Where several of these are about one tensor, an element is needed if one of them says so. But a
+    ``limit``, such as lengths, excludes elements whatever the others say.
     """
 
     axes: tuple[str, ...]

@@ -106,7 +106,10 @@ def fill_inputs(
 
 
 def coupled_inputs(definition: Definition) -> frozenset[str]:
-    """The inputs that a bulk seed gives other values, which stay valid as a whole only."""
+    """The inputs that a bulk seed changes, and whose elements can't be mixed with another's.
+
+    So a tensor of random elements of two fillings, such as of two `indptr`, would not be valid.
+    """
     rules = plan(definition).rules
     any_bulk = any(rule.bulk for rule in rules.values())
     return frozenset(
@@ -277,13 +280,14 @@ class InputTensors:
 
 @dataclass(frozen=True)
 class FillContext(InputTensors):
-    """The context of a generator.
+    """What a generator needs to fill one input.
 
-    ``turn`` says which of several special cases is made: from 0 to TURNS - 1, as seeds follow each
-    other in a search; ``shared_turn``, the same for all inputs; ``leads``, whether this is the one
-    of them that may be as large as can be. ``host_random`` and
-    ``device_random`` are random generators on the host and on the device that the tensor is on;
-    ``files`` has where recorded tensors lie, by their paths.
+    - ``turn``: which of its special cases it makes, from 0 to TURNS - 1. It goes up by one with
+      each seed of a search, and starts elsewhere for each input; ``shared_turn`` is the same for
+      all inputs.
+    - ``leads``: whether this input may have the largest values of a workload.
+    - ``host_random``, ``device_random``: random generators on the host, and on the tensor's device.
+    - ``files``: where recorded tensors lie, by their paths.
     """
 
     regime: Mapping[str, str]

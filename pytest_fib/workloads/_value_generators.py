@@ -202,10 +202,11 @@ def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None
 def put_limit(
     tensor: torch.Tensor, kind: str, limits: Sequence[float], context: FillContext
 ) -> None:
-    """Now and then make one of the numbers that elements are compared with the most of integers.
+    """Now and then put a number that the reference compares elements with into an input.
 
-    Or the least; of usual floating numbers, put it here and there. Which side of a limit it is on
-    itself shows by nothing else, where there are many numbers.
+    Integers are clamped to it, so that it is their greatest or their least. Of floating numbers,
+    each seventh becomes it. Random elements hardly ever equal such a limit, and only those that do
+    tell ``<`` from ``<=``.
     """
     turn, count = context.turn, len(limits)
     if turn % LIMIT_TURNS or not count or not tensor.numel():
