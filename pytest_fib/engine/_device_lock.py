@@ -24,12 +24,6 @@ LOCK_PATIENCE, REMINDER = 3.0, 60.0
 #: Seconds between attempts to hold a device exclusively while others' kernels run. Others go on
 #: meanwhile: a kernel that never ends is killed by its judge after --fib-timeout.
 BUSY_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-#: How many processes work on a GPU at once. It runs kernels of one process at a time, and a switch
-#: to another takes as long as dozens of small kernels: on an H200, 37 items took 24 s with four
-#: workers and 29 s with eight, 48 timed ones 33 s with two and 45 s with eight.
-SHARERS = 3
-#: Seconds between two checks for a free place.
-LOOK = 0.001
 #: A folder that all users of a machine share. Sandboxes can't open its files: a reader could lock
 #: them.
 FOLDER = Path("/dev/shm")
@@ -72,9 +66,6 @@ class DeviceLock:
     A process that wants the device exclusively keeps it shut until it is done, so all of those come
     before the next that shares. ``timeout`` is the most seconds to wait.
 
-    At most ``sharers`` processes share at a time, by default any number on the CPU and a few on a
-    GPU; others wait for a place, before the turnstile.
-
     The first process that wants exclusive use waits for all that share. These give way whenever
     they have nothing on the device, and pause their sandboxes that work there. Work on the device
     is waited for; if that takes long, the lock is released meanwhile so that it can go on.
@@ -85,7 +76,6 @@ class DeviceLock:
         device: str,
         announce: Callable[[str], None] | None = None,
         timeout: float = 600.0,
-        sharers: int | None = None,
     ) -> None:
         self.name = device_name(device)
         self._announce = announce or silent
@@ -99,14 +89,6 @@ class DeviceLock:
         self._shared_since = 0.0
         self._use = DeviceUse(self.name)
         self._waited_before = 0.0
-        if sharers is None:
-            sharers = 0 if self.name == "cpu" else SHARERS
-        #: The places, as files: each sharer holds one. None if any number may share.
-        self._places = [FOLDER / f"pytest-fib-{self.name}.{i}.lock" for i in range(sharers)]
-        #: The lock for looking for a free place, which one process holds at a time.
-        self._gate = FOLDER / f"pytest-fib-{self.name}.gate.lock"
-        #: The open file of the held place.
-        self._place: int | None = None
         #: Pauses in seconds, in this order, while others' kernels run.
         self._busy_pauses: tuple[float, ...] = BUSY_PAUSES
         #: The processes that work on the device, with counts; changed and paused under the mutex.
@@ -118,32 +100,27 @@ class DeviceLock:
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Share the device with others. Raises DeviceHeldError."""
+        self._take_share()
         try:
-            self._take_place()
-            self._take_share()
             yield
         finally:
             self._drop_share()
-            self._leave_place()
 
     @contextmanager
     def released(self) -> Iterator[None]:
         """Release the device during work that does not use it; no effect outside of ``shared``."""
         shares = self.is_shared
         self._drop_share()
-        self._leave_place()
         try:
             yield
         finally:
             if shares:
-                self._take_place()
                 self._take_share()
 
     def give_way(self) -> None:
         """Let waiting exclusive users go first; call this with nothing on the device."""
-        if self.is_shared:
-            self._drop_share()
-            self._take_share()
+        with self.released():
+            pass
 
     @property
     def is_shared(self) -> bool:
@@ -198,36 +175,6 @@ class DeviceLock:
         use.waited, self._waited_before = self.waited - self._waited_before, self.waited
         return use
 
-    def _take_place(self) -> None:
-        """Take a place among the sharers, as soon as one is free."""
-        if not self._places:
-            return
-        until = monotonic() + self._timeout
-        with self._holding(self._gate, fcntl.LOCK_EX, until, REMINDER):
-            self._place = self._first_free_place(until)
-
-    def _first_free_place(self, until: float) -> int:
-        start, patience = monotonic(), REMINDER
-        with contextlib.ExitStack() as unused:
-            places = [_opened(path) for path in self._places]
-            for place in places:
-                unused.callback(os.close, place)
-            while (free := next(filter(_try_lock, places), None)) is None:
-                waited = monotonic() - start
-                if monotonic() >= until:
-                    raise DeviceHeldError(self._who_holds_for_too_long(*places))
-                if waited >= patience:
-                    self._announce_holders(*places)
-                    patience += REMINDER
-                sleep(LOOK)
-            self.waited += monotonic() - start
-            return os.dup(free)  # which is the same lock
-
-    def _leave_place(self) -> None:
-        place, self._place = self._place, None
-        if place is not None:
-            os.close(place)  # which also unlocks
-
     def _take_share(self) -> None:
         until = monotonic() + self._timeout
         with self._holding(self._turnstile, fcntl.LOCK_EX, until), contextlib.ExitStack() as stack:
@@ -279,24 +226,22 @@ class DeviceLock:
         return None if self.name == "cpu" else IdleDevice()
 
     @contextmanager
-    def _holding(
-        self, path: Path, mode: int, until: float, patience: float | None = None
-    ) -> Iterator[None]:
-        """Hold a lock. A wait for it is announced after ``patience`` seconds."""
+    def _holding(self, path: Path, mode: int, until: float) -> Iterator[None]:
+        """Hold a lock."""
         descriptor = _opened(path)
         try:
             fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._wait(descriptor, mode, until, patience)
+            self._wait(descriptor, mode, until)
         try:
             yield
         finally:
             os.close(descriptor)  # which also unlocks
 
-    def _wait(self, descriptor: int, mode: int, until: float, patience: float | None) -> None:
+    def _wait(self, descriptor: int, mode: int, until: float) -> None:
         """Wait for a lock; the file is closed if that takes too long, or is interrupted."""
         waiter = _Waiter(descriptor, mode)
-        start, patience = monotonic(), patience or LOCK_PATIENCE
+        start, patience = monotonic(), LOCK_PATIENCE
         try:
             while not waiter.has_lock_within(min(patience, until - monotonic())):
                 if monotonic() >= until:
@@ -309,16 +254,16 @@ class DeviceLock:
         finally:
             self.waited += monotonic() - start
 
-    def _announce_holders(self, *descriptors: int) -> None:
+    def _announce_holders(self, descriptor: int) -> None:
         """Say who is waited for, each process once; where that can't be known, that it is one."""
-        holders = _holders(*descriptors)
+        holders = _holders(descriptor)
         new = [holder for holder in holders if holder not in self._announced]
         self._announced.update(new)
         if new or not holders:
             self._announce(f"waiting for {self.name}: {_held_by(new)}")
 
-    def _who_holds_for_too_long(self, *descriptors: int) -> str:
-        holders = [f"{pid} ({_command(pid)})" for pid in _holders(*descriptors)]
+    def _who_holds_for_too_long(self, descriptor: int) -> str:
+        holders = [f"{pid} ({_command(pid)})" for pid in _holders(descriptor)]
         waited = f"for the {self._timeout:g} s of --fib-lock-timeout"
         return f"{self.name} was {_held_by(holders)} {waited}"
 
@@ -378,18 +323,9 @@ def _opened(path: Path) -> int:
                 return descriptor
 
 
-def _try_lock(descriptor: int) -> bool:
-    """Try to lock an open file; returns whether it is locked now."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _holders(*descriptors: int) -> list[str]:
+def _holders(descriptor: int) -> list[str]:
     """The process ids of other holders, from the kernel's list of locks."""
-    inodes = {str(os.fstat(descriptor).st_ino) for descriptor in descriptors}
+    inode = str(os.fstat(descriptor).st_ino)
     try:
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -397,7 +333,7 @@ def _holders(*descriptors: int) -> list[str]:
     pids = [
         line.split()[4]
         for line in lines
-        if "->" not in line and line.split()[5].rpartition(":")[2] in inodes
+        if "->" not in line and line.split()[5].rpartition(":")[2] == inode
     ]
     return [pid for pid in pids if pid not in ("0", "-1", str(os.getpid()))]
 

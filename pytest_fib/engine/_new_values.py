@@ -83,19 +83,20 @@ class NewValues:
         context = self._context
         context.fill(context.reference, tensors, context.request.workload, seed)
 
-    def mix(self) -> None:
-        """Give all buffers new mixtures, and invalid outputs."""
+    def mix(self, only: int | None = None) -> None:
+        """Give all buffers, or ``only`` one, new mixtures, and invalid outputs."""
         self._random.manual_seed(self._source.getrandbits(63))
         count, words = self._candidate.count, self._words
+        numbers = range(count) if only is None else range(only, only + 1)
         step = max(1, words // count)
         bits = torch.empty(count * step + words, dtype=torch.bool, device=self._device)
         self.mixture = Mixture(bits.random_(generator=self._random), step)
         # Both sides alike, in random order: the last writes may still be in a cache.
         for pool in self._source.sample((self._candidate, self._reference), 2):
-            self._mix(pool, slice(0, count), self.mixture)
-            pool.outputs().fill_(-1)
+            self._mix(pool, slice(numbers.start, numbers.stop), self.mixture)
+            pool.outputs()[numbers.start : numbers.stop].fill_(-1)
         if self._coupled:
-            self._fill_coupled(self._source.sample(range(count), count))
+            self._fill_coupled(self._source.sample(numbers, len(numbers)))
         self._context.synchronize()
 
     def restore(self, number: int, mixture: Mixture) -> None:

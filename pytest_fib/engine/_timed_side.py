@@ -58,12 +58,12 @@ class TimedSide:
         """Allocate memory for so many calls; it replaces the earlier memory."""
         self.buffers = self._context.buffers(self._side, count)
 
-    def prepare(self, groups: list[int], size: int, *, check: bool) -> Reply:
+    def prepare(self, groups: list[int], size: int, *, check: bool, cold: bool) -> Reply:
         """Have the sandbox get groups of ``size`` calls ready; its reply is for ``prepared``."""
         self.groups, self.calls_per_block = tuple(groups), size
         tensors, stride = self.buffers.first, self.buffers.stride
         outputs = tuple(tensors.outputs.values())
-        request = Prepare(tensors.arguments, outputs, stride, self.groups, size, check)
+        request = Prepare(tensors.arguments, outputs, stride, self.groups, size, check, cold)
         return self._side.sandbox.ask(request, self._timeout)
 
     def prepared(self, reply: Reply) -> None:

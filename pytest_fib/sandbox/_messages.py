@@ -112,7 +112,8 @@ class Prepare:
 
     Call ``i`` has ``inputs`` and ``outputs`` moved by ``i * stride`` bytes. Each group is ``size``
     calls, starting with the one in ``groups``. With ``check``, the first captured graph of a
-    process must contain what plain calls run.
+    process must contain what plain calls run. The cache is flushed before each block if these are
+    to be ``cold``.
     """
 
     inputs: tuple[Argument, ...]
@@ -121,6 +122,7 @@ class Prepare:
     groups: tuple[int, ...]
     size: int
     check: bool = False
+    cold: bool = True
     kind: Literal["prepare"] = "prepare"
 
 

@@ -248,6 +248,7 @@ class Runner:
             self._device,
             check=request.check and not self._checked,
             capturable=self._capturable,
+            cold=request.cold,
         )
         self._checked |= request.check
         self._capturable = isinstance(self._series, Graph)

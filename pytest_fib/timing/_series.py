@@ -55,12 +55,14 @@ def series(
     *,
     check: bool = False,
     capturable: bool | None = None,
+    cold: bool = True,
 ) -> Series:
     """Get groups ready to be timed.
 
     On CUDA the first of these that works: a CUDA graph; CUPTI's records of what the device did;
     events. ``capturable`` says whether a graph does, where that is known. With ``check``, and where
-    CUPTI is installed, the graph must contain what plain calls run. Raises EmptyCaptureError, and
+    CUPTI is installed, the graph must contain what plain calls run. On CUDA the cache is flushed
+    before each block if these are to be ``cold``. Raises EmptyCaptureError, and
     whatever the calls raise.
     """
     if device == "cpu":
@@ -69,11 +71,11 @@ def series(
         call()
     _synchronize()
     if _capturable(groups[0][0]) if capturable is None else capturable:
-        graph = Graph(groups)
+        graph = Graph(groups, cold=cold)
         if check and _cupti.available():
             graph.refuse_missing_work()
         return graph
-    return Recorded(groups) if _cupti.available() else Eager(groups)
+    return (Recorded if _cupti.available() else Eager)(groups, cold=cold)
 
 
 class OnCpu:
@@ -123,21 +125,24 @@ class Graph:
 
     method = "cuda graph"
 
-    def __init__(self, groups: Sequence[Calls]) -> None:
+    def __init__(self, groups: Sequence[Calls], *, cold: bool = True) -> None:
         self.results: list[list[Any]] = []
         self._groups = groups
+        self._cold = cold
         flush()
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.graph(graph):
             self._events = [self._captured(calls) for calls in groups]
-        if _nodes(graph) - len(groups) * _nodes_without_calls() < sum(map(len, groups)):
+        without_calls = len(groups) * _nodes_without_calls(cold=cold)
+        if _nodes(graph) - without_calls < sum(map(len, groups)):
             raise EmptyCaptureError("a call leaves no work on the stream that it is called on")
         graph.instantiate()
         self._graph = graph
         self._launch(graph)
 
     def _captured(self, calls: Calls) -> tuple[Any, Any]:
-        flush()
+        if self._cold:
+            flush()
         start, end = _timing_event(external=True), _timing_event(external=True)
         stream = torch.cuda.current_stream()
         start.record(stream)
@@ -173,9 +178,10 @@ class Eager:
 
     method = "events"
 
-    def __init__(self, groups: Sequence[Calls]) -> None:
+    def __init__(self, groups: Sequence[Calls], *, cold: bool = True) -> None:
         self.results: list[list[Any]] = [[None] * len(calls) for calls in groups]
         self._groups = groups
+        self._cold = cold
 
     def run(self) -> TimedBlocks:
         blocks = [self._block(number) for number in range(len(self._groups))]
@@ -184,11 +190,14 @@ class Eager:
 
     def _block(self, number: int) -> tuple[float, float]:
         """How long the calls of a block took, and how long the block did."""
-        flush()
+        flushed_ns = 0.0
+        if self._cold:
+            flush()
+            flushed_ns = flush_ns()  # the host does not wait for that
         _forget_persisting()
         start = perf_counter_ns()
         calls_ns = self._calls_ns(number)
-        taken = perf_counter_ns() - start - flush_ns()  # the host does not wait for that
+        taken = perf_counter_ns() - start - flushed_ns
         return calls_ns, max(taken, calls_ns)
 
     def _calls_ns(self, number: int) -> float:
@@ -311,11 +320,12 @@ def _timing_event(*, external: bool = False) -> Any:
 
 
 @cache
-def _nodes_without_calls() -> int:
-    """The nodes of a captured block that has no calls: a flush, and the events."""
+def _nodes_without_calls(*, cold: bool) -> int:
+    """The nodes of a captured block that has no calls: the events, and a flush if it is cold."""
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.graph(graph):
-        flush()
+        if cold:
+            flush()
         for _ in range(2):
             _timing_event(external=True).record(torch.cuda.current_stream())
     return _nodes(graph)

@@ -35,7 +35,7 @@ class Holder:
 
     @staticmethod
     def _hold(how, end):
-        lock = DeviceLock("cpu", sharers=2 if how == "crowded" else None)
+        lock = DeviceLock("cpu")
         with lock.exclusive() if how == "exclusive" else lock.shared():
             end.send("held")
             end.recv()
@@ -83,33 +83,6 @@ def test_any_number_may_share():
         thread.join()
 
 
-def test_more_than_may_share_wait_for_a_place():
-    first, second, third = (DeviceLock("cpu", sharers=2) for _ in range(3))
-    has_place, go_on = threading.Event(), threading.Event()
-
-    def share():
-        with third.shared():
-            has_place.set()
-            go_on.wait(30)
-        with third.exclusive():
-            has_place.set()
-
-    thread = threading.Thread(target=share)
-    with first.shared():
-        with second.shared():
-            thread.start()
-            assert not has_place.wait(0.2)
-            second.give_way()  # to who wants to be alone: its place it keeps
-            assert not has_place.wait(0.2)
-        assert has_place.wait(30)
-        has_place.clear()
-        go_on.set()
-        assert not has_place.wait(0.2)  # who shares is waited for
-    assert has_place.wait(30)
-    thread.join()
-    assert third.waited > 0.2
-
-
 def test_a_use_is_told_once_and_short_pauses_are_part_of_it():
     lock = DeviceLock("cpu")
     before = monotonic()
@@ -128,41 +101,18 @@ def test_a_use_is_told_once_and_short_pauses_are_part_of_it():
     assert (again.used, again.alone, again.waited) == ([], 0.0, 0.0)
 
 
-def test_work_elsewhere_leaves_a_place_to_others():
-    first, second = (DeviceLock("cpu", sharers=1) for _ in range(2))
-    with first.shared():
-        with first.released(), second.shared():
-            assert not first.is_shared
-        assert first.is_shared
-
-
-def test_a_place_of_a_killed_process_is_free(holder):
-    for process in (holder("crowded"), holder("crowded")):
-        process.kill()
-    with DeviceLock("cpu", sharers=2).shared():
-        pass
-
-
-def test_who_finds_no_place_is_told_who_has_them(holder):
-    processes = [holder("crowded"), holder("crowded")]
-    with pytest.raises(DeviceHeldError) as caught, DeviceLock("cpu", None, 0.2, 2).shared():
-        pass
-    for process in processes:
-        assert f"{process.pid} (" in str(caught.value)
-
-
 def test_each_holder_is_told_once(holder, monkeypatch):
     monkeypatch.setattr("pytest_fib.engine._device_lock.LOCK_PATIENCE", 0.05)
     monkeypatch.setattr("pytest_fib.engine._device_lock.REMINDER", 0.05)
     told: list[str] = []
-    lock = DeviceLock("cpu", told.append, 0.5, 2)
-    first, second = holder("crowded"), holder("crowded")
+    lock = DeviceLock("cpu", told.append, 0.5)
+    first, second = holder("shared"), holder("shared")
     for _ in range(2):
-        with pytest.raises(DeviceHeldError), lock.shared():
+        with pytest.raises(DeviceHeldError), lock.exclusive():
             pass
     second.end()
-    third = holder("crowded")
-    with pytest.raises(DeviceHeldError), lock.shared():
+    third = holder("shared")
+    with pytest.raises(DeviceHeldError), lock.exclusive():
         pass
     pids = [int(pid) for line in told for pid in line.partition("held by pid ")[2].split(", ")]
     assert sorted(pids) == sorted([first.pid, second.pid, third.pid])
