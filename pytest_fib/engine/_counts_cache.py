@@ -41,7 +41,7 @@ class CountsCache:
         name = self._name(request.definition)
         if name not in self._known:
             self._known[name] = self._read(name)
-        known, key = self._known[name], _key(request)
+        known, key = self._known[name], workload_key(request)
         if key not in known:
             known[key] = count()
             self._write(name)
@@ -82,7 +82,8 @@ def _counts(value: dict[str, object] | None) -> OperationCounts | None:
     return OperationCounts(int(value["flops"]), int(value["moved_bytes"]), tuple(read_bytes))  # type: ignore[call-overload]
 
 
-def _key(request: EvaluationRequest) -> str:
+def workload_key(request: EvaluationRequest) -> str:
+    """A key of a definition's workload, by its content."""
     # Not the uuid: another seed's workload keeps it.
     return _digest(repr((request.workload, sorted(request.tensors.values()))))
 

@@ -42,7 +42,7 @@ from pytest_fib.data import (
     own_fault,
 )
 from pytest_fib.engine._artifacts import Artifacts, build_result, build_subject
-from pytest_fib.engine._benchmark import BenchmarkPhase
+from pytest_fib.engine._benchmark import BenchmarkPhase, ReferenceFacts
 from pytest_fib.engine._context import (
     ATTEMPT_PAUSES,
     EvaluationContext,
@@ -308,7 +308,8 @@ class Judge:
         if not any(0 not in context.layouts[name].shape for name in context.definition.outputs):
             context.printed = f"{NOTHING_TO_TIME}\n{context.printed}"
             return verdict, None
-        benchmark = BenchmarkPhase(context, self._core, self._ceilings.known, self._counts)
+        known = self._caches_of(request.definition).timed
+        benchmark = BenchmarkPhase(context, self._core, self._ceilings.known, self._counts, known)
         timed, performance = benchmark.outcome()
         # The record has this workload's values; timed calls get new ones each time.
         return (verdict, performance) if timed.passed else (timed, None)
@@ -335,7 +336,7 @@ class Judge:
         """The caches of a definition, which are kept while requests are for it."""
         if self._caches is None or not _is_same(self._caches.definition, definition):
             self._caches = _DefinitionCaches(
-                definition, ExpectedCache(), ReferenceCosts(definition)
+                definition, ExpectedCache(), ReferenceCosts(definition), {}
             )
         return self._caches
 
@@ -405,6 +406,8 @@ class _DefinitionCaches:
     definition: Definition
     expected: ExpectedCache
     costs: ReferenceCosts
+    #: Facts of timed references, by workload.
+    timed: dict[str, ReferenceFacts]
 
 
 def _is_same(one: object, other: object) -> bool:

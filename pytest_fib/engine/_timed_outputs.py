@@ -86,24 +86,24 @@ class TimedOutputs:
         #: The ranks of samples that timed calls chose, by output.
         self._ranks: dict[str, list[torch.Tensor]] = {}
         #: Whether inputs are cleared before outputs are read.
-        self._inputs_are_cleared = False
+        self.inputs_are_cleared = False
         #: How long reading took in each round; cleared by the benchmark phase.
         self.readings: list[Reading] = []
 
     @property
     def circumstance(self) -> str:
         """The circumstance of wrong outputs of a timed call."""
-        return WHILE_TIMED + CLEARED * (self._inputs_are_cleared and not self._is_destination)
+        return WHILE_TIMED + CLEARED * (self.inputs_are_cleared and not self._is_destination)
 
-    def clear_inputs_before_reading(self) -> None:
-        """Clear inputs from now on, unless outputs of the reference lie in its inputs."""
+    def inputs_may_be_cleared(self) -> bool:
+        """Whether the reference's outputs, of calls that were just timed, outlive its inputs."""
         buffers = self._reference.buffers
         self._reference.collect()
         before = buffers.outputs().clone()
         buffers.inputs().zero_()
         self._context.synchronize()
         self._reference.collect()
-        self._inputs_are_cleared = buffers.outputs().equal(before)
+        return buffers.outputs().equal(before)
 
     @property
     def _is_destination(self) -> bool:
@@ -113,7 +113,7 @@ class TimedOutputs:
         """Keep inputs and outputs of some calls of the last round. Raises WrongOutputsError."""
         candidate, reference = self._candidate.buffers, self._reference.buffers
         inputs = self.inputs_to_check()
-        if self._inputs_are_cleared:
+        if self.inputs_are_cleared:
             for pool in (candidate, reference):  # both, for equal caches
                 pool.inputs()[: candidate.count].zero_()
             self._context.synchronize()

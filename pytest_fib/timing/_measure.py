@@ -57,7 +57,8 @@ LITTLE = 0.1
 PATIENCE = {"cpu": 3.0, "cuda": 1.5}
 #: A round is shorter than another if by more than this share of its blocks.
 SHORTER = 0.01
-#: Warming up ends when the medians of two successive rounds are this close, or after the most.
+#: Warming up ends when the medians of two successive rounds are this close, or after the most. Such
+#: two count already.
 WARM, MOST_WARM = 0.01, 8
 
 
@@ -203,9 +204,9 @@ def time_both_sides(
     """Time rounds of both sides until the intervals are narrow.
 
     The sides take turns in random order. ``steady`` says whether the device's clock is steady:
-    warming up goes on until it is and two rounds agree. ``before_round`` gives both sides values
-    that neither has seen; it is told whether the candidate's last round was its shortest so far, by
-    the judge's clock.
+    warming up goes on until it is and two rounds agree, which count. ``before_round`` gives both
+    sides values that neither has seen; it is told whether the candidate's last round was its
+    shortest so far, by the judge's clock.
     """
     rounds = _Rounds(candidate, reference, before_round, Random(seed))
     budget = BUDGETS[device]
@@ -248,19 +249,26 @@ class _Rounds:
         self._shortest_ns = inf
 
     def warm_up(self, steady: Callable[[], bool], budget_ns: float) -> None:
-        """Run rounds that are dropped; but a first one that takes all the budget counts."""
-        before = [0.0, 0.0]
-        for _ in range(MOST_WARM):
+        """Run rounds until two agree, and drop those before these.
+
+        If the budget ends before, all are dropped; but a first one that takes all of it counts.
+        """
+        before, agree = [0.0, 0.0], False
+        while not agree and self.count < MOST_WARM:
             self.run()
             if self.longest_ns > budget_ns:
                 return
             now = [float(np.median(rounds[-1])) for rounds in self._rounds]
             changes = [abs(a - b) / b for a, b in zip(before, now, strict=True)]
-            if self.spent_ns > budget_ns or (max(changes) < WARM and steady()):
+            agree = max(changes) < WARM and steady()
+            if self.spent_ns > budget_ns:
                 break
             before = now
-        self._rounds, self._turns = ([], []), ([], [])
-        self._shortest_ns = inf
+        if not agree:
+            self._shortest_ns = inf
+        dropped = self.count - 2 if agree else self.count
+        for noted in (*self._rounds, *self._turns):
+            del noted[:dropped]
 
     def run_until(self, count: int) -> None:
         while self.count < count:

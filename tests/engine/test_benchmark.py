@@ -353,11 +353,13 @@ class Listening:
 
 @pytest.fixture
 def exchanged(fork_server):
-    """What the sides are asked for a timed evaluation, and what they say."""
+    """What the sides are asked for a timed evaluation, maybe after another, and what they say."""
 
-    def exchanged(request):
+    def exchanged(request, before=None):
         said = {"candidate": [], "reference": []}
         with Judge("cpu", fork_server=fork_server) as judge:
+            if before is not None:
+                assert judge.evaluate(before).status == "PASSED"
             for side, log in said.items():
                 mine = getattr(judge, f"_{side}")
                 setattr(judge, f"_{side}", replace(mine, sandbox=Listening(mine.sandbox, log)))
@@ -380,6 +382,18 @@ def test_both_sides_are_asked_alike(exchange):
         assert kinds["candidate"].count(kind) == kinds["reference"].count(kind) >= 1
     # Twice more of the reference, to see whether its outputs lie in its inputs.
     assert kinds["candidate"].count(Collect) == kinds["reference"].count(Collect) - 2 >= 1
+
+
+def test_what_is_known_of_a_reference_is_not_measured_again(request_for, exchanged):
+    """Another implementation, and then another workload of the same definition."""
+    other = GOOD.replace("x * factor", "factor * x")
+    for n, fewer in ((1000, 1), (2000, 0)):
+        again = exchanged(request_for(other, n=n, timing=True), request_for(GOOD, timing=True))
+        count = {side: [type(request) for request, _ in log] for side, log in again.items()}
+        prepared = [count[side].count(Prepare) for side in ("candidate", "reference")]
+        assert prepared[0] - prepared[1] == fewer
+        collected = [count[side].count(Collect) for side in ("reference", "candidate")]
+        assert collected[0] - collected[1] == 2 * (1 - fewer)
 
 
 def test_the_reference_makes_any_of_the_candidates_calls(request_for, definition, exchanged):

@@ -107,10 +107,10 @@ def test_what_placements_differ_by_is_not_waited_for(pair):
     assert len(found.candidate) == ROUNDS
 
 
-def test_warming_up_goes_on_until_two_rounds_agree_and_counts_for_nothing(pair):
+def test_warming_up_goes_on_until_two_rounds_agree_and_only_these_count(pair):
     sides = pair([5000.0, 3000.0, 1000.0, 1001.0, *[1000.0] * 500], [1000.0], calls_per_block=100)
     found = time_both_sides(*sides, device="cpu", seed=0)
-    assert sides[0].asked.count("candidate") == 4 + ROUNDS
+    assert sides[0].asked.count("candidate") == 2 + ROUNDS
     assert found.candidate.max() < 1002
     assert len(found.turns) == len(found.reference_turns) == ROUNDS
 
@@ -120,7 +120,7 @@ def test_warming_up_goes_on_until_the_clock_is_steady(pair):
     readings = iter([False, False, True])
     time_both_sides(*sides, device="cpu", steady=lambda: next(readings), seed=0)
     # The first round has none before it to agree with, so the clock isn't looked at.
-    assert sides[0].asked.count("candidate") == 4 + ROUNDS
+    assert sides[0].asked.count("candidate") == 2 + ROUNDS
 
 
 @pytest.mark.parametrize("steady", [False, True])
@@ -247,6 +247,15 @@ def test_who_checks_rounds_is_told_of_the_shortest(pair):
     shortest = [wall < 0.99 * min([np.inf, *walls[:i]]) for i, wall in enumerate(walls)]
     assert told[-len(walls) + 1 :] == shortest[:-1]
     assert 1 < sum(shortest) < len(walls)
+
+
+def test_rounds_of_warming_up_that_count_are_among_those(pair):
+    sides = pair([1000.0, 1000.0, 900.0, *[1000.0] * 500], [1000.0], calls_per_block=200)
+    told = []
+    found = time_both_sides(*sides, device="cpu", before_round=told.append, seed=0)
+    assert len(found.turns) == len(told)
+    # of the first round nobody could tell before it was over
+    assert told[:5] == [False, True, False, True, False]
 
 
 def test_intervals_reach_as_far_as_what_is_unaccounted_for(pair):
