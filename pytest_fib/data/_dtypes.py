@@ -39,7 +39,7 @@ class DType(StrEnum):
         if self.is_floating:
             return -_MOST[self], _MOST[self]
         bits = 1 if self is DType.BOOL else self.itemsize_bits
-        if self in (DType.BOOL, DType.UINT8):
+        if self is DType.BOOL or self.value.startswith("u"):
             return 0, 2**bits - 1
         return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
