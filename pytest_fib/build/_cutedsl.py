@@ -35,19 +35,12 @@ if TYPE_CHECKING:
 _OBJECT = "program.o"
 #: Bytes that pointers are multiples of, where nothing asks for odd ones.
 _ALIGNMENT = 16
+#: Its names of dtypes, where these aren't torch's with a capital letter.
 _TYPES = {
-    "float32": "Float32",
-    "float64": "Float64",
-    "float16": "Float16",
     "bfloat16": "BFloat16",
     "float8_e4m3fn": "Float8E4M3FN",
     "float8_e5m2": "Float8E5M2",
     "float4_e2m1": "Float4E2M1FNx2",  # two in a byte
-    "int64": "Int64",
-    "int32": "Int32",
-    "int16": "Int16",
-    "int8": "Int8",
-    "uint8": "Uint8",
     "bool": "Boolean",
 }
 _USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
@@ -133,7 +126,7 @@ def _argument(parameter: Parameter, sizes: dict[str, Any]) -> Any:
     from cutlass import cute
     from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_tensor
 
-    dtype = getattr(cutlass, _TYPES[parameter.dtype])
+    dtype = getattr(cutlass, _TYPES.get(parameter.dtype, parameter.dtype.capitalize()))
     if parameter.shape is None:
         return dtype(0)
     for axis in parameter.shape:

@@ -363,11 +363,9 @@ def _angles(subject: Subject) -> InputRule | None:
 
 
 def _any_number(subject: Subject) -> InputRule:
-    """Half of them, of int64."""
-    if subject.spec.dtype is DType.UINT8:
-        return kinds.Integers(min=0, max=255)
-    most = 2 ** min(subject.spec.dtype.itemsize_bits - 1, 62)
-    return kinds.Integers(min=-most, max=most - 1)
+    """All that the dtype has, of int64 half: generators draw from a range below 2**63."""
+    least, most = subject.spec.dtype.ends
+    return kinds.Integers(min=max(int(least), -(2**62)), max=min(int(most), 2**62 - 1))
 
 
 def _cut(subject: Subject) -> InputRule | None:
