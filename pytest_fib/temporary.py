@@ -36,7 +36,7 @@ class TemporaryFolder:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         # Others look at this name only, which it gets once it is locked.
         path = new.rename(new.with_name(new.name.removeprefix(".")))
-        _remove_abandoned(path.parent)
+        remove_abandoned(path.parent)
         return cls(path, lock)
 
     def remove(self, seconds: float = REMOVING) -> None:
@@ -45,7 +45,8 @@ class TemporaryFolder:
         os.close(self.lock)
 
 
-def _remove_abandoned(parent: Path) -> None:
+def remove_abandoned(parent: str | Path) -> None:
+    """Remove the folders whose makers are dead."""
     for entry in os.scandir(parent):
         if not entry.name.startswith(PREFIX):
             continue

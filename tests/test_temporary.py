@@ -42,6 +42,25 @@ def test_one_of_a_process_that_was_killed_is_removed_by_the_next(maker, tmp_path
     assert not list(tmp_path.iterdir())
 
 
+def test_what_a_killed_worker_left_is_removed_at_the_end_of_its_run(pytester, monkeypatch):
+    """No other one is made beside it: nothing runs in a sandbox here."""
+    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("files")))
+    pytester.mkdir("kernel_defs")  # else the plugin takes no part
+    pytester.makepyfile(
+        """\
+        import os, signal
+        from pytest_fib.temporary import TemporaryFolder
+
+        def test_one():
+            TemporaryFolder.make()
+            os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    result = pytester.runpytest_subprocess("-n1", "--fib-device=cpu", "--max-worker-restart=0")
+    result.stdout.fnmatch_lines(["worker 'gw0' crashed while running *"])
+    assert not list(pytester.path.glob("files/*pytest-fib-run-*"))
+
+
 def test_one_in_use_stays_even_while_its_process_is_stopped(maker, tmp_path):
     process, folder = maker
     os.kill(process.pid, signal.SIGSTOP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,7 @@ from pytest_fib.report import (
     github_annotations,
     write_comparison,
 )
+from pytest_fib.temporary import remove_abandoned
 
 if TYPE_CHECKING:
     from pytest_fib.data import Compiled, TensorFiles
@@ -559,6 +561,8 @@ class Session:
 
     def pytest_unconfigure(self) -> None:
         self._recorder.file.close()
+        if not self._worker:  # by now xdist has ended its workers, some perhaps by SIGKILL
+            remove_abandoned(tempfile.gettempdir())
 
 
 def _traced(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -27,6 +27,7 @@ SEEN = {
     # where the number of blocks is odd, the last one's work is left
     "next_block_works": ("its times are false: .*", LACKS, TIMED_WRONG),
     "nothing_in_capture": (EMPTY, LACKS, TIMED_WRONG),
+    "only_if_poisoned_cuda": (TIMED_WRONG,),
     "other_stream": (EMPTY, LACKS, TIMED_WRONG),
     "other_stream_and_token": (LACKS, TIMED_WRONG),
     "patch_events": ("its times are false: .*",),
