@@ -50,6 +50,8 @@ ALPHA = 1e-7
 #: Bins of the finest G-test, and of the two coarser ones: few bins find a small bias that all
 #: tokens share, many bins find one of a few tokens.
 FINE, COARSE = 1024, 32
+#: How many draws of the least probable tokens are expected, at least, where these are tested.
+LEAST_OF_TAIL = 20.0
 #: How often each tested row is drawn. If a token with a share of 1e-4 is never chosen, 200,000
 #: draws show it: 20 are expected, and none has a chance of exp(-20).
 DRAWS = 200_000
@@ -427,6 +429,7 @@ def _frequencies(row: _Row) -> Iterator[tuple[float, str]]:
     p_value = min(1.0, math.exp(-float(missing[rank])) * len(counts))
     what = f"token {int(row.certain[rank])} was never chosen"
     yield p_value, f"{what}, expected {float(missing[rank]):.4g} times in {total}"
+    yield from _tails(row, counts, total)
     in_order = row.certain.argsort()
     for name, order, bins in (
         ("one by one", None, FINE),
@@ -436,6 +439,23 @@ def _frequencies(row: _Row) -> Iterator[tuple[float, str]]:
         seen = (counts, expected) if order is None else (counts[order], expected[order])
         p_value, count = _binned(*seen, max(LEAST_EXPECTED, total / bins))
         yield p_value, f"the frequencies of its tokens {name} ({count} bins) are wrong"
+
+
+def _tails(row: _Row, counts: torch.Tensor, total: int) -> Iterator[tuple[float, str]]:
+    """Tests of the least probable tokens that share a half of all draws, a quarter, and so on.
+
+    Bins tell less of them: what is missing in a thousandth of the draws is one bin of the finest.
+    """
+    shares, seen = row.share.flip(0).cumsum(0), counts.flip(0).cumsum(0)
+    share = 0.5
+    while share * total >= LEAST_OF_TAIL:
+        number = int(torch.searchsorted(shares, share, right=True))
+        share /= 2
+        if number == 0 or float(shares[number - 1]) * total < LEAST_OF_TAIL:
+            return
+        times, chance = int(seen[number - 1]), float(shares[number - 1])
+        what = f"its {number} least probable tokens were chosen {times} times in {total}"
+        yield either_side(times, total, chance), f"{what}, expected {chance * total:.4g}"
 
 
 def _binned(counts: torch.Tensor, expected: torch.Tensor, least: float) -> tuple[float, int]:

@@ -193,6 +193,7 @@ def test_timed_calls_choose_as_they_should(judge, change):
     if change == "pass":
         assert evaluation.status == "PASSED", evaluation.log
         return
+    assert evaluation.diagnosis, evaluation.log
     assert evaluation.diagnosis.pattern == "wrong distribution"
     what = r"samples: \d+ of \d+ draws lie in 1/\d+ of their distributions, by (index|probability)"
     assert re.match(rf"{what} \(p = \S+\) \(while it was timed", evaluation.log)

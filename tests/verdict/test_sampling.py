@@ -288,6 +288,20 @@ def test_a_wrong_sampler_is_found_within_200_000_draws(sampler, limits):
     assert verdict.diagnosis.sentence.startswith("samples: row 0")
 
 
+@pytest.mark.parametrize("limits", [(VOCABULARY, 0.8), (VOCABULARY, 1.0)])
+def test_a_sampler_that_leaves_out_what_is_rare_is_found(limits):
+    """All that it gets wrong are 3 draws in 10,000, so that its largest errors are as rare."""
+    probs = (torch.randn(VOCABULARY, generator=seeded(11)) * 3).softmax(0)
+    weights = distribution(probs, *limits)
+    ascending, order = weights.sort()
+    rare = order[(ascending > 0) & (ascending.cumsum(0) <= 3e-4)]
+    assert len(rare) > 1
+    weights[rare] = 0
+    verdict = judged(drawn(weights, seeded(5))[None], SamplingTest(probs[None], *limits))
+    assert not verdict.passed
+    assert "least probable tokens were chosen" in verdict.diagnosis.sentence
+
+
 @pytest.mark.parametrize("limits", [(1000, 0.95), (50, 0.9), (VOCABULARY, 0.8), (VOCABULARY, 1.0)])
 def test_a_right_sampler_passes_at_a_large_vocabulary(limits):
     probs = (torch.randn(VOCABULARY, generator=seeded(12)) * 3).softmax(0)
