@@ -20,6 +20,7 @@ from pytest_fib.verdict import (
     Outputs,
     SamplingTest,
     Verdict,
+    check_ranks,
     check_support,
     compare_outputs,
     compare_tensor,
@@ -202,11 +203,14 @@ class OutputChecker:
         return self._in_support(verdict, outputs) if verdict.passed else verdict
 
     def _in_support(self, verdict: Verdict, outputs: Outputs) -> Verdict:
-        """Refuse samples outside of their support, whatever their neighbours are."""
+        """Refuse samples outside of their support, and such as are not random."""
         for name in self.definition.outputs:
             if not self.definition.is_sampled(name):
                 continue
-            verdict = check_support(verdict, name, outputs[name], SamplingTest.of(self.inputs))
+            samples, test = outputs[name], SamplingTest.of(self.inputs)
+            verdict = check_support(verdict, name, samples, test)
+            if verdict.passed and samples.dim() == 1 and not is_seeded(self.definition):
+                verdict = check_ranks(verdict, name, samples, test)
             if not verdict.passed:
                 break
         return verdict

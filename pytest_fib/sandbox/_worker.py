@@ -56,7 +56,7 @@ def serve(channel: int, output: int, device: str, folder: Path, caches: Sequence
     _reuse_freed_memory()
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # what it is was read before the fork
-    raise_walls([folder, *caches], names_threads=device != "cpu")
+    raise_walls([folder, *caches], device)
     worker = _Worker(Channel(socket.socket(fileno=channel)), device, folder)
     try:
         worker.serve()

@@ -18,6 +18,7 @@ from pytest_fib.verdict._sampling import (
     CALL_BYTES as CALL_BYTES,
     SamplingPlan as SamplingPlan,
     SamplingTest as SamplingTest,
+    check_ranks as check_ranks,
     check_support as check_support,
     is_seeded as is_seeded,
     judge_ranks as judge_ranks,

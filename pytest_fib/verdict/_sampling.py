@@ -47,6 +47,8 @@ SORTED_AT_ONCE = 1 << 24
 #: The probability that a perfect sampler fails, over all tests of all rows of all workloads. The
 #: chi-squared distribution of a G-test is a limit; this far out it errs by less than 10 times.
 ALPHA = 1e-7
+#: The most calls of a search that are tested by themselves.
+CALLS_OF_A_SEARCH = 1000
 #: Bins of the finest G-test, and of the two coarser ones: few bins find a small bias that all
 #: tokens share, many bins find one of a few tokens.
 FINE, COARSE = 1024, 32
@@ -344,7 +346,23 @@ def ranks(samples: torch.Tensor, distribution: SamplingTest) -> torch.Tensor:
     return places[:, own[:, 0] > 0]
 
 
-def judge_ranks(passed: Verdict, name: str, places: torch.Tensor) -> Verdict:
+def check_ranks(
+    passed: Verdict, name: str, samples: torch.Tensor, distribution: SamplingTest
+) -> Verdict:
+    """A failure if a call's samples [rows] of the output ``name`` aren't evenly distributed.
+
+    Few calls have so many rows that this shows more than a choice that is not random; but no call
+    can be told from one that is drawn many times. Of large inputs, some rows count.
+    """
+    rows, vocabulary = distribution.probs.shape
+    most = SORTED_AT_ONCE // max(vocabulary, 1)
+    if rows > most:
+        some = torch.randperm(rows)[:most].tolist()
+        samples, distribution = samples[some], distribution.select(some)
+    return judge_ranks(passed, name, ranks(samples, distribution), ALPHA / CALLS_OF_A_SEARCH)
+
+
+def judge_ranks(passed: Verdict, name: str, places: torch.Tensor, alpha: float = ALPHA) -> Verdict:
     """Whether the ``ranks`` of samples of an output, [2, n], are evenly distributed."""
     for seen, by in zip(places, ("index", "probability"), strict=True):
         bins = min(COARSE, int(len(seen) / LEAST_EXPECTED))
@@ -352,7 +370,7 @@ def judge_ranks(passed: Verdict, name: str, places: torch.Tensor) -> Verdict:
             continue
         counts = torch.histc(seen, bins, 0.0, 1.0)
         p_value = g_test(counts, torch.full_like(counts, len(seen) / bins))
-        if p_value < ALPHA:
+        if p_value < alpha:
             most = int(counts.max())
             line = f"{most} of {len(seen)} draws lie in 1/{bins} of their distributions, by {by}"
             return _failed(passed, name, WRONG, [f"{line} (p = {p_value:.1g})"])

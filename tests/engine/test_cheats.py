@@ -116,6 +116,7 @@ TIMED_REASONS = {
     "destination_when_collected": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "first_works_for_all": ("RUNTIME_ERROR", BY_THE_CLOCK),
     "in_place_later": ("RUNTIME_ERROR", r"wrote to its input .x. \(while it was timed\)"),
+    "interrupt_reference": NOT_PERMITTED,
     "late_thread_later": ("INCORRECT_NUMERICAL", TIMED_WRONG),
     "lazy_later": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
     "moved_destination": ("INCORRECT_NUMERICAL", TIMED_WRONG),
@@ -179,6 +180,7 @@ WALLED = {
     },
     "seccomp": {
         "bind_parent",
+        "interrupt_reference",
         "leave_segment",
         "limit_parent",
         "own_namespace",

@@ -174,6 +174,23 @@ def test_with_a_seed_among_the_inputs_calls_must_repeat(judge):
         assert not evaluation.correctness or "draws" not in (evaluation.correctness.extra or {})
 
 
+ONLY_IF_ROWS_REPEAT = (
+    "kept = kept if torch.equal(probs[0], probs[-1 + len(probs) // 8]) else "
+    "kept * (kept == kept.amax(1, keepdim=True))"
+)
+
+
+def test_a_sampler_that_is_random_only_where_rows_repeat_is_found(judge):
+    """That is where it is drawn from many times; here it isn't."""
+    definition = sampling("top_p")
+    request = request_for(definition, sampler(definition, ONLY_IF_ROWS_REPEAT), batch=400)
+    evaluation = judge.evaluate(request.model_copy(update={"draws": False}))
+    assert evaluation.diagnosis, evaluation.log
+    assert evaluation.diagnosis.pattern == "wrong distribution"
+    what = r"samples: \d+ of \d+ draws lie in 1/\d+ of their distributions, by probability"
+    assert re.match(what, evaluation.log)
+
+
 IS_TIMED = """
 import sys
 def is_timed():

@@ -17,7 +17,8 @@ landlock = pytest.mark.skipif("landlock" not in WALLS, reason="the kernel's Land
 seccomp = pytest.mark.skipif("seccomp" not in WALLS, reason="the kernel has no seccomp")
 
 HEADING = """\
-import contextlib, ctypes, fcntl, mmap, os, resource, signal, socket, subprocess, sys, tempfile
+import contextlib, ctypes, fcntl, mmap, os, resource, select, signal, socket
+import subprocess, sys, tempfile
 from pathlib import Path
 import torch
 
@@ -56,6 +57,7 @@ def run_lines(evaluate):
         "signal.pidfd_send_signal(os.pidfd_open(os.getpid()), 0)",
         "fcntl.fcntl(os.pipe()[0], 10, signal.SIGCONT)",  # F_SETSIG
         "fcntl.fcntl(os.open('/proc/self/exe', os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)",
+        "select.epoll()",
     ],
 )
 def test_a_call_that_could_disturb_others_is_refused(run_lines, line):
@@ -82,6 +84,8 @@ def test_a_call_that_could_disturb_others_is_refused(run_lines, line):
         "clone, to be woken when it ends": "56, signal.SIGCONT, 0, 0, 0, 0",
         "prctl, to be woken when the parent ends": "157, 1, signal.SIGCONT",
         "setns": "308, os.open('/proc/self/ns/net', os.O_RDONLY), 0",
+        "timerfd_create": "283, 1, 0",
+        "epoll_create": "213, 1",
         "of 32-bit pointers": "0x40000000 + 39",
     }.values(),
 )
