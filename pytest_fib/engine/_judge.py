@@ -137,11 +137,10 @@ class Judge:
         self._reference = self._side(untrusted=False)
         folder = builds or default_builds_directory()
         self._counts = CountsCache(folder and folder / "counts", device)
-        cache = ArtifactCache(folder, announce)
         self._builds = builds
         self._build_server: ForkServer | None = None
         ahead = None if prebuilt is None else Prebuilt(prebuilt)
-        self._artifacts = Artifacts(cache, ahead, self._builder)
+        self._artifacts = Artifacts(ArtifactCache(folder, announce), ahead, self._builder)
 
     def __enter__(self) -> Self:
         return self
