@@ -82,9 +82,11 @@ class ArenaAllocator:
     most of it would be unused.
     """
 
-    def __init__(self, device: str, slack: int = 64 * ALIGNMENT) -> None:
+    #: The first tensor starts at a random place in so many bytes.
+    slack = 64 * ALIGNMENT
+
+    def __init__(self, device: str) -> None:
         self.device = device
-        self.slack = slack
         self.arena = Arena(GRANULE, device)
         self._next = self._used = 0
 
