@@ -175,6 +175,15 @@ def test_calls_go_to_the_best_at_the_shape_or_the_nearest_within_a_factor(routed
     assert server(routed, 8) == "fallback"
 
 
+def test_how_near_the_nearest_shape_has_to_be_is_given(routed):
+    measured = trace_set(("small", 8, 1.0))
+    with enable_apply(measured, within=4, hardware=HERE):
+        served = [server(routed, n) for n in (1, 2, 32, 33)]
+    assert served == ["fallback", "small", "small", "fallback"]
+    with pytest.raises(ValueError, match="within should be a factor of at least 1"):
+        enable_apply(measured, within=0.5)
+
+
 def test_the_policy_may_be_exact_or_a_function(routed):
     measured = trace_set(("small", 8, 1.0), ("large", 8, 2.0))
     with enable_apply(measured, policy="exact", hardware=HERE):

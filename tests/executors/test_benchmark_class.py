@@ -96,6 +96,18 @@ def test_without_recorded_workloads_those_of_bench_items_are_timed():
     assert executor.asked == [("right", 1000)]
 
 
+def test_each_evaluation_has_the_precision_and_the_timeout_that_are_given(trace_set):
+    asked = []
+
+    class Noting(Scripted):
+        def evaluate(self, request):
+            asked.append((request.timing, request.precision, request.timeout))
+            return super().evaluate(request)
+
+    Benchmark(trace_set, executor=Noting(), precision="quick", timeout=7.0).run_all()
+    assert asked == [(True, "quick", 7.0)] * 4
+
+
 WHERE = """\
 import os
 def run(x):
