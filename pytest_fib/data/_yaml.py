@@ -80,7 +80,7 @@ class Document:
         return line + within if isinstance(node, yaml.ScalarNode) and node.style in _BLOCK else line
 
     def entry(self, node: yaml.Node, key: int | str) -> tuple[yaml.Node, yaml.Node] | None:
-        """The nodes of a key and its value, or of a list's entry, twice; None if not there."""
+        """The nodes of a key and its value; of a list's entry, its node twice. None if absent."""
         if isinstance(node, yaml.MappingNode):
             pairs = (pair for pair in node.value if self._text(pair[0]) == key)
             return next(pairs, None)

@@ -116,7 +116,7 @@ class AppliedTraceSet:
         return tuple(self._policy(shape, self._measured[key]))
 
     def log_no_choice(self, name: str, why: str) -> None:
-        """Say once that a policy fails, or what it is asked with."""
+        """Log once that an implementation could not be chosen, and why."""
         if not self._no_choice_was_said:
             self._no_choice_was_said = True
             log.warning(

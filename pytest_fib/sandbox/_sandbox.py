@@ -94,7 +94,7 @@ class LocalSandbox:
 
 
 class Turns(Protocol):
-    """Shares a device: many processes at once, or one exclusively, such as the engine's lock."""
+    """What shares a device, among many processes or for one exclusively: the engine's lock."""
 
     @property
     def is_shared(self) -> bool:

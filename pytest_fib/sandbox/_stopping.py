@@ -14,11 +14,11 @@ _PAUSE = 5e-5
 
 
 def wait_until_stopped(session: int, timeout: float) -> float:
-    """Wait until all threads of a session have stopped: for how many seconds, looks included.
+    """Wait until all threads of a session have stopped; returns the seconds that this took.
 
-    So who has many threads, and is looked at for long, can't work unseen meanwhile. Raises
-    TimeoutError after ``timeout`` seconds. Where the kernel doesn't tell of children, they don't
-    work.
+    The time of looking at the threads is included. So a program that has many of them, to make that
+    take long, gains nothing by it. Where the kernel doesn't list children, they count as stopped.
+    Raises TimeoutError after ``timeout`` seconds.
     """
     start = monotonic()
     while _works(session):

@@ -182,9 +182,10 @@ def placements(blocks_ns: Sequence[float], device: str, most: int) -> int:
 
 
 def random_place(size: int, most: int, source: Random) -> int:
-    """Where ``size`` calls begin among the ``most`` of a block: any of these is as likely in it.
+    """A random start for ``size`` of the ``most`` calls of a block.
 
-    A place beyond an end becomes the nearest, else the outermost calls would seldom be.
+    Each call is about as likely to be among them. For that, starts beyond an end are drawn as well,
+    and moved to that end: otherwise the outermost calls would seldom be chosen.
     """
     room = most - size
     beyond = min(room, size - 1)

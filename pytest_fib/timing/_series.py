@@ -283,10 +283,11 @@ def _one_flush_ns() -> float:
 
 
 def copy_ns(outputs: Sequence[tuple[int, str]], calls: int) -> float:
-    """How much longer storing outputs takes with one more captured call, beside so many.
+    """How many nanoseconds storing the outputs of one more captured call takes.
 
-    ``outputs`` are the elements and torch dtype of each. In nanoseconds by the host's clock, of
-    which the difference has what calls more take on the device.
+    ``calls`` is the number of calls whose outputs are stored together; ``outputs`` has the number
+    of elements and the torch dtype of each output. It is the difference of two times by the host's
+    clock, so what storing takes for any number of calls is not in it.
     """
     one_call: int = sum(elements * getattr(torch, dtype).itemsize for elements, dtype in outputs)
     share = min(1.0, COPIED_BYTES / max(one_call, 1))  # of an output that is large
