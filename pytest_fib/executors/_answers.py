@@ -1,14 +1,16 @@
-"""Answers as JSON, to requests of any kind, and the answer where nothing could be asked."""
+"""Requests and answers on their way, as JSON, and the answer where nothing could be asked."""
 
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_fib.data import (
     NOT_EVALUATED,
     BuildRequest,
     BuildResult,
+    Definition,
     Diagnosis,
     Evaluation,
     EvaluationRequest,
@@ -16,9 +18,12 @@ from pytest_fib.data import (
     Outcome,
     SearchRequest,
     SearchResult,
+    Solution,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pytest_fib.executors._protocol import Executor
 
 JudgeRequest: TypeAlias = EvaluationRequest | SearchRequest | BuildRequest
@@ -29,17 +34,49 @@ REQUESTS: dict[str, type[EvaluationRequest | SearchRequest | BuildRequest]] = {
     "search": SearchRequest,
     "build": BuildRequest,
 }
+#: Parts that many requests have in common, in the order in which they travel.
+SHARED: dict[str, type[Definition | Solution]] = {"definition": Definition, "solution": Solution}
+#: Of those, how many a far end remembers: few implementations are evaluated at a time.
+REMEMBERED = 64
 
 
-def answer_here(executor: Executor, kind: str, text: str | bytes) -> bytes:
-    """The answer of an executor on this machine to a request, both as JSON.
+def parts_of(request: JudgeRequest, *, here: bool = False) -> list[bytes]:
+    """A request as JSON: what is its own, and then each of the parts in `SHARED`.
 
-    Without the time, which is that of the machine where it is read: clocks differ.
+    Its directory means something only to a process that is ``here``.
     """
-    answer: Answer = getattr(executor, kind)(REQUESTS[kind].from_json(text))
-    answer = with_host(answer, socket.gethostname())
-    without = {"outcome": {"timestamp"}} if isinstance(answer, SearchResult) else {"timestamp"}
-    return answer.model_dump_json(by_alias=True, exclude=without).encode()
+    without = set(SHARED) if here else {"directory", *SHARED}
+    own = request.model_dump_json(by_alias=True, exclude=without)
+    shared = (getattr(request, name).model_dump_json(by_alias=True) for name in SHARED)
+    return [text.encode() for text in (own, *shared)]
+
+
+class FarEnd:
+    """Answers requests that come in parts, by an executor on this machine.
+
+    Shared parts that come again aren't read again: checking a definition takes longer than all
+    else that is done here.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._read = lru_cache(maxsize=REMEMBERED)(_read_shared)
+
+    def answer(self, kind: str, own: Mapping[str, Any], shared: Iterable[bytes]) -> bytes:
+        """The answer as JSON; ``kind`` is a method of the executor, the rest from `parts_of`.
+
+        Without the time, which is that of the machine where it is read: clocks differ.
+        """
+        records = {name: self._read(name, text) for name, text in zip(SHARED, shared, strict=True)}
+        request = REQUESTS[kind].model_validate({**own, **records})
+        answer: Answer = getattr(self._executor, kind)(request)
+        answer = with_host(answer, socket.gethostname())
+        without = {"outcome": {"timestamp"}} if isinstance(answer, SearchResult) else {"timestamp"}
+        return answer.model_dump_json(by_alias=True, exclude=without).encode()
+
+
+def _read_shared(name: str, text: bytes) -> Definition | Solution:
+    return SHARED[name].model_validate_json(text)
 
 
 def with_host(answer: Answer, host: str) -> Answer:

@@ -25,7 +25,7 @@ from pytest_fib.data import (
     SearchResult,
     TensorFiles,
 )
-from pytest_fib.executors._answers import JudgeRequest, answer_here
+from pytest_fib.executors._answers import FarEnd, JudgeRequest, parts_of
 from pytest_fib.executors._archives import RemoteError
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._protocol import Executor
@@ -63,7 +63,7 @@ class DeviceProcess(RemoteExecutor):
         tensors = {} if isinstance(request, BuildRequest) else request.tensors
         message = {
             "kind": kind,
-            "request": json.loads(request.to_json()),
+            "parts": [part.decode() for part in parts_of(request, here=True)],
             "files": [str(self._files.find(address)) for address in tensors.values()],
         }
         process = self._started()
@@ -146,11 +146,14 @@ def _answer_requests(device: str) -> None:
     os.dup2(2, 1)
     files = TensorFiles()
     executor = LocalExecutor(device, files=files)
+    far_end = FarEnd(executor)
     for line in sys.stdin.buffer:
         message: dict[str, Any] = json.loads(line)
         for path in message["files"]:
             files.add(Path(path))
-        out.write(answer_here(executor, message["kind"], json.dumps(message["request"])) + b"\n")
+        own, *shared = message["parts"]
+        answer = far_end.answer(message["kind"], json.loads(own), map(str.encode, shared))
+        out.write(answer + b"\n")
         out.flush()
     executor.close()
 

@@ -21,10 +21,11 @@ from urllib.parse import unquote, urlsplit
 
 from pytest_fib.build import Machine
 from pytest_fib.data import TensorFiles
+from pytest_fib.executors._answers import SHARED, parts_of
 from pytest_fib.executors._archives import Archive, RemoteError, RemotePython, archive_of
 from pytest_fib.executors._relay import MAGIC, read_frame, write_frame
 from pytest_fib.executors._remote import ATTEMPTS, RemoteExecutor
-from pytest_fib.executors.worker import PULSE, RECORDS
+from pytest_fib.executors.worker import PULSE
 from pytest_fib.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -572,13 +573,10 @@ class SshExecutor(RemoteExecutor):
 
 def _split(request: JudgeRequest) -> tuple[bytes, dict[str, bytes]]:
     """A request that names its large parts by their content, and these parts."""
-    body = json.loads(request.model_dump_json(by_alias=True, exclude={"directory"}))
-    records = {}
-    for name in RECORDS:
-        text = json.dumps(body[name]).encode()
-        body[name] = hashlib.sha256(text).hexdigest()
-        records[body[name]] = text
-    return json.dumps(body).encode(), records
+    own, *shared = parts_of(request)
+    addresses = [hashlib.sha256(text).hexdigest() for text in shared]
+    body = json.loads(own) | dict(zip(SHARED, addresses, strict=True))
+    return json.dumps(body).encode(), dict(zip(addresses, shared, strict=True))
 
 
 def _silent(_: str) -> None:

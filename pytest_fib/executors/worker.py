@@ -20,7 +20,7 @@ from time import monotonic, sleep
 from typing import Any, NoReturn
 
 from pytest_fib.data import TensorFiles, cache_directory
-from pytest_fib.executors._answers import answer_here
+from pytest_fib.executors._answers import SHARED, FarEnd
 from pytest_fib.executors._local import LocalExecutor
 from pytest_fib.executors._relay import UNUSED, read_frame, write_frame
 
@@ -30,8 +30,6 @@ PULSE, MISSED = 5.0, 15.0
 CLEANUP_TIMEOUT = 5.0
 #: Of a torch that is installed and can't be used.
 _TORCH_ERRORS = (ImportError, OSError, RuntimeError, SyntaxError)
-#: Parts of a request that travel apart, once.
-RECORDS = ("definition", "solution")
 
 
 class Worker:
@@ -49,8 +47,10 @@ class Worker:
             files=self._tensors.files,
             progress=self._tell,
         )
+        self._far_end = FarEnd(self._executor)
         self._id = secrets.token_hex(8)
-        self._records: dict[str, Any] = {}
+        #: Parts of requests that travel apart, once: as JSON, by what they hold.
+        self._records: dict[str, bytes] = {}
         #: None is the end.
         self._waiting: SimpleQueue[tuple[int, str, dict[str, Any]] | None] = SimpleQueue()
         #: The newest request, and its answer once there is one.
@@ -80,7 +80,8 @@ class Worker:
             if self._refusal:
                 self._refuse(number, self._refusal)
                 continue
-            answer = answer_here(self._executor, kind, json.dumps(body))
+            shared = [self._records[body[name]] for name in SHARED]
+            answer = self._far_end.answer(kind, body, shared)
             with self._lock:
                 self._answer = answer
             self._send({"answer": number}, answer)
@@ -114,7 +115,7 @@ class Worker:
         if "end" in record:
             self._end()
         if "record" in record:
-            self._records[record["record"]] = json.loads(payload)
+            self._records[record["record"]] = payload
         if "file" in record:
             self._take_file(record["file"], payload, more=record["more"])
         if "ask" in record:
@@ -140,7 +141,7 @@ class Worker:
             if answer is not None:
                 self._send({"answer": number}, answer)
             return
-        lacking = [body[name] for name in RECORDS if body[name] not in self._records]
+        lacking = [body[name] for name in SHARED if body[name] not in self._records]
         addresses = body.get("tensors", {}).values()
         lacking += [each for each in addresses if not self._tensors.has(each)]
         unkept = [self._unkept.pop(each) for each in lacking if each in self._unkept]
@@ -152,7 +153,6 @@ class Worker:
             return
         with self._lock:
             self._number, self._answer = number, None
-        body |= {name: self._records[body[name]] for name in RECORDS}
         self._waiting.put((number, kind, body))
 
     def _refuse(self, number: int, why: str) -> None:
