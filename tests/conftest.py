@@ -36,6 +36,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # Processes that tests start import the package beside these tests, whatever else is installed.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
+#: Seconds after which a run inside a test is taken to hang: on a busy machine one takes minutes.
+HANGS = 600.0
+
 # A definition with one var axis of up to 256 elements and a scalar.
 SCALE = """\
 name: scale
@@ -145,7 +148,7 @@ class Project:
 
     def run_apart(self, *arguments: str) -> pytest.RunResult:
         """Run pytest in a process of its own."""
-        return self.pytester.runpytest_subprocess(*arguments, timeout=120)
+        return self.pytester.runpytest_subprocess(*arguments, timeout=HANGS)
 
     def ids(self, *arguments: str) -> list[str]:
         """The node ids that are collected."""

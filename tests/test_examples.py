@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,10 @@ def test_a_custom_kernel(example, tmp_path):
     assert (tmp_path / "dataset/traces/example/fused_add_rmsnorm").is_dir()
 
 
+WORKFLOWS = [
+    *sorted((EXAMPLES.parent / ".github/workflows").iterdir()),
+    EXAMPLES / "distributed/github-shards.yml",
+]
 DISTRIBUTED = sorted((EXAMPLES / "distributed").iterdir())
 
 
@@ -53,8 +58,17 @@ def test_examples_for_clusters_are_well_formed_and_use_options_that_exist(path, 
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".sh":
         subprocess.run(["bash", "-n", path], check=True)
+        if shellcheck := shutil.which("shellcheck"):  # it can't know what a sourced file does
+            subprocess.run([shellcheck, "--exclude=SC1091", path], check=True)
     else:
         assert yaml.safe_load(text)
     helped = pytester.runpytest("--help").outlines
     known = {word for line in helped for word in re.findall(r"--fib[\w-]+", line)}
     assert set(re.findall(r"--fib[\w-]+", text)) <= known
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_are_what_github_takes(path):
+    pytest.importorskip("check_jsonschema")
+    command = [sys.executable, "-m", "check_jsonschema"]
+    subprocess.run([*command, "--builtin-schema=vendor.github-workflows", path], check=True)

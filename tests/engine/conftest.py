@@ -24,7 +24,7 @@ from pytest_fib.workloads import make_workload
 
 ROOT = Path(__file__).parents[2]
 #: An upper bound for what takes milliseconds, on however busy a machine.
-AT_MOST = 30.0
+AT_MOST = 120.0
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +85,7 @@ def request_for(definition, solution) -> Callable[..., EvaluationRequest]:
         calling: str = "value",
         n: int = 1000,
         seed: int = 0,
-        timeout: float = AT_MOST,
+        timeout: float = 30.0,
         of: Definition = definition,
         **settings,
     ) -> EvaluationRequest:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import stat
 import threading
 from pathlib import Path
@@ -359,13 +360,18 @@ def test_a_failure_without_the_device_leaves_no_lock():
         pass
 
 
-def test_all_who_want_to_be_alone_go_before_anyone_shares_again():
+def threads_that_wait_for_locks():
+    """How many of this process' threads wait for a lock of a file."""
+    waiting = re.compile(rf"-> FLOCK +ADVISORY +\w+ +{os.getpid()} ")
+    return len(waiting.findall(Path("/proc/locks").read_text(encoding="ascii")))
+
+
+def test_all_who_want_to_be_alone_go_before_anyone_shares_again(eventually):
     order = []
 
     def alone():
         with DeviceLock("cpu").exclusive():
             order.append("alone")
-            sleep(0.05)
 
     def beside():
         with DeviceLock("cpu").shared():
@@ -375,11 +381,11 @@ def test_all_who_want_to_be_alone_go_before_anyone_shares_again():
         threads = [threading.Thread(target=alone) for _ in range(3)]
         for thread in threads:
             thread.start()
-        sleep(0.3)  # until all of them wait
+        assert eventually(lambda: threads_that_wait_for_locks() == 3)
         threads.append(threading.Thread(target=beside))
         threads[-1].start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert order == ["alone"] * 3 + ["beside"]
 
 

@@ -50,7 +50,7 @@ TEXTS = {
         "def run(x, factor):\n"
         "    folder = pathlib.Path(os.environ['TORCH_EXTENSIONS_DIR'])\n"
         "    folder.joinpath('waiting').write_text(str(os.getpid()))\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(3600)\n"
     ),
     "into": "def run(x, factor, y):\n    y.copy_(x * factor)\n",
 }

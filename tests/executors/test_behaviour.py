@@ -19,6 +19,7 @@ from pytest_fib.executors import (
     SshExecutor,
     SshTarget,
 )
+from tests.conftest import HANGS
 from tests.executors.conftest import Ssh
 from tests.executors.kernels import definition, evaluation, solution
 
@@ -182,7 +183,7 @@ def test_an_interrupt_ends_what_runs(kind, tmp_path, tmp_path_factory):
 
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        place.executor.evaluate(evaluation("waiting"))
+        place.executor.evaluate(evaluation("waiting", timeout=HANGS))
     place.executor.close()
     if hasattr(place, "_patch"):
         place._patch.undo()

@@ -21,6 +21,7 @@ from pytest_fib.executors import (
     describe,
 )
 from tests.executors.kernels import evaluation
+from tests.executors.test_behaviour import AT_MOST
 from tests.executors.test_ssh import counting
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -96,7 +97,7 @@ def free_port():
 def sshd(tmp_path, monkeypatch):
     server = Sshd(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
-    until = time.monotonic() + 10
+    until = time.monotonic() + AT_MOST
     while time.monotonic() < until:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", server.port)) == 0:

@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.conftest import HANGS
+
 #: Installed by tox -e plugins; tests of them run nowhere else.
 PLUGINS = (
     "allure_pytest", "pytest_asyncio", "pytest_benchmark", "pytest_cov", "pytest_html",
@@ -104,9 +106,19 @@ def test_of_reruns_the_last_counts(outcomes, workers):
 
 def test_a_timeout_fails_the_item_and_no_other(outcomes):
     outcomes.implement("hangs", "x, factor\nwhile True:\n    pass")
-    result = outcomes.run_apart("-k", "hangs or good", "--timeout=30", "--fib-isolation=process")
+    conftest = """\
+    import pytest
+
+
+    def pytest_collection_modifyitems(items):
+        for item in items:
+            if "hangs" in item.name:
+                item.add_marker(pytest.mark.timeout(10))
+    """
+    outcomes.write("conftest.py", conftest)
+    result = outcomes.run_apart("-k", "hangs or good", "--fib-isolation=process")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["hangs * Timeout (>30.0s) from pytest-timeout."])
+    result.stdout.fnmatch_lines(["hangs * Timeout (>10.0s) from pytest-timeout."])
 
 
 def test_an_order_that_others_make_is_kept(outcomes):
@@ -155,7 +167,7 @@ def test_tests_of_other_plugins_run_beside_kernels(outcomes):
 
 @pytest.mark.thorough
 def test_ctrl_c_under_xdist_ends_every_process_without_a_traceback(scale, descendants, lives):
-    scale.implement("sleeps", "x, factor\nimport time\ntime.sleep(30)\nreturn x * factor")
+    scale.implement("sleeps", "x, factor\nimport time\ntime.sleep(3600)\nreturn x * factor")
     command = [sys.executable, "-m", "pytest", "-n", "2", "--fib-isolation=process"]
     run = subprocess.Popen(
         command,
@@ -169,7 +181,7 @@ def test_ctrl_c_under_xdist_ends_every_process_without_a_traceback(scale, descen
         sleep(0.05)
         assert run.poll() is None
     os.killpg(run.pid, signal.SIGINT)
-    output, _ = run.communicate(timeout=30)
+    output, _ = run.communicate(timeout=HANGS)
     assert run.returncode == pytest.ExitCode.INTERRUPTED
     assert "Traceback" not in output
     assert not any(map(lives, children))

@@ -5,13 +5,14 @@ import sys
 
 import pytest
 
+from tests.conftest import HANGS
 from tests.plugin.test_items import failure
 
 
 def debugged(project, commands, *options):
     """A run with a debugger, which is given these commands."""
     command = sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options
-    return project.pytester.run(*command, stdin=f"{commands}\nq\n".encode(), timeout=120)
+    return project.pytester.run(*command, stdin=f"{commands}\nq\n".encode(), timeout=HANGS)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from time import sleep
 
 import pytest
@@ -37,10 +38,14 @@ def slow(scale):
 def test_without_a_terminal_lines_say_now_and_then_what_an_item_does(slow, workers):
     result = slow.run_apart("-k", "slow", "-n", workers)
     result.assert_outcomes(passed=1)
-    result.stdout.re_match_lines(
-        [r"fib: scale\[slow-correctness\]: (getting ready|workload \d of 8: n=\d+), \d+ s"]
+    activity = r"(?:getting ready|workload \d of 8: n=\d+)"
+    shown = re.findall(
+        rf"^fib: scale\[slow-correctness\]: {activity}, (\d+) s$", result.stdout.str(), re.M
     )
-    assert result.stdout.str().count("fib: scale[slow-correctness]") < 12
+    assert shown
+    # Each comes after twice the time, which is shown rounded.
+    assert all(int(after) >= 2 * int(before) - 1 for before, after in pairwise(shown))
+    assert result.stdout.str().count("fib: scale[slow-correctness]") == len(shown)
     assert not re.search(r"fib: scale\[slow.*\n\nfib: scale\[slow", result.stdout.str())
 
 
