@@ -182,6 +182,6 @@ def test_ctrl_c_under_xdist_ends_every_process_without_a_traceback(scale, descen
         assert run.poll() is None
     os.killpg(run.pid, signal.SIGINT)
     output, _ = run.communicate(timeout=HANGS)
-    assert run.returncode == pytest.ExitCode.INTERRUPTED
+    assert run.returncode == pytest.ExitCode.INTERRUPTED, output
     assert "Traceback" not in output
     assert not any(map(lives, children))
