@@ -410,13 +410,13 @@ class Session:
         return LocalExecutor(
             self.device,
             settings.isolation,
-            self.progress.announce,
+            lambda message: self.progress.announce(message),  # it is made before the display
             self.tensor_files,
             settings.lock_timeout,
             builds=settings.cache,
             prebuilt=settings.prebuilt,
             timed=settings.bench,
-            progress=self.progress.tell,
+            progress=lambda activity: self.progress.tell(activity),
             last_call=self.last_call,
         )
 
