@@ -225,15 +225,17 @@ def enable_apply(
     return applied
 
 
-def _remember(before: _Active | None, now: _Active) -> None:
-    """Have a context end with what was active before.
+def _remember(before: _Active | None, now: _Active) -> _Active | None:
+    """Have a context end with what was active before. Returns what nothing remembers any more.
 
     What no context will end needs no memory of its own: a service that enables a new trace set each
     hour would keep them all.
     """
-    if before is not None and not before.is_context:
-        before.before = None
     now.before = before
+    if before is None or before.is_context:
+        return None
+    forgotten, before.before = before.before, None
+    return forgotten
 
 
 def disable_apply() -> None:
@@ -279,9 +281,11 @@ def enable_tracing(
     _check_configs(tracing_configs or {}, trace_set)
     tracer = Tracer(root, trace_set, tracing_configs, waiting)
     tracer.on_exit = _end_tracing
-    _remember(_State.tracer, tracer)
+    forgotten = _remember(_State.tracer, tracer)
     flush_on_signal()
     _trace_by(tracer)
+    if forgotten is not None and not forgotten.is_context:  # a context ends its own
+        forgotten.close()
     return tracer
 
 
@@ -313,14 +317,14 @@ def disable_tracing() -> None:
     tracer = _State.tracer
     _trace_by(None)
     while tracer is not None:
-        tracer.flush()
+        tracer.close()
         tracer = tracer.before
 
 
 def _end_tracing(tracer: Tracer) -> None:
     if _State.tracer is tracer:
         _trace_by(tracer.before)
-    tracer.flush()
+    tracer.close()
 
 
 def _trace_by(tracer: Tracer | None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from queue import Full, Queue
-from threading import Thread
+from queue import Empty, Full, Queue
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.dispatch._calling_styles import in_order
@@ -19,13 +19,13 @@ WAITING = 4
 
 
 class ShadowChecker:
-    """Compares on a thread of its own; what is wrong is quarantined and recorded."""
+    """Compares on a thread that lives while calls wait; what is wrong is quarantined and recorded."""
 
     def __init__(self, dataset: Path | None) -> None:
         self._dataset = dataset
         self._queue: Queue[ShadowCall] = Queue(WAITING)
-        self._was_said = False
-        Thread(target=self._work, name="pytest-fib-shadow", daemon=True).start()
+        self._was_said = self._is_working = False
+        self._lock = Lock()
 
     def begin(self, dispatcher: Dispatcher, arguments: Sequence[Any]) -> ShadowCall | None:
         """A copy of a call's inputs, or None where too many calls wait or memory is short."""
@@ -41,7 +41,11 @@ class ShadowChecker:
         """Have a call compared by what this solution made of it."""
         try:
             call.keep(result, solution)
-            self._queue.put_nowait(call)
+            with self._lock:
+                self._queue.put_nowait(call)
+                is_working, self._is_working = self._is_working, True
+            if not is_working:
+                Thread(target=self._work, name="pytest-fib-shadow", daemon=True).start()
         except Full:
             return
         except RuntimeError as error:
@@ -57,14 +61,22 @@ class ShadowChecker:
         self._queue.join()
 
     def _work(self) -> None:
-        while True:
-            call = self._queue.get()
+        while (call := self._next()) is not None:
             try:
                 self._compare(call)
             except RAISED as error:
                 log.warning("%s: a call could not be verified: %s", call.dispatcher.name, error)
             finally:
                 self._queue.task_done()
+
+    def _next(self) -> ShadowCall | None:
+        """The call that has waited longest; None ends the thread, and the next call starts one."""
+        with self._lock:
+            try:
+                return self._queue.get_nowait()
+            except Empty:
+                self._is_working = False
+                return None
 
     def _compare(self, call: ShadowCall) -> None:
         import torch

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
-from queue import Empty, Full, Queue
+from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -156,12 +156,15 @@ class Tracer:
 
     def _start(self) -> None:
         """Begin to write: in the process that traces, and in each that it forks."""
-        self._queue: Queue[_Captured] = Queue(self._waiting)
+        #: What is to be written; None ends the thread.
+        self._queue: Queue[_Captured | None] = Queue(self._waiting)
         self._written: dict[str, dict[str, int]] = {}
         self._warned = False
-        self._lock = threading.Lock()
+        self._lock, self._entrance = threading.Lock(), threading.Lock()
+        self._is_open = True
         self._writer = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
-        threading.Thread(target=self._work, name="pytest-fib-tracing", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name="pytest-fib-tracing", daemon=True)
+        self._thread.start()
 
     def restart(self) -> None:
         """In a forked process, which has no thread that writes; the parent's counts are its own."""
@@ -252,10 +255,10 @@ class Tracer:
             captured.event = event_on(tensor.device)
 
     def _put(self, captured: _Captured) -> bool:
-        """Queue a call for writing; False, without a copy, if too many calls wait."""
-        if not self._queue.full():
-            self._copy(captured)
-            with suppress(Full):  # since another thread was faster
+        """Queue a call for writing; False, without a copy, if too many wait or this has ended."""
+        with self._entrance:
+            if self._is_open and not self._queue.full():
+                self._copy(captured)
                 self._queue.put_nowait(captured)
                 return True
         self.stats.dropped += 1
@@ -269,6 +272,8 @@ class Tracer:
             with suppress(Empty):
                 captured = self._queue.get(timeout=max(0.0, counts_due - time.monotonic()))
                 try:
+                    if captured is None:
+                        return
                     self._write(captured)
                 finally:
                     self._queue.task_done()
@@ -317,6 +322,17 @@ class Tracer:
     def flush(self) -> None:
         """Wait until all that was captured is written, with the counts."""
         self._queue.join()
+        self._write_counts()
+
+    def close(self) -> None:
+        """Write all that was captured, and end the thread; calls that are under way are dropped."""
+        with self._entrance:
+            was_open, self._is_open = self._is_open, False
+        if was_open:
+            self._queue.put(None)
+            self._thread.join()
+            tracers.discard(self)
+            atexit.unregister(self.flush)
         self._write_counts()
 
 

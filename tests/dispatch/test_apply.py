@@ -626,6 +626,19 @@ def test_shadow_calls_find_what_is_wrong_and_record_the_workload(routed, tmp_pat
     assert (tmp_path / recorded.workload.inputs["x"].path).is_file()
 
 
+def test_no_thread_is_left_where_no_call_waits_to_be_verified(routed):
+    x, weight, factor = torch.rand(8, 4), torch.rand(4), 2.0
+    with enable_apply(trace_set(("small", 8, 1.0)), shadow=1.0, hardware=HERE) as applied:
+        for verified in (1, 2):
+            while stats().get("scale_add", DefinitionStats()).shadowed < verified:
+                routed(x, weight, factor)
+                applied.verify_pending()
+            for thread in threading.enumerate():
+                if thread.name == "pytest-fib-shadow":
+                    thread.join(30.0)
+                    assert not thread.is_alive()
+
+
 def test_what_is_wrong_is_quarantined_where_its_workload_cannot_be_recorded(
     routed, tmp_path, caplog
 ):

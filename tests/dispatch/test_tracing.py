@@ -315,6 +315,51 @@ def test_contexts_nest(dataset, tmp_path_factory):
     assert [workload.axes["n"] for workload in recorded(dataset)] == [5]
 
 
+def threads_that_write():
+    return [each for each in threading.enumerate() if each.name == "pytest-fib-tracing"]
+
+
+def test_no_thread_outlives_its_tracer(dataset):
+    before = threads_that_write()
+    with enable_tracing(dataset), enable_tracing(dataset):
+        call(4)
+        assert len(threads_that_write()) == len(before) + 2
+    assert threads_that_write() == before
+    for n in (5, 6, 7):
+        last = enable_tracing(dataset)
+        call(n)
+    # The last one and the one before it, which a context would end with; the first was closed.
+    assert len(threads_that_write()) == len(before) + 2
+    disable_tracing()
+    assert threads_that_write() == before
+    last.flush()
+    assert sorted(workload.axes["n"] for workload in recorded(dataset)) == [4, 5, 6, 7]
+
+
+def test_a_call_that_was_under_way_when_its_tracer_ended_is_counted_and_served(dataset):
+    begun, ended = threading.Event(), threading.Event()
+
+    def policy(workload):
+        """The first call waits here."""
+        if workload.axes["n"] == 4:
+            begun.set()
+            assert ended.wait(30.0)
+        return workload.axes["n"]
+
+    tracer = enable_tracing(dataset, {"pick": TracingConfig(dedup_policy=policy)})
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call(4).tolist()))
+    thread.start()
+    assert begun.wait(30.0)
+    call(5)
+    disable_tracing()
+    ended.set()
+    thread.join(30.0)
+    assert results == [[0.0, 0.0]]
+    assert (tracer.stats.recorded, tracer.stats.dropped) == (1, 1)
+    tracer.flush()
+
+
 WRITING = """\
 import sys
 import torch
