@@ -244,11 +244,25 @@ __device__ void store(Shared& shared, State& state, const Tensors& tensors, int6
   }
 }
 
+/// Lets the kernel after this one start once all blocks have; it waits for their results.
+__device__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+__device__ void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 template <int kGroup, int kPage>
 __global__ void __launch_bounds__(kThreads, kBlocksEachSM)
     attend(Tensors tensors, Batch batch, int kv_heads) {
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<Shared*>(memory);
+  let_next_start();
   // KV heads of the same tokens lie beside each other, and are read at about the same time.
   const int slot = blockIdx.x / kv_heads, kv_head = blockIdx.x % kv_heads;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, piece = lane % kPieces;
@@ -310,7 +324,10 @@ __global__ void __launch_bounds__(kThreads) merge(Tensors tensors, Batch batch, 
   __shared__ float4 results[kWarps][32];
   const int head = blockIdx.x % heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Sequence sequence = sequence_of<kPage>(batch, blockIdx.x / heads);
-  if (sequence.length <= batch.chunk) return;  // it was one chunk
+  const bool is_split = sequence.length > batch.chunk;
+  if (!is_split && blockIdx.x > 0) return;
+  wait_for_kernel_before();  // one block always does: what follows may start when all have ended
+  if (!is_split) return;
   const int parts = static_cast<int>((sequence.length + batch.chunk - 1) / batch.chunk);
   const float* lse = tensors.parts_lse + sequence.slot * heads + head;
   float top = -CUDART_INF_F;
@@ -350,16 +367,33 @@ __global__ void __launch_bounds__(kThreads) merge(Tensors tensors, Batch batch, 
   if (d == 0) tensors.lse[row] = top + log2f(total);
 }
 
+/// Starts before the kernel before it has ended, where a device has that.
+template <int kPage>
+void launch_merge(const Tensors& tensors, const Batch& batch, int heads, DLDevice device,
+                  cudaStream_t stream) {
+  int major = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.device_id);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = batch.sequences * heads;
+  config.blockDim = kThreads;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = major >= 9 ? 1 : 0;
+  cudaLaunchKernelEx(&config, &merge<kPage>, tensors, batch, heads);
+}
+
 template <int kGroup, int kPage>
-void launch(const Tensors& tensors, const Batch& batch, int slots, int kv_heads,
-            cudaStream_t stream) {
+void launch(const Tensors& tensors, const Batch& batch, int slots, int kv_heads, DLDevice device) {
+  auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(device.device_type, device.device_id));
   constexpr int kBytes = sizeof(Shared);
   auto* kernel = &attend<kGroup, kPage>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   kernel<<<slots * kv_heads, kThreads, kBytes, stream>>>(tensors, batch, kv_heads);
-  const int heads = kGroup * kv_heads;
   if (slots > batch.sequences)
-    merge<kPage><<<batch.sequences * heads, kThreads, 0, stream>>>(tensors, batch, heads);
+    launch_merge<kPage>(tensors, batch, kGroup * kv_heads, device, stream);
 }
 
 template <int kPage>
@@ -396,11 +430,10 @@ void decode(ffi::TensorView q, ffi::TensorView k_cache, ffi::TensorView v_cache,
                         static_cast<float*>(lse.data_ptr()),
                         static_cast<float*>(parts.data_ptr()),
                         static_cast<float*>(parts_lse.data_ptr())};
-  auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(device.device_type, device.device_id));
   if (heads == 4 * kv_heads)
-    launch<4, kPage>(tensors, batch, slots, kv_heads, stream);
+    launch<4, kPage>(tensors, batch, slots, kv_heads, device);
   else if (heads == 8 * kv_heads)
-    launch<8, kPage>(tensors, batch, slots, kv_heads, stream);
+    launch<8, kPage>(tensors, batch, slots, kv_heads, device);
   else
     TVM_FFI_THROW(ValueError) << heads << " heads for " << kv_heads << " KV heads: 4 or 8 for each";
 }
