@@ -410,13 +410,13 @@ class Session:
         return LocalExecutor(
             self.device,
             settings.isolation,
-            lambda message: self.progress.announce(message),  # it is made before the display
+            self._announce,
             self.tensor_files,
             settings.lock_timeout,
             builds=settings.cache,
             prebuilt=settings.prebuilt,
             timed=settings.bench,
-            progress=lambda activity: self.progress.tell(activity),
+            progress=self._tell,
             last_call=self.last_call,
         )
 
@@ -462,6 +462,14 @@ class Session:
         """Reports what this process does to the process that has the terminal."""
         address = self._display.address if self._display else self._sent.get("progress")
         return Progress(address, str(self._worker.get("workerid", "")))
+
+    # What is made before the display must not ask for the progress before it reports.
+
+    def _announce(self, message: str) -> None:
+        self.progress.announce(message)
+
+    def _tell(self, activity: str) -> None:
+        self.progress.tell(activity)
 
     @cached_property
     def width(self) -> int:
