@@ -19,7 +19,7 @@ WAITING = 4
 
 
 class ShadowChecker:
-    """Compares on a thread that lives while calls wait; what is wrong is quarantined and recorded."""
+    """Compares on a thread, while calls wait for it; what is wrong is quarantined and recorded."""
 
     def __init__(self, dataset: Path | None) -> None:
         self._dataset = dataset
