@@ -104,10 +104,12 @@ def _where_header_is(program: Program, file: str, text: str) -> str:
         return ""
     folder = Path(program.directory)
     places = (str(PurePosixPath(file).parent), ".", *compilation.include_paths)
-    found = next((folder / p / header for p in places if (folder / p / header).is_file()), None)
-    if found is None:
+    header_file = next(
+        (folder / p / header for p in places if (folder / p / header).is_file()), None
+    )
+    if header_file is None:
         return ""
-    path = os.path.relpath(found, folder)
+    path = os.path.relpath(header_file, folder)
     if path.startswith(".."):
         return (
             "; it is outside of the folder that is compiled: have an absolute -I or include_paths"

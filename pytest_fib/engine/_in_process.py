@@ -172,10 +172,10 @@ class FunctionChecker:
         """Keep a call's outputs, and note those in the memory of the last call's."""
         tensors = list(outputs.values())
         names = {id(tensor): name for name, tensor in outputs.items()}
-        theirs = {_memory(tensor) for tensor in (*tensors, *_tensors(self._inputs).values())}
+        of_arguments = {_memory(tensor) for tensor in (*tensors, *_tensors(self._inputs).values())}
         returned = copies(result, self._calling, list(outputs), tensors)
         own = {names[id(output)]: value for output, value in returned}
-        own = {name: value for name, value in own.items() if _memory(value) not in theirs}
+        own = {name: value for name, value in own.items() if _memory(value) not in of_arguments}
         before = {_memory(value) for value in self._returned.values()}
         self._returned = own
         self._returned_again = {n: value for n, value in own.items() if _memory(value) in before}

@@ -90,10 +90,10 @@ class TimedSide:
 
     def step_ns(self, values: tuple[torch.Tensor, torch.Tensor], *, idle: bool = False) -> float:
         """How long a step with one of the prepared calls takes, as in ``steps``."""
-        made = steps(self._side.sandbox, self.buffers, values, self._timeout, idle=idle)
-        self._done(made.reply)
-        self._context.refuse_if(check_steps(len(made.turns_ns), len(values[0])))
-        return made.usual_ns
+        stepped = steps(self._side.sandbox, self.buffers, values, self._timeout, idle=idle)
+        self._done(stepped.reply)
+        self._context.refuse_if(check_steps(len(stepped.turns_ns), len(values[0])))
+        return stepped.usual_ns
 
     def _ask(self, request: Blocks | Collect) -> Done:
         return self._done(self._side.sandbox.ask(request, self._timeout))

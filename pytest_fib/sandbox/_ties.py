@@ -76,8 +76,8 @@ class Ties:
         left = (looked_at < members).gather(self.dim, self.group)
         either = torch.minimum if self.way < 0 else torch.maximum
         new = torch.where(left, either(put_there, held), put_there)
-        touched = (looked_at > 0).gather(self.dim, self.group)
-        return into.scatter(self.dim, self.values, torch.where(touched, new, held))
+        may_change = (looked_at > 0).gather(self.dim, self.group)
+        return into.scatter(self.dim, self.values, torch.where(may_change, new, held))
 
     def _gathered(self, source: torch.Tensor, dim: int, _index: Any) -> Ties | None:
         """The elements of a source at these places."""

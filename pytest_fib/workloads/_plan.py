@@ -301,11 +301,11 @@ def smallest_axes(definition: Definition) -> dict[str, int]:
 def lone_sizes(definition: Definition, max_bytes: int) -> dict[str, int]:
     """Axes with several possible sizes of which only one fits in so many bytes, with that size."""
     planned = plan(definition)
-    found = {axis: planned.affordable(axis, {}, max_bytes) for axis in planned.independent}
+    affordable = {axis: planned.affordable(axis, {}, max_bytes) for axis in planned.independent}
     return {
         axis: domain[0]
-        for axis, (domain, affordable) in found.items()
-        if affordable == 1 and len(domain) > 1
+        for axis, (domain, count) in affordable.items()
+        if count == 1 and len(domain) > 1
     }
 
 
