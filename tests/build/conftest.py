@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from pytest_fib.build import Compilation, Program
+from pytest_fib.build import Compilation, Program, why_not_buildable
+from pytest_fib.discovery import Implementation
 
 #: y = 2 * x, as TVM FFI calls functions.
 DOUBLE = """\
@@ -32,3 +33,20 @@ def double():
     return Program(
         "double", "cpp", "double.cpp", "run", "destination", ("y",), sources, None, compilation
     )
+
+
+@pytest.fixture
+def traced_program(tmp_path):
+    """Programs of one file in a language whose functions are compiled, where that can be."""
+
+    def program(language, text, calling="destination", parameters=()):
+        implementation = Implementation("any", "any", tmp_path, 1, language=language)
+        if reason := why_not_buildable(implementation):
+            pytest.skip(reason)
+        sources = (("double.py", text),)
+        compilation = Compilation("sm_90a", parameters=parameters)
+        return Program(
+            "double", language, "double.py", "run", calling, ("y",), sources, None, compilation
+        )
+
+    return program

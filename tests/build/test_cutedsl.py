@@ -1,18 +1,16 @@
 """CuTe DSL's functions become libraries for the arguments that a definition declares."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from pytest_fib.build import (
     BuildError,
-    Compilation,
     Parameter,
-    Program,
     build,
     load,
-    why_not_buildable,
 )
-from pytest_fib.discovery import Implementation
 
 DOUBLE = """\
 import cutlass
@@ -39,20 +37,9 @@ PARAMETERS = (
 
 
 @pytest.fixture
-def program(tmp_path):
+def program(traced_program):
     """A program of CuTe DSL, where it can be compiled."""
-    implementation = Implementation("any", "any", tmp_path, 1, language="cutedsl")
-    if reason := why_not_buildable(implementation):
-        pytest.skip(reason)
-
-    def program(text, calling="destination", parameters=PARAMETERS):
-        sources = (("double.py", text),)
-        compilation = Compilation("sm_90a", parameters=parameters)
-        return Program(
-            "double", "cutedsl", "double.py", "run", calling, ("y",), sources, None, compilation
-        )
-
-    return program
+    return partial(traced_program, "cutedsl", parameters=PARAMETERS)
 
 
 @pytest.mark.thorough

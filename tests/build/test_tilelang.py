@@ -1,10 +1,11 @@
 """TileLang's functions become libraries that check what they are called with."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from pytest_fib.build import BuildError, Compilation, Program, build, load, why_not_buildable
-from pytest_fib.discovery import Implementation
+from pytest_fib.build import BuildError, build, load
 
 DOUBLE = """\
 import tilelang.language as T
@@ -23,20 +24,9 @@ def run(
 
 
 @pytest.fixture
-def program(tmp_path):
+def program(traced_program):
     """A program of TileLang, where it can be compiled."""
-    implementation = Implementation("any", "any", tmp_path, 1, language="tilelang")
-    if reason := why_not_buildable(implementation):
-        pytest.skip(reason)
-
-    def program(text, calling="destination"):
-        sources = (("double.py", text),)
-        compilation = Compilation("sm_90a")
-        return Program(
-            "double", "tilelang", "double.py", "run", calling, ("y",), sources, None, compilation
-        )
-
-    return program
+    return partial(traced_program, "tilelang")
 
 
 @pytest.mark.thorough
