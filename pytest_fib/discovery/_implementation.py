@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,6 +80,13 @@ class Implementation:
         """
         return self._solution.model_copy(update={"definition": definition})
 
+    def parameters(self) -> list[str]:
+        """The names of its parameters without defaults, where it is a Python function."""
+        file = self._solution.spec.entry_point.partition("::")[0]
+        sources = {each.path: each.content for each in self._solution.sources}
+        is_python = file.endswith(".py")
+        return _required_parameters(sources[file], self.symbol) if is_python else []
+
     @cached_property
     def _solution(self) -> Solution:
         """The record, with the definition as the mark has it, which may be a glob."""
@@ -113,6 +122,16 @@ class Implementation:
                 for path, text in sources.items()
             ],
         )
+
+
+def _required_parameters(source: str, function: str) -> list[str]:
+    """What a Python function must be given by position; nothing where there is none such."""
+    with suppress(SyntaxError, ValueError, RecursionError):
+        for each in ast.parse(source).body:
+            if isinstance(each, ast.FunctionDef) and each.name == function:
+                named = [*each.args.posonlyargs, *each.args.args]
+                return [arg.arg for arg in named[: len(named) - len(each.args.defaults)]]
+    return []
 
 
 def _compile_options(flags: Sequence[str]) -> CompileOptions | None:

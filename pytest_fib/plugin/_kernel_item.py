@@ -297,12 +297,20 @@ class KernelItem(pytest.Item):
                 replay,
                 origin,
                 guessed=self._guessed(workload),
+                parameters=() if self.blamed else self.implementation.parameters(),
+                arguments=self._arguments,
                 width=self.run.width,
                 blamed=self.blamed,
             )
             if self.blamed:
                 text = self._with_lines_of_the_file(text)
             raise KernelFailure(text).with_traceback(self._last_call(workload))
+
+    @property
+    def _arguments(self) -> list[str]:
+        """The names of what the implementation is called with."""
+        outputs = self.definition.outputs if self.implementation.calling == "destination" else ()
+        return [*self.definition.inputs, *outputs]
 
     def _last_call(self, workload: Workload) -> TracebackType | None:
         """For a debugger: the frame in which the implementation ends, if called once more."""

@@ -60,13 +60,16 @@ def describe_evaluation(
     origin: Origin | None = None,
     *,
     guessed: str = "",
+    parameters: Sequence[str] = (),
+    arguments: Sequence[str] = (),
     width: int = COLUMNS,
     blamed: str | None = None,
 ) -> str:
     """Why an implementation failed: what, where, how much, and how to see it again.
 
     ``place`` is where the implementation is; ``replay`` the command that runs just this again;
-    ``guessed`` are the inputs whose meaning was inferred; ``blamed`` stands for the status.
+    ``guessed`` are the inputs whose meaning was inferred; ``parameters`` are the names that the
+    implementation has for its ``arguments``; ``blamed`` stands for the status.
     The first paragraph says the most, since pytest's summary shows that alone.
     """
     diagnosis = _diagnosis(evaluation)
@@ -75,6 +78,7 @@ def describe_evaluation(
         fields += _errors(evaluation.correctness)
     if diagnosis.shown_by:
         fields.append(("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}"))
+    fields += _misordered(parameters, arguments)
     fields += _guesses(guessed)
     first = _headline(evaluation.status, diagnosis.headline, width, blamed)
     return _paragraphs(first, fields, diagnosis.details, replay, width)
@@ -207,6 +211,14 @@ def _paragraphs(
     lines = [line for name, value in fields for line in _in_columns(name, value, width)]
     replayed = ["", "replay:", f"  {replay}"] if replay else []
     return "\n".join([*first, "", *lines, *shown, *replayed])
+
+
+def _misordered(parameters: Sequence[str], arguments: Sequence[str]) -> list[Field]:
+    """Arguments are passed by position: names in another order are a likely mistake."""
+    if list(parameters) == list(arguments) or sorted(parameters) != sorted(arguments):
+        return []
+    order = f"{', '.join(parameters)}, but are passed {', '.join(arguments)} in this order"
+    return [("parameters", order)]
 
 
 def _guesses(guessed: str) -> list[Field]:

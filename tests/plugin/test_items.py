@@ -192,6 +192,14 @@ def test_an_error_in_a_kernel_shows_its_own_part_of_the_traceback(scale):
     assert "pytest_fib/" not in text
 
 
+def test_parameters_in_another_order_than_the_inputs_are_shown(scale):
+    scale.implement("swapped", "factor, x\nreturn x * 2")
+    scale.implement("renamed", "x, by\nreturn x + by")
+    result = scale.run("-k", "swapped or renamed")
+    shown = [line for line in result.outlines if line.startswith("  parameters")]
+    assert shown == ["  parameters      factor, x, but are passed x, factor in this order"]
+
+
 def test_an_implementation_that_can_not_be_imported_fails_alone(scale):
     scale.write(
         "kernel_impls/toy/broken.py",
