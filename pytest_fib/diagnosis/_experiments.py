@@ -147,7 +147,19 @@ def holds_elsewhere(
     """
     if hypothesis.elsewhere is None or context.definition is None or context.outputs is None:
         return True
-    moved, read_as = hypothesis.elsewhere()
+    tried = (_holds_with(*pair, hypothesis, outputs, context) for pair in hypothesis.elsewhere())
+    return all(tried)
+
+
+def _holds_with(
+    moved: Mapping[str, Any],
+    read_as: Mapping[str, Any],
+    hypothesis: InputHypothesis,
+    outputs: Sequence[WrongOutput],
+    context: CallContext,
+) -> bool:
+    """Whether it holds for such values, or they can't be tried."""
+    assert context.definition is not None and context.outputs is not None
     got = context.outputs(moved)
     expected = context.reference_outputs(read_as) if context.reference_outputs else None
     if got is None or expected is None:

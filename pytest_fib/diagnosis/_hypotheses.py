@@ -7,7 +7,7 @@ Floating inputs may become anything; integers only what is valid for any referen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -50,12 +50,18 @@ _OF_NUMBERS: tuple[tuple[str, Callable[[float], float]], ...] = (
 )
 #: The place in its range at which a scalar is tried as well: neither an end nor the middle.
 ELSEWHERE = 0.618
+#: Sizes of other numbers that are tried, each with either sign: few may be on the same side of a
+#: limit by chance.
+OTHERS = (1.0, 3.0)
 #: Narrower dtypes that an input may be rounded to on the way.
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 
 
-#: Makes values of inputs, and other ones that they are read as.
-Elsewhere: TypeAlias = Callable[[], tuple[Mapping[str, Any], Mapping[str, Any]]]
+#: Makes values of inputs, and other ones that they are read as, perhaps several times.
+Elsewhere: TypeAlias = Callable[[], Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]]
+
+#: Makes other values of an input, with words for each.
+Changed: TypeAlias = Callable[[torch.Tensor], Iterator[tuple[str, torch.Tensor]]]
 
 
 @dataclass(frozen=True)
@@ -89,13 +95,14 @@ def input_hypotheses(
     for make in (_values, _moved):
         for name, tensor in tensors.items():
             axes = definition.inputs[name].shape or ()
-            for words, value in make(tensor, axes, rules[name], definition):
+            changed = partial(make, axes=axes, rule=rules[name], definition=definition)
+            for words, value in changed(tensor):
                 is_partial = tensor.is_floating_point()
                 read, elsewhere = {name: value}, None
                 if make is _moved and picks and is_partial:
                     elsewhere = partial(_both, picks, {**picks, **read})
-                elif make is _values and isinstance(rules[name], _ANY):
-                    elsewhere = partial(_of_other_numbers, name, tensor, words)
+                elif isinstance(rules[name], _ANY):
+                    elsewhere = partial(_of_other_numbers, name, tensor, words, changed)
                 yield InputHypothesis(
                     f"{name} {words}", read, partial=is_partial, elsewhere=elsewhere
                 )
@@ -106,14 +113,17 @@ def input_hypotheses(
 
 
 def _of_other_numbers(
-    name: str, tensor: torch.Tensor, words: str
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The same of numbers of either sign: of zeros, or of ones, much is so by chance."""
+    name: str, tensor: torch.Tensor, words: str, changed: Changed
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The same of numbers of either sign: of zeros, or of ones, much is so by chance.
+
+    So it is of numbers that hardly matter, such as what only a limit is compared with.
+    """
     generator = torch.Generator(tensor.device).manual_seed(len(words))
-    other = torch.empty_like(tensor, dtype=torch.float64).normal_(generator=generator)
-    other = other.to(tensor.dtype)
-    change = dict(_CHANGES)[words]
-    return {name: other}, {name: change(other.double()).to(tensor.dtype)}
+    for size in OTHERS:
+        wide = torch.empty_like(tensor, dtype=torch.float64).normal_(0, size, generator=generator)
+        for other in (wide.to(tensor.dtype), (-wide).to(tensor.dtype)):
+            yield {name: other}, {name: dict(changed(other))[words]}
 
 
 def _of_a_scalar(
@@ -143,8 +153,8 @@ def _of_a_scalar(
 
 def _both(
     moved: Mapping[str, Any], read_as: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    return moved, read_as
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    return [(moved, read_as)]
 
 
 def _elsewhere(rule: InputRule) -> float:
@@ -280,13 +290,13 @@ def _rounded(tensors: Mapping[str, torch.Tensor]) -> Iterator[InputHypothesis]:
 
 def _held_by(
     dtype: torch.dtype, tensors: Mapping[str, torch.Tensor]
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """The numbers nearest to these that a dtype holds; they are finite if these are."""
     held = {}
     for name, x in tensors.items():
         most = min(torch.finfo(dtype).max, torch.finfo(x.dtype).max)
         held[name] = torch.where(x.isfinite(), x.clamp(-most, most), x).to(dtype).to(x.dtype)
-    return held, held
+    return [(held, held)]
 
 
 def _exchanged(inputs: Mapping[str, Any]) -> Iterator[InputHypothesis]:

@@ -435,6 +435,12 @@ def _mask(subject: Subject) -> InputRule | None:
     return kinds.Boolean()
 
 
+def _rows_of_one(subject: Subject) -> InputRule | None:
+    """A vector may hold the probability of something else in each element, by a longer name."""
+    is_distribution = subject.name.startswith("prob") or len(subject.spec.shape or ()) > 1
+    return kinds.Probabilities() if is_distribution else None
+
+
 def _softmax_scale(subject: Subject) -> InputRule | None:
     latent = subject.definition.op_type.startswith("mla") or subject.axis("ckv_dim", "head_dim_ckv")
     names = ("head_dim", "head_dim_qk", "head_size", "head_k_dim", "qk_head_dim")
@@ -549,7 +555,7 @@ RULES: tuple[Rule, ...] = (
     Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer"),
     Rule("in (0, 1]", r"(top|min)_p", lambda s: kinds.Uniform(min=0.1, ends=True), "floating"),
-    Rule("rows that sum to 1", r"probs|probabilities", lambda s: kinds.Probabilities(), "floating"),
+    Rule("rows that sum to 1", r"(?!.*log)(.*_)?prob(s|abilities)", _rows_of_one, "floating"),
     # Tables and scales.
     Rule("cosines and sines", "cos_sin_cache", lambda s: kinds.CosSinCache(), "floating"),
     Rule("cosines", "cos(_cache)?", _rotary(kinds.Cos), "floating"),
@@ -579,7 +585,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
-    Rule("counts", r"(.*_)?(counts?|occurrences|num_.*)", _counts, "integer"),
+    Rule("counts", r"(.*_)?(counts?|occurrences|num_.*|lens|lengths)", _counts, "integer"),
     Rule("numbers of pages", r"block_tables?|page_table", _page_numbers, "integer"),
     Rule("zero points", r"(.*_)?(azp|zp|zero_points?|zeros)", _zero_points, "integer"),
     Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),

@@ -200,6 +200,36 @@ def test_one_place_that_is_read_for_another_is_no_other_order():
     raise AssertionError("the last place is never read")
 
 
+FLOOR = Definition.model_validate(
+    {
+        "name": "floor",
+        "op_type": "mix",
+        "axes": {"n": "var", "m": 16},
+        "inputs": {
+            "x": {"shape": ["n", "m"], "dtype": "float32"},
+            "w": {"shape": ["n", "m"], "dtype": "float32"},
+        },
+        "outputs": {"y": {"shape": ["n", "m"], "dtype": "float32"}},
+        "reference": (
+            "def run(x, w):\n    return x.exp() - (0.5 * x * w).sum(-1, keepdim=True).abs().clamp(min=1.0)\n"
+        ),
+    }
+)
+
+
+def test_what_other_numbers_refute_is_not_said_of_an_input():
+    """In another order the sum is below its limit by chance, as it is without an absolute value."""
+    wrong = FunctionChecker(
+        FLOOR, lambda x, w: x.exp() - (0.5 * x * w).sum(-1, keepdim=True).clamp(min=1.0), "cpu"
+    )
+    said = []
+    for seed in range(30):
+        evaluation = wrong(make_workload(FLOOR, {"n": 8}, seed=seed), explain=True)
+        said += [evaluation.diagnosis.sentence] if evaluation.diagnosis else []
+    assert len(said) > 20
+    assert sum("as if" in each for each in said) <= 2
+
+
 def test_an_input_that_makes_all_that_is_wrong_zero_is_not_said_to_make_it_right():
     returned = "x - x.relu() + (table[at] * eps).tanh() * (x > 0)"
     reference = f"def run(x, table, at, eps):\n    return {returned}\n"

@@ -214,6 +214,9 @@ CASES = [
     ),
     ("sampling", "n", "top_p[n]:f32", {"kind": "uniform", "min": 0.1, "ends": True}),
     ("sampling", "n v=99", "probs[n,v]:f32", {"kind": "probabilities"}),
+    ("op", "n v=99", "draft_probs[n,v]:f32", {"kind": "probabilities"}),
+    ("op", "n v=99", "log_probs[n,v]:f32", {"kind": "values"}),
+    ("op", "n", "keep_probs[n]:f32", {"kind": "values"}),
     # Tables and scales.
     ("rope", "n dim=8", "cos_sin_cache[n,dim]:f32", {"kind": "cos_sin_cache"}),
     ("rope", "n dim=8", "cos[n,dim]:bf16 q[n,dim]:bf16", {"kind": "cos", "twice": True}),
@@ -328,6 +331,7 @@ SCALAR_EXPONENT = "a step, to whose power the reference raises"
 CALCULATED_BY_NAME = [
     ("counts", {"min": 0, "max": 8192}),
     ("num_seen", {"min": 0, "max": 8192}),
+    ("past_lens", {"min": 0, "max": 8192}),
     ("azp", {"min": -128, "max": 127}),
     ("input_zero_point", {"min": -128, "max": 127}),
     ("block_table", {"min": 0, "max": 2**20 - 1}),
