@@ -53,13 +53,13 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
 
     @st.composite
     def draw_workload(draw: DrawFn) -> Workload:
-        axes = _draw_axes(draw, planned, max_bytes)
         drawn: dict[str, str] = {}
         for what, names in cards.items():
             if what == "inputs":
                 drawn[what] = _draw_inputs(draw, drawn["values"], alone)
             else:
                 drawn[what] = names[draw_number(draw, what, "choice", Bounds(0, len(names) - 1))]
+        axes = _draw_axes(draw, planned, max_bytes, drawn.get("values"))
         if drawn.get("lengths") == "equal":
             axes = _evened(planned, axes)
         values = drawn.get("values")
@@ -103,34 +103,52 @@ def _draw_inputs(draw: DrawFn, values: str, alone: int) -> str:
     return ("all", "some")[draw_number(draw, deck, "choice", two)]
 
 
-def _draw_axes(draw: DrawFn, planned: Plan, max_bytes: int) -> dict[str, int]:
+def _draw_axes(
+    draw: DrawFn, planned: Plan, max_bytes: int, values: str | None
+) -> dict[str, int]:
     """Sizes of all var axes that meet the constraints.
+
+    Those of zeros have decks of their own: a size that is wrong does not show there. Those of NaN
+    and infinities are at least 2, since one element is the first and the last and all.
 
     What is drawn first may take the whole budget, and leave the least for the others. So each of
     the axes that follow from no other is the first in its turn. Once it is the largest there is;
     all other workloads are of the usual size.
     """
     leads = planned.independent
-    lead = leads[draw_number(draw, "lead", "size", Bounds(0, len(leads) - 1))] if leads else None
+    deck = " of zeros" if values == "zeros" else ""
+    least = 2 if values in ON_REQUEST else 1
+    which = Bounds(0, len(leads) - 1)
+    lead = leads[draw_number(draw, f"lead{deck}", "size", which)] if leads else None
     order = sorted(planned.order, key=lambda axis: axis != lead)
-    once = draw_number(draw, f"largest {lead}", "once", Bounds(0, 1)) == 1
+    once = not deck and draw_number(draw, f"largest {lead}", "once", Bounds(0, 1)) == 1
     budget = max_bytes if once else min(max_bytes, USUAL_BYTES)
-    pick = partial(_draw_size, draw, planned, lead, once)
+    pick = partial(_draw_size, draw, planned, lead, once, deck, least)
     return planned.choose(dict.fromkeys(order, budget), pick)
 
 
-def _draw_size(draw: DrawFn, planned: Plan, lead: str | None, once: bool, choice: Choice) -> int:
+def _draw_size(
+    draw: DrawFn,
+    planned: Plan,
+    lead: str | None,
+    once: bool,
+    deck: str,
+    least: int,
+    choice: Choice,
+) -> int:
     """A size of an axis, which may equal one that is known; of the first, ``once`` the largest."""
     axis, domain = choice.axis, choice.domain
     others = _sizes_beside(planned.definition, choice)
     largest = _largest(choice, alone=len(planned.independent) == 1) if axis == lead else None
     sort: Sort = "size" if largest is None or not once else "largest"
     if domain.step == 1 and domain.values is None:
-        bounds = Bounds(domain[0], choice.largest, others, largest)
-        return draw_number(draw, axis, sort, bounds)
+        low = max(domain[0], min(least, choice.largest))
+        bounds = Bounds(low, choice.largest, others, largest)
+        return draw_number(draw, axis + deck, sort, bounds)
     places = {pair: domain.index_below(n) for pair, n in others.items() if n in domain}
     place = None if largest is None else domain.index_below(largest)
-    return domain[draw_number(draw, axis, sort, Bounds(0, choice.affordable - 1, places, place))]
+    bounds = Bounds(0, choice.affordable - 1, places, place)
+    return domain[draw_number(draw, axis + deck, sort, bounds)]
 
 
 def _sizes_beside(definition: Definition, choice: Choice) -> dict[str, int]:
