@@ -159,7 +159,8 @@ def _holds_with(
     context: CallContext,
 ) -> bool:
     """Whether it holds for such values, or they can't be tried."""
-    assert context.definition is not None and context.outputs is not None
+    assert context.definition is not None
+    assert context.outputs is not None
     got = context.outputs(moved)
     expected = context.reference_outputs(read_as) if context.reference_outputs else None
     if got is None or expected is None:

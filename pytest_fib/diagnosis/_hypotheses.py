@@ -98,7 +98,8 @@ def input_hypotheses(
             changed = partial(make, axes=axes, rule=rules[name], definition=definition)
             for words, value in changed(tensor):
                 is_partial = tensor.is_floating_point()
-                read, elsewhere = {name: value}, None
+                read = {name: value}
+                elsewhere: Elsewhere | None = None
                 if make is _moved and picks and is_partial:
                     elsewhere = partial(_both, picks, {**picks, **read})
                 elif isinstance(rules[name], _ANY):

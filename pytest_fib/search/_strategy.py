@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -103,9 +104,7 @@ def _draw_inputs(draw: DrawFn, values: str, alone: int) -> str:
     return ("all", "some")[draw_number(draw, deck, "choice", two)]
 
 
-def _draw_axes(
-    draw: DrawFn, planned: Plan, max_bytes: int, values: str | None
-) -> dict[str, int]:
+def _draw_axes(draw: DrawFn, planned: Plan, max_bytes: int, values: str | None) -> dict[str, int]:
     """Sizes of all var axes that meet the constraints.
 
     Those of zeros have decks of their own: a size that is wrong does not show there. Those of NaN
@@ -123,32 +122,34 @@ def _draw_axes(
     order = sorted(planned.order, key=lambda axis: axis != lead)
     once = not deck and draw_number(draw, f"largest {lead}", "once", Bounds(0, 1)) == 1
     budget = max_bytes if once else min(max_bytes, USUAL_BYTES)
-    pick = partial(_draw_size, draw, planned, lead, once, deck, least)
+    pick = partial(_draw_size, draw, planned, _Sizes(lead, once, deck, least))
     return planned.choose(dict.fromkeys(order, budget), pick)
 
 
-def _draw_size(
-    draw: DrawFn,
-    planned: Plan,
-    lead: str | None,
-    once: bool,
-    deck: str,
-    least: int,
-    choice: Choice,
-) -> int:
-    """A size of an axis, which may equal one that is known; of the first, ``once`` the largest."""
+@dataclass(frozen=True)
+class _Sizes:
+    """How sizes are drawn: of ``lead``, ``once`` the largest; from which decks; not below what."""
+
+    lead: str | None
+    once: bool
+    deck: str
+    least: int
+
+
+def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
+    """A size of an axis, which may equal one that is known."""
     axis, domain = choice.axis, choice.domain
     others = _sizes_beside(planned.definition, choice)
-    largest = _largest(choice, alone=len(planned.independent) == 1) if axis == lead else None
-    sort: Sort = "size" if largest is None or not once else "largest"
+    largest = _largest(choice, alone=len(planned.independent) == 1) if axis == how.lead else None
+    sort: Sort = "size" if largest is None or not how.once else "largest"
     if domain.step == 1 and domain.values is None:
-        low = max(domain[0], min(least, choice.largest))
+        low = max(domain[0], min(how.least, choice.largest))
         bounds = Bounds(low, choice.largest, others, largest)
-        return draw_number(draw, axis + deck, sort, bounds)
+        return draw_number(draw, axis + how.deck, sort, bounds)
     places = {pair: domain.index_below(n) for pair, n in others.items() if n in domain}
     place = None if largest is None else domain.index_below(largest)
     bounds = Bounds(0, choice.affordable - 1, places, place)
-    return domain[draw_number(draw, axis + deck, sort, bounds)]
+    return domain[draw_number(draw, axis + how.deck, sort, bounds)]
 
 
 def _sizes_beside(definition: Definition, choice: Choice) -> dict[str, int]:

@@ -211,7 +211,8 @@ FLOOR = Definition.model_validate(
         },
         "outputs": {"y": {"shape": ["n", "m"], "dtype": "float32"}},
         "reference": (
-            "def run(x, w):\n    return x.exp() - (0.5 * x * w).sum(-1, keepdim=True).abs().clamp(min=1.0)\n"
+            "def run(x, w):\n"
+            "    return x.exp() - (0.5 * x * w).sum(-1, keepdim=True).abs().clamp(min=1.0)\n"
         ),
     }
 )
