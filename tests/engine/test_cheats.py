@@ -142,6 +142,8 @@ TIMED_REASONS = {
 }
 #: What they end with where an answer that was made ahead is left for a later call.
 TIMED_OTHERWISE = {"first_works_for_all": ("INCORRECT_NUMERICAL", TIMED_WRONG)}
+#: The shares of their times that some claim, of those that claim most of it.
+CLAIMED = {"claim_three_quarters": 0.77}
 #: Caches of answers, which no timed call finds anything in: they are right, and as slow as that is.
 USELESS = ("cache_by_hash", "cache_of_last")
 IMPLEMENTATIONS = find_implementations([CHEATS])
@@ -254,9 +256,15 @@ def test_the_patches_of_the_engine_have_a_wrong_kernel_pass_in_the_judges_own_pr
 def test_a_cheat_that_is_right_when_checked_fails_when_it_is_timed(cheat, evaluate, name):
     expected = [TIMED_REASONS[name], TIMED_OTHERWISE.get(name, TIMED_REASONS[name])]
     evaluation = cheat(name, timing=True)
-    first = evaluation.log.splitlines()[0]
-    assert any(evaluation.status == s and re.fullmatch(why, first) for s, why in expected), first
-    assert evaluation.performance is None
+    if name in CLAIMED and evaluation.status == "PASSED":
+        # On a busy machine nobody knows better; then the intervals contain what it really takes.
+        assert evaluation.performance.model_extra["unaccounted"] > 1 / CLAIMED[name] - 1
+    else:
+        first = evaluation.log.partition("\n")[0]
+        assert any(evaluation.status == s and re.fullmatch(why, first) for s, why in expected), (
+            first
+        )
+        assert evaluation.performance is None
     assert evaluate(GOOD).status == "PASSED"
 
 
