@@ -567,6 +567,23 @@ def test_compiled_graphs_hold_an_opaque_operator(routed):
         assert abs(compiled(x, weight).max().item() - 1e-6) < 1e-9
 
 
+def name_of(x, weight, factor):
+    return f"scale_{'add' if x.shape[1] == 4 else 'other'}"
+
+
+@pytest.mark.parametrize("definition", ["scale_add", name_of])
+def test_a_call_form_that_was_called_before_is_held_by_a_whole_graph(definition):
+    def model(x, weight):
+        return apply(definition, x, weight, 2.0, fallback=fallback).relu() + 1e-6
+
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    x, weight, _ = inputs(8)
+    with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE), torch.no_grad():
+        expected = model(x, weight)
+        assert compiled(x, weight).equal(expected)
+        assert stats()["scale_add"].hits == 2
+
+
 def test_outputs_of_sizes_that_no_input_has_are_the_fallbacks_in_compiled_graphs():
     """A graph has to know the sizes of an operator's outputs without calling it."""
     definition = Definition.model_validate(
