@@ -25,6 +25,7 @@ from pytest_fib import Solution, TraceSet, disable_apply, executors
 from pytest_fib.build import write_manifest
 from pytest_fib.commands import main
 from pytest_fib.data import load_definition_file
+from pytest_fib.integrations import flashinfer
 from tests.conftest import ROOT, SCALE, Project
 
 _EXAMPLE = re.compile(r"```\w+\n(?:#|//) ([\w./]+)\n(.*?)```", re.DOTALL)
@@ -201,10 +202,13 @@ def in_production(blocks, project):
             names = in_one_process(blocks, project)
     finally:
         disable_apply()
+        flashinfer.uninstall()
     best, few, *evaluated = printed.getvalue().splitlines()
     assert (best, few) == ("scale_mul", "('scale_mul',) 3 0.5")
     assert evaluated == ["scale_mul PASSED 1.0"] * 2
     assert names["benchmark"].skipped == []
+    if find_spec("flashinfer") is not None:
+        assert "flashinfer.norm.rmsnorm" in names["report"].routed
 
 
 def on_a_cluster(blocks, project):
