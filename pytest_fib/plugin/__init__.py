@@ -30,6 +30,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options.declare(parser)
 
 
+def pytest_load_initial_conftests(args: list[str]) -> None:
+    """Say which option a misspelt one may have been."""
+    options.check_spelling(args)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Read the options; where there are kernels to test, take part in the run."""

@@ -491,6 +491,21 @@ def declare(parser: pytest.Parser) -> None:
     parser.addini("fib_remote", "machines for --fib-remote", type="args", default=[])
 
 
+def check_spelling(arguments: Sequence[str]) -> None:
+    """Raise UsageError for an option that is none of ours and nearly one: pytest names no other."""
+    prefix = "--fib-"
+    known = [each.metadata["flag"].removeprefix(prefix) for each in _OPTIONS]
+    given = [text.partition("=")[0] for text in arguments if text.startswith(prefix)]
+    if not given:
+        return
+    from difflib import get_close_matches
+
+    for name in (each.removeprefix(prefix) for each in given):
+        if name not in known and (near := get_close_matches(name, known, n=1, cutoff=0.75)):
+            message = f"unknown option {prefix}{name}; did you mean {prefix}{near[0]}?"
+            raise pytest.UsageError(message)
+
+
 def read(config: pytest.Config) -> Settings:
     values: dict[str, Any] = {}
     for each in _OPTIONS:

@@ -54,6 +54,20 @@ def test_a_bad_value_is_a_usage_error(scale, arguments, message):
     result.stderr.fnmatch_lines([f"*{message}*"])
 
 
+@pytest.mark.parametrize("word", ["--fib-definitions=scale", "--fib-definitions"])
+def test_a_misspelt_option_is_told_the_nearest(scale, word):
+    result = scale.run(word)
+    assert result.ret == USAGE
+    message = "ERROR: unknown option --fib-definitions; did you mean --fib-definition?"
+    result.stderr.fnmatch_lines([message])
+
+
+def test_an_option_of_another_plugin_may_begin_like_ours(scale):
+    conftest = "def pytest_addoption(parser):\n    parser.addoption('--fib-zebra')\n"
+    scale.write("conftest.py", conftest)
+    assert scale.run("--fib-zebra=1", "--collect-only").ret == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
