@@ -43,7 +43,8 @@ REASONS = {
     "hold_device_lock": DENIED,
     "kill_parent": ("RUNTIME_ERROR", FORKS),
     "known_draws": ("INCORRECT_NUMERICAL", ZEROS),
-    "late_process": ("INCORRECT_NUMERICAL", ALL),
+    # On a busy machine it has written the first call's outputs when the second has ended.
+    "late_process": ("INCORRECT_NUMERICAL", ALL + r"( \(right on a first call, .*\))?"),
     "late_thread": ("INCORRECT_NUMERICAL", ALL),
     "lazy_tensor": ("RUNTIME_ERROR", "out is a Lazy, not a torch.Tensor"),
     "leave_segment": NOT_PERMITTED,
