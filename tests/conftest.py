@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 from textwrap import dedent
@@ -26,6 +27,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 for room in (engine, plugin, search, workloads):
     for module in iter_modules(room.__path__, f"{room.__name__}."):
         import_module(module.name)
+
+# The same of what compiles TileLang and CuTe DSL, where these are installed.
+for compiler in ("tilelang", "cutlass"):
+    if find_spec(compiler) is not None:
+        import_module(compiler)
 
 # Counting operations imports triton where torch is built for CUDA. Where there is no device, the
 # kernels that tests call in this process are interpreted, and so must be triton's own functions.
