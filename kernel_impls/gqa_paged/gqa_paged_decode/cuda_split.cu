@@ -324,10 +324,8 @@ __global__ void __launch_bounds__(kThreads) merge(Tensors tensors, Batch batch, 
   __shared__ float4 results[kWarps][32];
   const int head = blockIdx.x % heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Sequence sequence = sequence_of<kPage>(batch, blockIdx.x / heads);
-  const bool is_split = sequence.length > batch.chunk;
-  if (!is_split && blockIdx.x > 0) return;
-  wait_for_kernel_before();  // one block always does: what follows may start when all have ended
-  if (!is_split) return;
+  wait_for_kernel_before();
+  if (sequence.length <= batch.chunk) return;  // it was one chunk
   const int parts = static_cast<int>((sequence.length + batch.chunk - 1) / batch.chunk);
   const float* lse = tensors.parts_lse + sequence.slot * heads + head;
   float top = -CUDART_INF_F;
