@@ -38,7 +38,8 @@ ROUNDING = 1e-6
 LEAST_NS = 1.0
 #: The most that a call may take alone: this factor of its time in a block, and nanoseconds more.
 #: Events and loading code took 0 to 3.8 µs on an H200, 4 % of the longest call. They took 8.7 µs
-#: for a sort of 256 numbers, whose code is long: 1.3 to 2.4 without a flush, whatever the call.
+#: for a sort of 256 numbers, whose code is long. Without a flush, that sort and three other calls
+#: took 1.3 to 2.4.
 SINGLE, SINGLE_NS, SINGLE_WARM_NS = 1.05, 4_000.0, 3_000.0
 #: The same on the CPU, for a call that can't know of others. Calls of honest kernels took up to 26
 #: % longer, of 18 µs, and none took 25 % and 1 µs longer.

@@ -266,8 +266,8 @@ def flush() -> None:
 def flush_ns() -> float:
     """How long a flush takes, in nanoseconds of the device's time.
 
-    The shortest of several, since other processes may have the device in between: of one that took
-    too long by 1.4 ms, as much was missing in every block of calls that are launched one by one.
+    The shortest of several, since other processes may have the device in between. Where it is too
+    long, as much is missing in every block of calls that are launched one by one.
     """
     flush()
     return min(_one_flush_ns() for _ in range(FLUSHES))
