@@ -126,8 +126,8 @@ class BenchmarkPhase:
         self._values: NewValues
         self._outputs = TimedOutputs(context, self._candidate, self._reference, self._random)
         self._round_is_unchecked = False
-        #: The sides whose blocks had several calls, when calls are timed one by one.
-        self._alone_in_blocks: list[TimedSide] = []
+        #: The sides whose usual blocks have several calls, which are also timed one by one.
+        self._batched_sides: list[TimedSide] = []
         #: Of the candidate's blocks; those of one call don't count.
         self._calls_per_block = 0
         self._held_ns = 0
@@ -137,7 +137,7 @@ class BenchmarkPhase:
         clocks = Clocks(self._device)
         try:
             with self._lock.shared():
-                candidate_ns = self._get_ready()
+                candidate_ns = self._candidate_rough_ns()
                 operations = self._counts.get(self._context.request, self._count_operations)
                 if self._workload not in self._known:
                     self._known[self._workload] = self._reference_facts(operations)
@@ -170,8 +170,8 @@ class BenchmarkPhase:
 
     # Getting ready.
 
-    def _get_ready(self) -> float:
-        """Load both sides. Returns the rough nanoseconds of a call of the candidate."""
+    def _candidate_rough_ns(self) -> float:
+        """The rough nanoseconds of a call of the candidate; both sides are loaded for it."""
         self._context.load_reference()
         self._allocate(ROUGH)
         sides = [self._candidate] if self._workload in self._known else self._sides
@@ -179,6 +179,7 @@ class BenchmarkPhase:
         return _rough_ns(self._candidate)
 
     def _reference_facts(self, operations: OperationCounts | None) -> ReferenceFacts:
+        """What the calls of a first, rough preparation tell of the reference."""
         call_ns = _rough_ns(self._reference)
         least_bytes = self._least_traffic(operations)
         return ReferenceFacts(call_ns, least_bytes, self._outputs.inputs_may_be_cleared())
@@ -372,7 +373,7 @@ class BenchmarkPhase:
             in_steps = self._candidate.is_process and usual_ns[0] < STEPPED_BELOW_NS
             return self._stepped_calls_ns(usual_ns) if in_steps else None
         # The reference's calls may have blocks of their own already.
-        self._alone_in_blocks = [side for side in self._sides if side.calls_per_block > 1]
+        self._batched_sides = [side for side in self._sides if side.calls_per_block > 1]
         return self._single_block_ns(usual_ns)
 
     def _single_block_ns(self, usual_ns: SingleCalls, *, cold: bool = True) -> SingleCalls:
@@ -381,7 +382,7 @@ class BenchmarkPhase:
         There is one block in a round, on one buffer. If there were several, the first could do the
         work of all.
         """
-        sides, number = self._alone_in_blocks, self._random.choice(self._candidate.groups)
+        sides, number = self._batched_sides, self._random.choice(self._candidate.groups)
         self._values.mix()  # reading has cleared the inputs
         self._ready([number], [1] * len(sides), sides, cold=cold)
         self._round_is_unchecked = False
