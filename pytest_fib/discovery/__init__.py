@@ -17,4 +17,5 @@ from pytest_fib.discovery._scan import (
     find_implementations as find_implementations,
     why_unreadable as why_unreadable,
 )
+from pytest_fib.discovery._unused import unused_sources as unused_sources
 from pytest_fib.discovery._warnings import FibWarning as FibWarning

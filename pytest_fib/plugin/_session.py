@@ -31,6 +31,7 @@ from pytest_fib.discovery import (
     files_below,
     find_implementations,
     load_catalogue,
+    unused_sources,
 )
 from pytest_fib.plugin import _gpus
 from pytest_fib.plugin._baseline import read_baseline
@@ -282,11 +283,13 @@ class Session:
         return DefinitionLookup(self.config.rootpath, lambda: self.catalogue)
 
     def stray_warnings(self) -> list[str]:
-        """Warnings about implementations of unknown definitions; only once in a run."""
+        """Warnings about implementations of unknown definitions, or of none; once in a run."""
         if self._stray_warnings_given or self._number != 0:
             return []
         self._stray_warnings_given = True
-        return self.catalogue.strays()
+        catalogue, folders = self.catalogue, self.settings.implementation_dirs
+        unused = unused_sources(folders, catalogue.implementations, catalogue.names)
+        return [*catalogue.strays(), *unused]
 
     @cached_property
     def targets(self) -> Sequence[str]:
