@@ -28,6 +28,8 @@ from ._workloads_section import Tolerance, WorkloadsSection
 OWN_KEYS = ("workloads", "tolerances", "nondeterministic")
 #: What a token is sampled from: probabilities, and limits of them.
 SAMPLED_FROM = {"probs", "top_k", "top_p", "min_p"}
+#: Inputs with one of these in their names make random choices repeatable.
+RANDOMNESS = ("seed", "uniform", "noise")
 
 
 class AxisVar(Record):
@@ -194,6 +196,11 @@ class Definition(CheckedRecord):
             return False
         is_token = "int" in spec.dtype.value and len(self.outputs) == 1
         return is_token and len(probs.shape or ()) == 2 and spec.shape == (probs.shape or ())[:1]
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether the inputs have a seed, so that random choices can be repeated."""
+        return any(word in name for name in self.inputs for word in RANDOMNESS)
 
     def to_flashinfer(self) -> dict[str, Any]:
         """The definition as FlashInfer Trace has it: without what is pytest-fib's own."""

@@ -28,7 +28,6 @@ from pytest_fib.verdict import (
     dtype_bound,
     element_name,
     is_rounded,
-    is_seeded,
     verdict_of,
 )
 from pytest_fib.workloads import bits
@@ -112,8 +111,8 @@ class OutputChecker:
 
     def _differences(self, first: Outputs, second: Outputs) -> list[str]:
         """How far outputs differ from those of another call, if their bits do."""
-        seeded = is_seeded(self.definition)
-        names = [n for n in self.definition.outputs if seeded or not self.definition.is_sampled(n)]
+        of = self.definition
+        names = [n for n in of.outputs if of.is_seeded or not of.is_sampled(n)]
         differ = changed({name: second[name] for name in names}, first)
         return [_difference(name, first[name], second[name]) for name in differ]
 
@@ -209,7 +208,7 @@ class OutputChecker:
                 continue
             samples, test = outputs[name], SamplingTest.of(self.inputs)
             verdict = check_support(verdict, name, samples, test)
-            if verdict.passed and samples.dim() == 1 and not is_seeded(self.definition):
+            if verdict.passed and samples.dim() == 1 and not self.definition.is_seeded:
                 verdict = check_ranks(verdict, name, samples, test)
             if not verdict.passed:
                 break

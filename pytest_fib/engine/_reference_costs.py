@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations_with_replacement
 from math import exp, inf, log
 from statistics import fmean, pstdev
@@ -26,29 +29,48 @@ MEMORY_FACTOR = 8
 NOTICEABLE_SECONDS, NOTICEABLE_BYTES = 0.5, 16 << 20
 #: The least number of costs for a fit: a single slow call may have waited for other work.
 LEAST_KNOWN = 3
+#: How many calls are remembered until a search asks: more than there are between two questions.
+NOTED_CALLS = 256
 
 
+@dataclass
 class ReferenceCosts:
-    """Seconds and bytes of a reference's calls, for all implementations."""
+    """Seconds and bytes of a reference's calls, for all implementations.
 
-    def __init__(self, definition: Definition) -> None:
-        self._seconds = Costs(definition, NOTICEABLE_SECONDS)
-        self._bytes = Costs(definition, NOTICEABLE_BYTES)
+    ``calls`` are noted by who makes them: the workload, its seconds, and its bytes or None if these
+    are not known. What follows from them is computed when a search asks.
+    """
 
-    def add(self, workload: Workload, seconds: float, peak_bytes: int | None) -> None:
-        """Note a call's seconds and bytes; None if these are not known."""
-        self._seconds.add(workload.axes, seconds)
-        if peak_bytes is not None:
-            self._bytes.add(workload.axes, peak_bytes)
+    definition: Definition
+    calls: deque[tuple[Workload, float, int | None]] = field(
+        default_factory=lambda: deque(maxlen=NOTED_CALLS)
+    )
+
+    @cached_property
+    def _seconds(self) -> Costs:
+        return Costs(self.definition, NOTICEABLE_SECONDS)
+
+    @cached_property
+    def _bytes(self) -> Costs:
+        return Costs(self.definition, NOTICEABLE_BYTES)
+
+    def _learn(self) -> None:
+        while self.calls:
+            workload, seconds, peak_bytes = self.calls.popleft()
+            self._seconds.add(workload.axes, seconds)
+            if peak_bytes is not None:
+                self._bytes.add(workload.axes, peak_bytes)
 
     def are_affordable(self, workload: Workload, timeout: float, max_bytes: int) -> bool:
         """Whether the reference is expected to be well within the limits of an evaluation."""
+        self._learn()
         seconds = self._seconds.expected(workload.axes)
         size = self._bytes.expected(workload.axes)
         return seconds <= DRAWN_SHARE * timeout and size <= MEMORY_FACTOR * max_bytes
 
     def explain(self, workload: Workload, outcome: Outcome, timeout: float, max_bytes: int) -> bool:
         """Whether a workload failed only because it is too large."""
+        self._learn()
         if isinstance(outcome, DefinitionFault):
             return outcome.exhausted
         if outcome.status is EvaluationStatus.TIMEOUT:

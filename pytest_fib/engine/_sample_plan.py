@@ -14,7 +14,6 @@ from pytest_fib.verdict import (
     SamplingPlan,
     SamplingTest,
     Verdict,
-    is_seeded,
     judge_samples,
     plan_sampling,
 )
@@ -48,7 +47,7 @@ class SamplePlan:
         """None if no output is chosen at random, or rows can't form another batch."""
         names = [name for name in definition.outputs if definition.is_sampled(name)]
         shape = definition.outputs[names[0]].shape or () if names else ()
-        if is_seeded(definition) or len(shape) != 1 or shape[0] not in workload.axes:
+        if definition.is_seeded or len(shape) != 1 or shape[0] not in workload.axes:
             return None
         axis = shape[0]
         domain = definition.workloads.axes.get(axis) if definition.workloads else None

@@ -19,7 +19,7 @@ from pytest_fib.engine._context import EvaluationContext, EvaluationEnded
 from pytest_fib.engine._correctness import output_checker
 from pytest_fib.engine._sandbox_calls import SandboxCalls
 from pytest_fib.timing import copy_ns
-from pytest_fib.verdict import SamplingTest, is_seeded, judge_ranks, ranks
+from pytest_fib.verdict import SamplingTest, judge_ranks, ranks
 
 if TYPE_CHECKING:
     from pytest_fib.engine._context import CallTensors
@@ -197,7 +197,7 @@ class TimedOutputs:
         definition = self._context.definition
         sampled = [name for name in definition.outputs if definition.is_sampled(name)]
         one_dim = [name for name in sampled if len(self._context.layouts[name].shape) == 1]
-        return [] if is_seeded(definition) else one_dim
+        return [] if definition.is_seeded else one_dim
 
     def _usual_reading_ns(self, reference_ns: float) -> float:
         """How long storing the candidate's outputs should take, by the time of the reference's.

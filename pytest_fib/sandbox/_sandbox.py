@@ -389,6 +389,8 @@ def _fit_to_show(reply: Reply, printed: str = "") -> Reply:
     Here, on the judge's side: a sandbox may forge its replies. So nobody who shows a summary, a log
     or a record has to care.
     """
+    if isinstance(reply, Done) and not (reply.log or reply.method or printed):
+        return reply
     is_of_compiler = isinstance(reply, Failed) and reply.status == "COMPILE_ERROR"
     log = visible(reply.log[-(COMPILER_LOG_LIMIT if is_of_compiler else LOG_LIMIT) :])
     if printed:

@@ -92,7 +92,7 @@ def _zero_alone(planned: Plan, choices: Mapping[str, list[str]]) -> int:
 
     What lacks a guard against a quotient by 0, as of norms, hardly shows if all are zero.
     """
-    is_apart = "inputs" in choices and "zeros" in choices["values"] and planned.divides
+    is_apart = "inputs" in choices and "zeros" in choices["values"] and planned.uses.divides
     return min(len(planned.following("values")), ALONE) if is_apart else 0
 
 

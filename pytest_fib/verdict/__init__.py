@@ -20,7 +20,6 @@ from pytest_fib.verdict._sampling import (
     SamplingTest as SamplingTest,
     check_ranks as check_ranks,
     check_support as check_support,
-    is_seeded as is_seeded,
     judge_ranks as judge_ranks,
     judge_samples as judge_samples,
     plan_sampling as plan_sampling,

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_fib.data import Definition, Diagnosis
+from pytest_fib.data import Diagnosis
 from pytest_fib.verdict._hypothesis_tests import (
     LEAST_EXPECTED,
     at_least,
@@ -63,13 +63,6 @@ OUTSIDE, WRONG, REPEATED = "outside the support", "wrong distribution", "repeate
 SHOWN_COUNTS = 5
 #: Bytes of copied rows in one call.
 CALL_BYTES = 1 << 30
-#: Inputs with one of these in their names make random choices repeatable.
-RANDOMNESS = ("seed", "uniform", "noise")
-
-
-def is_seeded(definition: Definition) -> bool:
-    """Whether the inputs have a seed, so that random choices can be repeated."""
-    return any(word in name for name in definition.inputs for word in RANDOMNESS)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -75,8 +75,8 @@ class Plan:
     inferred: Mapping[str, Inferred] = field(default_factory=dict)
     #: Integer scalars that constraints relate to axes, so that both are solved together.
     scalars: tuple[str, ...] = ()
-    #: The numbers that the reference compares elements of an input with.
-    limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    #: What the reference does with the inputs.
+    uses: ReferenceUses = field(default_factory=ReferenceUses)
     #: Inputs that nothing is known to fill, and why.
     unmade: Mapping[str, str] = field(default_factory=dict)
     #: Why no workload can be made, and where in the definition that is.
@@ -125,18 +125,12 @@ class Plan:
         return [name for name, rule in self.rules.items() if rule.follows == part]
 
     @cached_property
-    def divides(self) -> bool:
-        """Whether the reference divides by what it calculates, which may be 0."""
-        return ReferenceUses.of(self.definition).divides
-
-    @cached_property
     def outputs_of_bits(self) -> set[str]:
         """Floating outputs that the reference puts together from bits, which nothing has rounded.
 
         As in ``((x.view(torch.int32) + noise) & -65536).view(torch.float32)``.
         """
-        bits = ReferenceUses.of(self.definition).bits
-        return {name for name, are_bits in bits.items() if are_bits}
+        return {name for name, are_bits in self.uses.bits.items() if are_bits}
 
     @cached_property
     def smallest(self) -> dict[str, int]:
@@ -345,7 +339,9 @@ def _planned_or_refused(definition: Definition) -> Plan:
     except ConstraintError as error:
         stated = enumerate(definition.constraints)
         places = (("constraints", i) for i, text in stated if text in error.constraints)
-        return Plan(definition, problem=str(error), problem_at=next(places, error.place))
+        place = next(places, error.place)
+        uses = ReferenceUses.of(definition)
+        return Plan(definition, uses=uses, problem=str(error), problem_at=place)
     return planned
 
 
@@ -413,7 +409,7 @@ def _planned(definition: Definition) -> Plan:
         fill=_fill_order(rules),
         inferred=inferred,
         scalars=tuple(scalars),
-        limits={name: sorted(each) for name, each in ReferenceUses.of(definition).limits.items()},
+        uses=ReferenceUses.of(definition),
         unmade=unmade,
         lengths=tuple(_shape(definition, name)[0] for name in offsets if is_open),
         scores=tuple(_scores(definition, rules, offsets)),

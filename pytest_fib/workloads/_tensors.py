@@ -101,7 +101,7 @@ def fill_inputs(
         is_bulk = planned.rules[name].bulk or not any_bulk
         seed = workload.seed if bulk_seed is None or not is_bulk else bulk_seed
         regime = _regime(name, planned, workload)
-        _fill(name, inputs, seed=seed, regime=regime, files=files or {})
+        _fill(name, inputs, planned, seed=seed, regime=regime, files=files or {})
     _refuse_broken(planned, sizes, workload, tensors)
 
 
@@ -120,6 +120,7 @@ def coupled_inputs(definition: Definition) -> frozenset[str]:
 def _fill(
     name: str,
     inputs: InputTensors,
+    planned: Plan,
     *,
     seed: int,
     regime: Mapping[str, str],
@@ -142,7 +143,7 @@ def _fill(
         regime=regime,
         turn=_turn(name, inputs.definition, seed),
         shared_turn=seed % TURNS,
-        leads=_leads(name, plan(inputs.definition), seed),
+        leads=_leads(name, planned, seed),
         host_random=torch.Generator().manual_seed(own_seed),
         device_random=torch.Generator(tensor.device).manual_seed(own_seed),
         files=files,
@@ -153,7 +154,7 @@ def _fill(
         compact.fill_(rule.value)
     else:
         FILLS[rule.kind](compact, rule, context)
-        put_limit(compact, rule.kind, plan(inputs.definition).limits.get(name, ()), context)
+        put_limit(compact, rule.kind, sorted(planned.uses.limits.get(name, ())), context)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))
 
