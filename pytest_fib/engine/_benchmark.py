@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
 from random import SystemRandom
@@ -44,6 +44,7 @@ from pytest_fib.timing import (
     Clocks,
     Estimate,
     OperationCounts,
+    Rounds,
     Samples,
     Timings,
     calls_per_block,
@@ -81,21 +82,27 @@ PREPARATIONS, LONGER = 3, 2
 SINGLE_ROUNDS = 5
 #: How many calls are made one by one on the CPU, if a call takes less than so many nanoseconds.
 STEPS, STEPPED_BELOW_NS = 64, 100e3
+#: How many rounds of a slow reference are kept for implementations that are timed later.
+ROUNDS_KEPT = 3
 #: Nanoseconds of a single call: the candidate's, and the reference's.
 SingleCalls: TypeAlias = tuple[float, float]
+#: How a side is timed, in how many groups, and how many calls a block has.
+Form: TypeAlias = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
 class ReferenceFacts:
     """What timing one implementation tells of the reference, for those that are timed later.
 
-    For one workload: the nanoseconds of a call, the least bytes that any implementation moves, and
-    whether inputs may be cleared before the outputs of timed calls are read.
+    For one workload: the nanoseconds of a call, the least bytes that any implementation moves,
+    whether inputs may be cleared before the outputs of timed calls are read, and, if it is slow,
+    its last rounds of each form.
     """
 
     call_ns: float
     least_bytes: int
     inputs_may_be_cleared: bool
+    rounds: dict[Form, Rounds] = field(default_factory=dict)
 
 
 class BenchmarkPhase:
@@ -128,6 +135,8 @@ class BenchmarkPhase:
         self._round_is_unchecked = False
         #: The sides whose usual blocks have several calls, which are also timed one by one.
         self._batched_sides: list[TimedSide] = []
+        #: Of the reference's blocks, before single calls are prepared.
+        self._reference_form: Form
         #: Of the candidate's blocks; those of one call don't count.
         self._calls_per_block = 0
         self._held_ns = 0
@@ -150,9 +159,9 @@ class BenchmarkPhase:
         facts = {"calls_per_block": self._calls_per_block, **clocks.facts()}
         if single_ns is not None:
             facts["single_call_ms"] = single_ns[0] / 1e6
-        call_ns, least_bytes = timings.reference_latency.value, reference.least_bytes
-        self._known[self._workload] = replace(reference, call_ns=call_ns)
-        facts |= self._roofline_metrics(timings.latency.value / 1e9, operations, least_bytes)
+        self._known[self._workload] = self._updated(reference, timings)
+        seconds = timings.latency.value / 1e9
+        facts |= self._roofline_metrics(seconds, operations, reference.least_bytes)
         return self._outputs.verdict, self._performance(timings, facts)
 
     @contextmanager
@@ -183,6 +192,14 @@ class BenchmarkPhase:
         call_ns = _rough_ns(self._reference)
         least_bytes = self._least_traffic(operations)
         return ReferenceFacts(call_ns, least_bytes, self._outputs.inputs_may_be_cleared())
+
+    def _updated(self, facts: ReferenceFacts, timings: Timings) -> ReferenceFacts:
+        """The facts with what these timings tell of the reference."""
+        rounds = dict(facts.rounds)
+        if not timings.paired:
+            samples, turns = timings.reference[:ROUNDS_KEPT], timings.reference_turns[:ROUNDS_KEPT]
+            rounds[self._reference_form] = Rounds([*samples], [*turns])
+        return replace(facts, call_ns=timings.reference_latency.value, rounds=rounds)
 
     @cached_property
     def _most_buffers(self) -> int:
@@ -325,6 +342,8 @@ class BenchmarkPhase:
         self._round_is_unchecked = False
         self._ceilings()  # measured now, if not before
         clocks.steady()  # later readings are compared with it
+        side = self._reference
+        self._reference_form = side.method, len(side.groups), side.calls_per_block
         timings = time_both_sides(
             self._candidate,
             self._reference,
@@ -332,6 +351,7 @@ class BenchmarkPhase:
             precision=self._context.request.precision,
             steady=clocks.steady,
             before_round=self._before_round,
+            earlier=self._known[self._workload].rounds.get(self._reference_form),
         )
         self._keep()
         # Other work may slow down reading one side's outputs, but not repeatedly.
@@ -519,6 +539,8 @@ class BenchmarkPhase:
                 "p90_ms": float(np.percentile(samples, 90)) / 1e6,
                 "samples": samples.size,
                 "placements": samples.shape[1],
+                "reference_samples": timings.reference.size,
+                "shared_samples": timings.shared * samples.shape[1],
                 "unaccounted": timings.accounting.unaccounted,
                 "device_time_ms": timings.spent_ns / 1e6,
                 "held_ms": self._held_ns / 1e6,

@@ -18,6 +18,7 @@ import torch
 
 from pytest_fib.sandbox import _cuda_ipc
 from pytest_fib.sandbox._messages import TensorRef
+from pytest_fib.timing import forget_captures
 from pytest_fib.workloads import TensorLayout, bits, extent, once, power_of_two
 
 #: Tensors start at multiples of this many bytes, as fresh allocations of CUDA's do.
@@ -186,4 +187,5 @@ def give_back_unused() -> None:
         return
     reserved, allocated = (stats[f"{kind}_bytes"]["all"] for kind in ("reserved", "allocated"))
     if reserved["current"] - allocated["current"] > MOST_UNUSED:
+        forget_captures()
         torch.cuda.empty_cache()

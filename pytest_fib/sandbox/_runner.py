@@ -41,7 +41,15 @@ from pytest_fib.sandbox._messages import (
 )
 from pytest_fib.sandbox._rounding import OracleUnavailable, VariationError
 from pytest_fib.sandbox._widen import run_widened
-from pytest_fib.timing import EmptyCaptureError, Graph, Series, count_operations, flush_ns, series
+from pytest_fib.timing import (
+    EmptyCaptureError,
+    Graph,
+    Series,
+    capturing,
+    count_operations,
+    flush_ns,
+    series,
+)
 from pytest_fib.workloads import empty_tensor, layouts, make_inputs
 
 if TYPE_CHECKING:
@@ -240,6 +248,7 @@ class Runner:
 
     def _prepare(self, request: Prepare) -> Reply:
         self.release()
+        give_back_unused()
         numbers = [range(start, start + request.size) for start in request.groups]
         groups = [[self._moved_call(request, number) for number in group] for group in numbers]
         self._calls = dict(zip(chain(*numbers), chain(*groups), strict=True))
@@ -302,7 +311,7 @@ class Runner:
         if not by_dtype:
             return lambda: None
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with capturing(graph):
             for outputs, values in by_dtype.values():
                 torch._foreach_copy_(outputs, values)
         graph.replay()  # the first launch takes longer

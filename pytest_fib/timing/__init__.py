@@ -10,6 +10,7 @@ from pytest_fib.timing._accounting import (
     hidden_share as hidden_share,
     surely_longer as surely_longer,
 )
+from pytest_fib.timing._capture import capturing as capturing, forget_captures as forget_captures
 from pytest_fib.timing._count import count_operations as count_operations
 from pytest_fib.timing._device import (
     Clocks as Clocks,
@@ -21,6 +22,7 @@ from pytest_fib.timing._measure import (
     GROUPS as GROUPS,
     PRECISIONS as PRECISIONS,
     Estimate as Estimate,
+    Rounds as Rounds,
     Samples as Samples,
     TimedBlocks as TimedBlocks,
     Timings as Timings,

@@ -101,13 +101,14 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) 
     A round's calls count with the reported latency, if that is less than their own times: some
     blocks may do the work of others. Noise makes rounds longer than latencies say, by about the
     same share on both sides. So the other side's share is allowed for, without its part that comes
-    from placements, and counts as uncertainty as well. The share that may be hidden depends on the
-    latency.
+    from placements, and counts as uncertainty as well. By how much its rounds differ is scaled down
+    where they are longer. The share that may be hidden depends on the latency.
     """
     calls_ns, blocks_ns = _claimed(turns, claims.round_ns)
     noise = max(1.0, _low(other_turns) / _claimed(other_turns, claims.other_round_ns)[1])
     rest, error = _rest(turns, min(_low(turns), blocks_ns * noise))
-    usual, other_error = _rest(other_turns, _low(other_turns))
+    other_low = _low(other_turns)
+    usual, other_error = _rest(other_turns, other_low, min(1.0, blocks_ns / other_low))
     noise_ns = max(0.0, noise / claims.other_spread - 1) * blocks_ns
     errors = hypot(error, other_error, noise_ns), hypot(SURE * other_error, noise_ns)
     return Accounting(
@@ -141,13 +142,14 @@ def _low(turns: Sequence[Turn]) -> float:
     return float(np.quantile([turn.blocks_ns for turn in turns], LOW))
 
 
-def _rest(turns: Sequence[Turn], low_ns: float) -> tuple[float, float]:
+def _rest(turns: Sequence[Turn], low_ns: float, share: float = 1.0) -> tuple[float, float]:
     """The time of a round outside of its blocks, by the shortest third; and its error.
 
     Whatever else the machine does only makes rounds longer. A side whose claims are false in some
-    rounds and true in others gains nothing: in each, it is held to one of its lowest claims.
+    rounds and true in others gains nothing: in each, it is held to one of its lowest claims, with
+    ``share`` of what it claims beyond.
     """
-    rests = [turn.wall_ns - min(turn.blocks_ns, low_ns) for turn in turns]
+    rests = [t.wall_ns - t.blocks_ns + share * max(0.0, t.blocks_ns - low_ns) for t in turns]
     return shortest_ns(rests), (median(rests) - min(rests)) / sqrt(len(rests))
 
 

@@ -5,14 +5,17 @@ group; a *round* times a block of each group of one side. Samples of one side ar
 nanoseconds per call, shape (rounds, groups). Rounds differ by noise over time. Groups differ
 because the same kernel takes up to 2 % longer at other addresses, however often it is timed. So a
 confidence interval has to cover both.
+
+Rounds of both sides are compared pair by pair. A reference that takes many times as long as the
+candidate is timed in a few rounds only: more would take long, and hardly change the speed-up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import exp, inf, log, log2, sqrt
+from math import exp, hypot, inf, log, log2, sqrt
 from random import Random
 from typing import Literal, Protocol, TypeAlias
 
@@ -48,6 +51,9 @@ GROUPS, LEAST_GROUPS = 8, 2
 #: Rounds until the intervals are looked at, or fewer where the budget has no room for them; and how
 #: many more until they are looked at again.
 ROUNDS, FEWEST_ROUNDS, MORE_ROUNDS = 5, 3, 3
+#: A reference is slow if its calls take so many times as long as the candidate's, and a round of it
+#: this share of the budget. Two rounds are enough, of this relative half width.
+SLOW, SLOW_SHARE, SLOW_ROUNDS, SLOW_PRECISION = 4.0, 1 / 8, 2, 0.02
 #: How many times its claimed time a request may take before the judge's clock counts instead.
 UNSPENT = 2
 #: More rounds don't help where no more than this share of the variance between groups is noise.
@@ -90,11 +96,38 @@ class TimedBlocks:
     wall_ns: float = 0.0
 
 
+@dataclass
+class Rounds:
+    """The rounds of one side: samples of shape (groups,) each, and how long they took."""
+
+    samples: list[Samples] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+
+    def stacked(self) -> Samples:
+        """The samples, of shape (rounds, groups)."""
+        return np.stack(self.samples)
+
+    def last_ns(self) -> float:
+        """The median time of a call in the last round."""
+        return float(np.median(self.samples[-1]))
+
+    def drop(self, count: int) -> None:
+        """Drop the first rounds."""
+        del self.samples[:count], self.turns[:count]
+
+    def add(self, other: Rounds) -> None:
+        """Add the rounds of another measurement."""
+        self.samples += other.samples
+        self.turns += other.turns
+
+
 @dataclass(frozen=True, eq=False)
 class Timings:
     """Samples of both sides, (rounds, groups), in nanoseconds per call, and what they say.
 
-    ``turns`` are the rounds of the candidate, ``reference_turns`` those of the reference.
+    ``turns`` are the rounds of the candidate, ``reference_turns`` those of the reference. These are
+    others than the candidate's if they are not ``paired``; the last ``shared`` of them were timed
+    beside another implementation.
     """
 
     device: str
@@ -104,6 +137,8 @@ class Timings:
     spent_ns: float
     turns: Sequence[Turn]
     reference_turns: Sequence[Turn]
+    paired: bool = True
+    shared: int = 0
 
     @cached_property
     def latency(self) -> Estimate:
@@ -117,7 +152,7 @@ class Timings:
 
     @cached_property
     def _claimed_speedup(self) -> Estimate:
-        return speedup_of(self.candidate, self.reference)
+        return speedup_of(self.candidate, self.reference, paired=self.paired)
 
     @cached_property
     def reference_latency(self) -> Estimate:
@@ -148,9 +183,13 @@ class Timings:
 
     @property
     def noisy(self) -> bool:
-        """Whether an interval is wider than the precision that was asked for, by noise."""
-        estimates = self._claimed_latency, self._claimed_speedup
-        return max(estimate.half_width for estimate in estimates) > self.precision
+        """Whether an interval is wider than the precision that was asked for, by noise.
+
+        A speed-up over a slow reference need not be known as precisely.
+        """
+        most = self.precision if self.paired else self.precision + SLOW_PRECISION
+        is_wide = self._claimed_latency.half_width > self.precision
+        return is_wide or self._claimed_speedup.half_width > most
 
     @property
     def comparison(self) -> Comparison:
@@ -200,6 +239,7 @@ def time_both_sides(
     precision: str = "default",
     steady: Callable[[], bool] = lambda: True,
     before_round: Callable[[bool], object] = lambda shortest: None,
+    earlier: Rounds | None = None,
     seed: int | None = None,
 ) -> Timings:
     """Time rounds of both sides until the intervals are narrow.
@@ -207,20 +247,23 @@ def time_both_sides(
     The sides take turns in random order. ``steady`` says whether the device's clock is steady:
     warming up goes on until it is and two rounds agree, which count. ``before_round`` gives both
     sides values that neither has seen; it is told whether the candidate's last round was its
-    shortest so far, by the judge's clock.
+    shortest so far, by the judge's clock. ``earlier`` are rounds of the reference, of as many
+    groups and calls: if it is slow, and its first round agrees with them, they count as well.
     """
-    rounds = _Rounds(candidate, reference, before_round, Random(seed))
     budget = BUDGETS[device]
+    rounds = _TakingTurns(candidate, reference, before_round, Random(seed), budget * SLOW_SHARE)
+    rounds.earlier = earlier
     rounds.warm_up(steady, budget / 4)
     rounds.run_until(ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS)
     while True:
-        after_more = rounds.spent_ns + MORE_ROUNDS * rounds.longest_ns
+        after_more = rounds.charged_ns + MORE_ROUNDS * rounds.longest_ns
         if rounds.accounted:
             enough = after_more > budget or rounds.settled(PRECISIONS[precision])
         else:
             enough = after_more > PATIENCE[device] * budget
         if enough:
             return rounds.timings(device, PRECISIONS[precision])
+        rounds.always_both = not rounds.accounted
         rounds.run_until(rounds.count + MORE_ROUNDS)
 
 
@@ -232,69 +275,109 @@ def time_round(side: BlockTimer) -> tuple[Samples, Turn]:
     return samples, Turn(timed.wall_ns, timed.blocks_ns, calls_ns)
 
 
-class _Rounds:
+class _TakingTurns:
+    """Rounds of both sides.
+
+    The reference is slow from a round on that takes ``slow_ns`` and is many times as long for each
+    call. Then it is timed only until its time is known, which isn't charged to the budget.
+    """
+
     def __init__(
         self,
         candidate: BlockTimer,
         reference: BlockTimer,
         before_round: Callable[[bool], object],
         source: Random,
+        slow_ns: float,
     ) -> None:
         self._sides = candidate, reference
         self._before_round = before_round
         self._random = source
-        self._rounds: tuple[list[Samples], list[Samples]] = ([], [])
-        self._turns: tuple[list[Turn], list[Turn]] = ([], [])
+        self._slow_ns = slow_ns
+        self._is_slow = False
+        self._rounds = self._candidate, self._reference = Rounds(), Rounds()
+        #: Rounds of the reference that were timed beside another implementation.
+        self.earlier: Rounds | None = None
+        self._shared = 0
+        #: Whether a slow reference is timed in each round nevertheless.
+        self.always_both = False
         self.spent_ns = 0.0
+        #: What counts for the budget, of all rounds and of the longest.
+        self.charged_ns = 0.0
         self.longest_ns = 0.0
         self._shortest_ns = inf
 
     def warm_up(self, steady: Callable[[], bool], budget_ns: float) -> None:
         """Run rounds until two agree, and drop those before these.
 
-        If the budget ends before, all are dropped; but a first one that takes all of it counts.
+        If the budget ends before, all are dropped; but a first one that takes all of it counts, and
+        all of a slow reference.
         """
         before, agree = [0.0, 0.0], False
         while not agree and self.count < MOST_WARM:
             self.run()
             if self.longest_ns > budget_ns:
                 return
-            now = [float(np.median(rounds[-1])) for rounds in self._rounds]
+            now = [rounds.last_ns() for rounds in self._rounds]
             changes = [abs(a - b) / b for a, b in zip(before, now, strict=True)]
             agree = max(changes) < WARM and steady()
-            if self.spent_ns > budget_ns:
+            if self.charged_ns > budget_ns:
                 break
             before = now
         if not agree:
             self._shortest_ns = inf
         dropped = self.count - 2 if agree else self.count
-        for noted in (*self._rounds, *self._turns):
-            del noted[:dropped]
+        for rounds in self._rounds[: 1 if self._is_slow else 2]:
+            rounds.drop(dropped)
 
     def run_until(self, count: int) -> None:
         while self.count < count:
             self.run()
 
     def run(self) -> None:
+        """Run a round of each side; of a slow reference, only if its time isn't known."""
         self._before_round(self._last_was_shortest())
-        spent = 0.0
-        for index in self._random.sample((0, 1), 2):
-            side = self._sides[index]
-            samples, turn = time_round(side)
+        both = self.always_both or not self._reference_is_known()
+        spent = [0.0, 0.0]
+        for index in self._random.sample((0, 1), 2) if both else (0,):
+            samples, turn = time_round(self._sides[index])
             # Flushing takes both sides as long, so the candidate isn't asked. Claims matter little:
             # else one of no time would be timed for ever, and one of much hardly.
             claimed = turn.calls_ns + samples.size * self._sides[1].flush_ns
-            spent += min(turn.wall_ns, max(turn.wall_ns / UNSPENT, claimed))
-            self._rounds[index].append(samples)
-            self._turns[index].append(turn)
-        self.spent_ns += spent
-        self.longest_ns = max(self.longest_ns, spent)
+            spent[index] = min(turn.wall_ns, max(turn.wall_ns / UNSPENT, claimed))
+            self._rounds[index].add(Rounds([samples], [turn]))
+        if not self._is_slow and spent[1] > self._slow_ns:
+            self._is_slow = self._reference.last_ns() > SLOW * self._candidate.last_ns()
+            self._add_earlier()
+        charged = spent[0] if self._is_slow and not self.always_both else sum(spent)
+        self.spent_ns += sum(spent)
+        self.charged_ns += charged
+        self.longest_ns = max(self.longest_ns, charged)
+
+    def _add_earlier(self) -> None:
+        """Let a slow reference's earlier rounds count if they agree with its last."""
+        if self.earlier is None or not self._is_slow:
+            return
+        earlier_ns = latency_of(self.earlier.stacked()).value
+        if abs(self._reference.last_ns() - earlier_ns) < WARM * earlier_ns:
+            self._reference.add(self.earlier)
+            self._shared = len(self.earlier.turns)
+
+    def _reference_is_known(self) -> bool:
+        """Whether the reference is slow, and its time known well enough."""
+        count = len(self._reference.turns)
+        if not self._is_slow or count < SLOW_ROUNDS:
+            return False
+        if count >= FEWEST_ROUNDS:
+            return True
+        estimate = latency_of(self._reference.stacked(), FEWER_RESAMPLES)
+        return estimate.half_width <= SLOW_PRECISION
 
     def _last_was_shortest(self) -> bool:
         """Whether the candidate's last round was shorter than those for which that was so."""
-        if not self._turns[0]:
+        if not self.count:
             return False
-        last = self._turns[0][-1]
+        last = self._candidate.turns[-1]
         shorter = last.wall_ns < self._shortest_ns - SHORTER * last.blocks_ns
         if shorter:
             self._shortest_ns = last.wall_ns
@@ -302,8 +385,8 @@ class _Rounds:
 
     @property
     def count(self) -> int:
-        """How many rounds were timed, without those that were dropped."""
-        return len(self._turns[0])
+        """How many rounds of the candidate were timed, without those that were dropped."""
+        return len(self._candidate.turns)
 
     @property
     def accounted(self) -> bool:
@@ -311,26 +394,36 @@ class _Rounds:
 
         Of the times as they are in the end: of all rounds, a latency may be less than of most.
         """
-        candidate, reference = map(np.stack, self._rounds)
-        return _accounting((candidate, reference), self._turns).is_clear
+        sides = self._candidate.stacked(), self._reference.stacked()
+        return _accounting(sides, (self._candidate.turns, self._reference.turns)).is_clear
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
 
         The differences between placements stay, however well the time of each is known.
         """
-        candidate, reference = map(np.stack, self._rounds)
-        latency = latency_of(candidate, FEWER_RESAMPLES)
-        speedup = speedup_of(candidate, reference, FEWER_RESAMPLES)
+        candidate, reference = (rounds.stacked() for rounds in self._rounds)
+        estimates = [latency_of(candidate, FEWER_RESAMPLES)]
+        if not self._is_slow:
+            estimates.append(speedup_of(candidate, reference, FEWER_RESAMPLES))
         return all(
             estimate.half_width <= precision or estimate.noise_share <= LITTLE
-            for estimate in (latency, speedup)
+            for estimate in estimates
         )
 
     def timings(self, device: str, precision: float) -> Timings:
         """The result of all rounds."""
-        candidate, reference = map(np.stack, self._rounds)
-        return Timings(device, candidate, reference, precision, self.spent_ns, *self._turns)
+        return Timings(
+            device,
+            self._candidate.stacked(),
+            self._reference.stacked(),
+            precision,
+            self.spent_ns,
+            self._candidate.turns,
+            self._reference.turns,
+            paired=not self._is_slow,
+            shared=self._shared,
+        )
 
 
 @dataclass(frozen=True)
@@ -376,12 +469,22 @@ def _spread(samples: Samples) -> float:
     return float(np.exp(by_group - by_group.mean()).mean())
 
 
-def speedup_of(candidate: Samples, reference: Samples, resamples: int = RESAMPLES) -> Estimate:
+def speedup_of(
+    candidate: Samples, reference: Samples, resamples: int = RESAMPLES, *, paired: bool = True
+) -> Estimate:
     """The reference's time over the candidate's, paired by round and group.
 
-    The mean over groups of the middle over rounds of the logarithm of the ratio.
+    The mean over groups of the middle over rounds of the logarithm of the ratio. If they are not
+    ``paired``, the ratio of the latencies, whose errors are independent.
     """
-    return _estimate(np.log(reference) - np.log(candidate), resamples)
+    if paired:
+        return _estimate(np.log(reference) - np.log(candidate), resamples)
+    own, other = latency_of(candidate, resamples), latency_of(reference, resamples)
+    value = other.value / own.value
+    below = hypot(log(own.high / own.value), log(other.value / other.low))
+    above = hypot(log(own.value / own.low), log(other.high / other.value))
+    noise_share = max(own.noise_share, other.noise_share)
+    return Estimate(value, value * exp(-below), value * exp(above), noise_share)
 
 
 def _estimate(logs: Samples, resamples: int) -> Estimate:

@@ -17,6 +17,7 @@ import torch
 
 from pytest_fib._cuda_driver import cuda_driver
 from pytest_fib.timing import _cupti
+from pytest_fib.timing._capture import capturing
 from pytest_fib.timing._measure import TimedBlocks
 
 Calls = Sequence[Callable[[], Any]]
@@ -133,7 +134,7 @@ class Graph:
         self._cold = cold
         flush()
         graph = torch.cuda.CUDAGraph(keep_graph=True)
-        with torch.cuda.graph(graph):
+        with capturing(graph):
             self._events = [self._captured(calls) for calls in groups]
         without_calls = len(groups) * _nodes_without_calls(cold=cold)
         if _nodes(graph) - without_calls < sum(map(len, groups)):
@@ -334,7 +335,7 @@ def _timing_event(*, external: bool = False) -> Any:
 def _nodes_without_calls(*, cold: bool) -> int:
     """The nodes of a captured block that has no calls: the events, and a flush if it is cold."""
     graph = torch.cuda.CUDAGraph(keep_graph=True)
-    with torch.cuda.graph(graph):
+    with capturing(graph):
         if cold:
             flush()
         for _ in range(2):

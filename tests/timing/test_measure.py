@@ -10,6 +10,7 @@ import pytest
 from pytest_fib.timing import (
     GROUPS,
     PRECISIONS,
+    Rounds,
     TimedBlocks,
     Timings,
     Turn,
@@ -316,3 +317,71 @@ def test_no_call_of_a_block_is_seldom_among_fewer(size, most):
         made[start : start + size] += 1
     even = size / (most + size - 1)
     assert made.min() > DRAWS * (even - 4 * np.sqrt(even / DRAWS))
+
+
+#: A reference is slow whose round takes this long, in nanoseconds, and is many times as long.
+SLOW_NS = BUDGETS["cpu"] / 4
+
+
+def slow_reference(pair, times=(SLOW_NS,), noise=1e-4):
+    return pair([1000.0], list(times), groups=2, calls_per_block=1, noise=noise)
+
+
+def test_a_slow_reference_is_timed_twice_and_the_candidate_as_often_as_others(pair):
+    sides = slow_reference(pair)
+    found = time_both_sides(*sides, device="cpu", seed=0)
+    assert sides[0].asked.count("reference") == 2
+    assert found.reference.shape == (2, 2)
+    assert len(found.reference_turns) == 2
+    assert len(found.candidate) == len(found.turns) == ROUNDS
+    assert not found.paired
+    assert not found.noisy
+    assert found.speedup.value == pytest.approx(SLOW_NS / 1000, rel=1e-2)
+    assert found.speedup.low < found.speedup.value < found.speedup.high
+    assert found.spent_ns > 3.9 * SLOW_NS
+
+
+def test_a_slow_reference_whose_rounds_differ_is_timed_once_more(pair):
+    sides = slow_reference(pair, (SLOW_NS, 1.05 * SLOW_NS))
+    found = time_both_sides(*sides, device="cpu", seed=0)
+    assert found.reference.shape == (FEWEST_ROUNDS, 2)
+    assert found.noisy
+
+
+def test_a_slow_reference_that_is_hardly_slower_is_paired(pair):
+    sides = pair([SLOW_NS / 2], [SLOW_NS], groups=2)
+    found = time_both_sides(*sides, device="cpu", seed=0)
+    assert found.paired
+    assert found.candidate.shape == found.reference.shape == (FEWEST_ROUNDS, 2)
+
+
+def earlier_rounds(pair, factor):
+    found = time_both_sides(*slow_reference(pair, (factor * SLOW_NS,)), device="cpu", seed=1)
+    return Rounds([*found.reference], [*found.reference_turns])
+
+
+def test_rounds_beside_another_implementation_count_if_a_new_one_agrees(pair):
+    sides = slow_reference(pair)
+    earlier = earlier_rounds(pair, 1.002)
+    found = time_both_sides(*sides, device="cpu", earlier=earlier, seed=0)
+    assert sides[0].asked.count("reference") == 1
+    assert found.shared == 2
+    assert found.reference.shape == (FEWEST_ROUNDS, 2)
+    assert len(found.reference_turns) == FEWEST_ROUNDS
+
+
+def test_rounds_beside_another_implementation_do_not_count_if_a_new_one_differs(pair):
+    sides = slow_reference(pair)
+    earlier = earlier_rounds(pair, 1.1)
+    found = time_both_sides(*sides, device="cpu", earlier=earlier, seed=0)
+    assert sides[0].asked.count("reference") == 2
+    assert found.shared == 0
+    assert found.reference_latency.value == pytest.approx(SLOW_NS, rel=1e-3)
+
+
+def test_a_slow_reference_is_timed_again_if_claims_are_unclear(pair):
+    sides = slow_reference(pair)
+    sides[0].wall = 1.5  # it leaves out half
+    found = time_both_sides(*sides, device="cpu", seed=0)
+    assert sides[0].asked.count("reference") > 2
+    assert not found.accounting.is_clear
