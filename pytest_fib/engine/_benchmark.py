@@ -49,6 +49,7 @@ from pytest_fib.timing import (
     Timings,
     calls_per_block,
     compute_dtype,
+    is_slow,
     least_traffic,
     placements,
     random_place,
@@ -137,6 +138,8 @@ class BenchmarkPhase:
         self._batched_sides: list[TimedSide] = []
         #: Of the reference's blocks, before single calls are prepared.
         self._reference_form: Form
+        #: Whether the reference is timed in a few rounds only.
+        self._reference_is_slow = False
         #: Of the candidate's blocks; those of one call don't count.
         self._calls_per_block = 0
         self._held_ns = 0
@@ -223,6 +226,7 @@ class BenchmarkPhase:
         self._calls_per_block = sizes[0]
         blocks_ns = [each * size for each, size in zip(ns, sizes, strict=True)]
         groups = placements(blocks_ns, self._device, self._most_buffers // max(sizes))
+        self._reference_is_slow = is_slow(ns[0], ns[1], groups, self._device)
         self._allocate(groups * max(sizes))
         # Both, though only one is untrusted: once CUPTI has recorded, kernels take 2 % longer.
         self._ready([max(sizes) * number for number in range(groups)], sizes, check=True)
@@ -351,6 +355,7 @@ class BenchmarkPhase:
             precision=self._context.request.precision,
             steady=clocks.steady,
             before_round=self._before_round,
+            slow=self._reference_is_slow,
             earlier=self._known[self._workload].rounds.get(self._reference_form),
         )
         self._keep()

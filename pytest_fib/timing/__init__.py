@@ -27,6 +27,7 @@ from pytest_fib.timing._measure import (
     TimedBlocks as TimedBlocks,
     Timings as Timings,
     calls_per_block as calls_per_block,
+    is_slow as is_slow,
     placements as placements,
     random_place as random_place,
     time_both_sides as time_both_sides,

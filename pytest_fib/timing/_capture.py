@@ -40,11 +40,9 @@ def capturing(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
 @cache
 def _shared() -> tuple[torch.cuda.Stream, torch.cuda.CUDAGraph]:
     """The stream that captures, and a graph whose memory all others share: torch asks for one."""
-    stream, first, value = (
-        torch.cuda.Stream(),
-        torch.cuda.CUDAGraph(),
-        torch.zeros((), device="cuda"),
-    )
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    first = torch.cuda.CUDAGraph()
+    value = torch.zeros((), device="cuda")
     with torch.cuda.graph(first, stream=stream):
         value.zero_()
     return stream, first

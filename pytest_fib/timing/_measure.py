@@ -52,7 +52,7 @@ GROUPS, LEAST_GROUPS = 8, 2
 #: many more until they are looked at again.
 ROUNDS, FEWEST_ROUNDS, MORE_ROUNDS = 5, 3, 3
 #: A reference is slow if its calls take so many times as long as the candidate's, and a round of it
-#: this share of the budget. Two rounds are enough, of this relative half width.
+#: takes this share of the budget. Two rounds are enough if the half width is at most this.
 SLOW, SLOW_SHARE, SLOW_ROUNDS, SLOW_PRECISION = 4.0, 1 / 8, 2, 0.02
 #: How many times its claimed time a request may take before the judge's clock counts instead.
 UNSPENT = 2
@@ -220,6 +220,15 @@ def placements(blocks_ns: Sequence[float], device: str, most: int) -> int:
     return max(LEAST_GROUPS, min(GROUPS, most, int(affordable)))
 
 
+def is_slow(candidate_ns: float, reference_ns: float, groups: int, device: str) -> bool:
+    """Whether the reference takes many times as long as the candidate, and much of the budget.
+
+    By rough durations of one call, of the shortest: other work must not decide this.
+    """
+    round_ns = groups * reference_ns
+    return reference_ns > SLOW * candidate_ns and round_ns > SLOW_SHARE * BUDGETS[device]
+
+
 def random_place(size: int, most: int, source: Random) -> int:
     """A random start for ``size`` of the ``most`` calls of a block.
 
@@ -239,6 +248,7 @@ def time_both_sides(
     precision: str = "default",
     steady: Callable[[], bool] = lambda: True,
     before_round: Callable[[bool], object] = lambda shortest: None,
+    slow: bool = False,
     earlier: Rounds | None = None,
     seed: int | None = None,
 ) -> Timings:
@@ -247,11 +257,12 @@ def time_both_sides(
     The sides take turns in random order. ``steady`` says whether the device's clock is steady:
     warming up goes on until it is and two rounds agree, which count. ``before_round`` gives both
     sides values that neither has seen; it is told whether the candidate's last round was its
-    shortest so far, by the judge's clock. ``earlier`` are rounds of the reference, of as many
-    groups and calls: if it is slow, and its first round agrees with them, they count as well.
+    shortest so far, by the judge's clock. A ``slow`` reference is timed in a few rounds only.
+    ``earlier`` are rounds of it, of as many groups and calls: they count as well if its first round
+    agrees with them.
     """
     budget = BUDGETS[device]
-    rounds = _TakingTurns(candidate, reference, before_round, Random(seed), budget * SLOW_SHARE)
+    rounds = _TakingTurns(candidate, reference, before_round, Random(seed), slow=slow)
     rounds.earlier = earlier
     rounds.warm_up(steady, budget / 4)
     rounds.run_until(ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS)
@@ -278,8 +289,7 @@ def time_round(side: BlockTimer) -> tuple[Samples, Turn]:
 class _TakingTurns:
     """Rounds of both sides.
 
-    The reference is slow from a round on that takes ``slow_ns`` and is many times as long for each
-    call. Then it is timed only until its time is known, which isn't charged to the budget.
+    A ``slow`` reference is timed only until its time is known. That isn't charged to the budget.
     """
 
     def __init__(
@@ -288,13 +298,13 @@ class _TakingTurns:
         reference: BlockTimer,
         before_round: Callable[[bool], object],
         source: Random,
-        slow_ns: float,
+        *,
+        slow: bool,
     ) -> None:
         self._sides = candidate, reference
         self._before_round = before_round
         self._random = source
-        self._slow_ns = slow_ns
-        self._is_slow = False
+        self._is_slow = slow
         self._rounds = self._candidate, self._reference = Rounds(), Rounds()
         #: Rounds of the reference that were timed beside another implementation.
         self.earlier: Rounds | None = None
@@ -346,22 +356,20 @@ class _TakingTurns:
             claimed = turn.calls_ns + samples.size * self._sides[1].flush_ns
             spent[index] = min(turn.wall_ns, max(turn.wall_ns / UNSPENT, claimed))
             self._rounds[index].add(Rounds([samples], [turn]))
-        if not self._is_slow and spent[1] > self._slow_ns:
-            self._is_slow = self._reference.last_ns() > SLOW * self._candidate.last_ns()
-            self._add_earlier()
+        if self._is_slow and self.earlier is not None:
+            self._add_earlier(self.earlier)
+            self.earlier = None
         charged = spent[0] if self._is_slow and not self.always_both else sum(spent)
         self.spent_ns += sum(spent)
         self.charged_ns += charged
         self.longest_ns = max(self.longest_ns, charged)
 
-    def _add_earlier(self) -> None:
+    def _add_earlier(self, earlier: Rounds) -> None:
         """Let a slow reference's earlier rounds count if they agree with its last."""
-        if self.earlier is None or not self._is_slow:
-            return
-        earlier_ns = latency_of(self.earlier.stacked()).value
+        earlier_ns = latency_of(earlier.stacked()).value
         if abs(self._reference.last_ns() - earlier_ns) < WARM * earlier_ns:
-            self._reference.add(self.earlier)
-            self._shared = len(self.earlier.turns)
+            self._reference.add(earlier)
+            self._shared = len(earlier.turns)
 
     def _reference_is_known(self) -> bool:
         """Whether the reference is slow, and its time known well enough."""

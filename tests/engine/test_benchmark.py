@@ -359,7 +359,8 @@ def exchanged(fork_server):
         said = {"candidate": [], "reference": []}
         with Judge("cpu", fork_server=fork_server) as judge:
             if before is not None:
-                assert judge.evaluate(before).status == "PASSED"
+                first = judge.evaluate(before)
+                assert first.status == "PASSED", first.log
             for side, log in said.items():
                 mine = getattr(judge, f"_{side}")
                 setattr(judge, f"_{side}", replace(mine, sandbox=Listening(mine.sandbox, log)))

@@ -15,6 +15,7 @@ from pytest_fib.timing import (
     Timings,
     Turn,
     calls_per_block,
+    is_slow,
     placements,
     random_place,
     time_both_sides,
@@ -319,17 +320,21 @@ def test_no_call_of_a_block_is_seldom_among_fewer(size, most):
     assert made.min() > DRAWS * (even - 4 * np.sqrt(even / DRAWS))
 
 
-#: A reference is slow whose round takes this long, in nanoseconds, and is many times as long.
+#: A call of a slow reference, in nanoseconds.
 SLOW_NS = BUDGETS["cpu"] / 4
 
 
-def slow_reference(pair, times=(SLOW_NS,), noise=1e-4):
-    return pair([1000.0], list(times), groups=2, calls_per_block=1, noise=noise)
+def slow_reference(pair, times=(SLOW_NS,)):
+    return pair([1000.0], list(times), groups=2)
+
+
+def time_slow(sides, **facts):
+    return time_both_sides(*sides, device="cpu", slow=True, seed=0, **facts)
 
 
 def test_a_slow_reference_is_timed_twice_and_the_candidate_as_often_as_others(pair):
     sides = slow_reference(pair)
-    found = time_both_sides(*sides, device="cpu", seed=0)
+    found = time_slow(sides)
     assert sides[0].asked.count("reference") == 2
     assert found.reference.shape == (2, 2)
     assert len(found.reference_turns) == 2
@@ -343,27 +348,33 @@ def test_a_slow_reference_is_timed_twice_and_the_candidate_as_often_as_others(pa
 
 def test_a_slow_reference_whose_rounds_differ_is_timed_once_more(pair):
     sides = slow_reference(pair, (SLOW_NS, 1.05 * SLOW_NS))
-    found = time_both_sides(*sides, device="cpu", seed=0)
+    found = time_slow(sides)
     assert found.reference.shape == (FEWEST_ROUNDS, 2)
     assert found.noisy
 
 
-def test_a_slow_reference_that_is_hardly_slower_is_paired(pair):
-    sides = pair([SLOW_NS / 2], [SLOW_NS], groups=2)
-    found = time_both_sides(*sides, device="cpu", seed=0)
-    assert found.paired
-    assert found.candidate.shape == found.reference.shape == (FEWEST_ROUNDS, 2)
+@pytest.mark.parametrize(
+    ("candidate_ns", "reference_ns", "slow"),
+    [
+        (1e3, SLOW_NS, True),
+        (SLOW_NS / 3, SLOW_NS, False),  # not many times as long
+        (1e3, BUDGETS["cpu"] / 8 / 4, False),  # there is time for rounds of both
+        (1e3, BUDGETS["cpu"] / 8 / 4 + 1, True),
+    ],
+)
+def test_a_reference_is_slow_if_many_times_as_long_and_long(candidate_ns, reference_ns, slow):
+    assert is_slow(candidate_ns, reference_ns, 4, "cpu") is slow
 
 
 def earlier_rounds(pair, factor):
-    found = time_both_sides(*slow_reference(pair, (factor * SLOW_NS,)), device="cpu", seed=1)
+    found = time_slow(slow_reference(pair, (factor * SLOW_NS,)))
     return Rounds([*found.reference], [*found.reference_turns])
 
 
 def test_rounds_beside_another_implementation_count_if_a_new_one_agrees(pair):
     sides = slow_reference(pair)
     earlier = earlier_rounds(pair, 1.002)
-    found = time_both_sides(*sides, device="cpu", earlier=earlier, seed=0)
+    found = time_slow(sides, earlier=earlier)
     assert sides[0].asked.count("reference") == 1
     assert found.shared == 2
     assert found.reference.shape == (FEWEST_ROUNDS, 2)
@@ -373,7 +384,7 @@ def test_rounds_beside_another_implementation_count_if_a_new_one_agrees(pair):
 def test_rounds_beside_another_implementation_do_not_count_if_a_new_one_differs(pair):
     sides = slow_reference(pair)
     earlier = earlier_rounds(pair, 1.1)
-    found = time_both_sides(*sides, device="cpu", earlier=earlier, seed=0)
+    found = time_slow(sides, earlier=earlier)
     assert sides[0].asked.count("reference") == 2
     assert found.shared == 0
     assert found.reference_latency.value == pytest.approx(SLOW_NS, rel=1e-3)
@@ -382,6 +393,6 @@ def test_rounds_beside_another_implementation_do_not_count_if_a_new_one_differs(
 def test_a_slow_reference_is_timed_again_if_claims_are_unclear(pair):
     sides = slow_reference(pair)
     sides[0].wall = 1.5  # it leaves out half
-    found = time_both_sides(*sides, device="cpu", seed=0)
+    found = time_slow(sides)
     assert sides[0].asked.count("reference") > 2
     assert not found.accounting.is_clear
