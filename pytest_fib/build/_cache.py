@@ -7,14 +7,17 @@ here: what they built comes to the judge through a file in memory.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, TypeVar
@@ -31,6 +34,8 @@ FORMAT = 5
 SIZE_LIMIT = 4 << 30
 #: Seconds since a program was loaded in which the folder that its compiler keeps stays.
 COMPILER_CACHE_IN_USE = 3600.0
+#: The most files of a compiler's folder that are counted.
+MOST_FILES = 100_000
 #: Seconds until whoever waits for another's build says so.
 BUILD_PATIENCE = 3.0
 
@@ -85,7 +90,7 @@ class ArtifactCache:
         artifact = _artifact(key, entry)
         if artifact is None:
             return None
-        if not all(_digest_of(Path(header)) == was for header, was in artifact.built.headers):
+        if not _are_unchanged(artifact.built.headers):
             return None
         with suppress(OSError):
             os.utime(path)  # used now
@@ -157,7 +162,7 @@ class ArtifactCache:
         others = sorted(p.name for p in self.folder.iterdir() if not _OWN.fullmatch(p.name))
         if others:
             raise ValueError(f"{self.folder} is not removed: {others[0]!r} in it is not a build")
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove(self.folder)
 
     @staticmethod
     def _path(folder: Path, key: str) -> Path:
@@ -169,12 +174,10 @@ class ArtifactCache:
         for used, size, path in sorted(entries):
             if total <= self._size_limit:
                 return
-            if path.is_dir():
-                if time() - used < COMPILER_CACHE_IN_USE:
-                    continue  # a process may have a compiler write there
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            is_folder = path.is_dir() and not path.is_symlink()
+            if is_folder and time() - used < COMPILER_CACHE_IN_USE:
+                continue  # a process may have a compiler write there
+            _remove(path)
             total -= size
 
 
@@ -186,23 +189,50 @@ def _artifacts(folder: Path) -> Iterator[tuple[float, int, Path]]:
 
 
 def _compiler_caches(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """The same of what compilers keep of each program. Raises OSError where one is removed now."""
+    """The same of what compilers keep of each program. Raises OSError where one is removed now.
+
+    Sandboxes write there, so anything may be: links, times to come, folders deep in each other.
+    """
     from pytest_fib.data import SupportedLanguages
 
     for language in SupportedLanguages:
-        if language.facts.cache:
-            for path in (folder / language).glob("*"):
-                yield path.stat().st_mtime, _bytes_in(path), path
+        if language.facts.cache and (folder / language).is_dir():
+            for entry in os.scandir(folder / language):
+                used = entry.stat(follow_symlinks=False).st_mtime
+                yield used if used <= time() else 0.0, _bytes_in(entry), Path(entry.path)
 
 
-def _bytes_in(folder: Path) -> int:
-    with os.scandir(folder) as entries:
-        return sum(
-            _bytes_in(Path(entry.path))
-            if entry.is_dir(follow_symlinks=False)
-            else entry.stat(follow_symlinks=False).st_size
-            for entry in entries
-        )
+def _bytes_in(top: os.DirEntry[str]) -> int:
+    """The bytes on disk of a file, or of a folder; what can't be looked into counts as empty.
+
+    Of a folder with more than ``MOST_FILES``, more than any limit.
+    """
+    size, files, unread = 0, 0, [top]
+    while unread:
+        entry = unread.pop()
+        with suppress(OSError):  # deeper than paths go, or closed
+            if entry.is_dir(follow_symlinks=False):
+                with os.scandir(entry.path) as entries:
+                    unread += islice(entries, MOST_FILES)
+            else:
+                status = entry.stat(follow_symlinks=False)
+                size += min(status.st_size, 512 * status.st_blocks)  # files may have holes
+        files += 1
+        if files + len(unread) > MOST_FILES:
+            return SIZE_LIMIT
+    return size
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder; what can't be stays.
+
+    Links are not followed, also if somebody puts one in the place of a folder meanwhile.
+    """
+    with suppress(OSError, RecursionError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def program_facts(program: Program) -> dict[str, object]:
@@ -257,8 +287,34 @@ def _built(facts: dict[str, object]) -> Built:
     return Built(**facts, headers=headers, kernels=kernels, exports=exports)  # type: ignore[arg-type]
 
 
-def _digest_of(path: Path) -> str | None:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return None
+def _are_unchanged(headers: Iterable[tuple[str, str]]) -> bool:
+    """Whether files still have their digests.
+
+    A sandbox said which: nothing is waited for, and no more is read than the cache may hold.
+    """
+    left = SIZE_LIMIT
+    for path, was in headers:
+        try:
+            size, digest = _digest_of(path, left)
+        except (OSError, ValueError):  # the latter of a name with a null character
+            return False
+        if digest != was:
+            return False
+        left -= size
+    return True
+
+
+def _digest_of(path: str, most: int) -> tuple[int, str]:
+    """The bytes and the digest of a regular file. Raises OSError and ValueError.
+
+    Files of /proc are regular, have no size, and may never end.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+        digest, left = hashlib.sha256(), status.st_size
+        while left > 0 and (piece := file.read(min(left, 1 << 20))):
+            digest.update(piece)
+            left -= len(piece)
+        return status.st_size, digest.hexdigest()

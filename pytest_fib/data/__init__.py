@@ -25,6 +25,7 @@ from pytest_fib.data._errors import (
 )
 from pytest_fib.data._file_lock import has_lock_within as has_lock_within
 from pytest_fib.data._files import (
+    LARGEST_SOURCE as LARGEST_SOURCE,
     LoadedDefinition as LoadedDefinition,
     load_definition_file as load_definition_file,
     load_solution_file as load_solution_file,

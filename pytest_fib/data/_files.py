@@ -20,6 +20,8 @@ from ._yaml import Document, compose, compose_family
 
 _R = TypeVar("_R", bound=Record)
 _YAML = (".yaml", ".yml")
+#: The most bytes of a file that is read whole: what is sent to a sandbox is no larger.
+LARGEST_SOURCE = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,14 @@ def _read(path: str) -> str:
 
 
 def _text(path: Path, encoding: str) -> str:
-    """A file's text. Raises UnicodeDecodeError, and OSError: also of a pipe, instead of waiting."""
+    """A file's text. Raises UnicodeDecodeError and OSError.
+
+    The latter also of a pipe, instead of waiting, and of a file that is too large.
+    """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if path.is_file() and path.stat().st_size > LARGEST_SOURCE:
+        raise OSError(errno.EFBIG, f"it is larger than {LARGEST_SOURCE >> 20} MiB", str(path))
     return path.read_text(encoding=encoding)
 
 
@@ -166,6 +173,10 @@ def _from_json(model: type[_R], path: str, text: str) -> _R:
     except json.JSONDecodeError as error:
         why = why_lfs_pointer(text[:100].encode()) or f"bad JSON: {error.msg}"
         raise DataError([Problem(path, error.lineno, why)]) from None
+    except RecursionError:
+        raise DataError([Problem(path, 1, "nested too deeply")]) from None
+    except ValueError:  # Python reads no longer ones
+        raise DataError([Problem(path, 1, "a whole number has too many digits")]) from None
     try:
         return model.from_elsewhere(data)
     except ValidationError as error:

@@ -56,7 +56,8 @@ def _imported_names(text: str, package: tuple[str, ...]) -> Iterator[tuple[str, 
     """
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):  # seen to fail when it is imported
+    # Seen to fail when it is imported.
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -68,7 +69,12 @@ def _imported_names(text: str, package: tuple[str, ...]) -> Iterator[tuple[str, 
 
 
 def _text(path: Path) -> str | None:
+    """None for what is no file to import: a pipe, say, which nobody may ever write to."""
+    from pytest_fib.data import LARGEST_SOURCE
+
     try:
+        if not path.is_file() or path.stat().st_size > LARGEST_SOURCE:
+            return None
         return path.read_text(encoding=_ENCODING)
     except (OSError, UnicodeDecodeError):
         return None

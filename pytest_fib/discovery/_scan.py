@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -22,8 +23,6 @@ _NAMED_DEFINITION = re.compile(r"""implements\(\s*["']([^"']+)["']""")
 _SOLUTION = re.compile(r""""(spec|sources)"\s*:""")
 #: Editors write a byte order mark, which Python and C++ read over.
 _ENCODING = "utf-8-sig"
-#: What is sent to a sandbox is no larger, in bytes.
-_LARGEST = 64 << 20
 _SUFFIXES = (".py", ".json", *LANGUAGES, *MISNAMED)
 Markable: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -73,28 +72,38 @@ def why_unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:
 
 
 def _in_file(path: Path) -> list[Implementation]:
+    from pytest_fib.data import LARGEST_SOURCE
+
     if path.exists() and not path.is_file():  # a pipe, say, which nobody may ever write to
         return [_broken(path, "", f"{path}:1: is no regular file")]
     try:
-        if path.exists() and path.stat().st_size > _LARGEST:
+        if path.exists() and path.stat().st_size > LARGEST_SOURCE:
             return _in_large_file(path)
-        if path.suffix in MISNAMED:
-            return list(misnamed(path, path.read_text(encoding=_ENCODING, errors="replace")))
-        if path.suffix in LANGUAGES:
-            return list(in_header(path, path.read_text(encoding=_ENCODING)))
-        return _in_module(path) if path.suffix == ".py" else _in_record(path)
+        return _in_readable_file(path)
     except (OSError, UnicodeDecodeError) as error:
         return [_broken(path, "", why_unreadable(path, error))]
+    except RecursionError:  # of what walks the parsed file
+        return [_broken(path, "", f"{path}:1: nested too deeply")]
+
+
+def _in_readable_file(path: Path) -> list[Implementation]:
+    if path.suffix in MISNAMED:
+        return list(misnamed(path, path.read_text(encoding=_ENCODING, errors="replace")))
+    if path.suffix in LANGUAGES:
+        return list(in_header(path, path.read_text(encoding=_ENCODING)))
+    return _in_module(path) if path.suffix == ".py" else _in_record(path)
 
 
 def _in_large_file(path: Path) -> list[Implementation]:
     """What can't be sent, if it begins like an implementation: there may be other data."""
+    from pytest_fib.data import LARGEST_SOURCE
+
     with path.open("rb") as file:
-        begin = file.read(_LARGEST // 64).decode(errors="replace")
+        begin = file.read(LARGEST_SOURCE // 64).decode(errors="replace")
     is_one = _SOLUTION.search(begin) if path.suffix == ".json" else "implements" in begin
     if not is_one and path.suffix not in (".yaml", ".yml"):
         return []
-    return [_broken(path, "", f"{path}:1: is larger than {_LARGEST >> 20} MiB")]
+    return [_broken(path, "", f"{path}:1: is larger than {LARGEST_SOURCE >> 20} MiB")]
 
 
 def _source_files(directories: Iterable[Path]) -> Iterator[Path]:
@@ -153,10 +162,11 @@ def _all_marked(
     Those that are ``hidden`` are no alternatives, and fail.
     """
     named = {statement.name: statement for statement in statements}
+    is_triton = cache(partial(launches_triton, module=named))  # a function may have many marks
     implementations: dict[tuple[str, str, bool], Implementation] = {}
     for statement in statements:
         for mark in filter(_is_mark, statement.decorator_list):
-            marked = _marked(path, statement, mark, named)
+            marked = _marked(path, statement, mark, is_triton)
             if (line := named[statement.name].lineno) != statement.lineno:
                 hides = f"{statement.name!r} is defined again on line {line}, which hides this one"
                 marked = replace(marked, problem=f"{path}:{statement.lineno}: {hides}")
@@ -215,7 +225,7 @@ def _is_mark(node: ast.expr) -> bool:
 
 
 def _marked(
-    path: Path, function: Markable, mark: ast.expr, module: dict[str, Markable]
+    path: Path, function: Markable, mark: ast.expr, is_triton: Callable[[Markable], bool]
 ) -> Implementation:
     name = path.stem if function.name == "run" else f"{path.stem}_{function.name}"
     definition = ""
@@ -224,7 +234,7 @@ def _marked(
             kind = "a class" if isinstance(function, ast.ClassDef) else "an async function"
             raise _Mistake(function.lineno, f"marks {kind}; it goes on a plain function")
         definition, facts = _arguments(mark)
-        if "language" not in facts and launches_triton(function, module):
+        if "language" not in facts and is_triton(function):
             facts["language"] = "triton"
     except _Mistake as mistake:
         problem = f"{path}:{mistake.line}: @implements: {mistake}"

@@ -1,5 +1,6 @@
 """Builds are kept by what decides them, and nothing else."""
 
+import hashlib
 import os
 import threading
 import time
@@ -8,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_fib.build import Artifact, ArtifactCache, Built, KernelResources
+from pytest_fib.temporary import remove_folder
 
 KEY = "0" * 64
 ARTIFACT = Artifact(b"a library\nof two lines", Built("x.so", kernels=(KernelResources("k", 32),)))
@@ -110,6 +112,14 @@ def test_an_entry_is_of_no_use_once_a_header_has_changed(cache, tmp_path):
     assert cache.find(KEY) is None
 
 
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/proc/self/pagemap", "gone", "a\0b"])
+def test_a_header_that_is_no_file_is_not_waited_for(cache, tmp_path, name):
+    os.mkfifo(tmp_path / "pipe")
+    headers = ((str(tmp_path / name), hashlib.sha256(b"#pragma once").hexdigest()),)
+    cache.add(KEY, replace(ARTIFACT, built=Built("x.so", headers=headers)))
+    assert cache.find(KEY) is None
+
+
 def test_the_entries_that_were_not_used_for_longest_go(tmp_path):
     cache = ArtifactCache(tmp_path, size_limit=5000)
     large = replace(ARTIFACT, content=bytes(2000))
@@ -133,6 +143,36 @@ def test_what_compilers_keep_counts_and_goes_unless_it_is_in_use(tmp_path):
     cache.add("1" * 64, replace(ARTIFACT, content=bytes(2500)))
     assert [path.name for path in (tmp_path / "triton").iterdir()] == ["now"]
     assert cache.find("1" * 64) is not None
+
+
+def test_whatever_is_planted_among_what_compilers_keep_leaves_the_cache_as_it_is(tmp_path):
+    cache = ArtifactCache(tmp_path / "builds", size_limit=5000)
+    caches, mine = tmp_path / "builds" / "triton", tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_bytes(bytes(6000))
+    caches.mkdir(parents=True)
+    (caches / "lost").symlink_to("gone")
+    (caches / "mine").symlink_to(mine)
+    os.mkfifo(caches / "pipe")
+    (caches / "hole").touch()
+    os.truncate(caches / "hole", 1 << 40)
+    (caches / "tomorrow").mkdir()
+    (caches / "tomorrow/kernel").write_bytes(bytes(6000))
+    os.utime(caches / "tomorrow", (time.time() + 1e6,) * 2)
+    deep = os.open(caches, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("deep", dir_fd=deep)
+        deeper = os.open("deep", os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = deeper
+    os.close(deep)
+    cache.add(KEY, ARTIFACT)
+    assert cache.find(KEY) == ARTIFACT
+    assert (mine / "thesis.tex").exists()
+    assert not (caches / "tomorrow").exists()
+    cache.clear()
+    assert (mine / "thesis.tex").exists()
+    remove_folder(tmp_path / "builds", seconds=60.0)  # pytest could not
 
 
 def test_one_builds_and_the_others_wait(cache, monkeypatch):

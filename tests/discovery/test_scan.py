@@ -328,6 +328,35 @@ def test_of_a_file_that_is_too_large_to_be_sent_only_the_beginning_is_read(
     assert [each.problem for each in found] == problems * [f"{path}:1: is larger than 64 MiB"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("elif.py", "if x: pass\n" + "elif x: pass\n" * 2000 + '@implements("op")\ndef run(): 0'),
+        ("sum.py", f'@implements({"a + " * 2000}"op")\ndef run(x): ...'),
+        ("signs.py", f"@implements({'-' * 2000}1)\ndef run(x): ..."),
+        ("lists.json", f'{{"spec": {"[" * 9999}{"]" * 9999}, "definition": "op"}}'),
+        ("number.json", f'{{"spec": {"9" * 9999}, "definition": "op"}}'),
+    ],
+)
+def test_what_is_too_much_for_who_reads_it_is_a_problem_of_its_own(scan, tmp_path, name, text):
+    (tmp_path / "good.py").write_text('@implements("op")\ndef run(x): ...')
+    found = {each.name: each.problem for each in scan(text, name)}
+    assert found.pop("good") is None
+    (problem,) = found.values()
+    assert problem.startswith(f"{tmp_path / name}:1: ")
+    assert problem.endswith(("nested too deeply", "too many digits"))
+
+
+def test_imports_of_what_is_no_file_are_not_waited_for(scan, tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "endless.py").symlink_to("/dev/zero")
+    (tmp_path / "nested.py").write_text("-" * 100_000 + "1")
+    text = "import pipe, endless, nested\n@implements('op')\ndef run(x): ..."
+    found = {each.name: each for each in scan(text)}
+    sources = found["module"].solution("op").sources
+    assert [source.path for source in sources] == ["module.py", "nested.py"]
+
+
 def test_scanning_runs_no_code(scan):
     [found] = scan("import sys\nsys.was_here = True\n@implements('op')\ndef run(x): ...")
     assert found.problem is None
