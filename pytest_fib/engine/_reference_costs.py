@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations_with_replacement
 from math import exp, inf, log
 from statistics import fmean, pstdev
@@ -43,7 +43,7 @@ class ReferenceCosts:
 
     definition: Definition
     calls: deque[tuple[Workload, float, int | None]] = field(
-        default_factory=lambda: deque(maxlen=NOTED_CALLS)
+        default_factory=partial(deque, maxlen=NOTED_CALLS)
     )
 
     @cached_property
