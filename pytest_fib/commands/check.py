@@ -6,8 +6,6 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-_YAML = (".yaml", ".yml")
-
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
@@ -44,9 +42,10 @@ def _files(path: Path) -> list[Path]:
 def _is_sound(path: Path) -> bool:
     """Whether workloads can be made of each definition in the file; prints what it finds."""
     from pytest_fib.data import DataError, load_definition_file
+    from pytest_fib.discovery import YAML_SUFFIXES
     from pytest_fib.workloads import plan, why_not_generated
 
-    if path.suffix not in (*_YAML, ".json"):
+    if path.suffix not in (*YAML_SUFFIXES, ".json"):
         print(f"{path}: is no definition: their files are .yaml, .yml or a dataset's .json")
         return False
     try:

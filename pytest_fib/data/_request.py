@@ -7,7 +7,7 @@ send them to another process or machine.
 import hashlib
 import traceback
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
@@ -166,23 +166,10 @@ class SearchRequest(_Request):
     max_bytes: Size = 1 << 28
     draws: bool = True
 
-    def evaluation(
-        self,
-        workload: Workload,
-        *,
-        draws: bool = False,
-        explain: bool = False,
-        explain_seconds: float = EXPLAIN_SECONDS,
-    ) -> EvaluationRequest:
-        """The request for one of its evaluations."""
+    def evaluation(self, workload: Workload, **options: Any) -> EvaluationRequest:
+        """The request for one of its evaluations; options are fields of an EvaluationRequest."""
         shared = {name: getattr(self, name) for name in _Request.model_fields}
-        return EvaluationRequest(
-            **shared,
-            workload=workload,
-            draws=draws,
-            explain=explain,
-            explain_seconds=explain_seconds,
-        )
+        return EvaluationRequest(**shared, workload=workload, **options)
 
 
 class SearchResult(_SeamRecord):

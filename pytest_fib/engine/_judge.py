@@ -20,6 +20,7 @@ from pytest_fib.build import (
     Prebuilt,
     Program,
     default_builds_directory,
+    gpus,
     program_of,
     reference_program,
 )
@@ -123,7 +124,7 @@ class Judge:
             device, isolation, builds=builds, prebuilt=prebuilt, timed=timed
         )
         self._started = None if fork_server else self._fork_server
-        self._hardware = _hardware(device)
+        self._hardware = CPU if device == "cpu" else gpus.first()
         self._files = files or TensorFiles()
         self._lock = DeviceLock(device, announce, lock_timeout)
         self._ceilings = DeviceCeilings(device)
@@ -390,12 +391,6 @@ class Judge:
         self._lock.add_background(spare)
         self._spares.append(spare)
         return spare
-
-
-def _hardware(device: str) -> Hardware:
-    if device == "cpu":
-        return CPU
-    return Hardware(device, torch.cuda.get_device_capability(), torch.cuda.get_device_name())
 
 
 @dataclass(frozen=True)
