@@ -374,6 +374,7 @@ class BenchmarkPhase:
         if self._round_is_unchecked and (shortest or self._random.random() < CHECKED_SHARE):
             self._keep()
         self._values.mix(only)
+        self._reference.has_run = False
         self._round_is_unchecked = True
 
     def _keep(self) -> None:

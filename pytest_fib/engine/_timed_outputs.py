@@ -128,7 +128,9 @@ class TimedOutputs:
     def keep_outputs(self, inputs: dict[int, torch.Tensor]) -> None:
         """Keep the outputs of those calls, and outputs that seem wrong."""
         left = self._candidate.buffers.outputs()
-        numbers = {*inputs} | self._numbers_of_wrong_outputs()
+        numbers = {*inputs}
+        if self._reference.has_run:  # in this round, which a slow reference may not have
+            numbers |= self._numbers_of_wrong_outputs()
         outputs = {number: left[number].clone() for number in numbers}
         self._kept.append(KeptRound(self.values.mixture, inputs, outputs))
         if sum(each.bytes for each in self._kept) > KEPT_BYTES[self._context.device]:

@@ -60,6 +60,8 @@ class TimedSide:
         self.flush_ns = 0.0
         #: How long the last round took by the judge's clock.
         self.wall_ns = 0.0
+        #: Whether the calls have run since they got new values.
+        self.has_run = False
 
     @property
     def is_captured(self) -> bool:
@@ -96,7 +98,7 @@ class TimedSide:
         claimed_ns = sum(samples) * self.calls_per_block
         wrong = check_blocks_ns(done.blocks_ns, claimed_ns, longest_ns, self.method)
         self._context.refuse_if(wrong)
-        self.wall_ns = self._side.sandbox.ran_ns
+        self.wall_ns, self.has_run = self._side.sandbox.ran_ns, True
         return TimedBlocks(samples, done.blocks_ns, self.wall_ns)
 
     def collect(self) -> float:
@@ -128,6 +130,7 @@ class TimedSide:
             finally:
                 _shut(ours, socket.SHUT_WR)  # and the sandbox waits for no step
         left.copy_(outputs)  # it has stopped
+        self.has_run = True
         self._done(reply.result())
         self._context.refuse_if(check_steps(len(taken_ns), count))
         return float(np.quantile(taken_ns, QUANTILE))

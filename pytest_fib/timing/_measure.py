@@ -53,7 +53,7 @@ GROUPS, LEAST_GROUPS = 8, 2
 ROUNDS, FEWEST_ROUNDS, MORE_ROUNDS = 5, 3, 3
 #: A reference is slow if its calls take so many times as long as the candidate's, and a round of it
 #: takes this share of the budget. Two rounds are enough if the half width is at most this.
-SLOW, SLOW_SHARE, SLOW_ROUNDS, SLOW_PRECISION = 4.0, 1 / 8, 2, 0.02
+SLOW, SLOW_SHARE, SLOW_ROUNDS, SLOW_PRECISION = 4.0, 1 / 8, 2, 0.05
 #: How many times its claimed time a request may take before the judge's clock counts instead.
 UNSPENT = 2
 #: More rounds don't help where no more than this share of the variance between groups is noise.

@@ -347,7 +347,7 @@ def test_a_slow_reference_is_timed_twice_and_the_candidate_as_often_as_others(pa
 
 
 def test_a_slow_reference_whose_rounds_differ_is_timed_once_more(pair):
-    sides = slow_reference(pair, (SLOW_NS, 1.05 * SLOW_NS))
+    sides = slow_reference(pair, (SLOW_NS, 1.1 * SLOW_NS))
     found = time_slow(sides)
     assert found.reference.shape == (FEWEST_ROUNDS, 2)
     assert found.noisy
