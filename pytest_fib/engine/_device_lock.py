@@ -14,6 +14,7 @@ from threading import Event, Lock, RLock, Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
+from pytest_fib.data import visible_line
 from pytest_fib.timing import IdleDevice
 
 if TYPE_CHECKING:
@@ -343,10 +344,12 @@ def _held_by(holders: list[str]) -> str:
 
 
 def _command(pid: str) -> str:
+    """What a process calls itself, which may be anything."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "gone"
+    return visible_line(name.strip())
 
 
 def silent(_: str) -> None:

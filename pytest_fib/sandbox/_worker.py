@@ -31,6 +31,10 @@ from pytest_fib.walls import raise_walls
 
 #: The largest file it may write; what it prints is a file in memory.
 FILE_SIZE = 1 << 30
+#: The most descriptors that a message of a socket holds. A user may send one as long as no more
+#: descriptors are under way, in all of the user's sockets, than the sender may have open. So that
+#: messages of foreign code don't keep the judge's from being sent, it may have fewer open.
+IN_A_MESSAGE = 253
 #: Freed memory of its own that a sandbox reuses for its next tensors, in bytes.
 REUSED_MEMORY = 512 << 20
 _LIBC = ctypes.CDLL(None)
@@ -53,6 +57,8 @@ def serve(channel: int, output: int, device: str, folder: Path, caches: Sequence
     _limit(resource.RLIMIT_DATA, HOST_MEMORY)
     _limit(resource.RLIMIT_FSIZE, FILE_SIZE)
     _limit(resource.RLIMIT_CORE, 0)  # to write out all of torch takes seconds
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _limit(resource.RLIMIT_NOFILE, files - min(IN_A_MESSAGE + 1, files // 2))
     _reuse_freed_memory()
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # what it is was read before the fork

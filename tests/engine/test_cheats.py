@@ -1,6 +1,7 @@
 """Implementations that try to pass without being right, each seen for what it does."""
 
 import re
+import resource
 from pathlib import Path
 from unittest import mock
 
@@ -33,6 +34,7 @@ REASONS = {
     "cache_by_pointer": ("INCORRECT_NUMERICAL", SECOND),
     "cache_by_shape": ("INCORRECT_NUMERICAL", SECOND),
     "deep_folders": ("INCORRECT_NUMERICAL", ZEROS),
+    "descriptors_under_way": ("INCORRECT_NUMERICAL", ZEROS),
     "exit_early": ("RUNTIME_ERROR", "the process exited with code 0"),
     "forge_messages": (
         "RUNTIME_ERROR",
@@ -251,6 +253,13 @@ def test_the_patches_of_the_engine_have_a_wrong_kernel_pass_in_the_judges_own_pr
             assert judge.evaluate(request).status == "PASSED"
     finally:
         mock.patch.stopall()
+
+
+def test_others_can_send_descriptors_beside_those_that_a_cheat_has_under_way(cheat):
+    """The kernel refuses them once more are under way than the sender may have open."""
+    log = cheat("descriptors_under_way").log
+    [under_way, *_] = map(int, re.findall(r"under way: (\d+)", log))
+    assert 0 < under_way <= resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 @pytest.mark.parametrize("name", one_in(3, TIMED_REASONS, SLOW))
