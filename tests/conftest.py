@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -171,6 +172,17 @@ class Project:
 def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bench items take no longer than a check: for tests that are of what is done with times."""
     monkeypatch.setattr(LocalExecutor, "evaluate", timed_by_the_book(LocalExecutor.evaluate))
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A process started in the background of a shell ignores interrupts; not this test.
+
+    Nor what it starts: there, a handler of this process becomes the system's default.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

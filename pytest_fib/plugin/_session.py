@@ -107,6 +107,7 @@ class Session:
         self._have_triton_interpreted()
         config.pluginmanager.register(Interruption(config), "fib-interruption")
         if self._worker:
+            config.pluginmanager.register(_Worker(self), "fib-worker")
             self._warm_early()
             self._add_paths()  # a worker reads the command line anew
             if text := self._sent.get("baseline"):
@@ -519,10 +520,6 @@ class Session:
             session.exitstatus = pytest.ExitCode.OK  # else a matrix of jobs would fail
         if self._trace_problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if self._worker and self.remote is None and "executor" in vars(self):
-            # Now, as xdist kills a worker 10 s after it said that it has ended: on a busy machine
-            # it left files.
-            self.executor.close()
 
     @property
     def _failable(self) -> list[Row]:
@@ -574,6 +571,21 @@ class Session:
         self._recorder.file.close()
         if not self._worker:  # by now xdist has ended its workers, some perhaps by SIGKILL
             remove_abandoned(tempfile.gettempdir())
+
+
+class _Worker:
+    """What a worker of xdist does when it ends."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def pytest_sessionfinish(self) -> None:
+        """Close the executor before xdist says that this has ended, and may kill it 10 s later.
+
+        On a busy machine it would leave files.
+        """
+        if self._session.remote is None and "executor" in vars(self._session):
+            self._session.executor.close()
 
 
 def _traced(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -398,14 +398,6 @@ def test_without_isolation_an_interrupt_reaches_the_caller(local, request_for):
     assert local.evaluate(request_for(GOOD)).status == "PASSED"
 
 
-@pytest.fixture
-def interruptible():
-    """A process started in the background of a shell ignores interrupts; not this test."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("hanging", ["implementation", "reference"])
 def test_an_interrupt_ends_what_ran_and_the_judge_goes_on(

@@ -170,6 +170,7 @@ def test_what_was_lost_is_done_again(place):
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupt_ends_what_runs(kind, tmp_path, tmp_path_factory):
     mark = tmp_path_factory.getbasetemp() / "waiting"

@@ -166,6 +166,7 @@ def test_tests_of_other_plugins_run_beside_kernels(outcomes):
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_under_xdist_ends_every_process_without_a_traceback(scale, descendants, lives):
     scale.implement("sleeps", "x, factor\nimport time\ntime.sleep(3600)\nreturn x * factor")
     command = [sys.executable, "-m", "pytest", "-n", "2", "--fib-isolation=process"]
