@@ -93,7 +93,9 @@ def hidden_share(latency_ns: float) -> float:
     return HIDDEN if latency_ns >= LONG_NS else HIDDEN_OF_SHORT
 
 
-def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) -> Accounting:
+def account(
+    turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims, *, paired: bool = True
+) -> Accounting:
     """Hold a side's rounds against the judge's clock.
 
     Asking for a round and getting its answer takes time that is in no block. It is the same for
@@ -101,14 +103,16 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) 
     A round's calls count with the reported latency, if that is less than their own times: some
     blocks may do the work of others. Noise makes rounds longer than latencies say, by about the
     same share on both sides. So the other side's share is allowed for, without its part that comes
-    from placements, and counts as uncertainty as well. By how much its rounds differ is scaled down
-    where they are longer. The share that may be hidden depends on the latency.
+    from placements, and counts as uncertainty as well. The share that may be hidden depends on the
+    latency. If the other side is not ``paired``, since its rounds are far longer, that by which
+    they differ is scaled down to the side's own.
     """
     calls_ns, blocks_ns = _claimed(turns, claims.round_ns)
     noise = max(1.0, _low(other_turns) / _claimed(other_turns, claims.other_round_ns)[1])
     rest, error = _rest(turns, min(_low(turns), blocks_ns * noise))
     other_low = _low(other_turns)
-    usual, other_error = _rest(other_turns, other_low, min(1.0, blocks_ns / other_low))
+    share = 1.0 if paired else min(1.0, blocks_ns / other_low)
+    usual, other_error = _rest(other_turns, other_low, share)
     noise_ns = max(0.0, noise / claims.other_spread - 1) * blocks_ns
     errors = hypot(error, other_error, noise_ns), hypot(SURE * other_error, noise_ns)
     return Accounting(

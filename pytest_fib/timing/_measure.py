@@ -174,7 +174,8 @@ class Timings:
     def accounting(self) -> Accounting:
         """The candidate's times, as the latencies have them, by the judge's clock."""
         sides = self.candidate, self.reference
-        return _accounting(sides, (self.turns, self.reference_turns))
+        turns = self.turns, self.reference_turns
+        return _accounting(sides, turns, paired=self.paired)
 
     @cached_property
     def round_ns(self) -> float:
@@ -223,8 +224,11 @@ def placements(blocks_ns: Sequence[float], device: str, most: int) -> int:
 def is_slow(candidate_ns: float, reference_ns: float, groups: int, device: str) -> bool:
     """Whether the reference takes many times as long as the candidate, and much of the budget.
 
-    By rough durations of one call, of the shortest: other work must not decide this.
+    By rough durations of one call. Not on the CPU, where other work delays rounds: only rounds of
+    the same moments tell how much.
     """
+    if device == "cpu":
+        return False
     round_ns = groups * reference_ns
     return reference_ns > SLOW * candidate_ns and round_ns > SLOW_SHARE * BUDGETS[device]
 
@@ -257,9 +261,11 @@ def time_both_sides(
     The sides take turns in random order. ``steady`` says whether the device's clock is steady:
     warming up goes on until it is and two rounds agree, which count. ``before_round`` gives both
     sides values that neither has seen; it is told whether the candidate's last round was its
-    shortest so far, by the judge's clock. A ``slow`` reference is timed in a few rounds only.
-    ``earlier`` are rounds of it, of as many groups and calls: they count as well if its first round
-    agrees with them.
+    shortest so far, by the judge's clock.
+
+    A ``slow`` reference is timed in a few rounds only. What these leave unclear of the candidate's
+    claims stays so. ``earlier`` are rounds of it, of as many groups and calls: they count as well
+    if its first round agrees with them.
     """
     budget = BUDGETS[device]
     rounds = _TakingTurns(candidate, reference, before_round, Random(seed), slow=slow)
@@ -268,13 +274,12 @@ def time_both_sides(
     rounds.run_until(ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS)
     while True:
         after_more = rounds.charged_ns + MORE_ROUNDS * rounds.longest_ns
-        if rounds.accounted:
+        if slow or rounds.accounted:
             enough = after_more > budget or rounds.settled(PRECISIONS[precision])
         else:
             enough = after_more > PATIENCE[device] * budget
         if enough:
             return rounds.timings(device, PRECISIONS[precision])
-        rounds.always_both = not rounds.accounted
         rounds.run_until(rounds.count + MORE_ROUNDS)
 
 
@@ -309,8 +314,6 @@ class _TakingTurns:
         #: Rounds of the reference that were timed beside another implementation.
         self.earlier: Rounds | None = None
         self._shared = 0
-        #: Whether a slow reference is timed in each round nevertheless.
-        self.always_both = False
         self.spent_ns = 0.0
         #: What counts for the budget, of all rounds and of the longest.
         self.charged_ns = 0.0
@@ -347,9 +350,8 @@ class _TakingTurns:
     def run(self) -> None:
         """Run a round of each side; of a slow reference, only if its time isn't known."""
         self._before_round(self._last_was_shortest())
-        both = self.always_both or not self._reference_is_known()
         spent = [0.0, 0.0]
-        for index in self._random.sample((0, 1), 2) if both else (0,):
+        for index in (0,) if self._reference_is_known() else self._random.sample((0, 1), 2):
             samples, turn = time_round(self._sides[index])
             # Flushing takes both sides as long, so the candidate isn't asked. Claims matter little:
             # else one of no time would be timed for ever, and one of much hardly.
@@ -359,7 +361,7 @@ class _TakingTurns:
         if self._is_slow and self.earlier is not None:
             self._add_earlier(self.earlier)
             self.earlier = None
-        charged = spent[0] if self._is_slow and not self.always_both else sum(spent)
+        charged = spent[0] if self._is_slow else sum(spent)
         self.spent_ns += sum(spent)
         self.charged_ns += charged
         self.longest_ns = max(self.longest_ns, charged)
@@ -403,7 +405,8 @@ class _TakingTurns:
         Of the times as they are in the end: of all rounds, a latency may be less than of most.
         """
         sides = self._candidate.stacked(), self._reference.stacked()
-        return _accounting(sides, (self._candidate.turns, self._reference.turns)).is_clear
+        turns = self._candidate.turns, self._reference.turns
+        return _accounting(sides, turns, paired=True).is_clear
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
@@ -458,11 +461,14 @@ def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
     return _estimate(np.log(samples), resamples)
 
 
-def _accounting(sides: tuple[Samples, Samples], turns: tuple[Turns, Turns]) -> Accounting:
+def _accounting(
+    sides: tuple[Samples, Samples], turns: tuple[Turns, Turns], *, paired: bool
+) -> Accounting:
     """The times of the first side, as latencies have them, by the judge's clock."""
     latency_ns = float(np.exp(_middle(np.log(sides[0])).mean()))
     round_ns, other_ns = (_round_ns(*each) for each in zip(sides, turns, strict=True))
-    return account(*turns, Claims(latency_ns, round_ns, other_ns, _spread(sides[1])))
+    claims = Claims(latency_ns, round_ns, other_ns, _spread(sides[1]))
+    return account(*turns, claims, paired=paired)
 
 
 def _round_ns(samples: Samples, turns: Sequence[Turn]) -> float:

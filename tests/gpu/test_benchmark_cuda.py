@@ -93,6 +93,43 @@ def test_a_record_has_the_device_and_how_it_was_timed(good):
     assert found.model_extra["single_call_ms"] > 0
 
 
+#: A reference whose graph takes milliseconds.
+SLOW = """\
+import torch
+
+def run(x, factor):
+    for _ in range(3000):
+        y = x * factor
+    return y
+"""
+
+
+def test_a_slow_reference_is_timed_in_few_rounds_which_others_share(timed, definition):
+    slow = definition.model_copy(update={"reference": SLOW})
+    other = GOOD.replace("x * factor", "factor * x")
+    first, second = (timed(text, of=slow, n=100_000) for text in (GOOD, other))
+    for evaluation in (first, second):
+        assert evaluation.status == "PASSED", evaluation.log
+        facts = evaluation.performance.model_extra
+        assert facts["reference_samples"] < facts["samples"]
+        low, high = facts["speedup_ci"]
+        assert 100 < low <= evaluation.performance.speedup_factor <= high
+    facts = second.performance.model_extra
+    assert facts["reference_samples"] - facts["shared_samples"] == facts["placements"]
+    assert first.performance.model_extra["shared_samples"] == 0
+
+
+@pytest.mark.parametrize("name", ["claim_part_cuda", "patch_events", "less_in_capture"])
+def test_a_cheat_beside_a_slow_reference_fails(judge, definition, request_for, name):
+    slow, found = definition.model_copy(update={"reference": SLOW}), FOUND[name]
+    cheat = {"solution": found.solution(definition.name), "directory": str(found.directory)}
+    request = request_for(GOOD, n=100_000, timing=True)
+    request = request.model_copy(update={"definition": slow, **cheat})
+    evaluation = judge.evaluate(request)
+    first = evaluation.log.splitlines()[0]
+    assert any(re.fullmatch(why, first) for why in SEEN[name]), first
+
+
 SORTS = """\
 import torch
 
