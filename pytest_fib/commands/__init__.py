@@ -7,6 +7,7 @@ parsed arguments to an exit status.
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -21,9 +22,22 @@ SUBCOMMANDS = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """Names the nearest of the choices, as argparse does from Python 3.14 on where it is asked."""
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        known = list(map(str, action.choices or ()))
+        near = difflib.get_close_matches(str(value), known, n=1)
+        if near and str(value) not in known:
+            raise argparse.ArgumentError(
+                action, f"there is no {value!r}; did you mean {near[0]!r}?"
+            )
+        super()._check_value(action, value)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; its exit status. What can't be read or written is a message and 2."""
-    parser = argparse.ArgumentParser(prog="python -m pytest_fib")
+    parser = _Parser(prog="python -m pytest_fib")
     parser.add_argument("--version", action="version", version=f"pytest-fib {__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND")
     for name in SUBCOMMANDS:

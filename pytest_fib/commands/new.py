@@ -109,7 +109,9 @@ def _run(given: Namespace) -> int:
     files = _files(given.name, given.op_type, inputs, outputs)
     nothing_says = _check(files[0][1])
     for path in (path for path, _ in files if path.exists()):
-        raise FileExistsError(f"{path} exists")
+        raise FileExistsError(
+            f"{path} exists, so nothing was written: go on with it, remove it, or give another NAME"
+        )
     for path, text in files:
         _write(path, text)
     if not _SCHEMA.exists():

@@ -53,7 +53,18 @@ def test_editors_find_the_schema_that_a_scaffold_names(project):
 
 def test_nothing_is_overwritten(capsys):
     assert [main(["new", "twice"]), main(["new", "twice"])] == [0, 2]
-    assert "kernel_defs/custom/twice.yaml exists" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "kernel_defs/custom/twice.yaml exists, so nothing was written: go on with it" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [(["docter"], "doctor"), (["traces", "mrge"], "merge"), (["nwe", "twice"], "new")],
+)
+def test_of_a_misspelt_command_the_nearest_is_named(capsys, arguments, near):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert f"; did you mean {near!r}?" in capsys.readouterr().err
 
 
 def test_without_a_command_there_is_help_with_all_of_them(capsys):
