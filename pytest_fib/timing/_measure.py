@@ -369,7 +369,7 @@ class _TakingTurns:
     def _add_earlier(self, earlier: Rounds) -> None:
         """Let a slow reference's earlier rounds count if they agree with its last."""
         earlier_ns = latency_of(earlier.stacked()).value
-        if abs(self._reference.last_ns() - earlier_ns) < WARM * earlier_ns:
+        if abs(self._reference.last_ns() - earlier_ns) < SLOW_PRECISION * earlier_ns:
             self._reference.add(earlier)
             self._shared = len(earlier.turns)
 
