@@ -11,6 +11,8 @@ from time import monotonic
 _HEADER = struct.Struct("!QI")
 #: No honest message is longer, in bytes.
 LIMIT = 64 << 20
+#: How long the rest of a message may take that began in time, in seconds.
+REST = 1.0
 
 
 class ChannelClosed(Exception):
@@ -67,11 +69,14 @@ class Channel:
     ) -> tuple[int, bytes, list[int]]:
         """A whole message within ``timeout`` seconds, whatever the pieces it comes in.
 
+        Where this process was stopped meanwhile, what came by then is in time.
         At most ``descriptors`` file descriptors are taken; the kernel closes the others.
         Raises ChannelClosed, ChannelLate or ChannelBroken.
         """
         deadline = None if timeout is None else monotonic() + timeout
         header, received = self._some(_HEADER.size, deadline, descriptors)
+        if deadline is not None:
+            deadline = max(deadline, monotonic() + REST)
         header += self._rest(_HEADER.size - len(header), deadline)
         serial, length = _HEADER.unpack(header)
         if length > self._limit:

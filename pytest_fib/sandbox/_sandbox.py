@@ -287,11 +287,14 @@ class ProcessSandbox:
     def _wait_in(self, turns: Turns, child: Child, until: float) -> None:
         """Wait for a reply; no timeout counts the time for which the process is paused."""
         with turns.working(self):
-            while (left := until + self._paused - monotonic()) > 0:
-                if child.channel.has_news_within(min(TURN, left)):
+            while True:
+                left = until + self._paused - monotonic()
+                # Asked in any case: if this process was stopped, the reply may have come meanwhile.
+                if child.channel.has_news_within(max(0.0, min(TURN, left))):
                     return
+                if left <= 0:
+                    raise ChannelLate
                 self._paused += turns.pause_if_wanted()
-        raise ChannelLate
 
     def pause(self) -> None:
         if self._child is not None:

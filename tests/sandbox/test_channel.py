@@ -1,6 +1,7 @@
 """Frames between processes that need not trust one another."""
 
 import os
+import signal
 import socket
 import struct
 import threading
@@ -94,6 +95,23 @@ def test_whoever_dribbles_on_is_late_all_the_same(ends):
     finally:
         stop.set()
         sender.join()
+
+
+def test_what_came_while_the_receiver_was_stopped_is_in_time(ends):
+    channel, end = ends
+    receiver = os.fork()
+    if receiver == 0:
+        arrived = 1
+        try:
+            arrived = channel.receive(0.5) != (1, b"payload", [])
+        finally:
+            os._exit(arrived)
+    sleep(0.1)  # it waits by then; if not, that only makes it easier
+    os.kill(receiver, signal.SIGSTOP)
+    end.sendall(frame(1, b"payload"))
+    sleep(0.7)
+    os.kill(receiver, signal.SIGCONT)
+    assert os.waitpid(receiver, 0)[1] == 0
 
 
 def test_a_reader_that_does_not_read_makes_the_sender_late(ends):
