@@ -83,6 +83,9 @@ def blocks_of(page):
 _FIGURE = re.compile(r"~?[-+]?\d+(\.\d+)?(e[-+]\d+)?( ([kMGT]?B|µs|ms|s)\b)?")
 _STATUSES = re.compile(r"(?<= )[.s]{3,}|^[.s]{3,}")
 _WALLS = re.compile(r"^(fib: sandbox: ).*")
+#: How long a run took is in minutes too from one on; a rule is as long as there is room.
+_MINUTES = re.compile(r"(?<=s) \(\d+:\d\d:\d\d\)")
+_RULE = re.compile("={3,}")
 #: What is said in between of an item that waits or takes long, and the line that it splits.
 _PROGRESS = re.compile(r"\n(?:fib: (?:waiting for .*|.*, \d+ s(?:; \d+ more run)?)\n)+([.sFE]+ )?")
 
@@ -94,6 +97,7 @@ def without_progress(printed):
 
 def alike(line):
     """A line without its figures, and however wide its columns are."""
+    line = _RULE.sub("===", _MINUTES.sub("", line))
     for figure in (_STATUSES, _FIGURE):
         line = figure.sub("N", line)
     return " ".join(_WALLS.sub(r"\1", line).split())
