@@ -346,7 +346,7 @@ class EvaluationContext:
         if isinstance(request, Call):
             peak_bytes = (reply.peak_bytes or None) if isinstance(reply, Done) else None
             seconds = self.reference.sandbox.ran_ns / 1e9
-            self.costs.calls.append((self.request.workload, seconds, peak_bytes))
+            self.costs.calls.append((self.request.workload.axes, seconds, peak_bytes))
         return reply
 
     def reference_reply(self, reply: Reply, when: str = "") -> Done:

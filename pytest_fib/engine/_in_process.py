@@ -219,7 +219,7 @@ class FunctionChecker:
             return Expected(self._call_reference(), str(error))
         finally:
             peak = None if before is None else max(0, peak_bytes() - before)
-            self._costs.calls.append((workload, monotonic() - start, peak))
+            self._costs.calls.append((workload.axes, monotonic() - start, peak))
 
     def _learn_cost(self) -> None:
         """Note the reference's cost, after the function ran out of time or memory."""

@@ -30,19 +30,19 @@ NOTICEABLE_SECONDS, NOTICEABLE_BYTES = 0.5, 16 << 20
 #: The least number of costs for a fit: a single slow call may have waited for other work.
 LEAST_KNOWN = 3
 #: How many calls are remembered until a search asks: more than there are between two questions.
-NOTED_CALLS = 256
+NOTED_CALLS = 4096
 
 
 @dataclass
 class ReferenceCosts:
     """Seconds and bytes of a reference's calls, for all implementations.
 
-    ``calls`` are noted by who makes them: the workload, its seconds, and its bytes or None if these
-    are not known. What follows from them is computed when a search asks.
+    ``calls`` are noted by who makes them: the workload's axes, the seconds, and the bytes or None
+    if these are not known. What follows from them is computed when a search asks.
     """
 
     definition: Definition
-    calls: deque[tuple[Workload, float, int | None]] = field(
+    calls: deque[tuple[Mapping[str, int], float, int | None]] = field(
         default_factory=partial(deque, maxlen=NOTED_CALLS)
     )
 
@@ -56,10 +56,10 @@ class ReferenceCosts:
 
     def _learn(self) -> None:
         while self.calls:
-            workload, seconds, peak_bytes = self.calls.popleft()
-            self._seconds.add(workload.axes, seconds)
+            axes, seconds, peak_bytes = self.calls.popleft()
+            self._seconds.add(axes, seconds)
             if peak_bytes is not None:
-                self._bytes.add(workload.axes, peak_bytes)
+                self._bytes.add(axes, peak_bytes)
 
     def are_affordable(self, workload: Workload, timeout: float, max_bytes: int) -> bool:
         """Whether the reference is expected to be well within the limits of an evaluation."""
