@@ -110,7 +110,7 @@ def _wanted(given: Namespace) -> Iterator[_Wanted]:
     catalogue = load_catalogue([files], find_implementations([given.impls]))
     for broken in catalogue.broken.values():
         raise ValueError(broken.problem)
-    for loaded in (each for file in catalogue.definitions.values() for each in file):
+    for loaded in catalogue.loaded:
         name = loaded.definition.name
         for implementation in catalogue.implementations_of(name):
             if _matches(name, given.definition) and _matches(

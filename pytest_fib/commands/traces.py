@@ -174,8 +174,7 @@ class _Project:
     def _add_definition(self, trace_set: TraceSet, name: str) -> None:
         if name in trace_set.definitions:
             return
-        loaded = (each for file in self._catalogue.definitions.values() for each in file)
-        for each in loaded:
+        for each in self._catalogue.loaded:
             if each.definition.name == name:
                 trace_set.add_definition(each.definition)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from bisect import bisect_left
@@ -66,14 +65,19 @@ class Catalogue:
         """
         if implementation.problem is None or implementation.record is not None:
             return []
-        definitions = [d.definition for loaded in self.definitions.values() for d in loaded]
+        definitions = [each.definition for each in self.loaded]
         folder = implementation.path.parent.name
         of_folder = sorted(d.name for d in definitions if d.op_type == folder)
         return [folder] if folder in self.names else (of_folder or self.names)[:1]
 
     @property
+    def loaded(self) -> list[LoadedDefinition]:
+        """The definitions of all files."""
+        return list(itertools.chain.from_iterable(self.definitions.values()))
+
+    @property
     def names(self) -> list[str]:
-        return sorted({d.definition.name for loaded in self.definitions.values() for d in loaded})
+        return sorted({each.definition.name for each in self.loaded})
 
     def implementations_of(self, definition: str) -> list[Implementation]:
         """The implementations of a definition, by name; two of one name become one problem."""
@@ -210,7 +214,8 @@ def _by_distinct_names(implementations: list[Implementation]) -> list[Implementa
 
 
 def _stray(implementation: Implementation, names: list[str]) -> str:
-    near = difflib.get_close_matches(implementation.definition, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    from pytest_fib.data import did_you_mean
+
+    hint = did_you_mean(implementation.definition, names)
     place = f"{implementation.path}:{implementation.line}"
     return f"{place}: implements {implementation.definition!r}, which no file defines{hint}"

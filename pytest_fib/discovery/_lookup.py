@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 from collections.abc import Callable, Iterable
@@ -41,11 +40,10 @@ class DefinitionLookup:
             for broken in catalogue.broken.values():
                 if fnmatchcase(text, broken.names):
                     raise LookupError(broken.problem)
-            loaded = tuple(d for file in catalogue.definitions.values() for d in file)
-            if not loaded:
+            if not catalogue.loaded:
                 where = f"the definition directories of {self.root}"
                 raise LookupError(f"no definition {text!r}: there are none in {where}")
-            return _named(text, loaded)
+            return _named(text, catalogue.loaded)
         from pytest_fib.data import load_definition_file
 
         loaded = load_definition_file(self.root / path)
@@ -78,13 +76,11 @@ def _directory(root: Path) -> DefinitionLookup:
 
 
 def _named(name: str, loaded: Iterable[LoadedDefinition], path: str = "") -> LoadedDefinition:
-    from pytest_fib.data import shortened
+    from pytest_fib.data import did_you_mean, shortened
 
     by_name = {entry.definition.name: entry for entry in loaded}
     if name in by_name:
         return by_name[name]
     names = sorted(by_name)
-    near = difflib.get_close_matches(name, names, n=1)
     what = f"no definition {name!r}" if name else f"{path} has several definitions"
-    hint = f"{what}; did you mean {near[0]!r}?" if near else f"{what}."
-    raise LookupError(f"{hint} There are: {shortened(names)}")
+    raise LookupError(f"{what}{did_you_mean(name, names) or '.'} There are: {shortened(names)}")
