@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from math import inf
 from random import SystemRandom
@@ -36,15 +36,15 @@ from pytest_fib.engine._context import GAP, EvaluationContext
 from pytest_fib.engine._counts_cache import CountsCache, workload_key
 from pytest_fib.engine._new_values import MIXED, NewValues
 from pytest_fib.engine._timed_outputs import WHILE_TIMED, TimedOutputs, WrongOutputsError
-from pytest_fib.engine._timed_side import TimedSide
+from pytest_fib.engine._timed_side import IdleBlocks, TimedSide
 from pytest_fib.sandbox import CountOperations, Done, Failed
 from pytest_fib.timing import (
     GROUPS,
+    LEAST_GROUPS,
     Ceilings,
     Clocks,
     Estimate,
     OperationCounts,
-    Rounds,
     Samples,
     Timings,
     calls_per_block,
@@ -87,8 +87,6 @@ STEPS, STEPPED_BELOW_NS = 64, 100e3
 ROUNDS_KEPT = 3
 #: Nanoseconds of a single call: the candidate's, and the reference's.
 SingleCalls: TypeAlias = tuple[float, float]
-#: How a side is timed, in how many groups, and how many calls a block has.
-Form: TypeAlias = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -97,13 +95,13 @@ class ReferenceFacts:
 
     For one workload: the nanoseconds of a call, the least bytes that any implementation moves,
     whether inputs may be cleared before the outputs of timed calls are read, and, if it is slow,
-    its last rounds of each form.
+    the nanoseconds of a call in its last rounds, of shape (rounds, groups).
     """
 
     call_ns: float
     least_bytes: int
     inputs_may_be_cleared: bool
-    rounds: dict[Form, Rounds] = field(default_factory=dict)
+    slow_samples: Samples | None = None
 
 
 class BenchmarkPhase:
@@ -136,10 +134,9 @@ class BenchmarkPhase:
         self._round_is_unchecked = False
         #: The sides whose usual blocks have several calls, which are also timed one by one.
         self._batched_sides: list[TimedSide] = []
-        #: Of the reference's blocks, before single calls are prepared.
-        self._reference_form: Form
-        #: Whether the reference is timed in a few rounds only.
+        #: Whether the reference is timed in a few rounds only; idle blocks then take its turns.
         self._reference_is_slow = False
+        self._idle = IdleBlocks(context.reference, context.request.timeout, reference_reply)
         #: Of the candidate's blocks; those of one call don't count.
         self._calls_per_block = 0
         self._held_ns = 0
@@ -198,11 +195,8 @@ class BenchmarkPhase:
 
     def _updated(self, facts: ReferenceFacts, timings: Timings) -> ReferenceFacts:
         """The facts with what these timings tell of the reference."""
-        rounds = dict(facts.rounds)
-        if not timings.paired:
-            samples, turns = timings.reference[:ROUNDS_KEPT], timings.reference_turns[:ROUNDS_KEPT]
-            rounds[self._reference_form] = Rounds([*samples], [*turns])
-        return replace(facts, call_ns=timings.reference_latency.value, rounds=rounds)
+        samples = None if timings.idle is None else timings.reference[:ROUNDS_KEPT]
+        return replace(facts, call_ns=timings.reference_latency.value, slow_samples=samples)
 
     @cached_property
     def _most_buffers(self) -> int:
@@ -225,11 +219,17 @@ class BenchmarkPhase:
         sizes = self._sizes(ns)
         self._calls_per_block = sizes[0]
         blocks_ns = [each * size for each, size in zip(ns, sizes, strict=True)]
+        # Idle blocks are captured: what takes longer beside calls that aren't is no cheat.
+        is_captured = self._candidate.is_captured
+        self._reference_is_slow = is_captured and is_slow(ns[0], ns[1], self._device)
+        if self._reference_is_slow:
+            blocks_ns[1] = blocks_ns[0]
         groups = placements(blocks_ns, self._device, self._most_buffers // max(sizes))
-        self._reference_is_slow = is_slow(ns[0], ns[1], groups, self._device)
         self._allocate(groups * max(sizes))
         # Both, though only one is untrusted: once CUPTI has recorded, kernels take 2 % longer.
         self._ready([max(sizes) * number for number in range(groups)], sizes, check=True)
+        if self._reference_is_slow:
+            self._idle.prepare(groups)
         self._values.fill_mixed()  # the calls have seen all values so far
 
     def _ready(
@@ -251,7 +251,11 @@ class BenchmarkPhase:
         places = [partial(random_place, size, max(sizes), self._random) for size in sizes]
         prepare = [
             partial(
-                side.prepare, [start + place() for start in groups], size, check=check, cold=cold
+                side.prepare,
+                [start + place() for start in groups[: self._most_groups(side)]],
+                size,
+                check=check,
+                cold=cold,
             )
             for side, size, place in zip(sides, sizes, places, strict=True)
         ]
@@ -262,6 +266,10 @@ class BenchmarkPhase:
             replies = [ask() for ask in prepare]
         for side, reply in zip(sides, replies, strict=True):
             side.prepared(reply)
+
+    def _most_groups(self, side: TimedSide) -> int:
+        is_slow_one = self._reference_is_slow and side is self._reference
+        return LEAST_GROUPS if is_slow_one else GROUPS
 
     def _allocate(self, count: int) -> None:
         self._candidate.allocate(count)
@@ -346,8 +354,6 @@ class BenchmarkPhase:
         self._round_is_unchecked = False
         self._ceilings()  # measured now, if not before
         clocks.steady()  # later readings are compared with it
-        side = self._reference
-        self._reference_form = side.method, len(side.groups), side.calls_per_block
         timings = time_both_sides(
             self._candidate,
             self._reference,
@@ -355,8 +361,8 @@ class BenchmarkPhase:
             precision=self._context.request.precision,
             steady=clocks.steady,
             before_round=self._before_round,
-            slow=self._reference_is_slow,
-            earlier=self._known[self._workload].rounds.get(self._reference_form),
+            idle=self._idle if self._reference_is_slow else None,
+            earlier=self._known[self._workload].slow_samples,
         )
         self._keep()
         # Other work may slow down reading one side's outputs, but not repeatedly.
@@ -546,7 +552,7 @@ class BenchmarkPhase:
                 "samples": samples.size,
                 "placements": samples.shape[1],
                 "reference_samples": timings.reference.size,
-                "shared_samples": timings.shared * samples.shape[1],
+                "shared_samples": timings.shared * timings.reference.shape[1],
                 "unaccounted": timings.accounting.unaccounted,
                 "device_time_ms": timings.spent_ns / 1e6,
                 "held_ms": self._held_ns / 1e6,

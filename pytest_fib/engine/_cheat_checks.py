@@ -246,7 +246,7 @@ def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> s
     allowed_ns = accounting.allowed_ns + left_ns
     twice = accounting.blocks_ns + left_ns
     if hidden_ns <= allowed_ns + (0.0 if strictly else accounting.other_error_ns) and (
-        strictly or not surely_longer(timings.turns, timings.reference_turns, twice)
+        strictly or not surely_longer(timings.turns, timings.other_turns, twice)
     ):
         return ""
     return FALSE_TIMES + by_both_clocks(accounting.blocks_ns, accounting.blocks_ns + hidden_ns)

@@ -23,8 +23,8 @@ from pytest_fib.engine._cheat_checks import (
     check_samples_ns,
     check_steps,
 )
-from pytest_fib.sandbox import Blocks, Collect, Done, Prepare, Step
-from pytest_fib.timing import TimedBlocks
+from pytest_fib.sandbox import Blocks, Collect, Done, Prepare, PrepareIdle, Step
+from pytest_fib.timing import IDLE_CALLS, TimedBlocks
 
 if TYPE_CHECKING:
     import torch
@@ -137,6 +137,30 @@ class TimedSide:
 
     def _ask(self, request: Blocks | Collect) -> Done:
         return self._done(self._side.sandbox.ask(request, self._timeout))
+
+
+class IdleBlocks:
+    """Blocks of the reference's sandbox whose calls hardly do anything. A BlockTimer.
+
+    ``done`` ends the evaluation if a reply is a failure.
+    """
+
+    calls_per_block = IDLE_CALLS
+
+    def __init__(self, reference: Side, timeout: float, done: Callable[[Reply], Done]) -> None:
+        self._sandbox = reference.sandbox
+        self._timeout = timeout
+        self._done = done
+        self.flush_ns = 0.0
+
+    def prepare(self, groups: int) -> None:
+        """Have the sandbox get as many blocks ready."""
+        reply = self._sandbox.ask(PrepareIdle(groups), self._timeout)
+        self.flush_ns = self._done(reply).flush_ns
+
+    def run(self) -> TimedBlocks:
+        done = self._done(self._sandbox.ask(Blocks(idle=True), self._timeout))
+        return TimedBlocks(done.samples_ns, done.blocks_ns, self._sandbox.ran_ns)
 
 
 def _shut(end: socket.socket, how: int) -> None:

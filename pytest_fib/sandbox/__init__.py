@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         Failed as Failed,
         Load as Load,
         Prepare as Prepare,
+        PrepareIdle as PrepareIdle,
         Reply as Reply,
         Request as Request,
         Step as Step,
@@ -107,7 +108,7 @@ __getattr__ = lazily(
         "_last_call": "LastCall",
         "_messages": (
             "Argument Blocks Build Call Collect CountOperations Done Failed Load Prepare "
-            "Reply Request Step TensorRef Widened"
+            "PrepareIdle Reply Request Step TensorRef Widened"
         ),
         "_rounding": "OracleUnavailable VariationError",
         "_sandbox": "LocalSandbox ProcessSandbox Sandbox no_answer_within",

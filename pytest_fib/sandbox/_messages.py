@@ -127,9 +127,18 @@ class Prepare:
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """Time a block of each group."""
+class PrepareIdle:
+    """Get as many groups of calls ready that hardly do anything, beside those of the program."""
 
+    groups: int
+    kind: Literal["prepare_idle"] = "prepare_idle"
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Time a block of each group, or of each ``idle`` one."""
+
+    idle: bool = False
     kind: Literal["blocks"] = "blocks"
 
 
@@ -160,7 +169,9 @@ class CountOperations:
     kind: Literal["count"] = "count"
 
 
-Request: TypeAlias = Map | Build | Load | Call | Prepare | Blocks | Collect | Step | CountOperations
+Request: TypeAlias = (
+    Map | Build | Load | Call | Prepare | PrepareIdle | Blocks | Collect | Step | CountOperations
+)
 
 
 @dataclass(frozen=True)
@@ -210,7 +221,11 @@ Reply: TypeAlias = Done | Failed
 
 
 #: The requests that have a short form.
-_SHORT: dict[bytes, Request] = {b"blocks": Blocks(), b"collect": Collect()}
+_SHORT: dict[bytes, Request] = {
+    b"blocks": Blocks(),
+    b"idle": Blocks(idle=True),
+    b"collect": Collect(),
+}
 _SHORT_NAMES = {request: name for name, request in _SHORT.items()}
 #: What the short form of a reply starts with: no JSON does.
 _TIMES_PREFIX = b"times   "

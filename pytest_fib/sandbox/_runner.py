@@ -33,6 +33,7 @@ from pytest_fib.sandbox._messages import (
     FailedStatus,
     Load,
     Prepare,
+    PrepareIdle,
     Reply,
     Request,
     Step,
@@ -48,6 +49,7 @@ from pytest_fib.timing import (
     capturing,
     count_operations,
     flush_ns,
+    idle_blocks,
     series,
 )
 from pytest_fib.workloads import empty_tensor, layouts, make_inputs
@@ -84,6 +86,8 @@ class Runner:
         self._function: Callable[..., Any]
         self._loaded_bytes = 0
         self._series: Series | None = None
+        #: Blocks whose calls hardly do anything.
+        self._idle: Series | None = None
         self._prepared: Prepare | None = None
         #: The prepared calls, by their numbers.
         self._calls: dict[int, Invoke] = {}
@@ -155,8 +159,11 @@ class Runner:
                 return self._call(request)
             case Prepare():
                 return self._prepare(request)
+            case PrepareIdle():
+                self._idle = idle_blocks(request.groups)
+                return Done(method=self._idle.method, flush_ns=flush_ns())
             case Blocks():
-                return self._time()
+                return self._time(self._idle if request.idle else self._series)
             case CountOperations():
                 return Done(counts=count_operations(self._function, self._values(request.inputs)))
             case Collect():
@@ -182,7 +189,8 @@ class Runner:
 
     def release(self) -> None:
         """Drop prepared calls, and what calls returned: that is memory."""
-        self._series = self._prepared = self._store_captured = self._returned = None
+        self._series = self._idle = self._prepared = None
+        self._store_captured = self._returned = None
         self._calls = {}
 
     def _call(self, request: Call) -> Reply:
@@ -271,9 +279,9 @@ class Runner:
         by = number * request.stride
         return self._bound(self._values(request.inputs, by), self._values(request.outputs, by))
 
-    def _time(self) -> Reply:
-        assert self._series is not None, "calls are prepared before they are timed"
-        timed = self._series.run()
+    def _time(self, series: Series | None) -> Reply:
+        assert series is not None, "calls are prepared before they are timed"
+        timed = series.run()
         return Done(samples_ns=timed.samples_ns, blocks_ns=timed.blocks_ns)
 
     def _step(self, request: Step, file: int | None) -> Reply:

@@ -25,6 +25,7 @@ from pytest_fib.sandbox._messages import (
     Load,
     Map,
     Prepare,
+    PrepareIdle,
     Reply,
     Request,
     Step,
@@ -258,7 +259,7 @@ class ProcessSandbox:
             raise ChannelBroken("a reply out of turn")
         if self._untrusted and not self._fork_server.has(child):
             raise ChannelClosed
-        if isinstance(request, (Prepare, Blocks, Collect, Step)):
+        if isinstance(request, (Prepare, PrepareIdle, Blocks, Collect, Step)):
             self._wait_until_stopped(child, timeout)
         return _fit_to_show(_decoded(reply), _printed(child))
 

@@ -20,9 +20,9 @@ from pytest_fib.timing._device import (
 )
 from pytest_fib.timing._measure import (
     GROUPS as GROUPS,
+    LEAST_GROUPS as LEAST_GROUPS,
     PRECISIONS as PRECISIONS,
     Estimate as Estimate,
-    Rounds as Rounds,
     Samples as Samples,
     TimedBlocks as TimedBlocks,
     Timings as Timings,
@@ -42,12 +42,14 @@ from pytest_fib.timing._roofline import (
     roofline as roofline,
 )
 from pytest_fib.timing._series import (
+    IDLE_CALLS as IDLE_CALLS,
     EmptyCaptureError as EmptyCaptureError,
     Graph as Graph,
     Series as Series,
     copy_ns as copy_ns,
     flush as flush,
     flush_ns as flush_ns,
+    idle_blocks as idle_blocks,
     series as series,
 )
 

@@ -93,9 +93,7 @@ def hidden_share(latency_ns: float) -> float:
     return HIDDEN if latency_ns >= LONG_NS else HIDDEN_OF_SHORT
 
 
-def account(
-    turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims, *, paired: bool = True
-) -> Accounting:
+def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) -> Accounting:
     """Hold a side's rounds against the judge's clock.
 
     Asking for a round and getting its answer takes time that is in no block. It is the same for
@@ -104,15 +102,12 @@ def account(
     blocks may do the work of others. Noise makes rounds longer than latencies say, by about the
     same share on both sides. So the other side's share is allowed for, without its part that comes
     from placements, and counts as uncertainty as well. The share that may be hidden depends on the
-    latency. If the other side is not ``paired``, since its rounds are far longer, that by which
-    they differ is scaled down to the side's own.
+    latency.
     """
     calls_ns, blocks_ns = _claimed(turns, claims.round_ns)
     noise = max(1.0, _low(other_turns) / _claimed(other_turns, claims.other_round_ns)[1])
     rest, error = _rest(turns, min(_low(turns), blocks_ns * noise))
-    other_low = _low(other_turns)
-    share = 1.0 if paired else min(1.0, blocks_ns / other_low)
-    usual, other_error = _rest(other_turns, other_low, share)
+    usual, other_error = _rest(other_turns, _low(other_turns))
     noise_ns = max(0.0, noise / claims.other_spread - 1) * blocks_ns
     errors = hypot(error, other_error, noise_ns), hypot(SURE * other_error, noise_ns)
     return Accounting(
@@ -146,14 +141,13 @@ def _low(turns: Sequence[Turn]) -> float:
     return float(np.quantile([turn.blocks_ns for turn in turns], LOW))
 
 
-def _rest(turns: Sequence[Turn], low_ns: float, share: float = 1.0) -> tuple[float, float]:
+def _rest(turns: Sequence[Turn], low_ns: float) -> tuple[float, float]:
     """The time of a round outside of its blocks, by the shortest third; and its error.
 
     Whatever else the machine does only makes rounds longer. A side whose claims are false in some
-    rounds and true in others gains nothing: in each, it is held to one of its lowest claims, with
-    ``share`` of what it claims beyond.
+    rounds and true in others gains nothing: in each, it is held to one of its lowest claims.
     """
-    rests = [t.wall_ns - t.blocks_ns + share * max(0.0, t.blocks_ns - low_ns) for t in turns]
+    rests = [turn.wall_ns - min(turn.blocks_ns, low_ns) for turn in turns]
     return shortest_ns(rests), (median(rests) - min(rests)) / sqrt(len(rests))
 
 

@@ -7,7 +7,10 @@ because the same kernel takes up to 2 % longer at other addresses, however often
 confidence interval has to cover both.
 
 Rounds of both sides are compared pair by pair. A reference that takes many times as long as the
-candidate is timed in a few rounds only: more would take long, and hardly change the speed-up.
+candidate is timed in a few rounds only: more would take long, and hardly change the speed-up. Then
+the candidate takes turns with *idle* blocks, whose calls hardly do anything: these show what a
+round takes beside its calls. Rounds of a slow reference don't, since launching its many kernels
+takes longer than the candidate's calls.
 """
 
 from __future__ import annotations
@@ -51,9 +54,9 @@ GROUPS, LEAST_GROUPS = 8, 2
 #: Rounds until the intervals are looked at, or fewer where the budget has no room for them; and how
 #: many more until they are looked at again.
 ROUNDS, FEWEST_ROUNDS, MORE_ROUNDS = 5, 3, 3
-#: A reference is slow if its calls take so many times as long as the candidate's, and a round of it
-#: takes this share of the budget. Two rounds are enough if the half width is at most this.
-SLOW, SLOW_SHARE, SLOW_ROUNDS, SLOW_PRECISION = 4.0, 1 / 8, 2, 0.05
+#: A reference is slow if its calls take so many times as long as the candidate's, and so many
+#: nanoseconds. Two rounds are enough if the half width is at most this.
+SLOW, SLOW_NS, SLOW_ROUNDS, SLOW_PRECISION = 4.0, 1e6, 2, 0.05
 #: How many times its claimed time a request may take before the judge's clock counts instead.
 UNSPENT = 2
 #: More rounds don't help where no more than this share of the variance between groups is noise.
@@ -115,19 +118,14 @@ class Rounds:
         """Drop the first rounds."""
         del self.samples[:count], self.turns[:count]
 
-    def add(self, other: Rounds) -> None:
-        """Add the rounds of another measurement."""
-        self.samples += other.samples
-        self.turns += other.turns
-
 
 @dataclass(frozen=True, eq=False)
 class Timings:
     """Samples of both sides, (rounds, groups), in nanoseconds per call, and what they say.
 
-    ``turns`` are the rounds of the candidate, ``reference_turns`` those of the reference. These are
-    others than the candidate's if they are not ``paired``; the last ``shared`` of them were timed
-    beside another implementation.
+    ``turns`` are the rounds of the candidate, ``other_turns`` those of the reference. If that is
+    slow, they are those of ``idle`` blocks, whose samples these are, and the reference's samples
+    are of other rounds; the last ``shared`` of them were timed beside another implementation.
     """
 
     device: str
@@ -136,8 +134,8 @@ class Timings:
     precision: float
     spent_ns: float
     turns: Sequence[Turn]
-    reference_turns: Sequence[Turn]
-    paired: bool = True
+    other_turns: Sequence[Turn]
+    idle: Samples | None = None
     shared: int = 0
 
     @cached_property
@@ -152,7 +150,7 @@ class Timings:
 
     @cached_property
     def _claimed_speedup(self) -> Estimate:
-        return speedup_of(self.candidate, self.reference, paired=self.paired)
+        return speedup_of(self.candidate, self.reference, paired=self.idle is None)
 
     @cached_property
     def reference_latency(self) -> Estimate:
@@ -173,9 +171,8 @@ class Timings:
     @cached_property
     def accounting(self) -> Accounting:
         """The candidate's times, as the latencies have them, by the judge's clock."""
-        sides = self.candidate, self.reference
-        turns = self.turns, self.reference_turns
-        return _accounting(sides, turns, paired=self.paired)
+        other = self.reference if self.idle is None else self.idle
+        return _accounting((self.candidate, other), (self.turns, self.other_turns))
 
     @cached_property
     def round_ns(self) -> float:
@@ -188,7 +185,7 @@ class Timings:
 
         A speed-up over a slow reference need not be known as precisely.
         """
-        most = self.precision if self.paired else self.precision + SLOW_PRECISION
+        most = self.precision if self.idle is None else self.precision + SLOW_PRECISION
         is_wide = self._claimed_latency.half_width > self.precision
         return is_wide or self._claimed_speedup.half_width > most
 
@@ -221,16 +218,13 @@ def placements(blocks_ns: Sequence[float], device: str, most: int) -> int:
     return max(LEAST_GROUPS, min(GROUPS, most, int(affordable)))
 
 
-def is_slow(candidate_ns: float, reference_ns: float, groups: int, device: str) -> bool:
-    """Whether the reference takes many times as long as the candidate, and much of the budget.
+def is_slow(candidate_ns: float, reference_ns: float, device: str) -> bool:
+    """Whether the reference takes long, and many times as long as the candidate.
 
     By rough durations of one call. Not on the CPU, where other work delays rounds: only rounds of
     the same moments tell how much.
     """
-    if device == "cpu":
-        return False
-    round_ns = groups * reference_ns
-    return reference_ns > SLOW * candidate_ns and round_ns > SLOW_SHARE * BUDGETS[device]
+    return device != "cpu" and reference_ns > max(SLOW_NS, SLOW * candidate_ns)
 
 
 def random_place(size: int, most: int, source: Random) -> int:
@@ -252,8 +246,8 @@ def time_both_sides(
     precision: str = "default",
     steady: Callable[[], bool] = lambda: True,
     before_round: Callable[[bool], object] = lambda shortest: None,
-    slow: bool = False,
-    earlier: Rounds | None = None,
+    idle: BlockTimer | None = None,
+    earlier: Samples | None = None,
     seed: int | None = None,
 ) -> Timings:
     """Time rounds of both sides until the intervals are narrow.
@@ -263,18 +257,19 @@ def time_both_sides(
     sides values that neither has seen; it is told whether the candidate's last round was its
     shortest so far, by the judge's clock.
 
-    A ``slow`` reference is timed in a few rounds only. What these leave unclear of the candidate's
-    claims stays so. ``earlier`` are rounds of it, of as many groups and calls: they count as well
-    if its first round agrees with them.
+    A slow reference is timed in a few rounds only, and ``idle`` blocks, of as many groups as the
+    candidate's, take the turns in its place. ``earlier`` are samples of it, of shape (rounds,
+    groups): they count as well if its first round agrees with them.
     """
     budget = BUDGETS[device]
-    rounds = _TakingTurns(candidate, reference, before_round, Random(seed), slow=slow)
-    rounds.earlier = earlier
+    sides = candidate, reference if idle is None else idle
+    slow = None if idle is None else _SlowReference(reference, earlier)
+    rounds = _TakingTurns(sides, slow, before_round, Random(seed))
     rounds.warm_up(steady, budget / 4)
     rounds.run_until(ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS)
     while True:
         after_more = rounds.charged_ns + MORE_ROUNDS * rounds.longest_ns
-        if slow or rounds.accounted:
+        if rounds.accounted:
             enough = after_more > budget or rounds.settled(PRECISIONS[precision])
         else:
             enough = after_more > PATIENCE[device] * budget
@@ -291,40 +286,73 @@ def time_round(side: BlockTimer) -> tuple[Samples, Turn]:
     return samples, Turn(timed.wall_ns, timed.blocks_ns, calls_ns)
 
 
-class _TakingTurns:
-    """Rounds of both sides.
+class _SlowReference:
+    """A reference that is timed only until its time is known well enough.
 
-    A ``slow`` reference is timed only until its time is known. That isn't charged to the budget.
+    That is after two rounds if they agree, or after three; or after one that agrees with
+    ``earlier`` ones.
     """
+
+    def __init__(self, reference: BlockTimer, earlier: Samples | None) -> None:
+        self._reference = reference
+        self._earlier = earlier
+        self._samples: list[Samples] = []
+        #: How many of the samples' rounds are earlier ones.
+        self.shared = 0
+
+    def run(self) -> float:
+        """Time a round, unless the time is known; returns the nanoseconds that it took."""
+        if self._is_known():
+            return 0.0
+        samples, turn = time_round(self._reference)
+        self._samples.append(samples)
+        if self._earlier is not None:
+            self._add_earlier(self._earlier)
+            self._earlier = None
+        return turn.wall_ns
+
+    def _add_earlier(self, earlier: Samples) -> None:
+        """Let earlier rounds count if they agree with the last."""
+        earlier_ns = latency_of(earlier).value
+        if abs(float(np.median(self._samples[-1])) - earlier_ns) < SLOW_PRECISION * earlier_ns:
+            self._samples += [*earlier]
+            self.shared = len(earlier)
+
+    def _is_known(self) -> bool:
+        count = len(self._samples)
+        if SLOW_ROUNDS <= count < FEWEST_ROUNDS:
+            return latency_of(self.stacked(), FEWER_RESAMPLES).half_width <= SLOW_PRECISION
+        return count >= FEWEST_ROUNDS
+
+    def stacked(self) -> Samples:
+        """The samples, of shape (rounds, groups)."""
+        return np.stack(self._samples)
+
+
+class _TakingTurns:
+    """Rounds of the candidate and another side, and of a slow reference beside them."""
 
     def __init__(
         self,
-        candidate: BlockTimer,
-        reference: BlockTimer,
+        sides: tuple[BlockTimer, BlockTimer],
+        slow: _SlowReference | None,
         before_round: Callable[[bool], object],
         source: Random,
-        *,
-        slow: bool,
     ) -> None:
-        self._sides = candidate, reference
+        self._sides = sides
+        self._slow = slow
         self._before_round = before_round
         self._random = source
-        self._is_slow = slow
-        self._rounds = self._candidate, self._reference = Rounds(), Rounds()
-        #: Rounds of the reference that were timed beside another implementation.
-        self.earlier: Rounds | None = None
-        self._shared = 0
-        self.spent_ns = 0.0
-        #: What counts for the budget, of all rounds and of the longest.
-        self.charged_ns = 0.0
+        self._rounds = self._candidate, self._other = Rounds(), Rounds()
+        #: What the rounds took of the budget, which a slow reference isn't charged to; and in all.
+        self.charged_ns = self.spent_ns = 0.0
         self.longest_ns = 0.0
         self._shortest_ns = inf
 
     def warm_up(self, steady: Callable[[], bool], budget_ns: float) -> None:
         """Run rounds until two agree, and drop those before these.
 
-        If the budget ends before, all are dropped; but a first one that takes all of it counts, and
-        all of a slow reference.
+        If the budget ends before, all are dropped; but a first one that takes all of it counts.
         """
         before, agree = [0.0, 0.0], False
         while not agree and self.count < MOST_WARM:
@@ -340,7 +368,7 @@ class _TakingTurns:
         if not agree:
             self._shortest_ns = inf
         dropped = self.count - 2 if agree else self.count
-        for rounds in self._rounds[: 1 if self._is_slow else 2]:
+        for rounds in self._rounds:
             rounds.drop(dropped)
 
     def run_until(self, count: int) -> None:
@@ -348,40 +376,20 @@ class _TakingTurns:
             self.run()
 
     def run(self) -> None:
-        """Run a round of each side; of a slow reference, only if its time isn't known."""
+        """Run a round of each side."""
         self._before_round(self._last_was_shortest())
-        spent = [0.0, 0.0]
-        for index in (0,) if self._reference_is_known() else self._random.sample((0, 1), 2):
+        charged = 0.0
+        for index in self._random.sample((0, 1), 2):
             samples, turn = time_round(self._sides[index])
             # Flushing takes both sides as long, so the candidate isn't asked. Claims matter little:
             # else one of no time would be timed for ever, and one of much hardly.
             claimed = turn.calls_ns + samples.size * self._sides[1].flush_ns
-            spent[index] = min(turn.wall_ns, max(turn.wall_ns / UNSPENT, claimed))
-            self._rounds[index].add(Rounds([samples], [turn]))
-        if self._is_slow and self.earlier is not None:
-            self._add_earlier(self.earlier)
-            self.earlier = None
-        charged = spent[0] if self._is_slow else sum(spent)
-        self.spent_ns += sum(spent)
+            charged += min(turn.wall_ns, max(turn.wall_ns / UNSPENT, claimed))
+            self._rounds[index].samples.append(samples)
+            self._rounds[index].turns.append(turn)
         self.charged_ns += charged
         self.longest_ns = max(self.longest_ns, charged)
-
-    def _add_earlier(self, earlier: Rounds) -> None:
-        """Let a slow reference's earlier rounds count if they agree with its last."""
-        earlier_ns = latency_of(earlier.stacked()).value
-        if abs(self._reference.last_ns() - earlier_ns) < SLOW_PRECISION * earlier_ns:
-            self._reference.add(earlier)
-            self._shared = len(earlier.turns)
-
-    def _reference_is_known(self) -> bool:
-        """Whether the reference is slow, and its time known well enough."""
-        count = len(self._reference.turns)
-        if not self._is_slow or count < SLOW_ROUNDS:
-            return False
-        if count >= FEWEST_ROUNDS:
-            return True
-        estimate = latency_of(self._reference.stacked(), FEWER_RESAMPLES)
-        return estimate.half_width <= SLOW_PRECISION
+        self.spent_ns += charged + (self._slow.run() if self._slow else 0.0)
 
     def _last_was_shortest(self) -> bool:
         """Whether the candidate's last round was shorter than those for which that was so."""
@@ -404,19 +412,18 @@ class _TakingTurns:
 
         Of the times as they are in the end: of all rounds, a latency may be less than of most.
         """
-        sides = self._candidate.stacked(), self._reference.stacked()
-        turns = self._candidate.turns, self._reference.turns
-        return _accounting(sides, turns, paired=True).is_clear
+        sides = self._candidate.stacked(), self._other.stacked()
+        return _accounting(sides, (self._candidate.turns, self._other.turns)).is_clear
 
     def settled(self, precision: float) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
 
         The differences between placements stay, however well the time of each is known.
         """
-        candidate, reference = (rounds.stacked() for rounds in self._rounds)
+        candidate = self._candidate.stacked()
         estimates = [latency_of(candidate, FEWER_RESAMPLES)]
-        if not self._is_slow:
-            estimates.append(speedup_of(candidate, reference, FEWER_RESAMPLES))
+        if self._slow is None:
+            estimates.append(speedup_of(candidate, self._other.stacked(), FEWER_RESAMPLES))
         return all(
             estimate.half_width <= precision or estimate.noise_share <= LITTLE
             for estimate in estimates
@@ -424,16 +431,17 @@ class _TakingTurns:
 
     def timings(self, device: str, precision: float) -> Timings:
         """The result of all rounds."""
+        other, slow = self._other.stacked(), self._slow
         return Timings(
             device,
             self._candidate.stacked(),
-            self._reference.stacked(),
+            other if slow is None else slow.stacked(),
             precision,
             self.spent_ns,
             self._candidate.turns,
-            self._reference.turns,
-            paired=not self._is_slow,
-            shared=self._shared,
+            self._other.turns,
+            idle=None if slow is None else other,
+            shared=0 if slow is None else slow.shared,
         )
 
 
@@ -461,14 +469,12 @@ def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
     return _estimate(np.log(samples), resamples)
 
 
-def _accounting(
-    sides: tuple[Samples, Samples], turns: tuple[Turns, Turns], *, paired: bool
-) -> Accounting:
+def _accounting(sides: tuple[Samples, Samples], turns: tuple[Turns, Turns]) -> Accounting:
     """The times of the first side, as latencies have them, by the judge's clock."""
     latency_ns = float(np.exp(_middle(np.log(sides[0])).mean()))
     round_ns, other_ns = (_round_ns(*each) for each in zip(sides, turns, strict=True))
     claims = Claims(latency_ns, round_ns, other_ns, _spread(sides[1]))
-    return account(*turns, claims, paired=paired)
+    return account(*turns, claims)
 
 
 def _round_ns(samples: Samples, turns: Sequence[Turn]) -> float:

@@ -18,7 +18,7 @@ import torch
 from pytest_fib._cuda_driver import cuda_driver
 from pytest_fib.timing import _cupti
 from pytest_fib.timing._capture import capturing
-from pytest_fib.timing._measure import TimedBlocks
+from pytest_fib.timing._measure import MOST_CALLS, TimedBlocks
 
 Calls = Sequence[Callable[[], Any]]
 
@@ -33,6 +33,8 @@ FLUSH = 3
 FLUSHES = 9
 #: How much is copied at most to see how long that takes, in bytes, and how often.
 COPIED_BYTES, COPIES = 128 << 20, 5
+#: The calls of an idle block: their kernels take about as long as a usual block.
+IDLE_CALLS = MOST_CALLS["cuda"]
 #: By how many bytes the allocations of calls on the CPU are moved from group to group.
 SPACING = (4 << 20) + 4160
 _PERSISTING_L2_LIMIT = 0x06  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
@@ -226,6 +228,12 @@ class Recorded(Eager):
         with _cupti.recording() as records:
             self._call(number)
         return _cupti.busy_ns(records)
+
+
+def idle_blocks(groups: int) -> Graph:
+    """Blocks with as many calls as short ones have, which hardly do anything."""
+    value = torch.zeros((), device="cuda")
+    return Graph([[value.neg_] * IDLE_CALLS] * groups)
 
 
 def _capturable(call: Callable[[], Any]) -> bool:

@@ -115,8 +115,23 @@ def test_a_slow_reference_is_timed_in_few_rounds_which_others_share(timed, defin
         low, high = facts["speedup_ci"]
         assert 100 < low <= evaluation.performance.speedup_factor <= high
     facts = second.performance.model_extra
-    assert facts["reference_samples"] - facts["shared_samples"] == facts["placements"]
+    assert facts["reference_samples"] - facts["shared_samples"] == 2  # one round, of two groups
     assert first.performance.model_extra["shared_samples"] == 0
+
+
+MANY_KERNELS = """\
+def run(x, factor):
+    for _ in range(49):
+        y = x * factor
+    return x * factor
+"""
+
+
+def test_many_kernels_beside_a_slow_reference_hide_nothing(timed, definition):
+    slow = definition.model_copy(update={"reference": SLOW})
+    evaluation = timed(MANY_KERNELS, of=slow, n=100_000)
+    assert evaluation.status == "PASSED", evaluation.log
+    assert evaluation.performance.model_extra["unaccounted"] <= 0.1
 
 
 @pytest.mark.parametrize("name", ["claim_part_cuda", "patch_events", "less_in_capture"])

@@ -10,7 +10,6 @@ import pytest
 from pytest_fib.timing import (
     GROUPS,
     PRECISIONS,
-    Rounds,
     TimedBlocks,
     Timings,
     Turn,
@@ -114,7 +113,7 @@ def test_warming_up_goes_on_until_two_rounds_agree_and_only_these_count(pair):
     found = time_both_sides(*sides, device="cpu", seed=0)
     assert sides[0].asked.count("candidate") == 2 + ROUNDS
     assert found.candidate.max() < 1002
-    assert len(found.turns) == len(found.reference_turns) == ROUNDS
+    assert len(found.turns) == len(found.other_turns) == ROUNDS
 
 
 def test_warming_up_goes_on_until_the_clock_is_steady(pair):
@@ -324,68 +323,64 @@ def test_no_call_of_a_block_is_seldom_among_fewer(size, most):
 SLOW_NS = BUDGETS["cuda"] / 4
 
 
-def slow_reference(pair, times=(SLOW_NS,)):
-    return pair([1000.0], list(times), groups=2)
+@pytest.fixture
+def time_slow(pair):
+    """Time a slow reference, whose rounds take these times in turn; also gives what was asked."""
+
+    def time_slow(*times, earlier=None, **facts):
+        candidate, reference = pair([1000.0], list(times), groups=2, calls_per_block=100)
+        idle = replace(candidate, name="idle", ns=[1500.0])
+        for name, value in facts.items():
+            setattr(candidate, name, value)
+        sides = {"idle": idle, "earlier": earlier, "device": "cuda", "seed": 0}
+        found = time_both_sides(candidate, replace(reference, calls_per_block=1), **sides)
+        return found, candidate.asked
+
+    return time_slow
 
 
-def time_slow(sides, **facts):
-    return time_both_sides(*sides, device="cuda", slow=True, seed=0, **facts)
-
-
-def test_a_slow_reference_is_timed_twice_and_the_candidate_as_often_as_others(pair):
-    sides = slow_reference(pair)
-    found = time_slow(sides)
-    assert sides[0].asked.count("reference") == 2
+def test_a_slow_reference_is_timed_twice_and_the_candidate_as_often_as_others(time_slow):
+    found, asked = time_slow(SLOW_NS)
+    assert asked.count("reference") == 2
+    assert asked.count("idle") == asked.count("candidate") == ROUNDS
     assert found.reference.shape == (2, 2)
-    assert len(found.reference_turns) == 2
-    assert len(found.candidate) == len(found.turns) == ROUNDS
-    assert not found.paired
+    assert found.candidate.shape == found.idle.shape == (ROUNDS, 2)
     assert not found.noisy
     assert found.speedup.value == pytest.approx(SLOW_NS / 1000, rel=1e-2)
     assert found.speedup.low < found.speedup.value < found.speedup.high
     assert found.spent_ns > 3.9 * SLOW_NS
 
 
-def test_a_slow_reference_whose_rounds_differ_is_timed_once_more(pair):
-    sides = slow_reference(pair, (SLOW_NS, 1.1 * SLOW_NS))
-    found = time_slow(sides)
+def test_a_slow_reference_whose_rounds_differ_is_timed_once_more(time_slow):
+    found, _ = time_slow(SLOW_NS, 1.1 * SLOW_NS)
     assert found.reference.shape == (FEWEST_ROUNDS, 2)
     assert found.noisy
 
 
+def test_what_a_candidate_hides_is_told_by_idle_blocks(time_slow):
+    honest, _ = time_slow(SLOW_NS)
+    assert honest.accounting.is_clear
+    assert honest.accounting.unaccounted < 0.01
+    cheat, _ = time_slow(SLOW_NS, wall=1.5)  # it claims two thirds
+    assert not cheat.accounting.is_clear
+    assert cheat.accounting.unaccounted == pytest.approx(0.5, abs=0.01)
+    assert cheat.latency.high > 1490
+
+
 @pytest.mark.parametrize(
     ("candidate_ns", "reference_ns", "slow"),
-    [
-        (1e3, SLOW_NS, True),
-        (SLOW_NS / 3, SLOW_NS, False),  # not many times as long
-        (1e3, BUDGETS["cuda"] / 8 / 4, False),  # there is time for rounds of both
-        (1e3, BUDGETS["cuda"] / 8 / 4 + 1, True),
-    ],
+    [(1e3, SLOW_NS, True), (SLOW_NS / 3, SLOW_NS, False), (1e3, 1e6, False)],
 )
 def test_a_reference_is_slow_if_many_times_as_long_and_long(candidate_ns, reference_ns, slow):
-    assert is_slow(candidate_ns, reference_ns, 4, "cuda") is slow
-    assert not is_slow(candidate_ns, reference_ns, 4, "cpu")
+    assert is_slow(candidate_ns, reference_ns, "cuda") is slow
+    assert not is_slow(candidate_ns, reference_ns, "cpu")
 
 
-def earlier_rounds(pair, factor):
-    found = time_slow(slow_reference(pair, (factor * SLOW_NS,)))
-    return Rounds([*found.reference], [*found.reference_turns])
-
-
-def test_rounds_beside_another_implementation_count_if_a_new_one_agrees(pair):
-    sides = slow_reference(pair)
-    earlier = earlier_rounds(pair, 1.002)
-    found = time_slow(sides, earlier=earlier)
-    assert sides[0].asked.count("reference") == 1
-    assert found.shared == 2
-    assert found.reference.shape == (FEWEST_ROUNDS, 2)
-    assert len(found.reference_turns) == FEWEST_ROUNDS
-
-
-def test_rounds_beside_another_implementation_do_not_count_if_a_new_one_differs(pair):
-    sides = slow_reference(pair)
-    earlier = earlier_rounds(pair, 1.1)
-    found = time_slow(sides, earlier=earlier)
-    assert sides[0].asked.count("reference") == 2
-    assert found.shared == 0
-    assert found.reference_latency.value == pytest.approx(SLOW_NS, rel=1e-3)
+@pytest.mark.parametrize(("factor", "counts"), [(1.02, True), (1.2, False)])
+def test_earlier_rounds_count_if_a_new_one_agrees(time_slow, factor, counts):
+    earlier, _ = time_slow(factor * SLOW_NS)
+    found, asked = time_slow(SLOW_NS, earlier=earlier.reference)
+    assert asked.count("reference") == (1 if counts else 2)
+    assert found.shared == (2 if counts else 0)
+    assert len(found.reference) == asked.count("reference") + found.shared
+    assert found.reference_latency.value == pytest.approx(SLOW_NS, rel=0.02)
