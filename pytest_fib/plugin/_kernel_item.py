@@ -30,6 +30,7 @@ from pytest_fib.data import (
     own_fault,
 )
 from pytest_fib.discovery import FibWarning, Implementation, why_unreadable
+from pytest_fib.plugin._hints import hint
 from pytest_fib.plugin._lost_failures import no_failure_lost
 from pytest_fib.plugin._properties import properties_of
 from pytest_fib.plugin._session import Session
@@ -299,12 +300,16 @@ class KernelItem(pytest.Item):
                 guessed=self._guessed(workload),
                 parameters=() if self.blamed else self.implementation.parameters(),
                 arguments=self._arguments,
+                hint="" if self.blamed else self._hint(outcome),
                 width=self.run.width,
                 blamed=self.blamed,
             )
             if self.blamed:
                 text = self._with_lines_of_the_file(text)
             raise KernelFailure(text).with_traceback(self._last_call(workload))
+
+    def _hint(self, evaluation: Evaluation) -> str:
+        return hint(self.implementation, evaluation.diagnosis, self.run.device)
 
     @property
     def _arguments(self) -> list[str]:

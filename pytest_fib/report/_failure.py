@@ -62,6 +62,7 @@ def describe_evaluation(
     guessed: str = "",
     parameters: Sequence[str] = (),
     arguments: Sequence[str] = (),
+    hint: str = "",
     width: int = COLUMNS,
     blamed: str | None = None,
 ) -> str:
@@ -69,7 +70,8 @@ def describe_evaluation(
 
     ``place`` is where the implementation is; ``replay`` the command that runs just this again;
     ``guessed`` are the inputs whose meaning was inferred; ``parameters`` are the names that the
-    implementation has for its ``arguments``; ``blamed`` stands for the status.
+    implementation has for its ``arguments``; ``hint`` is what to do where that is known;
+    ``blamed`` stands for the status.
     The first paragraph says the most, since pytest's summary shows that alone.
     """
     diagnosis = _diagnosis(evaluation)
@@ -79,6 +81,7 @@ def describe_evaluation(
     if diagnosis.shown_by:
         fields.append(("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}"))
     fields += _misordered(parameters, arguments)
+    fields += [("hint", hint)] if hint else []
     fields += _guesses(guessed)
     first = _headline(evaluation.status, diagnosis.headline, width, blamed)
     return _paragraphs(first, fields, diagnosis.details, replay, width)

@@ -193,6 +193,36 @@ def test_an_error_in_a_kernel_shows_its_own_part_of_the_traceback(scale):
     assert "pytest_fib/" not in text
 
 
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ("import fast_kernels.rows", 'dependencies=["fast_kernels"]'),
+        ("raise RuntimeError('Found no NVIDIA driver on your system')", 'target_hardware=["cuda"]'),
+    ],
+)
+def test_of_what_only_this_machine_lacks_it_is_said_how_to_skip_it(scale, body, hint):
+    scale.implement("lacks", f"x, factor\n{body}\nreturn x * factor")
+    result = scale.run("--fib-device=cpu", "-k", "lacks")
+    result.assert_outcomes(failed=1)
+    [shown] = [line for line in result.outlines if line.startswith("  hint ")]
+    assert shown.startswith(f"  hint            with {hint} in its mark it is skipped")
+
+
+@pytest.mark.parametrize(
+    ("mark", "raised"),
+    [
+        (', target_hardware=["cpu"]', "RuntimeError('CUDA')"),
+        ("", "RuntimeError('barracuda')"),
+        ("", "ImportError('no cannon')"),
+    ],
+)
+def test_what_a_mark_can_not_change_gets_no_hint(scale, mark, raised):
+    scale.implement("lacks", f"x, factor\nraise {raised}", more=mark)
+    result = scale.run("-k", "lacks")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("  hint *")
+
+
 def test_parameters_in_another_order_than_the_inputs_are_shown(scale):
     scale.implement("swapped", "factor, x\nreturn x * 2")
     scale.implement("renamed", "x, by\nreturn x + by")
