@@ -22,8 +22,8 @@ from pytest_fib.build._errors import BuildError
 from pytest_fib.build._native import LIBRARY
 from pytest_fib.build._runtime import RUNTIME, RUNTIME_VARIABLE, runtime_library
 from pytest_fib.build._toolchain import (
-    cpp_compiler,
     cuobjdump,
+    needed_compiler,
     needed_version,
     settings_of,
     version_of,
@@ -51,7 +51,12 @@ def versions(program: Program) -> dict[str, str]:
     packages = ("nvidia-cutlass-dsl", "apache-tvm-ffi")
     by_package = {package: needed_version(package) for package in packages}
     settings = settings_of("cutedsl")
-    return {"machine": platform.machine(), "c++": version_of(_linker()), **by_package, **settings}
+    return {
+        "machine": platform.machine(),
+        "c++": version_of(needed_compiler("cpp")),
+        **by_package,
+        **settings,
+    }
 
 
 def build(program: Program, folder: Path, call: object = None) -> Built:
@@ -71,7 +76,7 @@ def build(program: Program, folder: Path, call: object = None) -> Built:
             return _traced.built_as_python(folder)
         _traced.refuse_returning(program)
         _compile(function, program, folder)
-    command = [_linker(), "-shared", "-o", LIBRARY, _OBJECT]
+    command = [needed_compiler("cpp"), "-shared", "-o", LIBRARY, _OBJECT]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BuildError(f"what was compiled can't be linked: {done.stderr.strip()}", done.stderr)
@@ -153,10 +158,3 @@ def _resources(folder: Path) -> list[KernelResources]:
         KernelResources(name, int(registers), int(shared), int(stack))
         for name, registers, stack, shared in _USAGE.findall(text)
     ]
-
-
-def _linker() -> str:
-    compiler = cpp_compiler()
-    if compiler is None:
-        raise BuildError("needs a C++ compiler to link what CuTe DSL compiles: install g++")
-    return compiler

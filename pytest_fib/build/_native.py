@@ -28,13 +28,11 @@ from pytest_fib.build._compiler_log import failure, kernel_resources
 from pytest_fib.build._errors import BuildError
 from pytest_fib.build._targets import nvcc_flags
 from pytest_fib.build._toolchain import (
-    cpp_compiler,
+    needed_compiler,
     needed_version,
     nm,
-    nvcc,
     settings_of,
     version_of,
-    why_no_toolchain,
 )
 
 if TYPE_CHECKING:
@@ -54,10 +52,10 @@ _COMMON = ["-O3", "-std=c++20"]
 def versions(program: Program) -> dict[str, str]:
     """The compilers, what the environment sets of them, the binding's library, the machine."""
     compilation = _compilation_of(program)
-    by_tool = {"machine": platform.machine(), "c++": version_of(_needed(cpp_compiler(), "cpp"))}
+    by_tool = {"machine": platform.machine(), "c++": version_of(needed_compiler("cpp"))}
     by_tool |= settings_of("c++")
     if program.language == "cuda":
-        by_tool |= {"nvcc": version_of(_needed(nvcc(), "cuda")), **settings_of("nvcc")}
+        by_tool |= {"nvcc": version_of(needed_compiler("cuda")), **settings_of("nvcc")}
     if compilation.binding == "torch":
         return by_tool | {"torch": needed_version("torch"), "python": sys.implementation.cache_tag}
     return by_tool | {"apache-tvm-ffi": needed_version("apache-tvm-ffi")}
@@ -65,10 +63,7 @@ def versions(program: Program) -> dict[str, str]:
 
 def build(program: Program, folder: Path, call: object = None) -> Built:
     """Compile every source file, all at once, and link them. Raises BuildError."""
-    for path, content in program.sources:
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(content, encoding="utf-8")
+    program.write_to(folder)
     files = [
         path for path, _ in program.sources if PurePosixPath(path).suffix in _suffixes(program)
     ]
@@ -162,20 +157,19 @@ def _compile_command(program: Program, path: str, output: str) -> list[str]:
         through = [part for flag in host for part in ("-Xcompiler", flag)]
         target = nvcc_flags(compilation.target)
         own = ["-Xptxas", "-v", "--expt-relaxed-constexpr", *compilation.cuda_cflags]
-        compiler = [_needed(nvcc(), "cuda"), "-ccbin", _needed(cpp_compiler(), "cpp")]
+        compiler = [needed_compiler("cuda"), "-ccbin", needed_compiler("cpp")]
         return [*compiler, *_COMMON, *target, *through, *own, *include, *system, *where]
-    compiler = [_needed(cpp_compiler(), "cpp")]
-    return [*compiler, *_COMMON, *host, *compilation.cflags, *include, *system, *where]
+    return [needed_compiler("cpp"), *_COMMON, *host, *compilation.cflags, *include, *system, *where]
 
 
 def _link_command(program: Program, objects: Iterable[str]) -> list[str]:
     compilation = _compilation_of(program)
     # nvcc links its runtime statically: whoever loads the library needs the driver alone.
-    compiler = nvcc() if program.language == "cuda" else cpp_compiler()
+    compiler = needed_compiler(program.language)
     # Device code that several files share (-rdc=true) is linked for a target, else for nvcc's own.
     target = nvcc_flags(compilation.target) if program.language == "cuda" else []
     libraries = [f"-L{_library_folder(compilation)}", *_libraries(program)]
-    command = [_needed(compiler, program.language), *target, "-shared", "-o", LIBRARY, *objects]
+    command = [compiler, *target, "-shared", "-o", LIBRARY, *objects]
     # What is missing fails now, not at the first call; Python's own symbols come when it is loaded.
     missing = "now" if compilation.binding == "torch" else "defs"
     strict = ["-Xlinker", "-z", "-Xlinker", missing]
@@ -303,9 +297,3 @@ def _compilation_of(program: Program) -> Compilation:
 
 def _suffixes(program: Program) -> frozenset[str]:
     return _CPP_SUFFIXES | {".cu"} if program.language == "cuda" else _CPP_SUFFIXES
-
-
-def _needed(compiler: str | None, language: str) -> str:
-    if compiler is None:
-        raise BuildError(why_no_toolchain(language) or f"there is no compiler of {language}")
-    return compiler

@@ -71,6 +71,13 @@ class Program:
         """A digest of all fields."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
+    def write_to(self, folder: Path) -> None:
+        """Write the sources beneath a folder. Raises OSError."""
+        for path, content in self.sources:
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(content, encoding="utf-8")
+
 
 def compiler_cache_of(program: Program, root: str) -> str:
     """The folder beneath ``root`` for what a compiler makes of a program: by its sources alone."""

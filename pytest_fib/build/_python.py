@@ -128,8 +128,5 @@ def _written_out(program: Program) -> Path:
     if root.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         root = _private_folder(root)
     root /= program.key
-    for path, content in program.sources:
-        target = root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(content, encoding="utf-8")
+    program.write_to(root)
     return root

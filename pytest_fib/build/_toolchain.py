@@ -100,6 +100,14 @@ def why_no_toolchain(language: str) -> str | None:
     return None
 
 
+def needed_compiler(language: str) -> str:
+    """The path of nvcc for ``cuda``, else of a C++ compiler. Raises BuildError without one."""
+    compiler = nvcc() if language == "cuda" else cpp_compiler()
+    if compiler is None:
+        raise BuildError(why_no_toolchain(language) or f"there is no compiler of {language}")
+    return compiler
+
+
 def installed_version(distribution: str) -> str | None:
     """The version of a distribution, if it is installed."""
     try:
