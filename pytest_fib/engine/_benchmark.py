@@ -195,7 +195,8 @@ class BenchmarkPhase:
 
     def _updated(self, facts: ReferenceFacts, timings: Timings) -> ReferenceFacts:
         """The facts with what these timings tell of the reference."""
-        samples = None if timings.idle is None else timings.reference[:ROUNDS_KEPT]
+        is_slow_one = timings.idle is not None
+        samples = timings.reference[:ROUNDS_KEPT] if is_slow_one else facts.slow_samples
         return replace(facts, call_ns=timings.reference_latency.value, slow_samples=samples)
 
     @cached_property
