@@ -149,9 +149,20 @@ def _bad_reference(data: Mapping[str, Any]) -> Iterator[Violation]:
     functions = [item for item in ast.iter_child_nodes(tree) if isinstance(item, ast.FunctionDef)]
     runs = [function for function in functions if function.name == "run"]
     if not runs:
-        yield Violation(("reference",), "no function 'run' at its top level")
+        yield _without_run(tree)
     elif isinstance(inputs, Mapping):
         yield from _bad_signature(runs[-1], list(inputs))
+
+
+def _without_run(reference: ast.AST) -> Violation:
+    """What the reference has instead of a function ``run``, if anything."""
+    for item in ast.iter_child_nodes(reference):
+        targets = item.targets if isinstance(item, ast.Assign) else [item]
+        names = [getattr(each, "id", getattr(each, "name", None)) for each in targets]
+        if "run" in names:
+            line = getattr(item, "lineno", 0)
+            return Violation(("reference",), "'run' is no plain function: write def run(...)", line)
+    return Violation(("reference",), "no function 'run' at its top level")
 
 
 def _key_in_text(text: str, line: int) -> str:

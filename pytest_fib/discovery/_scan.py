@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -57,6 +58,8 @@ def _bad_name(path: Path) -> str | None:
     try:
         str(path).encode()
     except UnicodeEncodeError:  # records and requests, which name the file, are UTF-8
+        if sys.getfilesystemencoding() != "utf-8":
+            return f"{path}:1: its path can't be read in this locale: set LC_ALL=C.UTF-8"
         return f"{path}:1: its path is not UTF-8: rename the file or folder"
     return None
 

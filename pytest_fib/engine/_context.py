@@ -354,8 +354,7 @@ class EvaluationContext:
         if isinstance(reply, Failed):
             self.raise_if_lost(reply)
             raise_if_ours(reply)
-            axes = self.definition.axis_values(self.request.workload.axes)
-            where = f"the reference of {self.definition.name} failed{when} at axes {axes}"
+            where = f"the reference of {self.definition.name} failed{when}"
             exhausted = reply.exhausted or reply.killed or reply.status == "TIMEOUT"
             raise DefinitionError(f"{where}: {reply.summary}", reply.log, exhausted=exhausted)
         return reply

@@ -26,6 +26,8 @@ class SelectionRun:
             self._trace_set = TraceSet.load(self._path)
         except (OSError, ValueError) as error:
             why = (isinstance(error, OSError) and error.strerror) or error
+            if isinstance(error, ValueError) and self._path.suffix == ".jsonl":
+                why = "is no dataset but records; python -m pytest_fib traces merge makes one"
             message = settings.readable(f"--fib-select={settings.select}: {why}")
             raise pytest.UsageError(message) from None
         names = self._trace_set.definitions

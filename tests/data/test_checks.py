@@ -89,6 +89,9 @@ def test_a_reference_that_takes_the_inputs_by_position_is_fine(scale, reference)
         ),
         ("def runs(x, factor): ...", "no function 'run' at its top level"),
         ("class A:\n  def run(x, factor): ...", "no function 'run' at its top level"),
+        ("async def run(x, factor): ...", "'run' is no plain function: write def run(...)"),
+        ("run = lambda x, factor: x", "'run' is no plain function: write def run(...)"),
+        ("class run: ...", "'run' is no plain function: write def run(...)"),
         ("def run(x, factor)", "not Python: expected ':'"),
     ],
 )

@@ -300,11 +300,14 @@ def test_a_file_whose_name_would_end_in_the_middle_is_a_problem(scan):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are text")
 @pytest.mark.parametrize("name", ["a\udcff.py", "b\udcff/run.py"])
-def test_a_path_that_is_no_text_is_a_problem(tmp_path, name):
+def test_a_path_that_is_no_text_is_a_problem(tmp_path, name, monkeypatch):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("@implements('scale')\ndef run(x): ...", encoding="utf-8")
     [found] = find_implementations([tmp_path])
     assert found.problem.endswith(f"{name}:1: its path is not UTF-8: rename the file or folder")
+    monkeypatch.setattr("sys.getfilesystemencoding", lambda: "ascii")
+    [found] = find_implementations([tmp_path])
+    assert found.problem.endswith(":1: its path can't be read in this locale: set LC_ALL=C.UTF-8")
 
 
 @pytest.mark.parametrize(

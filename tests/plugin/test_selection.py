@@ -69,6 +69,11 @@ def test_what_cannot_be_read_is_a_usage_error(project):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --fib-select=nowhere: *No such file*"])
     (project.path / "empty").mkdir()
+    project.write("fib-traces.jsonl", "{}\n{}\n")
+    result = project.run("--fib-select", "fib-traces.jsonl")
+    result.stderr.fnmatch_lines(
+        ["ERROR: --fib-select=*: is no dataset but records; *traces merge*"]
+    )
     result = project.run("--fib-select", "empty")
     result.stderr.fnmatch_lines(["ERROR: --fib-select=empty: *empty is no dataset: there are no*"])
 
