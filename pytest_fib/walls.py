@@ -124,14 +124,27 @@ _CAPABILITIES_VERSION = 0x2008_0522
 _CAP_DAC_OVERRIDE = 1
 
 
-def why_no_container() -> str:
+def container_options(device: str) -> list[str]:
+    """What bwrap is to give a process of its own: all that needs the kernel's permission.
+
+    CUDA's IPC wants both ends in one namespace of processes and of IPC, so on CUDA those are kept.
+    """
+    options = ["--die-with-parent", "--unshare-net", "--ro-bind", "/", "/"]
+    if device == "cpu":
+        options += ["--unshare-pid", "--unshare-ipc", "--proc", "/proc"]
+    else:
+        options += ["--dev-bind", "/proc", "/proc"]
+    return [*options, "--dev", "/dev", "--tmpfs", "/tmp"]
+
+
+def why_no_container(device: str) -> str:
     """What follows a name of what needs containers, where there can't be any; else nothing."""
     if shutil.which("bwrap") is None:
         return (
             " needs bwrap (bubblewrap), which is not on PATH: install the package bubblewrap of "
             "your distribution, or run pytest as a whole in a container"
         )
-    command = ["bwrap", "--ro-bind", "/", "/", "--unshare-net", "true"]
+    command = ["bwrap", *container_options(device), "--chdir", "/", "true"]
     tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if tried.returncode == 0:
         return ""

@@ -66,7 +66,7 @@ class Machine:
         """This machine's record, for another machine."""
         here = cls.here()
         no_gpu = "" if here.gpus else _gpus.why_none(here.host)
-        return replace(here, no_gpu=no_gpu, no_container=why_no_container())
+        return replace(here, no_gpu=no_gpu, no_container=why_no_container(here.device("auto")))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

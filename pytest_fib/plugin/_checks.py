@@ -84,7 +84,8 @@ def _check_isolation(settings: Settings) -> None:
         raise pytest.UsageError("--fib-ray and --fib-remote: kernels run in one place; give one")
     if settings.isolation != "container" or settings.is_remote:
         return
-    if why := why_no_container():
+    on_cpu = settings.device == "cpu" or gpus.count() == 0
+    if why := why_no_container("cpu" if on_cpu else "cuda"):
         raise pytest.UsageError(f"--fib-isolation=container{why}")
 
 

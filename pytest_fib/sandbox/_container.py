@@ -7,21 +7,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_fib.walls import container_options
+
 #: Devices of GPUs, as far as there are any.
 _GPU_DEVICES = ("nvidia*", "dri", "kfd", "infiniband")
 
 
 def container_command(device: str, folder: Path) -> list[str]:
-    """What to put before a command: it can write nothing but ``folder`` and a /tmp of its own.
-
-    CUDA's IPC wants both ends in one namespace of processes and of IPC, so on CUDA those are kept.
-    """
-    command = ["bwrap", "--die-with-parent", "--unshare-net", "--ro-bind", "/", "/"]
-    if device == "cpu":
-        command += ["--unshare-pid", "--unshare-ipc", "--proc", "/proc"]
-    else:
-        command += ["--dev-bind", "/proc", "/proc"]
-    command += ["--dev", "/dev", "--tmpfs", "/tmp"]
+    """What to put before a command: it can write nothing but ``folder`` and a /tmp of its own."""
+    command = ["bwrap", *container_options(device)]
     for path in (path for pattern in _GPU_DEVICES for path in sorted(Path("/dev").glob(pattern))):
         command += ["--dev-bind", str(path), str(path)]
     for path in _needed_beneath_tmp():

@@ -355,10 +355,15 @@ def test_a_container_without_bwrap_is_refused_with_what_to_install(scale, monkey
 def test_a_bwrap_that_does_not_work_is_refused_with_what_it_says(scale, monkeypatch, tmp_path):
     bwrap = tmp_path / "bin/bwrap"
     bwrap.parent.mkdir()
-    bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n", encoding="utf-8")
+    # As in a container whose /proc has parts that are covered.
+    problem = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"
+    bwrap.write_text(
+        f'#!/bin/sh\ncase "$*" in *"--proc /proc"*) echo "{problem}" >&2; exit 1; esac\n',
+        encoding="utf-8",
+    )
     bwrap.chmod(0o755)
     monkeypatch.setenv("PATH", str(bwrap.parent))
-    result = scale.run("--fib-isolation=container")
+    result = scale.run("--fib-isolation=container", "--fib-device=cpu")
     result.stderr.fnmatch_lines(
-        ["ERROR: --fib-isolation=container: bwrap does not work here: bwrap: No permissions"]
+        [f"ERROR: --fib-isolation=container: bwrap does not work here: {problem}"]
     )

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import shutil
 import signal
 from pathlib import Path
 
@@ -10,9 +9,11 @@ import pytest
 
 from pytest_fib.engine import Judge
 from pytest_fib.sandbox import ForkServer, container_command
+from pytest_fib.walls import why_no_container
 
 GOOD = "def run(x, factor):\n    return x * factor\n"
-needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bwrap is not installed")
+WHY_NOT = why_no_container("cpu")
+needs_bwrap = pytest.mark.skipif(bool(WHY_NOT), reason=f"a container{WHY_NOT}")
 
 
 def pairs(command):
