@@ -37,6 +37,7 @@ _ELEMENTWISE = _names("""
     tanh sigmoid silu gelu softplus erf erfc elu mish sinh cosh atan2 hypot xlogy logaddexp addcmul
     addcdiv lerp square prod cumprod log_sigmoid_forward
 """)
+_SCANS = _names("prod cumprod")
 _PRODUCTS = _names("mm bmm addmm baddbmm addmv mv dot vdot")
 _SUMS = _names("""
     sum nansum mean cumsum logsumexp logcumsumexp var std var_mean std_mean norm linalg_vector_norm
@@ -251,6 +252,17 @@ def added_in_turn(call: Operation) -> torch.Tensor:
     return total
 
 
+def added_from_the_end(call: Operation) -> torch.Tensor:
+    """A running sum of what was flipped, as what the whole is more than the sum up to a term.
+
+    Off by a roundoff of each of both, whatever luck makes of them.
+    """
+    dim = call.dim or 0
+    sums: torch.Tensor = call.run()
+    fore: torch.Tensor = call.args[0].double().flip(dim).cumsum(dim).flip(dim)
+    return sums.add(ROUNDOFF * (fore.abs() + fore.narrow(dim, 0, 1).abs()).to(sums.dtype))
+
+
 def is_added(call: Operation) -> bool:
     """Whether ``added_in_turn`` computes this operation."""
     if call.name not in _ADDED or not is_wide(call.args[0]):
@@ -295,7 +307,23 @@ def _deviation_and_mean(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.
     return variance.sqrt(), mean
 
 
+def _less_logsumexp(
+    value: torch.Tensor, dim: int, half_to_float: bool = False, *_: Any
+) -> torch.Tensor:
+    """A logarithm of softmax as of kernels that keep that of the sum, in float32."""
+    top = value.amax(dim, keepdim=True)
+    log_of_sum = (value - top).exp().sum(dim, keepdim=True).log() + top
+    logarithm = value.float() - log_of_sum.float()
+    return logarithm if half_to_float else logarithm.to(value.dtype)
+
+
+def _softmax_of_logsumexp(*args: Any) -> torch.Tensor:
+    return _less_logsumexp(*args).exp()
+
+
 _SPREADS: Mapping[str, Callable[..., Any]] = {
+    "_softmax": _softmax_of_logsumexp,
+    "_log_softmax": _less_logsumexp,
     "var_mean": _variance_and_mean,
     "std_mean": _deviation_and_mean,
     "var": lambda *args, **kwargs: _variance_and_mean(*args, **kwargs)[0],
@@ -398,16 +426,40 @@ def _grid(value: torch.Tensor) -> float:
 # ---- decisions ----
 
 
+@dataclass(frozen=True)
+class Together:
+    """Neighbours in an ``order`` along ``dim``; ``equal`` says which are equal to the next."""
+
+    order: torch.Tensor
+    equal: torch.Tensor
+    dim: int
+
+    def opened(self, order: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+        """Which neighbours of those that are ``near`` may change places.
+
+        None may where a group of them has none but equal ones. Of another order all may.
+        """
+        if not torch.equal(order, self.order):
+            return near
+        start = torch.zeros_like(order.narrow(self.dim, 0, 1))
+        group = torch.cat([start, (~near).cumsum(self.dim)], self.dim)
+        group = group.narrow(self.dim, 0, near.shape[self.dim])  # of the first of two
+        apart = torch.zeros_like(order).scatter_add(self.dim, group, (near & ~self.equal).long())
+        return near & (apart.gather(self.dim, group) > 0)
+
+
 class Decider:
     """A decision on a number, such as ``round``, a conversion to float8, or ``bucketize``.
 
     `decided` says what to remember of a result, and `pinned` makes the result of that again.
     `leaning` makes the result for an input that is moved by up to ``reach``, down (``way`` -1) or
     up (1), while all other decisions go the way ``others``. If that result is an order in which
-    several elements may be in one place, ``ties`` has these.
+    several elements may be in one place, ``ties`` has these. ``together`` has those that are equal
+    however they are rounded, which a stable order keeps in theirs.
     """
 
     ties: Ties | None = None
+    together: Together | None = None
 
     def __init__(self, call: Operation) -> None:
         self.call = call
@@ -426,6 +478,10 @@ class Decider:
     def undetermined(self) -> torch.Tensor:
         """Where not even exact numbers decide."""
         return torch.zeros_like(self.operand()[0], dtype=torch.bool)
+
+    def equal(self, before: Together | None = None) -> Together | None:
+        """What a stable order has to keep; of what was together ``before``, what still is."""
+        return None
 
     def pinned(self, decided: torch.Tensor) -> Any:
         """The result if that is what is decided."""
@@ -524,13 +580,28 @@ class _Order(_Extreme):
         beside = torch.cat([end, same], dim) | torch.cat([same, end], dim)
         return tied.scatter(dim, order, beside)
 
+    def equal(self, before: Together | None = None) -> Together | None:
+        call, dim = self.call, self.call.dim
+        if not is_stable(call) or dim is None or call.args[0].dim() == 0 or not len(call.args[0]):
+            return None
+        value = call.args[0].double()
+        order = self._ordered(value)[1] if before is None else before.order
+        value, beside = value.gather(dim, order), value.shape[dim] - 1
+        equal = value.narrow(dim, 1, beside) == value.narrow(dim, 0, beside)
+        return Together(order, equal if before is None else equal & before.equal, dim)
+
+    def _ordered(self, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        call = self.call
+        falling = bool(call.argument("largest" if call.name == "topk" else "descending"))
+        values, order = value.sort(dim=call.dim or 0, descending=falling, stable=True)
+        return values, order
+
     def leaning(self, reach: torch.Tensor, way: int, others: int = 1) -> Any:
         call, dim = self.call, self.call.dim
         value = call.args[0].double()
         if way == others == 1 or dim is None or value.dim() == 0 or value.numel() == 0:
             return call.run()
-        falling = bool(call.argument("largest" if call.name == "topk" else "descending"))
-        ordered, order = value.sort(dim=dim, descending=falling, stable=True)
+        ordered, order = self._ordered(value)
         reach, size = reach.expand(value.shape).gather(dim, order), value.shape[dim]
         left, right = ordered.narrow(dim, 0, size - 1), ordered.narrow(dim, 1, size - 1)
         near = (right - left).abs() <= (
@@ -538,6 +609,8 @@ class _Order(_Extreme):
         )
         if not is_stable(call):
             near |= left == right  # infinities, whose difference is no number
+        elif self.together is not None:
+            near = self.together.opened(order, near)
         group = torch.cat([torch.zeros_like(order.narrow(dim, 0, 1)), (~near).cumsum(dim)], dim)
         if others < 0:
             places = group.narrow(dim, 0, call.args[1]) if call.name == "topk" else group
@@ -546,6 +619,11 @@ class _Order(_Extreme):
         place = torch.arange(size, device=value.device).view(-1, *[1] * (value.dim() - 1 - dim))
         order = order.gather(dim, (group * size - place).argsort(dim))
         return self.pinned(order.narrow(dim, 0, call.args[1]) if call.name == "topk" else order)
+
+
+def is_elementwise(call: Operation) -> bool:
+    """Whether each element of the result is computed from one of each argument."""
+    return call.name in _ELEMENTWISE - _SCANS
 
 
 def decider(call: Operation) -> Decider | None:

@@ -12,7 +12,7 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,13 @@ from pytest_fib.sandbox._operations import (
     Decider,
     Operation,
     Sums,
+    Together,
+    added_from_the_end,
     added_in_turn,
     by_reciprocal,
     decider,
     is_added,
+    is_elementwise,
     is_quotient,
     moved_result,
     simpler,
@@ -50,6 +53,8 @@ BELIEVED = 2.0
 _SCATTERS = ("scatter", "scatter_add")
 #: Rows shorter than that are taken with all others.
 SHORT_ROW = 64
+#: How many different numbers are noise.
+NOISES = 1 << 24
 
 
 class OracleUnavailable(Exception):
@@ -83,6 +88,7 @@ class Decision:
     - ``off``: the elements of the input that differ in another run, and those that tie, where not
       even exact numbers decide. All others are exact.
     - ``error``: how far elements that are off may be off.
+    - ``together``: of a stable order, what is equal however it is rounded.
     """
 
     name: str
@@ -91,6 +97,7 @@ class Decision:
     result: torch.Tensor
     error: torch.Tensor
     off: torch.Tensor
+    together: Together | None = None
 
     @property
     def is_open(self) -> bool:
@@ -166,7 +173,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         decided = decision.decided(result).clone()
         size.nan_to_num_(0.0, 0.0, 0.0)
         error, off = torch.zeros_like(value), decision.undetermined()
-        self.decisions.append(Decision(decision.call.name, value, size, decided, error, off))
+        name, together = decision.call.name, decision.equal()
+        self.decisions.append(Decision(name, value, size, decided, error, off, together))
         return result
 
 
@@ -221,6 +229,32 @@ class Sampling(Replaying):  # type: ignore[no-untyped-call]
         return noise.to(like.dtype)
 
 
+class MovingAlike(Sampling):  # type: ignore[no-untyped-call]
+    """Notes what stays equal where equal results of each element are moved alike.
+
+    An implementation computes what it computes of equal numbers alike. Sums it may not.
+    """
+
+    def decide(self, decision: Decider) -> Any:
+        """The first run's decision."""
+        first = self.first()
+        first.expect(decision)
+        first.together = decision.equal(first.together)
+        return decision.pinned(first.result)
+
+    def compute(self, call: Operation) -> Any:
+        """The result, moved by what it is, or if it is a sum, at random."""
+        noise = _noise_of_value if is_elementwise(call) else self._noise
+        return moved_result(call, noise, self._sums)
+
+
+def _noise_of_value(like: torch.Tensor) -> torch.Tensor:
+    """Numbers between -1 and 1 that follow from the bits of elements."""
+    bits = like.double().contiguous().view(torch.int64)
+    mixed = (bits ^ (bits >> 29)) * 0x2545F4914F6CDD1D
+    return ((mixed ^ (mixed >> 31)) % NOISES).to(like.dtype).div_(NOISES / 2).sub_(1.0)
+
+
 class Moving(Sampling):  # type: ignore[no-untyped-call]
     """Moves results at random, and lets decisions follow."""
 
@@ -233,12 +267,25 @@ class Moving(Sampling):  # type: ignore[no-untyped-call]
 
 
 class Naive(Recording):  # type: ignore[no-untyped-call]
-    """Adds terms one after the other in float32, and multiplies by its reciprocals to divide."""
+    """Adds terms one after the other in float32, and multiplies by its reciprocals to divide.
+
+    Running sums from the end are off as differences of others from the beginning are; softmax
+    subtracts the logarithm of its sum.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._flipped: MutableMapping[torch.Tensor, Any] = WeakIdKeyDictionary()
 
     def compute(self, call: Operation) -> Any:
         """Sums are added in turn, quotients multiply by reciprocals; all else is as it is."""
         if is_added(call):
-            return added_in_turn(call)
+            from_the_end = call.name == "cumsum" and call.dim in self._flipped.get(call.args[0], ())
+            return added_from_the_end(call) if from_the_end else added_in_turn(call)
+        if call.name == "flip":
+            result, axes = call.run(), call.args[0].dim()
+            self._flipped[result] = [dim % axes for dim in call.args[1]] if axes else ()
+            return result
         if is_quotient(call):
             return by_reciprocal(call)
         if (steps := simpler(call)) is not None:
@@ -271,6 +318,7 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
             return decision.call.run()
         first.expect(decision)
         ways, self._ways = self._ways, self._next_ways
+        decision.together = first.together
         result = decision.leaning(first.reach, *ways)
         if decision.ties is not None:
             self._tied.append((decision.decided(result), decision.ties))

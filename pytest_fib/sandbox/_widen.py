@@ -23,6 +23,7 @@ from pytest_fib.sandbox._rounding import (
     Decision,
     Leaning,
     Moving,
+    MovingAlike,
     Naive,
     OracleUnavailable,
     Recording,
@@ -139,7 +140,8 @@ def run_widened(
     - ``moved``, a seed: the result of each operation is moved by some roundoffs of float32; with
       the seed negated, the other way.
     - ``naive``: terms of sums are added one after the other in float32, and what divides is a
-      product with a reciprocal.
+      product with a reciprocal; running sums of what is flipped are differences of those from the
+      beginning, and softmax subtracts the logarithm of its sum.
     - ``lean``, -1 or 1 twice: what is rounded or compared is as low, or as high, as float32
       arithmetic may make it; the first such number, and all others. See ``_rounding``.
 
@@ -257,7 +259,25 @@ def _measured(function: Callable[..., Any], inputs: Sequence[Any], *, own: bool)
         # One that goes another way, or that doesn't run so, says nothing.
         with suppress(OracleUnavailable):
             sample(_copies(inputs))
+    _note_what_is_equal(run, function, inputs, decisions)
     return decisions
+
+
+def _note_what_is_equal(
+    run: Callable[..., Any],
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    decisions: Sequence[Decision],
+) -> None:
+    """Of stable orders, note what is equal however it is rounded; nothing, where that can't run."""
+    orders = [each for each in decisions if each.is_open and each.together is not None]
+    if not orders:
+        return
+    try:
+        run(function, _copies(inputs), mode=MovingAlike(decisions, _SAMPLES[0]))
+    except OracleUnavailable:
+        for each in orders:
+            each.together = None
 
 
 def _all_same(before: Sequence[Any], now: Sequence[Any]) -> bool:

@@ -38,13 +38,13 @@ is checked after a failure only.
 that cancels. The reference itself shows how large. It is run in its own dtypes; in float64 on
 inputs that are moved a little; in float64 with operands of matrix products rounded as matrix units
 round them; in float64 with the result of each operation moved by roundoffs of float32; and with
-terms of sums added one after the other in float32, and reciprocals for divisors
-(``sandbox.YARDSTICKS``). Where one of these yardsticks uses up to a fraction ``f`` of the bounds in
-a row, the row's elements may use ``YARDSTICK * f``; likewise the row's root mean square and the
-bias. Where a row's elements are alike they share their roundings, and so its root mean square may
-be what one element is off by. Yardsticks only ever widen bounds, so they are run after a failure
-only. Errors of outputs that are computed in float64 are taken to be smaller by the ratio of both
-roundoffs.
+terms of sums added one after the other in float32, reciprocals for divisors, running sums from the
+end as differences, and softmax as ``exp(x - logsumexp)`` (``sandbox.YARDSTICKS``). Where one of
+these yardsticks uses up to a fraction ``f`` of the bounds in a row, the row's elements may use
+``YARDSTICK * f``; likewise the row's root mean square and the bias. Where a row's elements are
+alike they share their roundings, and so its root mean square may be what one element is off by.
+Yardsticks only ever widen bounds, so they are run after a failure only. Errors of outputs that are
+computed in float64 are taken to be smaller by the ratio of both roundoffs.
 
 **NaN and infinities** must match, in place and sign, the float64 value rounded to the output's
 dtype. Where that value is within its own bound of the largest number, both that and the infinity

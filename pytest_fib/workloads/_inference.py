@@ -32,6 +32,8 @@ POSITIONS = 8192
 PAGES = 2**20
 #: Steps of an optimiser.
 STEPS = 100_000
+#: How many times as long as an axis lengths are that the reference keeps within it.
+TIMES_AS_LONG = 4
 
 
 @dataclass(frozen=True)
@@ -411,7 +413,11 @@ def _zero_points(subject: Subject) -> InputRule | None:
 
 
 def _lengths(subject: Subject) -> InputRule | None:
-    return _lengths_along(subject, subject.uses.lengths.get(subject.name))
+    axis = subject.uses.lengths.get(subject.name)
+    if axis is None or subject.uses.beyond.get(subject.name) != axis:
+        return _lengths_along(subject, axis)
+    least = 0 if subject.uses.takes_nothing(subject.name) else 1
+    return kinds.Integers(min=least, max=f"{TIMES_AS_LONG} * {axis}")
 
 
 def _positive(subject: Subject) -> InputRule | None:

@@ -25,7 +25,7 @@ _SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", 
 _SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as"}
 _SOME |= {"item", "tolist", "unbind", "as_tensor", "reversed"}
 #: Those that change elements, or which is where, and keep the axes.
-_CHANGED = {"masked_fill", "clamp", "clamp_min", "roll", "flip"}
+_CHANGED = {"masked_fill", "clamp", "clamp_min", "clamp_max", "clip", "roll", "flip"}
 #: Those after which they hold other numbers, as many along every axis.
 _ELEMENTWISE = {"abs", "bfloat16", "clip", "cumsum", "exp", "gelu", "half", "log", "log_softmax"}
 _ELEMENTWISE |= {"logsigmoid", "nan_to_num", "neg", "normalize", "relu", "round", "rsqrt"}

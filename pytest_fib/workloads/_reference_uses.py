@@ -49,6 +49,8 @@ _CLASSES = {"one_hot": "num_classes", "bincount": "minlength"}
 _OF_SOME = {"softmax", "log_softmax", "logsumexp", "mean", "amax", "amin", "max", "min", "argmax"}
 _OF_SOME |= {"argmin", "std", "var", "median", "topk", "scaled_dot_product_attention", *_QUOTIENTS}
 _MENDS = {"nan_to_num"}
+#: What keeps numbers below others, which are the argument of that place.
+_CLAMPS = {"clamp": 2, "clip": 2, "clamp_max": 1}
 
 
 @dataclass
@@ -66,6 +68,8 @@ class ReferenceUses:
     cuts: dict[str, str] = field(default_factory=dict)
     #: Lengths along an axis.
     lengths: dict[str, str] = field(default_factory=dict)
+    #: Integers that the reference clamps to the size of an axis: they may be beyond it.
+    beyond: dict[str, str] = field(default_factory=dict)
     #: Integers whose neighbours are subtracted from each other.
     offsets: set[str] = field(default_factory=set)
     #: Integers that are shifted to the right, so that several numbers are in one.
@@ -230,6 +234,7 @@ class _Reader(ast.NodeVisitor):
             arguments.insert(0, tensor)
         self._compute(name, arguments)
         self._converted(name, arguments)
+        self._clamped(name, arguments, node.keywords)
         if name in _CLASSES:
             self._classes(name, arguments, node.keywords)
         if name == "embedding" and len(arguments) == 2:
@@ -240,6 +245,16 @@ class _Reader(ast.NodeVisitor):
                 self._puts(index, arguments[_PUTS[name]])
             if isinstance(number := constant(dim), int):
                 self._picks_from(arguments[0], number, index)
+
+    def _clamped(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
+        """Note an integer that is clamped to the size of an axis."""
+        if name not in _CLAMPS or not arguments:
+            return
+        most = [each.value for each in keywords if each.arg == "max"] or arguments[_CLAMPS[name] :]
+        number = self._expressions.integer(arguments[0])
+        axis = self._expressions.size(most[0]) if most else None
+        if number is not None and isinstance(axis, str):
+            self._uses.beyond.setdefault(number, axis)
 
     def _compute(self, name: str, arguments: list[ast.expr]) -> None:
         """Note which numbers a function is computed of."""

@@ -175,6 +175,28 @@ def test_what_is_equal_has_no_order_unless_that_is_stable(x):
     assert decides_nothing(lambda x: x.sort(dim=-1, stable=True).indices, x)
 
 
+@pytest.mark.parametrize("way", [-1, 1])
+def test_a_stable_order_keeps_that_of_what_each_implementation_computes_alike(way):
+    x = torch.tensor([9.0, 3.0, 3.0, 1.0, 5.0, 5.0 - 2**-21])
+
+    def order(values):
+        return values.sort(stable=True, descending=True).indices
+
+    alike = run_widened(lambda x: order((x / 3 + 0.1).sigmoid()), [x], lean=(way, -1))
+    assert alike.tolist() == [0, *[4, 4] * (way < 0), *[5, 5] * (way > 0), 1, 2, 3]
+
+
+@pytest.mark.parametrize(("way", "either"), [(-1, 1), (1, 2)])
+def test_a_stable_order_of_equal_sums_may_be_any(way, either):
+    x = torch.tensor([9.0, 3.0, 3.0, 1.0])
+
+    def order(x):
+        sums = (x[:, None] * x.new_tensor([0.1, 0.3, 0.7])).sum(-1)
+        return sums.sort(stable=True, descending=True).indices
+
+    assert run_widened(order, [x], lean=(way, -1)).tolist() == [0, either, either, 3]
+
+
 def test_what_underflows_in_float32_is_nearly_equal():
     logits = torch.tensor([[0.0, -150.0, -160.0, -200.0, -20.0]])
 
@@ -232,6 +254,29 @@ def test_naive_arithmetic_adds_in_turn_and_multiplies_by_reciprocals():
     assert mean.shape == (1, 3000)
     assert torch.allclose(weights, x.double().softmax(-1), rtol=1e-5, atol=0)
     assert not torch.allclose(weights, x.double().softmax(-1), rtol=1e-9, atol=0)
+
+
+def test_naive_sums_from_the_end_are_off_as_differences_of_sums_from_the_beginning_are():
+    x = torch.tensor([2.0**24, 1.0, 1.0, 0.5])
+    for run in (
+        lambda x: x.flip(-1).cumsum(-1).flip(-1),
+        lambda x: x[:, None].flip(0).cumsum(0).flip(0)[:, 0],
+    ):
+        off = run_widened(run, [x], naive=True) - run_widened(run, [x])
+        torch.testing.assert_close(off.tolist(), [2.0] * 4, rtol=1e-6, atol=0)
+    exact = run_widened(lambda x: x[None].flip(0).cumsum(-1), [x[1:]], naive=True)
+    assert exact.tolist() == [[1.0, 2.0, 2.5]]
+
+
+def test_naive_softmax_subtracts_the_logarithm_of_its_sum():
+    """In float32 that is 1e7 + 1."""
+    x = torch.tensor([[1e7, 1e7, 0.0]])
+    weights, logarithms = (
+        run_widened(run, [x], naive=True)
+        for run in (lambda x: x.softmax(-1), lambda x: x.log_softmax(-1))
+    )
+    assert weights[0, :2].tolist() == [math.exp(-1.0)] * 2
+    assert logarithms[0, :2].tolist() == [-1.0, -1.0]
 
 
 def test_the_first_decision_and_the_others_lean_apart():
