@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ def _run(given: Namespace) -> int:
 def _files(path: Path) -> list[Path]:
     """The file, or those in a folder and below it. Raises ValueError where it has none."""
     if not path.is_dir():
+        if not path.suffix and not path.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return [path]
     from pytest_fib.discovery import definition_files
 

@@ -187,7 +187,8 @@ def _write(given: Namespace) -> int:
         print(f"{output}: {trace_set!r}")
         return 0
     export = trace_set.to_path(output)
-    print(f"{output}: {export.written} records")
+    nothing = "" if export.written else f"; {given.path} has none that can be written"
+    print(f"{output}: {export.written} records{nothing}")
     for line, number in Counter(export.refused).items():
         times = f" ({number} of these)" if number > 1 else ""
         print(f"FlashInfer can't read it, so it is under pytest_fib/: {line}{times}")

@@ -187,3 +187,8 @@ def test_inputs_shows_what_each_is_made_from_and_workloads(project, capsys, scal
 def test_inputs_of_an_unknown_definition_names_those_that_there_are(capsys):
     assert main(["inputs", "nothing"]) == 2
     assert capsys.readouterr().err.startswith("error: no definition 'nothing'")
+
+
+def test_check_says_that_there_is_no_such_folder(capsys):
+    assert main(["check"]) == 2
+    assert capsys.readouterr().err == "error: kernel_defs: No such file or directory\n"

@@ -116,3 +116,12 @@ def test_what_a_run_wrote_is_looked_into_as_it_is(measured, capsys):
     assert "2 traces: 2 passed, 0 failed" in capsys.readouterr().out
     assert main(["traces", "validate", "fib-traces.jsonl"]) == 0
     assert main(["traces", "best", "fib-traces.jsonl"]) == 0
+
+
+def test_where_nothing_is_written_that_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fib-traces.jsonl").touch()
+    assert main(["export", "fib-traces.jsonl", "out"]) == 0
+    said = "out: 0 records; fib-traces.jsonl has none that can be written\n"
+    assert capsys.readouterr().out == said
+    assert not (tmp_path / "out").exists()
