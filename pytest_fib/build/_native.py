@@ -106,7 +106,10 @@ def why_not_callable(program: Program, built: Built) -> str | None:
         return "the extension has another name: write PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)"
     lacks = f"{program.entry_file} exports no function {program.entry_symbol!r}"
     if exports:
-        return f"{lacks}, but {', '.join(map(repr, exports))}: one of them may be the entry"
+        from pytest_fib.data import shortened
+
+        named = shortened([*map(repr, exports)])
+        return f"{lacks}, but {named}: one of them may be the entry"
     export = f"TVM_FFI_DLL_EXPORT_TYPED_FUNC({program.entry_symbol}, <a function>);"
     return f"{lacks}: end it with {export}"
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox import Sandbox
 
 
+#: No kernel takes more registers, or bytes of shared memory and of spills.
+MOST_RESOURCES = 1 << 40
 #: What nvcc says about a target that it doesn't support.
 _UNKNOWN_TARGET = "Unsupported gpu architecture"
 
@@ -117,8 +119,9 @@ class Artifacts:
             sandbox.close()  # from here on nobody writes to the file
             if isinstance(reply, Failed):
                 return _as_compile_error(reply, timeout)
-            if reply.built is None:
-                return Failed("COMPILE_ERROR", "the process forged a message: nothing was built")
+            if problem := _why_forged(reply.built):
+                return Failed("COMPILE_ERROR", f"the process forged a message: {problem}")
+            assert reply.built is not None, "that would be forged"
             return Artifact(os.pread(file, os.fstat(file).st_size, 0), _visible(reply.built))
 
 
@@ -196,6 +199,15 @@ def _as_compile_error(failed: Failed, timeout: float) -> Failed:
     if failed.status == "TIMEOUT":
         why = f"not built within {timeout:g} s (--fib-build-timeout)"
     return replace(failed, status="COMPILE_ERROR", summary=why)
+
+
+def _why_forged(built: Built | None) -> str:
+    """What no compiler says; or nothing."""
+    if built is None:
+        return "nothing was built"
+    numbers = [n for k in built.kernels for n in (k.registers, k.shared_bytes, k.spills)]
+    possible = all(0 <= number <= MOST_RESOURCES for number in numbers)
+    return "" if possible else "numbers of registers or bytes that no kernel takes"
 
 
 def _visible(built: Built) -> Built:

@@ -159,6 +159,26 @@ def triton_build(judge, definition, solution):
     return triton_build
 
 
+@pytest.mark.parametrize("number", [-1, 10**300])
+def test_a_build_with_numbers_that_no_compiler_gives_is_forged(triton_build, number):
+    host = f"""
+    from dataclasses import replace
+    import pytest_fib.sandbox._worker as worker
+    encoded = worker.encode_reply
+
+    def forged(reply):
+        kernels = tuple(replace(each, registers={number}) for each in reply.built.kernels)
+        return encoded(replace(reply, built=replace(reply.built, kernels=kernels)))
+
+    worker.encode_reply = forged
+"""
+    result = triton_build(host=host)
+    assert result.status == "COMPILE_ERROR"
+    assert result.message == (
+        "the process forged a message: numbers of registers or bytes that no kernel takes"
+    )
+
+
 def test_triton_is_compiled_without_a_device(triton_build):
     result = triton_build()
     assert (result.status, result.message) == ("PASSED", "")
