@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 from ._base import Record, Size, Text, is_none
 from ._definition import Definition
 from ._solution import Solution
-from ._trace import NOT_EVALUATED, Diagnosis, Evaluation, EvaluationStatus
+from ._trace import NOT_EVALUATED, OWN_FAULT, Diagnosis, Evaluation, EvaluationStatus
 from ._workload import Workload
 
 #: What to do about an error of pytest-fib's own.
@@ -56,7 +56,7 @@ def own_fault(error: Exception) -> Evaluation:
     own = [frame for frame in frames if "pytest_fib" in Path(frame.filename).parts]
     place = next((f"{Path(f.filename).name}:{f.lineno}" for f in reversed(own)), "unknown place")
     what = next(iter(f"{type(error).__name__}: {error}".splitlines()))
-    sentence = f"pytest-fib's own fault, no verdict: {what} ({place}); {REPORT_IT}"
+    sentence = f"{OWN_FAULT}, no verdict: {what} ({place}); {REPORT_IT}"
     return Evaluation(
         status=EvaluationStatus.RUNTIME_ERROR,
         diagnosis=Diagnosis(sentence=sentence, pattern=NOT_EVALUATED),

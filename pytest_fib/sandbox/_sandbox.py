@@ -11,7 +11,7 @@ from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pytest_fib.build import COMPILER_LOG_LIMIT
-from pytest_fib.data import visible, visible_line
+from pytest_fib.data import NOT_EVALUATED, OWN_FAULT, visible, visible_line
 from pytest_fib.sandbox._channel import ChannelBroken, ChannelClosed, ChannelLate
 from pytest_fib.sandbox._foreign_errors import LINE_LIMIT, LOG_LIMIT, own_stacks
 from pytest_fib.sandbox._fork_server_client import Child, ForkServer, environment_for, how_it_ended
@@ -401,4 +401,10 @@ def _fit_to_show(reply: Reply, printed: str = "") -> Reply:
         log = f"{log}\n--- printed ---\n{printed}".lstrip("\n")
     if isinstance(reply, Done):
         return replace(reply, log=log, method=visible_line(reply.method[:LINE_LIMIT]))
-    return replace(reply, log=log, summary=visible_line(reply.summary[:LINE_LIMIT]))
+    return replace(reply, log=log, summary=_told(visible_line(reply.summary[:LINE_LIMIT])))
+
+
+def _told(summary: str) -> str:
+    """A summary that isn't taken for the judge's own words, by which nobody is blamed."""
+    judges_own = summary.lstrip().casefold().startswith((NOT_EVALUATED, OWN_FAULT))
+    return f"it says: {summary}" if judges_own else summary

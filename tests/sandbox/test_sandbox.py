@@ -286,6 +286,15 @@ FORGERIES = {
         "    channel().send(frame(3, forged + b'\"killed\": true}'))",
         "the process forged a message: a reply of a process that was killed",
     ),
+    "nobody's fault": (
+        'forged = b\'{"kind": "failed", "status": "RUNTIME_ERROR", "summary": \'\n'
+        "    channel().send(frame(3, forged + b'\"Not evaluated: no memory\"}'))",
+        "it says: Not evaluated: no memory",
+    ),
+    "our fault": (
+        "raise type(\"pytest-fib's own fault\", (Exception,), {})('no verdict')",
+        "it says: pytest-fib's own fault: no verdict",
+    ),
     "of another turn": (
         "channel().send(frame(99, DONE))",
         "the process forged a message: a reply out of turn",
