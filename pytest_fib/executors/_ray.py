@@ -445,7 +445,8 @@ def _connected(address: str, namespace: str) -> tuple[Any, bool]:
             **local,
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise RemoteError(f"{address}: {_line(error)}") from None
+        # All of it: of two versions that differ, each is in a line of its own.
+        raise RemoteError(f"{address}: {' '.join(str(error).split())}") from None
     return ray, False
 
 

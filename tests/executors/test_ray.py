@@ -212,3 +212,24 @@ def test_actors_that_are_gone_are_said_to_be(cluster):
 def test_an_address_where_nothing_is_says_so():
     with pytest.raises(RemoteError, match=r"^127\.0\.0\.1:1: no cluster can be reached there"):
         RayExecutor("127.0.0.1:1")
+
+
+def test_a_cluster_of_another_python_says_both_versions(monkeypatch):
+    """As Ray does, in several lines."""
+
+    def init(**options):
+        versions = "Ray: 2.60.0\n    Python: {}\n"
+        there, here = versions.format("3.12.1"), versions.format("3.11.7")
+        raise RuntimeError(
+            f"Version mismatch: The cluster was started with:\n    {there}"
+            f"This process on node 10.0.0.1 was started with:\n    {here}"
+        )
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(RemoteError) as error:
+        RayExecutor("auto")
+    assert str(error.value) == (
+        "auto: Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.12.1 "
+        "This process on node 10.0.0.1 was started with: Ray: 2.60.0 Python: 3.11.7"
+    )
