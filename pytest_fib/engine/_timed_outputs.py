@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from pytest_fib.engine._timed_side import TimedSide
     from pytest_fib.verdict import Verdict
 
-#: How many samples of a round are checked, if an output is chosen at random.
-SAMPLES = 32
+#: How many samples of a round are checked, if an output is chosen at random; and how many there are
+#: whose places in their distributions are noted, which takes no call of the reference.
+SAMPLES, RANKED = 32, 256
 #: The circumstance of failures in this phase.
 WHILE_TIMED = "while it was timed"
 #: An addition for outputs. If they are wrong for that reason, they lie in the inputs, or did not
@@ -50,16 +51,18 @@ class WrongOutputsError(Exception):
 class KeptRound:
     """The inputs of a round's calls and some outputs, by the numbers of their buffers, as words.
 
-    There are ``inputs`` of fewer calls than ``outputs``.
+    There are ``inputs`` of fewer calls than ``outputs``. Of the ``sampled`` calls, only the places
+    of samples in their distributions count.
     """
 
     mixture: Mixture
     inputs: dict[int, torch.Tensor]
     outputs: dict[int, torch.Tensor]
+    sampled: dict[int, torch.Tensor]
 
     @property
     def bytes(self) -> int:
-        words = (*self.inputs.values(), *self.outputs.values())
+        words = (*self.inputs.values(), *self.outputs.values(), *self.sampled.values())
         return self.mixture.bits.nbytes + sum(each.nbytes for each in words)
 
 
@@ -131,8 +134,11 @@ class TimedOutputs:
         numbers = {*inputs}
         if self._reference.has_run:  # in this round, which a slow reference may not have
             numbers |= self._numbers_of_wrong_outputs()
-        outputs = {number: left[number].clone() for number in numbers}
-        self._kept.append(KeptRound(self.values.mixture, inputs, outputs))
+        outputs, sampled = (
+            {number: left[number].clone() for number in each}
+            for each in (numbers, self._numbers_to_rank())
+        )
+        self._kept.append(KeptRound(self.values.mixture, inputs, outputs, sampled))
         if sum(each.bytes for each in self._kept) > KEPT_BYTES[self._context.device]:
             self.check_kept()
 
@@ -152,22 +158,29 @@ class TimedOutputs:
             # First the calls with known inputs: changed inputs make outputs wrong too.
             for number in sorted(kept_round.outputs, key=lambda n: n not in kept_round.inputs):
                 self._check_buffer(kept_round, number)
+            for number, words in kept_round.sampled.items():
+                self._add_ranks(*self._restored(kept_round, number, words))
         self._kept.clear()
 
     def _check_buffer(self, kept_round: KeptRound, number: int) -> None:
-        candidate, reference = self._candidate.buffers, self._reference.buffers
-        self.values.restore(number, kept_round.mixture)
-        inputs = kept_round.inputs.get(number, reference.inputs()[number])
-        candidate.inputs()[number].copy_(inputs)
-        candidate.outputs()[number].copy_(kept_round.outputs[number])
-        tensors = candidate.at(number), reference.at(number)
+        tensors = self._restored(kept_round, number, kept_round.outputs[number])
         try:
             self.verdict = self._check_outputs(*tensors)
         except EvaluationEnded as ended:
             raise ended.qualified(WHILE_TIMED) from None
         if not self.verdict.passed:
             raise WrongOutputsError(self.verdict)
-        self._add_ranks(*tensors)
+
+    def _restored(
+        self, kept_round: KeptRound, number: int, words: torch.Tensor
+    ) -> tuple[CallTensors, CallTensors]:
+        """Put a call's inputs back on both sides, and what it left on the candidate's."""
+        candidate, reference = self._candidate.buffers, self._reference.buffers
+        self.values.restore(number, kept_round.mixture)
+        inputs = kept_round.inputs.get(number, reference.inputs()[number])
+        candidate.inputs()[number].copy_(inputs)
+        candidate.outputs()[number].copy_(words)
+        return candidate.at(number), reference.at(number)
 
     def _check_outputs(self, candidate: CallTensors, reference: CallTensors) -> Verdict:
         """The verdict on a call's outputs, by the reference's inputs. Raises EvaluationEnded."""
@@ -229,10 +242,18 @@ class TimedOutputs:
         inputs = [side.buffers.inputs().view(torch.int16) for side in self._sides]
         unseen = called - ({*self._reference.called} if self._compared_outputs else set())
         among = sorted(unseen or called)
-        rows = [self._context.layouts[name].shape[0] for name in self._sampled_outputs]
-        number = -(-SAMPLES // max(1, min(rows, default=SAMPLES)))
-        at_random = self._random.sample(among, min(number, len(among)))
+        at_random = self._random.sample(among, min(self._calls_of(SAMPLES), len(among)))
         return {*at_random, *self._furthest(called, *inputs)}
+
+    def _numbers_to_rank(self) -> list[int]:
+        """Random calls whose samples' places in their distributions are noted."""
+        called = self._candidate.called if self._sampled_outputs else []
+        return self._random.sample(called, min(self._calls_of(RANKED), len(called)))
+
+    def _calls_of(self, samples: int) -> int:
+        """How many calls choose so many samples; one if none is chosen at random."""
+        rows = [self._context.layouts[name].shape[0] for name in self._sampled_outputs]
+        return -(-samples // max(1, min(rows, default=samples)))
 
     def _numbers_of_wrong_outputs(self) -> set[int]:
         """The calls whose outputs differ most from the reference's."""
