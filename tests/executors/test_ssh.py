@@ -169,7 +169,7 @@ def test_what_a_killed_worker_left_is_removed_by_a_later_one(ssh, monkeypatch):
             with connected():
                 folders = [path.parent for path in Path(there).glob("*/log")]
         assert len(folders) == 2
-        wait_until(lambda: not any(folder.exists() for folder in folders))
+        wait_until(lambda: not any(Path(there).iterdir()))  # nor anything else of theirs
 
 
 def test_sockets_of_a_killed_run_are_removed_by_a_later_one(ssh):
