@@ -195,9 +195,9 @@ class BenchmarkPhase:
 
     def _updated(self, facts: ReferenceFacts, timings: Timings) -> ReferenceFacts:
         """The facts with what these timings tell of the reference."""
-        is_slow_one = timings.idle is not None
-        samples = timings.reference[:ROUNDS_KEPT] if is_slow_one else facts.slow_samples
-        return replace(facts, call_ns=timings.reference_latency.value, slow_samples=samples)
+        if timings.idle is not None:
+            facts = replace(facts, slow_samples=timings.reference[:ROUNDS_KEPT])
+        return replace(facts, call_ns=timings.reference_latency.value)
 
     @cached_property
     def _most_buffers(self) -> int:
@@ -269,8 +269,9 @@ class BenchmarkPhase:
             side.prepared(reply)
 
     def _most_groups(self, side: TimedSide) -> int:
-        is_slow_one = self._reference_is_slow and side is self._reference
-        return LEAST_GROUPS if is_slow_one else GROUPS
+        """How many groups of calls are prepared at most; of a slow reference, few."""
+        is_slow_reference = self._reference_is_slow and side is self._reference
+        return LEAST_GROUPS if is_slow_reference else GROUPS
 
     def _allocate(self, count: int) -> None:
         self._candidate.allocate(count)

@@ -296,8 +296,8 @@ class _SlowReference:
     def __init__(self, reference: BlockTimer, earlier: Samples | None) -> None:
         self._reference = reference
         self._earlier = earlier
-        self._samples: list[Samples] = []
-        #: How many of the samples' rounds are earlier ones.
+        self._rounds = Rounds()
+        #: How many of the rounds are earlier ones.
         self.shared = 0
 
     def run(self) -> float:
@@ -305,7 +305,7 @@ class _SlowReference:
         if self._is_known():
             return 0.0
         samples, turn = time_round(self._reference)
-        self._samples.append(samples)
+        self._rounds.samples.append(samples)
         if self._earlier is not None:
             self._add_earlier(self._earlier)
             self._earlier = None
@@ -314,19 +314,19 @@ class _SlowReference:
     def _add_earlier(self, earlier: Samples) -> None:
         """Let earlier rounds count if they agree with the last."""
         earlier_ns = latency_of(earlier).value
-        if abs(float(np.median(self._samples[-1])) - earlier_ns) < SLOW_PRECISION * earlier_ns:
-            self._samples += [*earlier]
+        if abs(self._rounds.last_ns() - earlier_ns) < SLOW_PRECISION * earlier_ns:
+            self._rounds.samples += [*earlier]
             self.shared = len(earlier)
 
     def _is_known(self) -> bool:
-        count = len(self._samples)
+        count = len(self._rounds.samples)
         if SLOW_ROUNDS <= count < FEWEST_ROUNDS:
             return latency_of(self.stacked(), FEWER_RESAMPLES).half_width <= SLOW_PRECISION
         return count >= FEWEST_ROUNDS
 
     def stacked(self) -> Samples:
         """The samples, of shape (rounds, groups)."""
-        return np.stack(self._samples)
+        return self._rounds.stacked()
 
 
 class _TakingTurns:
