@@ -29,7 +29,7 @@ from pytest_fib.engine._cheat_checks import (
 from pytest_fib.engine._context import EvaluationEnded, conclude
 from pytest_fib.engine._correctness import check_same_inputs
 from pytest_fib.engine._output_checker import Expected, believed, yardstick_runs
-from pytest_fib.engine._reference_costs import ReferenceCosts
+from pytest_fib.engine._reference_costs import ReferenceCosts, memory_of
 from pytest_fib.sandbox import (
     POISONS,
     Failed,
@@ -232,7 +232,8 @@ class FunctionChecker:
 
     def is_too_large(self, workload: Workload, outcome: Outcome, max_bytes: int) -> bool:
         """Whether a workload failed only because it is too large."""
-        return self._costs.explain(workload, outcome, TIMEOUT, max_bytes)
+        memory = memory_of(self._device)
+        return self._costs.explain(workload, outcome, TIMEOUT, max_bytes, memory)
 
     def _call_reference(self) -> dict[str, torch.Tensor]:
         """The reference's outputs in its own dtypes. Raises DefinitionError without memory left."""

@@ -56,7 +56,7 @@ from pytest_fib.engine._correctness import check_correctness
 from pytest_fib.engine._counts_cache import CountsCache
 from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock, DeviceUse, silent
 from pytest_fib.engine._output_checker import ExpectedCache
-from pytest_fib.engine._reference_costs import ReferenceCosts
+from pytest_fib.engine._reference_costs import ReferenceCosts, memory_of
 from pytest_fib.engine._sample_plan import check_samples
 from pytest_fib.engine._sandbox_calls import SandboxCalls
 from pytest_fib.engine._search import search_and_diagnose, search_step, unfinished_result
@@ -198,7 +198,7 @@ class Judge:
                     workload, request.timeout, request.max_bytes
                 ),
                 undecided=lambda workload, outcome: costs.explain(
-                    workload, outcome, request.timeout, request.max_bytes
+                    workload, outcome, request.timeout, request.max_bytes, memory_of(self.device)
                 ),
                 # Waiting for the device is no cost of a workload.
                 clock=lambda: monotonic() - self.waited,

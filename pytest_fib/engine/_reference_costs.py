@@ -10,6 +10,8 @@ from itertools import combinations_with_replacement
 from math import exp, inf, log
 from statistics import fmean, pstdev
 
+import torch
+
 from pytest_fib.data import (
     OUT_OF_MEMORY,
     Definition,
@@ -18,6 +20,7 @@ from pytest_fib.data import (
     Outcome,
     Workload,
 )
+from pytest_fib.sandbox import memory_to_take
 from pytest_fib.workloads import plan, workload_bytes
 
 #: The share of an evaluation's time that a reference may take on a drawn workload. If it takes more
@@ -25,6 +28,9 @@ from pytest_fib.workloads import plan, workload_bytes
 DRAWN_SHARE, LATE_SHARE = 0.1, 0.25
 #: The reference's own memory, as a multiple of a workload's budget.
 MEMORY_FACTOR = 8
+#: What an implementation's own memory may be, as a multiple of a workload's: an axis of size 1 that
+#: is padded to a tile of 64, in a few tensors.
+PADDED = 256
 #: Costs above the least by fewer seconds and bytes say nothing.
 NOTICEABLE_SECONDS, NOTICEABLE_BYTES = 0.5, 16 << 20
 #: The least number of costs for a fit: a single slow call may have waited for other work.
@@ -68,8 +74,13 @@ class ReferenceCosts:
         size = self._bytes.expected(workload.axes)
         return seconds <= DRAWN_SHARE * timeout and size <= MEMORY_FACTOR * max_bytes
 
-    def explain(self, workload: Workload, outcome: Outcome, timeout: float, max_bytes: int) -> bool:
-        """Whether a workload failed only because it is too large."""
+    def explain(
+        self, workload: Workload, outcome: Outcome, timeout: float, max_bytes: int, memory: int
+    ) -> bool:
+        """Whether a workload failed only because it is too large.
+
+        ``memory`` is what an implementation may take on this machine, in bytes.
+        """
         self._learn()
         if isinstance(outcome, DefinitionFault):
             return outcome.exhausted
@@ -77,8 +88,15 @@ class ReferenceCosts:
             return self._seconds.expected(workload.axes) > LATE_SHARE * timeout
         if outcome.diagnosis is None or outcome.diagnosis.pattern != OUT_OF_MEMORY:
             return False
+        if PADDED * workload_bytes(self.definition, workload.axes) > memory:
+            return True
         most = MEMORY_FACTOR * max_bytes
         return self._bytes.expected(workload.axes) > LATE_SHARE * most
+
+
+def memory_of(device: str) -> int:
+    """What an implementation may take on a device of this machine, in bytes."""
+    return memory_to_take() if device == "cpu" else int(torch.cuda.mem_get_info()[1])
 
 
 class Costs:

@@ -15,6 +15,7 @@ from pytest_fib.data import (
     EXPLAIN_SECONDS,
     LAYOUTS,
     Definition,
+    DefinitionFault,
     Diagnosis,
     Evaluation,
     EvaluationStatus,
@@ -91,9 +92,22 @@ def search_and_diagnose(
         outcome = check(workload, draws=True)
     elif isinstance(outcome, Evaluation):
         outcome = _diagnosed(definition, check, (workload, outcome), max_bytes, clock)
+    if result.undecided is not None:
+        outcome = _with_left_out(outcome, *result.undecided)
     return SearchResult(
         tried=result.tried, workload=workload, outcome=outcome, origin=result.origin
     )
+
+
+def _with_left_out(outcome: Outcome, workload: Workload, failed: Outcome) -> Outcome:
+    """An outcome that says where there was not enough time or memory, if that was tried."""
+    if not isinstance(outcome, Evaluation) or outcome.correctness is None:
+        return outcome
+    why = failed.message if isinstance(failed, DefinitionFault) else failed.log
+    left_out = {"axes": dict(workload.axes), "why": why.partition("\n")[0]}
+    extra = {**(outcome.correctness.extra or {}), "left_out": left_out}
+    correctness = outcome.correctness.model_copy(update={"extra": extra})
+    return outcome.model_copy(update={"correctness": correctness})
 
 
 def _search(

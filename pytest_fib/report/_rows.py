@@ -19,7 +19,8 @@ class Row:
     ``workload`` is how tables name one whose label says nothing of its sizes.
     ``file`` is where the definition is, ``source`` and ``line`` where the implementation is,
     ``item`` the name of the item; ``reruns``, how often the item ran before; ``no_oracle``
-    why expected values were not computed in float64, where they were not; ``unimplemented``, that
+    why expected values were not computed in float64, where they were not; ``left_out``, from where
+    on workloads were left out, and why; ``unimplemented``, that
     there is nothing but the definition; ``host`` is the machine, where it is another.
     """
 
@@ -47,6 +48,7 @@ class Row:
     noisy: bool | None = None
     gigabytes_per_second: float | None = None
     no_oracle: str = ""
+    left_out: str = ""
     teraflops_per_second: float | None = None
     ceiling_share: float | None = None
     bound_by: str | None = None
@@ -107,6 +109,7 @@ class Row:
             reason=self.reason or headline or first_line,
             error_share=(correctness.get("extra") or {}).get("bound_used"),
             no_oracle=(correctness.get("extra") or {}).get("no_oracle", ""),
+            left_out=_left_out(**(correctness.get("extra") or {}).get("left_out", {})),
             host=(evaluation.get("environment") or {}).get("host", ""),
             **_row_fields({**correctness, **performance}),
         )
@@ -122,6 +125,10 @@ class Row:
 
 #: The statuses of outcomes; a failure that left no record is no verdict on the implementation.
 _STATUS_OF_OUTCOME = {"failed": "ERROR", "xfailed": "XFAIL", "xpassed": "XPASS"}
+
+
+def _left_out(axes: dict[str, int] | None = None, why: str = "") -> str:
+    return f"{axis_sizes(axes)}: {why}" if axes else ""
 
 
 def _row_fields(values: dict[str, Any]) -> dict[str, Any]:

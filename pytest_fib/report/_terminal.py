@@ -95,7 +95,16 @@ def _write_section(
         terminal.line("")
         table = _comparison_table(compared, "best" if baseline.best else "before", verbose=verbose)
         write_table(terminal, table, width)
-    if verbose:
+    _write_notes(terminal, rows, width)
+
+
+def _write_notes(terminal: pytest.TerminalReporter, rows: Sequence[Row], width: int) -> None:
+    """What limits a verdict: workloads that were left out and, if asked for, missing oracles."""
+    for row in rows:
+        if row.left_out:
+            note = f"{row.implementation}: left out as too large: {row.left_out}"
+            _write_wrapped(terminal, note, width)
+    if terminal.verbosity > 0:
         for reason in dict.fromkeys(row.no_oracle for row in rows if row.no_oracle):
             note = f"expected values are in the reference's own precision, not float64: {reason}"
             _write_wrapped(terminal, note, width)

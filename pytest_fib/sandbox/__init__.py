@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox._host_memory import (
         forget_peak as forget_peak,
         limited_memory as limited_memory,
+        memory_to_take as memory_to_take,
         peak_bytes as peak_bytes,
     )
     from pytest_fib.sandbox._last_call import LastCall as LastCall
@@ -104,7 +105,7 @@ __getattr__ = lazily(
         "_cores": "TimingCore",
         "_fork_server_client": "PASSIVE WAIT_POLICY ForkServer ForkServerError environment_for",
         "_foreign_errors": "one_line out_of_memory own_traceback",
-        "_host_memory": "forget_peak limited_memory peak_bytes",
+        "_host_memory": "forget_peak limited_memory memory_to_take peak_bytes",
         "_last_call": "LastCall",
         "_messages": (
             "Argument Blocks Build Call Collect CountOperations Done Failed Load Prepare "

@@ -27,17 +27,26 @@ def forget_peak() -> int | None:
         return None
 
 
+def memory_to_take() -> int:
+    """The most memory that foreign code may take here, in bytes.
+
+    That is ``HOST_MEMORY``, or half of what is free on systems that say so.
+    """
+    try:
+        return min(HOST_MEMORY, _bytes(_MEMORY, "MemAvailable") // 2)
+    except OSError:
+        return HOST_MEMORY
+
+
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Have allocations of this process fail that take too much of the machine's memory.
+    """Have allocations of this process fail that take more than ``memory_to_take`` at first.
 
-    That is more than ``HOST_MEMORY``, or than half of what is free at first. On systems
-    that don't say what there is, nothing is limited.
+    On systems that don't say what there is, nothing is limited.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     try:
-        free = _bytes(_MEMORY, "MemAvailable")
-        most = _bytes(_STATUS, "VmData") + min(HOST_MEMORY, free // 2)
+        most = _bytes(_STATUS, "VmData") + memory_to_take()
     except OSError:
         yield
         return

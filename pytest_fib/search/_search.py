@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from time import monotonic
@@ -36,13 +36,15 @@ class Search(Generic[CheckResult]):
 
     ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
     smallest of its kind, ``unfinished`` what it was when time was over; ``failed before`` and
-    ``listed`` ones are as they were given.
+    ``listed`` ones are as they were given. ``undecided`` is the smallest workload whose failure
+    told nothing, with its outcome.
     """
 
     tried: int
     workload: Workload
     outcome: CheckResult
     origin: Origin | None
+    undecided: tuple[Workload, CheckResult] | None = None
 
 
 class _Checked(Generic[CheckResult]):
@@ -145,7 +147,11 @@ class _Checked(Generic[CheckResult]):
         passed = [case for case in self.seen.values() if not self._failed(case[1])]
         if not passed:
             return self.result(next(iter(self.seen.values()))[0], "unfinished")
-        return self.result(max(passed, key=lambda case: closeness(case[1]))[0], None)
+        best = self.result(max(passed, key=lambda case: closeness(case[1]))[0], None)
+        return replace(best, undecided=next(filter(self._has_failed, self.seen.values()), None))
+
+    def _has_failed(self, case: tuple[Workload, CheckResult]) -> bool:
+        return self._failed(case[1])
 
     def result(self, workload: Workload, origin: Origin | None) -> Search[CheckResult]:
         return Search(len(self.seen), *self.seen[workload.uuid], origin)

@@ -77,3 +77,17 @@ def test_an_implementation_is_not_late_where_the_reference_is_too(search):
     late = WITHIN.format(beyond=HANGS)
     slow = WITHIN.format(beyond="time.sleep(1)")
     assert search(slow, late).outcome.status.value == "PASSED"
+
+
+def test_a_large_workload_that_an_implementation_has_no_memory_for_is_left_out(search, monkeypatch):
+    monkeypatch.setattr("pytest_fib.engine._reference_costs.PADDED", 1 << 40)
+    result = search(GOOD, WITHIN.format(beyond=LACKS_MEMORY))
+    assert result.outcome.status.value == "PASSED"
+    left_out = result.outcome.correctness.extra["left_out"]
+    assert left_out["axes"]["n"] > 1
+    assert "can't allocate memory" in left_out["why"]
+
+
+def test_an_implementation_that_has_no_memory_for_a_small_workload_is_at_fault(search):
+    result = search(GOOD, WITHIN.format(beyond=LACKS_MEMORY))
+    assert result.outcome.status.value == "RUNTIME_ERROR"

@@ -255,6 +255,13 @@ def test_a_reference_that_does_not_run_in_float64_is_told_once(table):
 CLOSE = {"low": 0.99, "high": 1.01}
 
 
+def test_sizes_that_were_left_out_as_too_large_are_said(table):
+    left_out = "batch=65536: RuntimeError: can't allocate memory"
+    rows = [replace(row("torch_row"), left_out=left_out), row("triton_row")]
+    said = f"torch_row: left out as too large: {left_out}"
+    assert " ".join(map(str.strip, table(rows)[3:])) == said
+
+
 def test_a_comparison_says_what_was_what_is_and_what_that_means(table):
     rows = [
         compared("torch_row", 8, 0.0129, 0.0123, low=1.03, high=1.07),
