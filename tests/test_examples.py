@@ -72,3 +72,15 @@ def test_workflows_are_what_github_takes(path):
     pytest.importorskip("check_jsonschema")
     command = [sys.executable, "-m", "check_jsonschema"]
     subprocess.run([*command, "--builtin-schema=vendor.github-workflows", path], check=True)
+
+
+def test_the_pods_of_the_ray_job_are_what_kubernetes_takes():
+    """No package has the schema of what is around the pods, which is KubeRay's own."""
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    job = yaml.safe_load((EXAMPLES / "distributed/kuberay.yaml").read_text(encoding="utf-8"))
+    cluster = job["spec"]["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        pod = {"apiVersion": "v1", "kind": "PodTemplate", "template": group["template"]}
+        newest = kubernetes_validate.latest_version()
+        kubernetes_validate.validate(pod, newest, strict=True)
+        assert all(isinstance(value, str) for value in group["rayStartParams"].values())

@@ -14,6 +14,10 @@
 set -euo pipefail
 source .venv/bin/activate
 
+# Ray asks everyone for this, who could otherwise run programs as you; srun passes it on.
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
+RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')
+
 port=6379
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 address="$(getent ahostsv4 "$head" | awk 'NR == 1 {print $1}'):$port"

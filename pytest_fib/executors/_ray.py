@@ -444,10 +444,19 @@ def _connected(address: str, namespace: str) -> tuple[Any, bool]:
             log_to_driver=False,
             **local,
         )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        # All of it: of two versions that differ, each is in a line of its own.
-        raise RemoteError(f"{address}: {' '.join(str(error).split())}") from None
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise RemoteError(f"{address}: {_why_not_connected(error)}") from None
     return ray, False
+
+
+def _why_not_connected(error: Exception) -> str:
+    # All of it: of two versions that differ, each is in a line of its own.
+    why = " ".join(str(error).split())
+    # "Failed to connect": of a token that lacks or is wrong, only the error before that tells.
+    earlier = error.__cause__ or error.__context__
+    if isinstance(error, ConnectionError) and isinstance(earlier, Exception):
+        return f"{why}: {_line(earlier)}"
+    return why
 
 
 def _check_reachable(address: str) -> None:

@@ -233,3 +233,30 @@ def test_a_cluster_of_another_python_says_both_versions(monkeypatch):
         "auto: Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.12.1 "
         "This process on node 10.0.0.1 was started with: Ray: 2.60.0 Python: 3.11.7"
     )
+
+
+def test_a_cluster_that_asks_for_a_token_says_so(monkeypatch):
+    """Ray's error says only that it can't connect; why is in the one before."""
+
+    def init(**options):
+        try:
+            raise RuntimeError("No connection:\n  File ray.py\nAuthenticationError: no token\n")
+        except RuntimeError as error:
+            raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379") from error
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(RemoteError) as error:
+        RayExecutor("auto")
+    failed = "auto: Failed to connect to Ray cluster at 10.0.0.1:6379"
+    assert str(error.value) == f"{failed}: AuthenticationError: no token"
+
+
+def test_a_token_that_is_not_there_is_an_error_in_a_line(monkeypatch):
+    def init(**options):
+        raise ray.exceptions.RayError("Token authentication is enabled\nbut no token was found.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(RemoteError, match=r"^auto: Token .* enabled but no token was found"):
+        RayExecutor("auto")
