@@ -74,6 +74,7 @@ from pytest_fib.data._solution import (
 )
 from pytest_fib.data._text import (
     shortened as shortened,
+    told_apart as told_apart,
     visible as visible,
     visible_line as visible_line,
 )

@@ -32,6 +32,16 @@ def shortened(items: Sequence[object], most: int = 12) -> str:
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 
 
+def told_apart(one: float, other: float, digits: int) -> tuple[str, str]:
+    """Two numbers in so many digits, or in as many as it takes if they would look the same.
+
+    They look the same only if they are equal.
+    """
+    choices = (digits, *(n for n in (6, 9, 17) if n > digits))
+    shown = [(f"{one:.{n}g}", f"{other:.{n}g}") for n in choices]
+    return next((texts for texts in shown if texts[0] != texts[1]), shown[0])
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match.group())
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -8,6 +8,7 @@ from math import isfinite, log, nan, sqrt
 
 import torch
 
+from pytest_fib.data import told_apart
 from pytest_fib.diagnosis._localize import localize, where
 from pytest_fib.diagnosis._wrong_output import (
     FEW,
@@ -28,6 +29,8 @@ LEFT, LEFT_TOGETHER = 0.5, 0.9
 MOST_ROWS = 0.9
 #: The most that a fitted offset of integers may differ from a whole number.
 WHOLE = 1e-3
+#: Factors of rows are one if they differ by less than this share of it, or of its distance from 1.
+ALIKE = 1e-3
 #: The most likely that a factor may equal a known number by chance.
 BY_CHANCE = 0.01
 #: Factors that may come from anywhere.
@@ -120,22 +123,27 @@ def _one_number(
 def _times(factor: float) -> str:
     """A factor in few digits, but enough to differ from 1."""
     text = f"{factor:.5g}"
-    return f"{factor:.9g}" if text == "1" else text
+    return told_apart(factor, 1.0, 9)[0] if text == "1" else text
 
 
 def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
     rows = output.rows(output.wrong_sample)
     if not output.got.is_floating_point() or len(rows.at) < 2 or rows.at.shape[1] < FEW:
         return
-    fit = LinearFit.of(rows, factor=True)
-    if share(fit.good) < MOST_ROWS:
+    fit, size = LinearFit.of(rows, factor=True), rows.expected.abs()
+    good = fit.good & (size != size[:, :1]).any(1)  # any number is a multiple of one number
+    if share(good) < MOST_ROWS:
         return
-    low, high = (float(end) for end in fit.value[fit.good].aminmax())
+    low, high = (float(end) for end in fit.value[good].aminmax())
     sums = [(side.sum(1) - 1).abs() < 1e-2 for side in (rows.got, rows.expected)]
     to_one = "; each row sums to 1" if sums[0].all() and not sums[1].all() else ""
     rows_named = "each row" if localize(output) else "each row that is wrong"
-    words = f"{rows_named} is scaled by a different factor, {low:.4g} to {high:.4g}"
-    yield "factor per row", f"{words},{where(output)}{to_one}"
+    if high - low <= ALIKE * min(abs(low), abs(low - 1)):
+        yield "one factor", f"{rows_named} is {_times(low)} x expected,{where(output)}{to_one}"
+    else:
+        ends = " to ".join(told_apart(low, high, 4))
+        words = f"{rows_named} is scaled by a different factor, {ends},{where(output)}"
+        yield "factor per row", f"{words}{to_one}"
 
 
 def _known(factor: float, error: float, failure: Failure) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pytest_fib.data import Definition, DefinitionError
+from pytest_fib.data import Definition, DefinitionError, told_apart
 from pytest_fib.verdict._bounds import Bound, dtype_bound, overridden
 
 
@@ -32,7 +32,8 @@ class PointedAt:
         elif bool(self.repeated.flatten()[at]):
             reason = "the same index twice in a row"
         else:
-            reason = f"{self.source} has {got:.6g} there, not {expected:.6g}"
+            one, other = told_apart(got, expected, 6)
+            reason = f"{self.source} has {one} there, not {other}"
         return {"got_value": got, "expected_value": expected, "reason": reason}
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from pytest_fib.data import told_apart
 from pytest_fib.verdict._bias import Bias, fit_bias
 from pytest_fib.verdict._bounds import YARDSTICK, Bound, dtype_bound, smallest
 
@@ -169,8 +170,7 @@ class OutputComparison:
         *index, start = _index_at(self.row_at, shape)
         end = min(start + self.row, shape[-1])
         line = ":" if shape[-1] == self.row else f"{start}:{end}"
-        digits = 3 if self.rows_used >= 1.01 else 6
-        error = f"RMS error is {self.rows_used:.{digits}g} times its limit"
+        error = f"RMS error is {told_apart(self.rows_used, 1.0, 3)[0]} times its limit"
         row = ", ".join([*map(str, index), line])
         return f"{self.name}[{row}]: {error}; each element is within its own limit"
 
@@ -198,8 +198,8 @@ def element_sentence(element: str, got: float, expected: float, allowed: float |
 
     Integers have all digits, floats as many as it takes to distinguish them.
     """
-    digits = next(n for n in (6, 9, 17) if n == 17 or f"{got:.{n}g}" != f"{expected:.{n}g}")
-    one, other = (f"{x:.{digits}g}" if isinstance(x, float) else str(x) for x in (got, expected))
+    in_few_digits = zip((got, expected), told_apart(got, expected, 6), strict=True)
+    one, other = (text if isinstance(x, float) else str(x) for x, text in in_few_digits)
     sides = f"{element} got {one}, expected {other}"
     return sides if allowed is None or isinstance(got, bool) else f"{sides}, allowed ±{allowed:.2g}"
 

@@ -425,6 +425,11 @@ def _row(draws: torch.Tensor, probs: torch.Tensor, support: list[float]) -> _Row
     return _Row(draws, counts, probs, certain, probs[certain] / mass, open_, mass, least, most)
 
 
+def _count(expected: float) -> str:
+    """An expected number of draws beside one that was seen, which is whole."""
+    return f"{expected:.4g}" if expected < 1000 else f"{expected:.1f}".removesuffix(".0")
+
+
 def _frequencies(row: _Row) -> Iterator[tuple[float, str]]:
     """Tests of the certain tokens, given that one was chosen: together, and the top one alone."""
     counts = row.counts[row.certain]
@@ -434,12 +439,12 @@ def _frequencies(row: _Row) -> Iterator[tuple[float, str]]:
     expected = row.share * total
     top, chance = int(counts[0]), float(row.share[0])
     what = f"its top token {int(row.certain[0])} was chosen {top} times in {total}"
-    yield either_side(top, total, chance), f"{what}, expected {chance * total:.4g}"
+    yield either_side(top, total, chance), f"{what}, expected {_count(chance * total)}"
     missing = torch.where(counts == 0, expected, 0.0)
     rank = int(missing.argmax())
     p_value = min(1.0, math.exp(-float(missing[rank])) * len(counts))
     what = f"token {int(row.certain[rank])} was never chosen"
-    yield p_value, f"{what}, expected {float(missing[rank]):.4g} times in {total}"
+    yield p_value, f"{what}, expected {_count(float(missing[rank]))} times in {total}"
     yield from _tails(row, counts, total)
     in_order = row.certain.argsort()
     for name, order, bins in (
@@ -466,7 +471,7 @@ def _tails(row: _Row, counts: torch.Tensor, total: int) -> Iterator[tuple[float,
             return
         times, chance = int(seen[number - 1]), float(shares[number - 1])
         what = f"its {number} least probable tokens were chosen {times} times in {total}"
-        yield either_side(times, total, chance), f"{what}, expected {chance * total:.4g}"
+        yield either_side(times, total, chance), f"{what}, expected {_count(chance * total)}"
 
 
 def _binned(counts: torch.Tensor, expected: torch.Tensor, least: float) -> tuple[float, int]:
@@ -484,13 +489,13 @@ def _open_tokens(row: _Row) -> Iterator[tuple[float, str]]:
     seen = row.total - int(row.counts[row.certain].sum())
     low, high = row.least / (row.mass + row.least), row.most / (row.mass + row.most)
     what = f"tokens at the limit were chosen {seen} times in {row.total}"
-    yield at_most(seen, row.total, low), f"{what}, expected at least {low * row.total:.4g}"
-    yield at_least(seen, row.total, high), f"{what}, expected at most {high * row.total:.4g}"
+    yield at_most(seen, row.total, low), f"{what}, expected at least {_count(low * row.total)}"
+    yield at_least(seen, row.total, high), f"{what}, expected at most {_count(high * row.total)}"
     token = int(row.open[row.counts[row.open].argmax()])
     chance, times = _most_of(row, float(row.probs[token])), int(row.counts[token])
     p_value = min(1.0, at_least(times, row.total, chance) * len(row.open))
     what = f"token {token}, at the limit, was chosen {times} times in {row.total}"
-    yield p_value, f"{what}, expected at most {chance * row.total:.4g}"
+    yield p_value, f"{what}, expected at most {_count(chance * row.total)}"
 
 
 def _pairs(draws: torch.Tensor) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
@@ -514,7 +519,7 @@ def _repeats(row: _Row) -> Iterator[tuple[float, str, bool]]:
         same = int((first == second).sum())
         what = f"{same} of {len(first)} draws repeat {where}"
         p_value = at_least(same, len(first), chance)
-        yield p_value, f"{what}, expected {chance * len(first):.4g}", same > 0.95 * len(first)
+        yield p_value, f"{what}, expected {_count(chance * len(first))}", same > 0.95 * len(first)
 
 
 def _most_of(row: _Row, probability: float) -> float:
@@ -537,4 +542,4 @@ def _runs(row: _Row) -> Iterator[tuple[float, str]]:
         pairs, same = int(both.sum()), int((both & (a == b)).sum())
         chance = part**2 + (1 - part) ** 2
         what = f"{same} of {pairs} neighbours {where} are in the same half of the vocabulary"
-        yield either_side(same, pairs, chance), f"{what}, expected {chance * pairs:.4g}"
+        yield either_side(same, pairs, chance), f"{what}, expected {_count(chance * pairs)}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_fib.data import visible, visible_line
+from pytest_fib.data import told_apart, visible, visible_line
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,17 @@ def test_all_other_text_stays_as_it_is(text):
 
 def test_a_line_stays_one():
     assert visible_line("a\nb\tc\x1b") == "a\\nb\tc\\x1b"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shown"),
+    [
+        (1.5, 2.25, ("1.5", "2.2")),
+        (0.2601, 0.26, ("0.2601", "0.26")),
+        (1 + 2.0**-12, 1.0, ("1.00024", "1")),
+        (2.0**-20, 2.0**-20 * (1 + 2.0**-52), ("9.5367431640625e-07", "9.5367431640625021e-07")),
+        (3.0, 3.0, ("3", "3")),
+    ],
+)
+def test_two_numbers_look_the_same_only_if_they_are(one, other, shown):
+    assert told_apart(one, other, 2) == shown

@@ -467,6 +467,24 @@ def test_small_errors_that_grow_with_part_of_a_value_are_no_rounding():
     assert found.pattern in VAGUE_PATTERNS
 
 
+def test_rows_of_one_number_each_have_no_factor():
+    of_rows = normal((GEMM[1][0], 1)).exp().expand(GEMM[1]).clone()
+    found = explained(GEMM, scaled(0.25), of_rows)
+    assert (found.pattern, "factor" in found.sentence) == ("one factor", False)
+    found = explained(GEMM, scaled(0.25), torch.full(GEMM[1], 3.0, dtype=torch.float64))
+    assert found.sentence == "out: wrong everywhere"
+
+
+def test_factors_of_rows_that_look_the_same_are_one():
+    right = normal(GEMM[1])
+    spread = torch.linspace(1.9999, 2.0001, GEMM[1][0])[:, None]
+    found = explained((*GEMM[:2], torch.float32), lambda x: x * spread, right)
+    assert "different" not in found.sentence
+    near_one = torch.linspace(1.00002, 1.00004, GEMM[1][0])[:, None]
+    found = explained((*GEMM[:2], torch.float32), lambda x: x * near_one, right)
+    assert "by a different factor, 1.00002 to 1.00004," in found.sentence
+
+
 def test_rows_that_now_sum_to_one_are_named():
     expected = normal((40, 16)).exp()
     expected /= 3 * expected.sum(1, keepdim=True) * normal((40, 1), 1).exp()
