@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,9 @@ from pytest_fib.build._targets import CPU, Hardware, build_target
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, Solution, TensorSpec
+
+#: ``torch.cuda.Stream``, ``cudaStreamCreateWithFlags``, ``cuStreamCreate``, ``getStreamFromPool``.
+_MAKES_STREAMS = re.compile(r"\bStream\b|StreamCreate|StreamFromPool")
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,11 @@ class Program:
     def key(self) -> str:
         """A digest of all fields."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
+
+    @property
+    def makes_streams(self) -> bool:
+        """Whether its sources name what makes CUDA streams beside the current one."""
+        return any(_MAKES_STREAMS.search(content) for _, content in self.sources)
 
     def write_to(self, folder: Path) -> None:
         """Write the sources beneath a folder. Raises OSError."""

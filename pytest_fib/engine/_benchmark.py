@@ -62,10 +62,11 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox import TimingCore
     from pytest_fib.verdict import Verdict
 
-#: The most that all buffers of one side take, in bytes and as a share of a device's memory. There
-#: are two at least, however large they are.
-BUFFER_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
-BUFFER_SHARE = 1 / 8
+#: The most bytes of all buffers of one side, and of what is kept of rounds; on a device also as a
+#: share of what is free there, since other workers need as much, and captured calls that return
+#: tensors take it once more. There are two buffers at least, however large they are.
+MOST_BYTES = {"cpu": 512 << 20, "cuda": 4 << 30}
+FREE_SHARE = 1 / 16
 #: The share of rounds whose outputs are checked, beside the shortest and the last.
 CHECKED_SHARE = 0.05
 #: The most rounds that are checked if reading outputs seems slow.
@@ -130,7 +131,10 @@ class BenchmarkPhase:
         self._reference = TimedSide(context, context.reference, reference_reply)
         self._sides = self._candidate, self._reference
         self._values: NewValues
-        self._outputs = TimedOutputs(context, self._candidate, self._reference, self._random)
+        self._most_bytes = _most_bytes(context)
+        self._outputs = TimedOutputs(
+            context, self._candidate, self._reference, self._random, self._most_bytes
+        )
         self._round_is_unchecked = False
         #: The sides whose usual blocks have several calls, which are also timed one by one.
         self._batched_sides: list[TimedSide] = []
@@ -202,10 +206,7 @@ class BenchmarkPhase:
     @cached_property
     def _most_buffers(self) -> int:
         """How many buffers a side may have."""
-        most = BUFFER_BYTES[self._device]
-        if self._device != "cpu":
-            most = min(most, int(BUFFER_SHARE * torch.cuda.mem_get_info()[1]))
-        return max(2, most // (self._candidate.buffers.size + GAP))
+        return max(2, self._most_bytes // (self._candidate.buffers.size + GAP))
 
     def _sizes(self, ns: Sequence[float]) -> list[int]:
         """How many calls a block of each side has, if a call takes ``ns``."""
@@ -561,6 +562,15 @@ class BenchmarkPhase:
                 **facts,
             }
         )
+
+
+def _most_bytes(context: EvaluationContext) -> int:
+    """The most bytes of one side's buffers, which replace those that it has, and of kept rounds."""
+    if context.device == "cpu":
+        return MOST_BYTES["cpu"]
+    free, _ = torch.cuda.mem_get_info()
+    arenas = sum(side.allocator.arena.size for side in (context.candidate, context.reference))
+    return min(MOST_BYTES["cuda"], int(FREE_SHARE * (free + arenas)))
 
 
 def _rough_ns(side: TimedSide) -> float:

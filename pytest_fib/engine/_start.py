@@ -13,12 +13,12 @@ from pytest_fib.build import Prebuilt, default_builds_directory
 from pytest_fib.sandbox import PASSIVE, WAIT_POLICY, ForkServer, environment_for
 
 Isolation: TypeAlias = Literal["process", "container", "none"]
-#: The variable for the number of a CUDA context's hardware queues, which is eight by default.
-QUEUES, DEFAULT_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", "8"
-#: The queues of contexts that time nothing. Eight cost the driver three times as much as one, and
-#: so do allocations beside forty contexts. Two keep streams apart, for kernels that wrongly don't
-#: have one wait for the other.
-FEW_QUEUES = "2"
+#: The variable for the hardware queues of CUDA contexts. Eight, CUDA's default, cost the driver
+#: three times as much as one, and so do allocations beside forty contexts: with two, eight workers
+#: timed nearly twice as many kernels. Two also keep streams apart, for kernels that wrongly don't
+#: have one wait for the other. Programs that make streams are timed with the default, as in
+#: production.
+QUEUES, DEFAULT_QUEUES, FEW_QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS", "8", "2"
 #: The value that this process has set.
 _queues_here: dict[str, str] = {}
 
@@ -41,23 +41,23 @@ def start_fork_server(
     if isolation == "none":
         return None
     environment = {**compiler_caches(builds), **environment_for(device)}
-    if device != "cpu":
-        environment[QUEUES] = _queues_of_sandboxes(timed=timed)
-    server = ForkServer(device, environment, contained=isolation == "container")
+    of_streams = {}
+    if device != "cpu" and _has_few_queues():
+        environment[QUEUES] = FEW_QUEUES
+        of_streams = {QUEUES: DEFAULT_QUEUES} if timed else {}
+    contained = isolation == "container"
+    server = ForkServer(device, environment, contained=contained, of_streams=of_streams)
     server.warm()
     return server
 
 
-def _queues_of_sandboxes(*, timed: bool) -> str:
-    """The queues of sandboxes: the default if they time, as in production. This process has few.
-
-    It has no context yet. The user's own setting holds for all.
-    """
+def _has_few_queues() -> bool:
+    """Whether this process has few, unless the user says otherwise. It has no context yet."""
     said = os.environ.get(QUEUES)
     if said is not None and said != _queues_here.get("set"):
-        return said
+        return False
     os.environ[QUEUES] = _queues_here["set"] = FEW_QUEUES
-    return DEFAULT_QUEUES if timed else FEW_QUEUES
+    return True
 
 
 def compiler_caches(builds: Path | None) -> dict[str, str]:

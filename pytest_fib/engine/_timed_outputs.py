@@ -35,8 +35,6 @@ WHILE_TIMED = "while it was timed"
 #: An addition for outputs. If they are wrong for that reason, they lie in the inputs, or did not
 #: exist when the call returned.
 CLEARED = ", and read once its inputs were cleared"
-#: The most bytes that are kept of rounds. More are checked at once, while the device is held.
-KEPT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 
 
 class WrongOutputsError(Exception):
@@ -69,6 +67,7 @@ class KeptRound:
 class TimedOutputs:
     """The outputs of timed calls. ``values`` made the inputs in the buffers of both sides.
 
+    Of kept rounds, more than ``most_bytes`` are checked at once, while the device is held.
     ``verdict`` is that of the call that was checked last.
     """
 
@@ -81,8 +80,10 @@ class TimedOutputs:
         candidate: TimedSide,
         reference: TimedSide,
         random: SystemRandom,
+        most_bytes: int,
     ) -> None:
         self._context = context
+        self._most_bytes = most_bytes
         self._candidate, self._reference = self._sides = candidate, reference
         self._random = random
         self._kept: list[KeptRound] = []
@@ -139,7 +140,7 @@ class TimedOutputs:
             for each in (numbers, self._numbers_to_rank())
         )
         self._kept.append(KeptRound(self.values.mixture, inputs, outputs, sampled))
-        if sum(each.bytes for each in self._kept) > KEPT_BYTES[self._context.device]:
+        if sum(each.bytes for each in self._kept) > self._most_bytes:
             self.check_kept()
 
     def _read_outputs(self) -> Reading:

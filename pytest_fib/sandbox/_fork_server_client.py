@@ -14,11 +14,12 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from threading import RLock
+from types import MappingProxyType
 
 from pytest_fib.sandbox import _fork_server
 from pytest_fib.sandbox._channel import Channel
@@ -83,15 +84,22 @@ class Child:
 class ForkServer:
     """Starts sandboxes on one device, and ends them. Its process is replaced when it dies.
 
-    A ``contained`` one runs under bwrap, which has to be installed.
+    A ``contained`` one runs under bwrap, which has to be installed. Sandboxes of programs that make
+    CUDA streams have the variables ``of_streams`` as well as those of ``environment``.
     """
 
     def __init__(
-        self, device: str, environment: dict[str, str], *, contained: bool = False
+        self,
+        device: str,
+        environment: dict[str, str],
+        *,
+        contained: bool = False,
+        of_streams: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._device = device
         self._environment = environment
         self.contained = contained
+        self.of_streams = of_streams
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._adoption: Adoption | None = None

@@ -7,7 +7,7 @@ a short form: reading JSON took 0.1 ms and more there, as nothing that it needs 
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -45,11 +45,13 @@ class Map:
     """Map this arena of ``size`` bytes; from now on all tensors lie in it.
 
     ``handle`` is a CUDA IPC handle in hex; on the CPU a file descriptor is sent with the message.
-    Of size 0 there is nothing to map but, on CUDA, a context to make.
+    Of size 0 there is nothing to map but, on CUDA, a context to make. The variables of
+    ``environment`` are set before.
     """
 
     size: int
     handle: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
     kind: Literal["map"] = "map"
 
 

@@ -139,6 +139,8 @@ class ProcessSandbox:
         self._untrusted = untrusted
         self._child: Child | None = None
         self._program: Program | None = None
+        #: The variables that it has beside those of the fork server.
+        self._environment: dict[str, str] = {}
         self._arena: Arena | None = None  # kept alive while it is mapped
         self._serial = 0
         self._stopped = False
@@ -171,7 +173,10 @@ class ProcessSandbox:
         if self.holds(program):
             return Done()
         self.close()
-        self._child = None if self._spare is None else self._spare.take()
+        self._environment = {**self._fork_server.of_streams} if program.makes_streams else {}
+        # A spare process has its context already.
+        spare = None if self._environment else self._spare
+        self._child = None if spare is None else spare.take()
         # It may have been paused.
         self._was_spare = self._stopped = self._child is not None
         if self._child is None:
@@ -216,7 +221,8 @@ class ProcessSandbox:
             return None
         if self._was_spare and isinstance(reply := self._first_reply(), Failed):
             return reply
-        reply = self._exchange(Map(arena.size, arena.handle), MAP_TIMEOUT, arena.descriptors)
+        request = Map(arena.size, arena.handle, self._environment)
+        reply = self._exchange(request, MAP_TIMEOUT, arena.descriptors)
         if isinstance(reply, Failed):
             return reply
         self._arena = arena

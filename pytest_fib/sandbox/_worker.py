@@ -150,6 +150,7 @@ class _Worker:
                 os.utime(os.environ[name])  # used now
 
     def _map(self, request: Map, descriptors: list[int]) -> Done:
+        os.environ.update(request.environment)
         if request.size == 0:
             torch.zeros(1, device=self._device)  # which makes the context, on CUDA
             return Done()

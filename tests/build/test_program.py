@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fib.build import Hardware, Parameter, program_of
+from pytest_fib.build import Hardware, Parameter, Program, program_of
 from pytest_fib.data import BuildSpec, Solution, SourceFile, load_definition_file
 
 DEFINITIONS = Path(__file__).parents[2] / "kernel_defs"
@@ -51,3 +51,20 @@ def test_inputs_that_may_have_gaps_are_not_called_compact(parameters):
 
 def test_other_languages_are_compiled_for_any_arguments(parameters):
     assert parameters("rmsnorm/rmsnorm_d4096.yaml", "tilelang") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("side = torch.cuda.Stream()", True),
+        ("from torch.cuda import Stream as Other", True),
+        ("cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);", True),
+        ("auto side = at::cuda::getStreamFromPool();", True),
+        ("auto stream = at::cuda::getCurrentCUDAStream();", False),
+        ("cudaStream_t stream = TVMFFIEnvGetStream(device.device_type, device.device_id);", False),
+        ("with torch.cuda.stream(torch.cuda.current_stream()):", False),
+    ],
+)
+def test_programs_that_make_streams_are_known(text, expected):
+    program = Program("k", "python", "k.py", "run", "value", (), (("a.h", ""), ("k.py", text)))
+    assert program.makes_streams is expected

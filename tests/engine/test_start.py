@@ -27,8 +27,8 @@ def environments(monkeypatch):
     asked = []
 
     class Server:
-        def __init__(self, device, environment, *, contained):
-            asked.append(environment)
+        def __init__(self, device, environment, *, contained, of_streams):
+            asked.append({**environment, "of streams": of_streams.get(QUEUES)})
 
         def warm(self):
             pass
@@ -38,19 +38,19 @@ def environments(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("device", "timed", "set_to", "here", "of_sandboxes"),
+    ("device", "timed", "set_to", "here", "of_sandboxes", "of_streams"),
     [
-        ("cuda", False, None, "2", "2"),
-        ("cuda", False, "8", "8", "8"),
-        ("cuda", True, None, "2", "8"),
-        ("cuda", True, "4", "4", "4"),
-        ("cpu", False, None, None, None),
+        ("cuda", False, None, "2", "2", None),
+        ("cuda", False, "8", "8", None, None),
+        ("cuda", True, None, "2", "2", "8"),
+        ("cuda", True, "4", "4", None, None),
+        ("cpu", True, None, None, None, None),
     ],
 )
-def test_cuda_contexts_are_cheaper_where_nothing_is_timed(
-    monkeypatch, environments, device, timed, set_to, here, of_sandboxes
+def test_cuda_contexts_are_cheap_but_of_timed_streams(
+    monkeypatch, environments, device, timed, set_to, here, of_sandboxes, of_streams
 ):
-    """Unless the user says how many hardware queues they have."""
+    """Unless the user says how many hardware queues they have, which sandboxes inherit."""
     monkeypatch.setenv(QUEUES, set_to or "")
     if set_to is None:
         monkeypatch.delenv(QUEUES)
@@ -58,6 +58,7 @@ def test_cuda_contexts_are_cheaper_where_nothing_is_timed(
         start_fork_server(device, timed=timed)
         assert os.environ.get(QUEUES) == here
     assert [environment.get(QUEUES) for environment in environments] == [of_sandboxes] * 2
+    assert [environment["of streams"] for environment in environments] == [of_streams] * 2
 
 
 def test_kernels_in_this_process_have_the_queues_of_production(monkeypatch):

@@ -200,12 +200,18 @@ def test_a_destination_is_read_on_the_current_stream(evaluate, joined, status):
         assert "wait for the current one" in " ".join(evaluation.log.split())
 
 
+@pytest.mark.parametrize("streams", ["", "streams = torch.cuda.Stream"])
 @pytest.mark.parametrize(
-    ("timed", "set_to", "queues"),
-    [(False, None, "2"), (False, "4", "4"), (True, None, "8"), (True, "4", "4")],
+    ("timed", "set_to", "queues", "of_streams"),
+    [
+        (False, None, "2", "2"),
+        (False, "4", "4", "4"),
+        (True, None, "2", "8"),
+        (True, "4", "4", "4"),
+    ],
 )
-def test_contexts_are_cheaper_where_nothing_is_timed(
-    request_for, monkeypatch, timed, set_to, queues
+def test_contexts_are_cheap_but_of_timed_streams(
+    request_for, monkeypatch, timed, set_to, queues, of_streams, streams
 ):
     """Unless the user says how many hardware queues they have; the judge's own always is."""
     from pytest_fib.engine import Judge
@@ -213,10 +219,13 @@ def test_contexts_are_cheaper_where_nothing_is_timed(
     monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", set_to or "")
     if not set_to:
         monkeypatch.delenv("CUDA_DEVICE_MAX_CONNECTIONS")
+    expected = of_streams if streams else queues
     text = f"""\
         import os
+        import torch
+        {streams}
         def run(x, factor):
-            assert str(os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS")) == "{queues}"
+            assert str(os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS")) == "{expected}"
             return x * factor
         """
     with Judge("cuda", timed=timed) as judge:
