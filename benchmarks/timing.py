@@ -6,14 +6,15 @@
   up, 2 % below.
 - *Injected*: a kernel with 2 % more work is called SLOWER. Target: 95 %.
 - *Honest*: how many evaluations end without times, beside whatever else runs on the machine; of
-  kernels that do as much as the reference, four times that, and a quarter. Target: none of 1,000.
+  kernels that do as much as the reference, four times that, and a quarter; on the CPU, short ones
+  too. Target: none of 1,000.
 - *Methods*: CUPTI's kernel durations, ncu's gpu__time_duration, do_bench, do_bench_cudagraph,
   events with a flush. Target: within 3 % or 0.3 µs of the first two.
 - *Copy*: the share of the measured ceiling that a copy of 4 times the L2 cache reaches. Target:
   85 to 100 %.
 - *Cost*: of the evaluations above. Targets: 60 ms of the device, 80 ms in all.
 
-    python benchmarks/timing.py [--device cpu] [--pairs 200] [--only aa]
+    python benchmarks/timing.py [--device cpu] [--pairs 200] [--only aa] [--precision quick]
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from pytest_fib.engine import Judge
 from pytest_fib.workloads import make_workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_fib.data import Evaluation, Performance
 
@@ -88,6 +89,15 @@ def run(x, weight):
     wide[:extra] * torch.rsqrt(wide[:extra].square().mean(-1, keepdim=True) + 1e-6)
     return out.to(x.dtype)
 """
+SCALE_CPU = """\
+MORE = {more}
+
+def run(x):
+    out = x * 2
+    for _ in range(int(MORE)):
+        x * 2
+    return out
+"""
 GEMM = "import torch\n\ndef run(a, b):\n    return a @ b.T\n"
 COPY = "import torch\n\ndef run(x):\n    return x.clone()\n"
 
@@ -124,7 +134,12 @@ class Kernel:
         return self.text.replace("{more}", str(more))
 
     def evaluated(
-        self, judge: Judge, seed: int, more: float = 0.0, reference_more: float = 0.0
+        self,
+        judge: Judge,
+        seed: int,
+        more: float = 0.0,
+        reference_more: float = 0.0,
+        precision: str = "default",
     ) -> Evaluation:
         """Itself as the implementation beside itself as the reference."""
         spec = BuildSpec(
@@ -141,7 +156,11 @@ class Kernel:
         workload = make_workload(definition, self.axes, seed)
         return judge.evaluate(
             EvaluationRequest(
-                definition=definition, solution=solution, workload=workload, timing=True
+                definition=definition,
+                solution=solution,
+                workload=workload,
+                timing=True,
+                precision=precision,
             )
         )
 
@@ -175,6 +194,11 @@ def rmsnorm(batch: int, device: str) -> Kernel:
     return Kernel(f"rmsnorm_{batch}", RMSNORM, inputs, axes)
 
 
+def scale(n: int) -> Kernel:
+    """Twice a vector, on the CPU."""
+    return Kernel(f"scale_{n}", SCALE_CPU, {"x": ["n"]}, {"n": n}, "python")
+
+
 def gemm(size: int) -> Kernel:
     """A square product."""
     inputs = {"a": ["m", "k"], "b": ["n", "k"]}
@@ -189,7 +213,7 @@ def kernels(device: str) -> list[Kernel]:
 
 
 def main() -> None:
-    sections = {
+    sections: dict[str, Callable[[str, int], None]] = {
         "aa": same_twice,
         "fresh": fresh,
         "injected": injected,
@@ -201,12 +225,14 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--only", choices=sections, action="append", help="one of the figures")
+    parser.add_argument("--precision", default="default", help="of honest kernels")
     parser.add_argument("--one", action="store_true", help="print the latencies once, as JSON")
     arguments = parser.parse_args()
     if arguments.one:
         with Judge(arguments.device) as judge:
             print(json.dumps([kernel.timed(judge).latency_ms for kernel in kernels(judge.device)]))
         return
+    sections["honest"] = partial(honest, precision=arguments.precision)
     for name, section in sections.items():
         if name in (arguments.only or sections):
             section(arguments.device, arguments.pairs)
@@ -278,18 +304,19 @@ def injected(device: str, number: int) -> None:
     print_table((f"2 % more work, {number // 2} times", "called SLOWER", "found slower by"), rows)
 
 
-def honest(device: str, number: int) -> None:
+def honest(device: str, number: int, precision: str = "default") -> None:
     """Evaluations that end without times, and why."""
     rows, reasons = [], Counter[str]()
     works = ((0.0, 0.0), (3.0, 0.0), (0.0, 3.0))
-    for kernel in kernels(device):
+    short = [scale(64), scale(4096)] if device == "cpu" else []
+    for kernel in [*short, *kernels(device)]:
         if kernel.text == GEMM:
             continue  # does as much in any case
         evaluations = []
         for start in range(0, number, PAIRS_OF_A_JUDGE):
             with Judge(device) as judge:
                 evaluations += [
-                    kernel.evaluated(judge, seed, *works[seed % len(works)])
+                    kernel.evaluated(judge, seed, *works[seed % len(works)], precision)
                     for seed in range(start, min(start + PAIRS_OF_A_JUDGE, number))
                 ]
         times = [e.performance for e in evaluations if e.performance is not None]

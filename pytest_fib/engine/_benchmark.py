@@ -31,6 +31,7 @@ from pytest_fib.engine._cheat_checks import (
     check_single_calls,
     check_stepped_calls,
     is_far_off,
+    may_be_waits,
 )
 from pytest_fib.engine._context import GAP, EvaluationContext
 from pytest_fib.engine._counts_cache import CountsCache, workload_key
@@ -73,6 +74,8 @@ CHECKED_SHARE = 0.05
 MOST_CHECKS = 12
 #: Seconds before all rounds are timed again, if what is wrong may be caused by other processes.
 TIMING_PAUSES = (0.1, 0.5, 2.0)
+#: The same for more tries, each like the last, if what is wrong may be waits for a core.
+PAUSES_OF_WAITS = (1.0, 2.0, 2.0, 4.0)
 #: For a rough time: calls in a block, and rounds of it, since other processes' work is in some.
 #: One round is enough if a call takes this many nanoseconds.
 ROUGH, ROUGH_ROUNDS, ROUGH_NS = 2, 5, 10e6
@@ -303,9 +306,9 @@ class BenchmarkPhase:
         """Times that agree with the judge's clock, in blocks for calls that take about ``ns``.
 
         Other processes may delay one side between its blocks. So what seems wrong is timed again,
-        later; only once if it is wrong by far.
+        later; only once if it is wrong by far, and more often if it may be waits for a core.
         """
-        pauses = iter(TIMING_PAUSES)
+        pauses, pauses_of_waits = iter(TIMING_PAUSES), iter(PAUSES_OF_WAITS)
         single_ns = None
         self._prepare(ns)
         while True:
@@ -320,12 +323,12 @@ class BenchmarkPhase:
                 self._outputs.check_kept()
             if not wrong:
                 return timings, single_ns
+            clocks_disagree = single_ns is None  # they agreed once calls were made by themselves
+            if pause is None and clocks_disagree and self._may_be_waits(timings):
+                pause = next(pauses_of_waits, None)
             if pause is None:
                 self._context.refuse(wrong)
-            # Once calls were made by themselves, the clocks agreed.
-            if single_ns is None and is_far_off(
-                timings, self._outputs.readings, len(self._candidate.called)
-            ):
+            if clocks_disagree and self._is_far_off(timings):
                 pauses = iter(())
             sleep(pause)
             if single_ns is not None:
@@ -346,6 +349,13 @@ class BenchmarkPhase:
             return ""
         wrong = check_judges_clock(timings, self._left_in_cache_ns(), strictly=strictly)
         return wrong or self._reading_is_slow(timings)
+
+    def _is_far_off(self, timings: Timings) -> bool:
+        return is_far_off(timings, self._outputs.readings, len(self._candidate.called))
+
+    def _may_be_waits(self, timings: Timings) -> bool:
+        readings, calls = self._outputs.readings, len(self._candidate.called)
+        return may_be_waits(timings, readings, calls, self._left_in_cache_ns())
 
     def _reading_is_slow(self, timings: Timings) -> str:
         if self._is_captured_on_one_side:

@@ -246,12 +246,17 @@ def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> s
     accounting = timings.accounting
     hidden_ns = accounting.hidden_ns
     allowed_ns = accounting.allowed_ns + left_ns
-    twice = accounting.blocks_ns + left_ns
     if hidden_ns <= allowed_ns + (0.0 if strictly else accounting.other_error_ns) and (
-        strictly or not surely_longer(timings.turns, timings.other_turns, twice)
+        strictly or not _surely_takes_twice(timings, left_ns)
     ):
         return ""
     return FALSE_TIMES + by_both_clocks(accounting.blocks_ns, accounting.blocks_ns + hidden_ns)
+
+
+def _surely_takes_twice(timings: Timings, left_ns: float) -> bool:
+    """Whether the ranks of rounds say that these take over twice what they claim."""
+    twice_ns = timings.accounting.blocks_ns + left_ns
+    return surely_longer(timings.turns, timings.other_turns, twice_ns)
 
 
 def is_far_off(timings: Timings, readings: Sequence[Reading], calls: int) -> bool:
@@ -262,8 +267,27 @@ def is_far_off(timings: Timings, readings: Sequence[Reading], calls: int) -> boo
     """
     accounting = timings.accounting
     chance_ns = accounting.other_error_ns + SURE * accounting.error_ns
-    late_round_ns = calls * late_ns(readings, timings, calls)
-    return max(accounting.hidden_ns, late_round_ns) - chance_ns > accounting.blocks_ns
+    return _left_out_ns(timings, readings, calls) - chance_ns > accounting.blocks_ns
+
+
+def may_be_waits(timings: Timings, readings: Sequence[Reading], calls: int, left_ns: float) -> bool:
+    """Whether what rounds, or reading their outputs, take too long may be waits for a core.
+
+    It is no longer than a round of the reference waited for cores, on average, and no sign says
+    that rounds surely take over twice what they claim. The candidate has no part in the former: it
+    is stopped meanwhile. Its own waits don't count, since it could make them.
+    """
+    waited_ns = timings.accounting.other_waited_ns
+    return (
+        _left_out_ns(timings, readings, calls) <= waited_ns
+        and not is_far_off(timings, readings, calls)
+        and not _surely_takes_twice(timings, left_ns)
+    )
+
+
+def _left_out_ns(timings: Timings, readings: Sequence[Reading], calls: int) -> float:
+    """What is left out of the claimed time of a round, when it runs or when it is read."""
+    return max(timings.accounting.hidden_ns, calls * late_ns(readings, timings, calls))
 
 
 def by_both_clocks(claimed_ns: float, wall_ns: float) -> str:

@@ -98,8 +98,9 @@ class TimedSide:
         claimed_ns = sum(samples) * self.calls_per_block
         wrong = check_blocks_ns(done.blocks_ns, claimed_ns, longest_ns, self.method)
         self._context.refuse_if(wrong)
-        self.wall_ns, self.has_run = self._side.sandbox.ran_ns, True
-        return TimedBlocks(samples, done.blocks_ns, self.wall_ns)
+        sandbox = self._side.sandbox
+        self.wall_ns, self.has_run = sandbox.ran_ns, True
+        return TimedBlocks(samples, done.blocks_ns, self.wall_ns, sandbox.waited_ns)
 
     def collect(self) -> float:
         """Have the outputs of the round's calls stored; returns the nanoseconds that it took."""
@@ -160,7 +161,8 @@ class IdleBlocks:
 
     def run(self) -> TimedBlocks:
         done = self._done(self._sandbox.ask(Blocks(idle=True), self._timeout))
-        return TimedBlocks(done.samples_ns, done.blocks_ns, self._sandbox.ran_ns)
+        ran_ns, waited_ns = self._sandbox.ran_ns, self._sandbox.waited_ns
+        return TimedBlocks(done.samples_ns, done.blocks_ns, ran_ns, waited_ns)
 
 
 def _shut(end: socket.socket, how: int) -> None:

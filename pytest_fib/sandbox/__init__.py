@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         no_answer_within as no_answer_within,
     )
     from pytest_fib.sandbox._spare import SpareProcess as SpareProcess
+    from pytest_fib.sandbox._waiting import waited_ns as waited_ns
     from pytest_fib.sandbox._widen import (
         YARDSTICKS as YARDSTICKS,
         run_widened as run_widened,
@@ -114,6 +115,7 @@ __getattr__ = lazily(
         "_rounding": "OracleUnavailable VariationError",
         "_sandbox": "LocalSandbox ProcessSandbox Sandbox no_answer_within",
         "_spare": "SpareProcess",
+        "_waiting": "waited_ns",
         "_widen": "YARDSTICKS run_widened widened_dtype",
     },
 )

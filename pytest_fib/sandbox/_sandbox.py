@@ -35,6 +35,7 @@ from pytest_fib.sandbox._messages import (
 )
 from pytest_fib.sandbox._runner import Runner
 from pytest_fib.sandbox._stopping import wait_until_stopped
+from pytest_fib.sandbox._waiting import waited_ns
 from pytest_fib.walls import wall_names
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class LocalSandbox:
     ) -> None:
         os.environ.update(environment_for(device))
         self._runner = Runner(device, allocator.tensor, last_call, is_process=False)
-        self.ran_ns = 0
+        self.ran_ns = self.waited_ns = 0
 
     def open(self, program: Program) -> Reply:
         """Nothing to start."""
@@ -77,9 +78,11 @@ class LocalSandbox:
     def ask(self, request: Request, timeout: float, file: int | None = None) -> Reply:
         """The reply; nothing ends a request that hangs."""
         assert not isinstance(request, Map), "nothing is mapped within one process"
+        waited_before = waited_ns()
         start = perf_counter_ns()
         reply = self._runner.answer(request, file)
         self.ran_ns = perf_counter_ns() - start
+        self.waited_ns = waited_ns() - waited_before
         return _fit_to_show(reply)
 
     def pin(self, cores: set[int]) -> None:
@@ -148,6 +151,8 @@ class ProcessSandbox:
         self._paused = 0.0
         #: How long the process could run for its last reply, by this process' clock.
         self.ran_ns = 0
+        #: How long this process and that one waited for cores during the last blocks.
+        self.waited_ns = 0
 
     def ask(self, request: Request, timeout: float, file: int | None = None) -> Reply:
         """The reply within ``timeout`` seconds; ``file`` is sent along, if it is given.
@@ -260,6 +265,8 @@ class ProcessSandbox:
     ) -> Reply:
         if request is not None and child.channel.pending():
             raise ChannelBroken("a message without a request")
+        is_timed = isinstance(request, Blocks)
+        waited_before = waited_ns(child.pid) if is_timed else 0
         serial, reply = self._timed_exchange(child, request, timeout, descriptors)
         if serial != self._serial:
             raise ChannelBroken("a reply out of turn")
@@ -267,6 +274,8 @@ class ProcessSandbox:
             raise ChannelClosed
         if isinstance(request, (Prepare, PrepareIdle, Blocks, Collect, Step)):
             self._wait_until_stopped(child, timeout)
+        if is_timed:
+            self.waited_ns = max(0, waited_ns(child.pid) - waited_before)  # none if it is gone
         return _fit_to_show(_decoded(reply), _printed(child))
 
     def _timed_exchange(

@@ -30,11 +30,13 @@ class Turn:
     """A round of one side, in nanoseconds.
 
     ``wall_ns`` is by the judge's clock, ``blocks_ns`` and ``calls_ns`` by the sandbox's.
+    ``waited_ns`` is how long the judge and the sandbox could have run and had no core.
     """
 
     wall_ns: float
     blocks_ns: float
     calls_ns: float
+    waited_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Accounting:
       side. ``error_ns`` is the standard deviation of that.
     - ``other_error_ns``: how far off the other side's rounds may be.
     - ``allowed_ns``: the most that may be hidden.
+    - ``other_waited_ns``: how long a round of the other side waited for cores, on average. The side
+      that is looked at is stopped meanwhile, so it has no part in that.
     """
 
     calls_ns: float
@@ -54,6 +58,7 @@ class Accounting:
     error_ns: float
     other_error_ns: float
     allowed_ns: float
+    other_waited_ns: float = 0.0
 
     @property
     def is_exact(self) -> bool:
@@ -110,9 +115,9 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) 
     usual, other_error = _rest(other_turns, _low(other_turns))
     noise_ns = max(0.0, noise / claims.other_spread - 1) * blocks_ns
     errors = hypot(error, other_error, noise_ns), hypot(SURE * other_error, noise_ns)
-    return Accounting(
-        calls_ns, blocks_ns, rest - usual, *errors, hidden_share(claims.latency_ns) * blocks_ns
-    )
+    allowed_ns = hidden_share(claims.latency_ns) * blocks_ns
+    waited_ns = mean(turn.waited_ns for turn in other_turns)
+    return Accounting(calls_ns, blocks_ns, rest - usual, *errors, allowed_ns, waited_ns)
 
 
 def surely_longer(turns: Sequence[Turn], other_turns: Sequence[Turn], extra_ns: float) -> bool:

@@ -91,12 +91,14 @@ class TimedBlocks:
     """A block of each group: nanoseconds of one call in each, and of all blocks together.
 
     Blocks may take longer than their calls, where these are timed by what the device was busy with.
-    ``wall_ns`` is how long it took to get them, by the judge's clock.
+    ``wall_ns`` is how long it took to get them, by the judge's clock, and ``waited_ns`` how long
+    the judge and the sandbox waited for cores meanwhile.
     """
 
     samples_ns: tuple[float, ...]
     blocks_ns: float
     wall_ns: float = 0.0
+    waited_ns: float = 0.0
 
 
 @dataclass
@@ -283,7 +285,7 @@ def time_round(side: BlockTimer) -> tuple[Samples, Turn]:
     timed = side.run()
     samples = np.array(timed.samples_ns)
     calls_ns = float(samples.sum()) * side.calls_per_block
-    return samples, Turn(timed.wall_ns, timed.blocks_ns, calls_ns)
+    return samples, Turn(timed.wall_ns, timed.blocks_ns, calls_ns, timed.waited_ns)
 
 
 class _SlowReference:

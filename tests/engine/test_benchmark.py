@@ -507,6 +507,36 @@ def test_where_that_goes_on_it_is_refused(accounts, judge, request_for, said, wh
     assert evaluation.performance is None
 
 
+@pytest.fixture
+def read_in_time(monkeypatch):
+    """Have reading outputs take as long as it should, on however busy a machine."""
+    monkeypatch.setattr("pytest_fib.engine._cheat_checks.late_ns", lambda *_: 0.0)
+
+
+def test_what_may_be_waits_for_a_core_is_timed_more_often(
+    accounts, read_in_time, timed, definition
+):
+    pauses = accounts(*[replace(HIDDEN, other_waited_ns=6e5)] * 5)
+    assert timed(definition, {"n": 64}, GOOD).latency_ms > 0
+    assert pauses[:5] == [0.1, 0.5, 2.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("said", "tries"),
+    [
+        (replace(HIDDEN, other_waited_ns=6e5), 8),
+        pytest.param(replace(HIDDEN, other_waited_ns=4e5), 4, marks=pytest.mark.thorough),
+        pytest.param(replace(FAR_OFF, other_waited_ns=5e6), 2, marks=pytest.mark.thorough),
+    ],
+)
+def test_it_is_refused_where_that_goes_on_or_waits_are_shorter(
+    accounts, read_in_time, judge, request_for, said, tries
+):
+    pauses = accounts(*[said] * 100)
+    assert judge.evaluate(request_for(GOOD, timing=True)).status == "RUNTIME_ERROR"
+    assert pauses == [0.1, 0.5, 2.0, 1.0, 2.0, 2.0, 4.0][: tries - 1]
+
+
 def test_reading_that_takes_long_while_the_machine_is_busy_is_measured_again(
     accounts, timed, definition, monkeypatch
 ):

@@ -25,6 +25,13 @@ def test_time_in_blocks_that_is_no_calls_is_unaccounted_for():
     assert accounting.unaccounted == 3
 
 
+def test_only_the_other_side_says_how_long_rounds_wait_for_cores():
+    """A candidate could have itself wait."""
+    turns = [Turn(1500, 1000, 1000, waited_ns=400)] * 5
+    others = [Turn(2500, 2000, 2000, waited_ns=ns) for ns in (10, 20, 90)]
+    assert account(turns, others, Claims(1e3)).other_waited_ns == 40
+
+
 def test_how_far_the_judges_clock_is_off_is_known():
     """Where other work makes rounds longer, each by another time."""
     rng = np.random.default_rng(0)

@@ -44,6 +44,7 @@ class Side:
     calls_per_block: int = 1
     flush_ns: float = 0.0
     wall: float = 1.0  # by the judge's clock, of what it claims
+    waited_ns: float = 0.0
 
     def __post_init__(self):
         self._next, self.placed = cycle(self.ns), np.zeros(self.groups)
@@ -53,7 +54,7 @@ class Side:
         self.asked.append(self.name)
         samples = next(self._next) * np.exp(self._random.normal(self.placed, self.noise))
         blocks_ns = float(samples.sum()) * self.calls_per_block
-        return TimedBlocks(tuple(samples), blocks_ns, self.wall * blocks_ns)
+        return TimedBlocks(tuple(samples), blocks_ns, self.wall * blocks_ns, self.waited_ns)
 
 
 @pytest.fixture
@@ -196,11 +197,11 @@ def test_who_claims_that_no_time_passes_does_not_go_on_for_ever(pair):
 
 
 def test_a_round_has_the_judges_clock_beside_the_claim(pair):
-    side, _ = pair([10.0], [1.0], groups=2, noise=0, calls_per_block=7)
+    side, _ = pair([10.0], [1.0], groups=2, noise=0, calls_per_block=7, waited_ns=30.0)
     side.wall = 3.0
     samples, taken = time_round(side)
     assert samples.tolist() == [10.0, 10.0]
-    assert taken == Turn(wall_ns=420.0, blocks_ns=140.0, calls_ns=140.0)
+    assert taken == Turn(wall_ns=420.0, blocks_ns=140.0, calls_ns=140.0, waited_ns=30.0)
 
 
 @pytest.mark.parametrize("heavy", [[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], "each in turn"])
