@@ -189,7 +189,7 @@ def measure_ssh(given: argparse.Namespace) -> None:
         show("import torch, in a new process", seconds_of([sys.executable, "-c", "import torch"]))
         show("cold: code sent, machine described", cold(near_url, folder))
         show(f"cold at {given.delay * 1e3:g} ms", cold(far_url, folder))
-        first(near_url, far_url, given)
+        first(near_url, far_url, project(folder), given)
         item(near_url, far_url, given)
 
 
@@ -203,19 +203,28 @@ def cold(url: str, folder: Path) -> float:
     return taken
 
 
-def first(near_url: str, far_url: str, given: argparse.Namespace) -> None:
+def project(folder: Path) -> Path:
+    """A project of one family. The tests of this one have every run of pytest import torch."""
+    for name in ("kernel_defs", "kernel_impls"):
+        shutil.copytree(ROOT / name / "scale", folder / "project" / name / "scale")
+    (folder / "project" / "pytest.ini").touch()
+    return folder / "project"
+
+
+def first(near_url: str, far_url: str, project: Path, given: argparse.Namespace) -> None:
     """Whole runs of pytest, in turn."""
     names = {"local": "", "loopback": near_url, f"{given.delay * 1e3:g} ms": far_url}
     times: dict[str, list[float]] = {name: [] for name in names}
     python = f"--fib-remote-python={sys.executable}"
     for _ in range(given.repeat):
         for name, url in names.items():
-            times[name].append(first_result((f"--fib-remote={url}", python) if url else ()))
+            options = (f"--fib-remote={url}", python) if url else ()
+            times[name].append(first_result(project, options))
     for name in list(names)[1:]:
         show(f"pytest with one item, {name}", times[name], times["local"])
 
 
-def first_result(options: tuple[str, ...]) -> float:
+def first_result(project: Path, options: tuple[str, ...]) -> float:
     """Seconds of a whole run of pytest with one evaluation in it."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--fib-device=cpu"]
     command += [
@@ -225,12 +234,12 @@ def first_result(options: tuple[str, ...]) -> float:
         "correctness",
     ]
     command += ["--fib-examples=1", "--fib-traces=/dev/null", "--fib-seed=0", *options]
-    return seconds_of(command)
+    return seconds_of(command, project)
 
 
-def seconds_of(command: list[str]) -> float:
+def seconds_of(command: list[str], folder: Path = ROOT) -> float:
     start = time.perf_counter()
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from pytest_fib.executors._remote import UnreachableExecutor as UnreachableExecutor
     from pytest_fib.executors._ssh import (
+        Description as Description,
         RemoteOptions as RemoteOptions,
         SshConnections as SshConnections,
         SshExecutor as SshExecutor,
@@ -42,6 +43,7 @@ __getattr__ = lazily(
         "_devices": "DevicePool DeviceProcess",
         "_ray": "RayExecutor RayOptions SharedActors",
         "_remote": "UnreachableExecutor",
-        "_ssh": "RemoteOptions SshConnections SshExecutor SshTarget TorchImport describe",
+        "_ssh": "Description RemoteOptions SshConnections SshExecutor SshTarget TorchImport "
+        "describe",
     },
 )

@@ -7,8 +7,8 @@ import json
 import select
 import subprocess
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.resources import files as package_files
@@ -329,16 +329,78 @@ class _Session:
         }
 
 
+class Description:
+    """A remote machine that describes itself: begun at once, and told when somebody asks."""
+
+    def __init__(self, connections: SshConnections, target: SshTarget) -> None:
+        self._connections, self._target = connections, target
+        self._connection = _opened(connections, target)
+        with suppress(_LostError):  # which is said by whoever reads
+            self._connection.send({"archives": None})
+        self._is_ordered = False
+
+    def order(self) -> None:
+        """Have it begin, once it is known what has to travel. Raises RemoteError."""
+        if self._is_ordered:
+            return
+        with _errors_of(self._target, self._connection):
+            self._connection.skip_to(MAGIC, STEP_TIMEOUT)
+            archives = _needed(self._connection)
+            self._connections.archives[self._target] = archives
+            _order(self._connection, self._target, archives, None)
+        self._is_ordered = True
+
+    def machine(self) -> Machine:
+        """The machine, which has this package afterwards. Raises RemoteError."""
+        self.order()
+        with _errors_of(self._target, self._connection):
+            archives = self._connections.archives[self._target]
+            _, text = _answer_to_order(self._connection, archives)
+        self.close()
+        return Machine.from_json(text)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
 def describe(connections: SshConnections, target: SshTarget) -> Machine:
     """Describe the remote machine; afterwards it has this package. Raises RemoteError."""
-    connection, text = _connected(connections, target, None)
-    connection.close()
-    return Machine.from_json(text)
+    description = Description(connections, target)
+    try:
+        return description.machine()
+    finally:
+        description.close()
+
+
+def _opened(connections: SshConnections, target: SshTarget) -> _Connection:
+    """A connection to a relay, which is sent but not heard yet. Raises RemoteError."""
+    connection = _Connection(_command(connections, target))
+    script = package_files("pytest_fib.executors").joinpath("_relay.py").read_bytes()
+    with suppress(_LostError):  # which is said by whoever reads
+        connection.send_script(script)
+    return connection
 
 
 def _command(connections: SshConnections, target: SshTarget) -> list[str]:
     """What runs a script there, once that is sent."""
     return [*connections.command(target), f"exec {target.python} -c '{_READ_SCRIPT}'"]
+
+
+@contextmanager
+def _errors_of(target: SshTarget, connection: _Connection) -> Iterator[None]:
+    """Close the connection where something goes wrong, and say where that was."""
+    try:
+        yield
+    except _LostError:
+        why = connection.why_lost(target.python)
+        connection.close()
+        raise RemoteError(f"{target.url}: {why}") from None
+    except RemoteError as error:
+        connection.close()
+        raise RemoteError(f"{target.url}: {error}") from None
+    except BaseException:  # an interrupt
+        connection.close()
+        raise
 
 
 class TorchImport:
@@ -362,54 +424,51 @@ class TorchImport:
         self._connection.close()
 
 
-def _connected(
-    connections: SshConnections, target: SshTarget, session: _Session | None
-) -> tuple[_Connection, bytes]:
-    """A connection to a session's worker; without one, what machine it is to, too.
+def _connected(connections: SshConnections, target: SshTarget, session: _Session) -> _Connection:
+    """A connection to a session's worker. Raises RemoteError."""
+    connection = _opened(connections, target)
+    with _errors_of(target, connection):
+        connection.skip_to(MAGIC, STEP_TIMEOUT)
+        if target not in connections.archives:
+            connection.send({"archives": None})
+            connections.archives[target] = _needed(connection)
+        archives = connections.archives[target]
+        if session.prebuilt is not None:
+            archives = {**archives, session.prebuilt.name: session.prebuilt}
+        _order(connection, target, archives, session)
+        record, _ = _answer_to_order(connection, archives)
+        connection.worker, connection.pid = record["worker"], record["pid"]
+    return connection
 
-    Raises RemoteError.
+
+def _needed(connection: _Connection) -> dict[str, Archive]:
+    """What has to be there, by name, from what the relay says of it.
+
+    Raises _LostError and RemoteError.
     """
-    connection = _Connection(_command(connections, target))
-    try:
-        return connection, _introduced(connection, connections, target, session)
-    except _LostError:
-        why = connection.why_lost(target.python)
-        connection.close()
-        raise RemoteError(f"{target.url}: {why}") from None
-    except RemoteError as error:
-        connection.close()
-        raise RemoteError(f"{target.url}: {error}") from None
-    except BaseException:  # an interrupt
-        connection.close()
-        raise
+    python = RemotePython(connection.receive(STEP_TIMEOUT)[0])
+    python.check()
+    return {each.name: each for each in python.archives()}
 
 
-def _introduced(
+def _order(
     connection: _Connection,
-    connections: SshConnections,
     target: SshTarget,
+    archives: Mapping[str, Archive],
     session: _Session | None,
-) -> bytes:
-    """Send what lacks there. Raises _LostError and RemoteError."""
-    script = package_files("pytest_fib.executors").joinpath("_relay.py").read_bytes()
-    connection.send_script(script)
-    connection.skip_to(MAGIC, STEP_TIMEOUT)
-    archives = connections.archives.get(target)
-    if archives is None:
-        connection.send({"archives": None})
-        python = RemotePython(connection.receive(STEP_TIMEOUT)[0])
-        python.check()
-        archives = connections.archives[target] = {each.name: each for each in python.archives()}
+) -> None:
+    """Ask for a session's worker; without one, what machine it is. Raises _LostError."""
     worker = None if session is None else session.to_json()
-    if session is not None and session.prebuilt is not None:
-        archives = {**archives, session.prebuilt.name: session.prebuilt}
-    order = {"root": target.folder, "archives": list(archives), "worker": worker}
-    connection.send(order)
-    while "lacks" in (record := _unless_error(connection))[0]:
-        connection.send({}, archives[record[0]["lacks"]].content())
-    if session is not None:
-        connection.worker, connection.pid = record[0]["worker"], record[0]["pid"]
-    return record[1]
+    connection.send({"root": target.folder, "archives": list(archives), "worker": worker})
+
+
+def _answer_to_order(
+    connection: _Connection, archives: Mapping[str, Archive]
+) -> tuple[dict[str, Any], bytes]:
+    """Send what lacks there first. Raises _LostError and RemoteError."""
+    while "lacks" in (answer := _unless_error(connection))[0]:
+        connection.send({}, archives[answer[0]["lacks"]].content())
+    return answer
 
 
 def _unless_error(connection: _Connection) -> tuple[dict[str, Any], bytes]:
@@ -453,7 +512,19 @@ class SshExecutor(RemoteExecutor):
     def start(self) -> None:
         """Connect, and have the worker get ready. Raises RemoteError."""
         Thread(target=self._give_signs_of_life, daemon=True).start()
-        self._connection, _ = _connected(self._connections, self._target, self._session)
+        self._connection = _connected(self._connections, self._target, self._session)
+
+    def is_ready(self) -> bool:
+        """Wait for the worker; False where it can't evaluate anything, or is lost."""
+        if self._connection is None:
+            return False
+        try:
+            while "ready" not in (record := self._connection.receive()[0]):
+                self._pass_on(record)
+        except _LostError:
+            self._drop()
+            return False
+        return bool(record["ready"])
 
     @property
     def worker_pid(self) -> int | None:
@@ -546,7 +617,7 @@ class SshExecutor(RemoteExecutor):
         wait = FIRST_WAIT
         while True:
             try:
-                self._connection, _ = _connected(self._connections, self._target, self._session)
+                self._connection = _connected(self._connections, self._target, self._session)
             except RemoteError:
                 self._was_lost_for_good = monotonic() + wait > until
                 if self._was_lost_for_good:

@@ -56,8 +56,9 @@ class Worker:
         #: The newest request, and its answer once there is one.
         self._number = 0
         self._answer: bytes | None = None
-        #: Why nothing can be evaluated here, and why not what needs a file of tensors.
-        self._refusal = ""
+        #: Why nothing can be evaluated here; empty where all is ready, None while that is unknown.
+        self._refusal: str | None = None
+        #: Why not what needs a file of tensors.
         self._unkept: dict[str, str] = {}
         self._lock = Lock()
         self._connection: socket.socket | None = None
@@ -70,15 +71,14 @@ class Worker:
         listener.listen()
         Thread(target=self._accept, args=(listener,), daemon=True).start()
         Thread(target=self._watch, daemon=True).start()
-        try:
-            self._executor.start()
-        except _TORCH_ERRORS as error:
-            why = " ".join(f"{type(error).__name__}: {error}".split())
-            self._refusal = f"nothing can be evaluated there: {why}"
+        refusal = self._start()
+        with self._lock:
+            self._refusal = refusal
+            self._write({"ready": not refusal})
         while (job := self._waiting.get()) is not None:
             number, kind, body = job
-            if self._refusal:
-                self._refuse(number, self._refusal)
+            if refusal:
+                self._refuse(number, refusal)
                 continue
             shared = [self._records[body[name]] for name in SHARED]
             answer = self._far_end.answer(kind, body, shared)
@@ -88,6 +88,15 @@ class Worker:
         self._executor.close()
         os._exit(0)
 
+    def _start(self) -> str:
+        """Have the judge ready; otherwise why it can't be."""
+        try:
+            self._executor.start()
+        except _TORCH_ERRORS as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            return f"nothing can be evaluated there: {why}"
+        return ""
+
     def _accept(self, listener: socket.socket) -> None:
         while True:
             connection, _ = listener.accept()
@@ -96,10 +105,13 @@ class Worker:
                     with suppress(OSError):
                         self._connection.shutdown(socket.SHUT_RDWR)
                 self._connection = connection
+                # Before anything else is said through it.
+                self._write({"worker": self._id, "pid": os.getpid()})
+                if self._refusal is not None:
+                    self._write({"ready": not self._refusal})
             Thread(target=self._listen, args=(connection,), daemon=True).start()
 
     def _listen(self, connection: socket.socket) -> None:
-        self._send({"worker": self._id, "pid": os.getpid()})
         with suppress(OSError, EOFError), connection.makefile("rb") as file:
             while True:
                 record, payload = read_frame(file.read)
@@ -166,8 +178,12 @@ class Worker:
 
     def _send(self, record: dict[str, Any], payload: bytes = b"") -> None:
         """What nobody is there to hear is asked for again."""
-        with self._lock, suppress(OSError):
-            if self._connection is not None:
+        with self._lock:
+            self._write(record, payload)
+
+    def _write(self, record: dict[str, Any], payload: bytes = b"") -> None:
+        if self._connection is not None:
+            with suppress(OSError):
                 write_frame(self._connection.sendall, record, payload)
 
     def _watch(self) -> None:

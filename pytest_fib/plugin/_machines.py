@@ -27,6 +27,9 @@ class RemoteMachines(Protocol):
     def executor(self, number: int, files: TensorFiles, progress: Progress) -> Executor:
         """An executor there, which starts in the background. Raises RemoteError."""
 
+    def prepare_check(self) -> None:
+        """Begin what `check` waits for, where this process has no executor there."""
+
     def check(self) -> None:
         """Wait until it is known whether kernels can run there. Raises RemoteError."""
 

@@ -71,6 +71,9 @@ class RayCluster(RemoteMachines):
         )
         return RayExecutor(self.shared.address, files=files, shared=one_actor)
 
+    def prepare_check(self) -> None:
+        """Nothing to begin."""
+
     def check(self) -> None:
         """Nothing to check: actors have imported all they need before they are found."""
 

@@ -12,13 +12,27 @@ if TYPE_CHECKING:
     from pytest_fib.plugin._machines import RemoteMachines
     from pytest_fib.plugin._options import Settings
     from pytest_fib.plugin._ray_cluster import RayCluster
-    from pytest_fib.plugin._ssh_machines import SshMachines
+    from pytest_fib.plugin._ssh_machines import Connecting, SshMachines
 
 
-def find(settings: Settings, processes: int) -> RemoteMachines:
+def connect(settings: Settings) -> Connecting | None:
+    """Begin to connect to the machines of ``--fib-remote``, if any. Raises UsageError."""
+    if settings.ray is not None:
+        return None
+    from pytest_fib.plugin._ssh_machines import Connecting
+
+    try:
+        return Connecting.begin(settings)
+    except RemoteError as error:
+        raise _usage_error(settings, error) from None
+
+
+def find(settings: Settings, connecting: Connecting | None, processes: int) -> RemoteMachines:
     """The machines that the options name, for so many processes. Raises UsageError."""
     try:
-        return _kind(settings).find(settings, processes)
+        if connecting is not None:
+            return _ssh_machines().find(connecting)
+        return _ray_cluster().find(settings, processes)
     except RemoteError as error:
         raise _usage_error(settings, error) from None
 
@@ -38,14 +52,17 @@ def _usage_error(settings: Settings, error: RemoteError) -> pytest.UsageError:
 
 def from_controller(settings: Settings, text: str) -> RemoteMachines:
     """In a worker of xdist, the machines that the controller found."""
-    return _kind(settings).from_json(settings, text)
+    kind = _ssh_machines() if settings.ray is None else _ray_cluster()
+    return kind.from_json(settings, text)
 
 
-def _kind(settings: Settings) -> type[RayCluster | SshMachines]:
-    if settings.ray is not None:
-        from pytest_fib.plugin._ray_cluster import RayCluster
+def _ray_cluster() -> type[RayCluster]:
+    from pytest_fib.plugin._ray_cluster import RayCluster
 
-        return RayCluster
+    return RayCluster
+
+
+def _ssh_machines() -> type[SshMachines]:
     from pytest_fib.plugin._ssh_machines import SshMachines
 
     return SshMachines

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from pytest_fib.engine import DeviceUse
     from pytest_fib.executors import Executor
     from pytest_fib.plugin._machines import RemoteMachines
+    from pytest_fib.plugin._ssh_machines import Connecting
     from pytest_fib.sandbox import LastCall
     from pytest_fib.testing import KernelCheck
 
@@ -164,9 +165,12 @@ class Session:
             plugins.register(Distribution(), "fib-distribution")
 
     def _start_remote_machines(self) -> None:
-        """Connect. If this process runs items itself, start its executor too."""
-        if self.remote is not None and not getattr(self.config.option, "tx", None):
+        """Have what runs items start there; workers of xdist start theirs themselves."""
+        if self.remote is None:
+            return
+        if not getattr(self.config.option, "tx", None):
             _ = self.executor
+        self.remote.prepare_check()
 
     def _add_paths(self) -> None:
         """Also collect datasets; if no path is given, a selection collects kernels alone.
@@ -305,16 +309,31 @@ class Session:
     @cached_property
     def remote(self) -> RemoteMachines | None:
         """The remote machines that kernels run on, if any. Raises UsageError."""
-        option, settings = self.config.option, self.settings
-        if not settings.is_remote or option.collectonly or settings.explain_inputs:
+        if not self._runs_elsewhere:
             return None
         from pytest_fib.plugin._remote import find, from_controller
 
         if self._sent:
-            return from_controller(settings, self._sent["remote"])
-        remote = find(settings, len(getattr(option, "tx", None) or [None]))
+            return from_controller(self.settings, self._sent["remote"])
+        processes = getattr(self.config.option, "tx", None) or [None]
+        remote = find(self.settings, self._connecting, len(processes))
         self.config.add_cleanup(remote.close)
         return remote
+
+    @property
+    def _runs_elsewhere(self) -> bool:
+        settings = self.settings
+        runs_none = self.config.option.collectonly or settings.explain_inputs
+        return settings.is_remote and not runs_none
+
+    @cached_property
+    def _connecting(self) -> Connecting | None:
+        """The connections of ssh, as soon as they are begun. Raises UsageError."""
+        from pytest_fib.plugin._remote import connect
+
+        if (connecting := connect(self.settings)) is not None:
+            self.config.add_cleanup(connecting.close)
+        return connecting
 
     @property
     def _number(self) -> int:
@@ -375,8 +394,12 @@ class Session:
         """Start the fork server before collecting, where the command line asks for kernels.
 
         It takes the longest, and is another process: a mistake on the command line is told as soon.
+        Connections to remote machines are begun for the same reason.
         """
         from pytest_fib.executors import LocalExecutor
+
+        if self._runs_elsewhere and not self._sent:
+            _ = self._connecting
 
         option, settings = self.config.option, self.settings
         runs_here = self._worker or not getattr(option, "tx", None)

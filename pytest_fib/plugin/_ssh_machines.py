@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.build import Machine
 from pytest_fib.executors import (
+    Description,
     RemoteError,
     RemoteOptions,
     SshConnections,
     SshExecutor,
     SshTarget,
     TorchImport,
-    describe,
 )
 from pytest_fib.plugin._machines import RemoteMachines, described, why_not_isolated
 
@@ -27,6 +26,40 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Connecting:
+    """Connections to all targets, which are being made; the machines describe themselves."""
+
+    settings: Settings
+    targets: tuple[SshTarget, ...]
+    connections: SshConnections
+    descriptions: tuple[Description, ...]
+
+    @classmethod
+    def begin(cls, settings: Settings) -> Connecting:
+        """Raises RemoteError."""
+        targets = _targets(settings)
+        connections = SshConnections()
+        try:
+            descriptions = tuple(Description(connections, target) for target in targets)
+        except BaseException:  # there is no ssh, or an interrupt
+            connections.close()
+            raise
+        return cls(settings, targets, connections, descriptions)
+
+    def machines(self) -> tuple[Machine, ...]:
+        """Wait for all of them. Raises RemoteError."""
+        for each in self.descriptions:
+            each.order()
+        return tuple(each.machine() for each in self.descriptions)
+
+    def close(self) -> None:
+        """End the connections, also those that are still being made."""
+        for each in self.descriptions:
+            each.close()
+        self.connections.close()
+
+
+@dataclass(frozen=True)
 class SshMachines(RemoteMachines):
     """The targets, their machines, and the connections that xdist workers share."""
 
@@ -34,24 +67,17 @@ class SshMachines(RemoteMachines):
     targets: tuple[SshTarget, ...]
     machines: tuple[Machine, ...]
     connections: SshConnections
-    #: One for each target, in the process that found them.
-    imports: tuple[TorchImport, ...] = ()
+    #: In the process that found them: its executors, and imports on targets where it has none.
+    executors: dict[SshTarget, SshExecutor] = field(default_factory=dict)
+    imports: dict[SshTarget, TorchImport] = field(default_factory=dict)
 
     @classmethod
-    def find(cls, settings: Settings, processes: int) -> SshMachines:
-        """Connect to each, however many processes share them. Raises RemoteError."""
-        targets = _targets(settings)
-        connections = SshConnections()
-        imports: list[TorchImport] = []
-        try:
-            machines = tuple(describe(connections, target) for target in targets)
-            imports += (TorchImport(connections, target) for target in targets)
-            remote = cls(settings, targets, machines, connections, tuple(imports))
-            remote._check_devices()
-            remote._check_isolation()
-        except BaseException:  # an interrupt, too
-            _close(imports, connections)
-            raise
+    def find(cls, connecting: Connecting) -> SshMachines:
+        """Wait for what each says of itself. Raises RemoteError."""
+        machines = connecting.machines()
+        remote = cls(connecting.settings, connecting.targets, machines, connecting.connections)
+        remote._check_devices()
+        remote._check_isolation()
         return remote
 
     def _check_devices(self) -> None:
@@ -114,6 +140,8 @@ class SshMachines(RemoteMachines):
             if self.connections.is_owner:
                 executor.close()
                 raise
+        if self.connections.is_owner:  # others ask it for evaluations only
+            self.executors[target] = executor
         return executor
 
     def header(self) -> list[str]:
@@ -121,18 +149,23 @@ class SshMachines(RemoteMachines):
         pairs = zip(self.targets, self.machines, strict=True)
         return [f"fib: remote {t.url}: {described(m, m.device(wanted))}" for t, m in pairs]
 
+    def prepare_check(self) -> None:
+        for target in self.targets:
+            if target not in self.executors:
+                self.imports[target] = TorchImport(self.connections, target)
+
     def check(self) -> None:
-        for each in self.imports:
+        """A worker imports torch itself. If it can't, or is lost, an import of torch says why."""
+        for target, executor in self.executors.items():
+            if not executor.is_ready():
+                self.imports[target] = TorchImport(self.connections, target)
+        for each in self.imports.values():
             each.check()
 
     def close(self) -> None:
-        _close(self.imports, self.connections)
-
-
-def _close(imports: Iterable[TorchImport], connections: SshConnections) -> None:
-    for each in imports:
-        each.close()
-    connections.close()
+        """End the imports. The shared connections end with `Connecting`."""
+        for each in self.imports.values():
+            each.close()
 
 
 def _targets(settings: Settings) -> tuple[SshTarget, ...]:

@@ -374,7 +374,7 @@ def test_an_oracle_that_is_not_float64_is_said_in_record_table_and_failure(scale
     for trace in scale.traces():
         assert trace["evaluation"]["correctness"]["extra"]["no_oracle"] == "AssertionError"
         assert trace["evaluation"]["correctness"]["extra"]["oracle"] == "own precision"
-    assert "precision" not in scale.run("-k", "good").stdout.str()
+    assert "own precision" not in scale.run("-k", "good").stdout.str()
 
 
 def test_random_choices_are_drawn_many_times_at_the_end_of_a_search(project, monkeypatch):

@@ -61,6 +61,8 @@ def test_items_look_as_if_kernels_ran_here(far):
     assert (far.path / "imported").read_text() == "False "
     hosts = {record["evaluation"]["environment"]["host"] for record in far.traces()}
     assert len(hosts) == 1
+    # The machine's, and the worker's, which imports torch and says whether it could.
+    assert len(far.ssh.pids) == 2
 
 
 @pytest.mark.thorough
@@ -119,6 +121,22 @@ def test_a_machine_that_cannot_be_used_is_a_usage_error(far, host, options, mess
     assert not (far.path / "fib-traces.jsonl").exists()
 
 
+def test_machines_are_connected_to_at_the_same_time(far):
+    """Neither answers before the other is asked."""
+    python = far.write(
+        "python",
+        f"""\
+        #!/bin/sh
+        until [ "$(wc -l < "$SSH_PIDS")" -ge 2 ]; do sleep 0.01; done
+        exec {sys.executable} "$@"
+        """,
+    )
+    python.chmod(0o755)
+    hosts = ("--fib-remote=ssh://gpu1", "--fib-remote=ssh://gpu2")
+    result = far.run(*hosts, f"--fib-remote-python={python}", "--fib-implementation=good")
+    result.assert_outcomes(passed=1)
+
+
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
 @pytest.mark.parametrize(
     ("torch", "why"),
@@ -131,7 +149,8 @@ def test_a_machine_that_cannot_be_used_is_a_usage_error(far, host, options, mess
 def test_a_torch_that_cannot_be_imported_is_a_usage_error(far, torch, why, workers):
     far.write("broken/torch.py", f"{torch}\n")
     python = f"--fib-remote-python=env PYTHONPATH={far.path}/broken {sys.executable}"
-    result = far.run_apart("--fib-remote=ssh://gpu1", python, *workers)
+    alone = ("-p", "no:benchmark")  # which would have its say beside workers
+    result = far.run_apart("--fib-remote=ssh://gpu1", python, *workers, *alone)
     assert result.ret == USAGE
     message = f"ERROR: --fib-remote ssh://gpu1: torch can't be imported there: {why}"
     assert result.stderr.str().strip().splitlines() == [message]
