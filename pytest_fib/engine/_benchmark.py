@@ -87,6 +87,9 @@ PREPARATIONS, LONGER = 3, 2
 SINGLE_ROUNDS = 5
 #: How many calls are made one by one on the CPU, if a call takes less than so many nanoseconds.
 STEPS, STEPPED_BELOW_NS = 64, 100e3
+#: How often they are, in turn with the reference's, if they seem slow the first time; and the
+#: quantile of the turns that counts, since other work of the machine makes some longer.
+STEPPED_AGAIN, QUANTILE = 16, 0.25
 #: How many rounds of a slow reference are kept for implementations that are timed later.
 ROUNDS_KEPT = 3
 #: Nanoseconds of a single call: the candidate's, and the reference's.
@@ -441,7 +444,7 @@ class BenchmarkPhase:
 
         In a block, calls can know the next ones. Both sides take turns with the judge on one core,
         so that neither finds its caches empty, nor waits for a core to wake up. Threads that need
-        more cores have them in a second try.
+        more cores have them in a second try, which has more turns: some moments are busier.
         """
         count = min(STEPS, self._candidate.buffers.count)
         self._ready([0], [count, count])
@@ -449,19 +452,22 @@ class BenchmarkPhase:
         with self._core.shared_by(*sandboxes):
             single_ns, reference_ns = self._one_by_one_ns(count)
         if check_stepped_calls(single_ns, usual_ns[0], reference_ns - usual_ns[1]):
-            single_ns, reference_ns = self._one_by_one_ns(count)
-        self._outputs.keep_outputs(self._outputs.inputs_to_check())
+            single_ns, reference_ns = self._one_by_one_ns(count, STEPPED_AGAIN)
         return single_ns, reference_ns
 
-    def _one_by_one_ns(self, count: int) -> SingleCalls:
+    def _one_by_one_ns(self, count: int, times: int = 1) -> SingleCalls:
         """How long a call of each side takes one by one, less what a turn without a call does.
 
-        All in one moment: how long that is depends on what else the machine does.
+        All at the same moments: how long that is depends on what else the machine does.
         """
-        values = self._values_of_steps(count)
-        idle_ns = self._reference.step_ns(values, idle=True)
-        single_ns, reference_ns = (side.step_ns(values) - idle_ns for side in self._sides)
-        return single_ns, reference_ns
+        taken = []
+        for _ in range(times):
+            values = self._values_of_steps(count)
+            idle = self._reference.steps_ns(values, idle=True)
+            taken.append([idle, *(side.steps_ns(values) for side in self._sides)])
+            self._outputs.keep_outputs(self._outputs.inputs_to_check())
+        idle_ns, *calls_ns = np.quantile(taken, QUANTILE, axis=(0, 2))
+        return float(calls_ns[0] - idle_ns), float(calls_ns[1] - idle_ns)
 
     def _values_of_steps(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """New inputs of so many calls, in no buffer when steps begin; and room for outputs."""

@@ -15,8 +15,6 @@ from contextlib import suppress
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from pytest_fib.engine._cheat_checks import (
     check_blocks_ns,
     check_method,
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from pytest_fib.engine._context import BufferPool, EvaluationContext, Side
     from pytest_fib.sandbox import Reply
 
-#: The quantile of the turns that counts: other work of the machine makes some longer.
-QUANTILE = 0.25
 #: For a call: the place of its inputs, their values, the copy of its outputs, and their place.
 Turn: TypeAlias = "tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]"
 
@@ -107,8 +103,10 @@ class TimedSide:
         self._ask(Collect())
         return self._side.sandbox.ran_ns
 
-    def step_ns(self, values: tuple[torch.Tensor, torch.Tensor], *, idle: bool = False) -> float:
-        """The usual nanoseconds of a turn, for prepared calls on the first buffers, one by one.
+    def steps_ns(
+        self, values: tuple[torch.Tensor, torch.Tensor], *, idle: bool = False
+    ) -> list[int]:
+        """The nanoseconds of each turn, for prepared calls on the first buffers, one by one.
 
         By the judge's clock, from one turn's end to the next, so the judge's own work is included.
         ``values`` are their inputs, (calls, words), and the memory that their outputs are copied to
@@ -134,7 +132,7 @@ class TimedSide:
         self.has_run = True
         self._done(reply.result())
         self._context.refuse_if(check_steps(len(taken_ns), count))
-        return float(np.quantile(taken_ns, QUANTILE))
+        return taken_ns
 
     def _ask(self, request: Blocks | Collect) -> Done:
         return self._done(self._side.sandbox.ask(request, self._timeout))

@@ -18,7 +18,7 @@ from pytest_fib.data import (
     load_definition_file,
 )
 from pytest_fib.engine import Judge
-from pytest_fib.sandbox import Blocks, Collect, Done, Prepare
+from pytest_fib.sandbox import Blocks, Collect, Done, Prepare, Step
 from pytest_fib.timing import Accounting, Timings
 from pytest_fib.workloads import make_workload
 from tests.sampling import one_in
@@ -346,7 +346,7 @@ class Listening:
 
     def ask(self, request, timeout, file=None):
         reply = self._sandbox.ask(request, timeout, file)
-        if isinstance(request, (Prepare, Blocks, Collect)):
+        if isinstance(request, (Prepare, Blocks, Collect, Step)):
             self._log.append((request, reply))
         return reply
 
@@ -383,6 +383,20 @@ def test_both_sides_are_asked_alike(exchange):
         assert kinds["candidate"].count(kind) == kinds["reference"].count(kind) >= 1
     # Twice more of the reference, to see whether its outputs lie in its inputs.
     assert kinds["candidate"].count(Collect) == kinds["reference"].count(Collect) - 2 >= 1
+
+
+def test_calls_that_seem_slow_by_themselves_are_made_again_more_often(
+    exchanged, request_for, monkeypatch
+):
+    """In turn with the reference's, and less what turns without a call take at these moments."""
+    monkeypatch.setattr("pytest_fib.engine._benchmark.STEPPED_BELOW_NS", 1e12)
+    said = iter(["slow"])
+    check = "pytest_fib.engine._benchmark.check_stepped_calls"
+    monkeypatch.setattr(check, lambda *_: next(said, ""))
+    exchange = exchanged(request_for(GOOD, timing=True))
+    steps = {side: [r for r, _ in log if isinstance(r, Step)] for side, log in exchange.items()}
+    assert len(steps["candidate"]) >= 10
+    assert [step.idle for step in steps["reference"]] == [True, False] * len(steps["candidate"])
 
 
 def test_what_is_known_of_a_reference_is_not_measured_again(request_for, exchanged):
