@@ -59,6 +59,8 @@ def _open(given: Namespace) -> TraceSet:
     project = _Project(given.defs or [Path("kernel_defs")], given.impls or [Path("kernel_impls")])
     opened: TraceSet | None = None
     for path in (given.path, *vars(given).get("others", ())):
+        if _has_records_only(path):
+            raise ValueError(f"{path} is no dataset but has files of records: name {path}/*.jsonl")
         if path.suffix == ".jsonl":
             opened = TraceSet() if opened is None else opened
             project.add_traces(opened, path)
@@ -68,6 +70,10 @@ def _open(given: Namespace) -> TraceSet:
     assert opened is not None
     opened.drop_repeats()
     return opened
+
+
+def _has_records_only(path: Path) -> bool:
+    return not (path / "definitions").exists() and any(path.glob("*.jsonl"))
 
 
 def _summary(given: Namespace) -> int:

@@ -120,17 +120,20 @@ def _obey(read: Callable[[int], bytes], write: Callable[[bytes], Any]) -> None:
 
 
 def _unpack(content: bytes, folder: Path) -> None:
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _remove_unused(folder.parent)
-    unpacked = Path(tempfile.mkdtemp(dir=str(folder.parent)))
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            archive.extractall(str(unpacked))
-        unpacked.rename(folder)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_unused(folder.parent)
+        unpacked = Path(tempfile.mkdtemp(dir=str(folder.parent)))
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                archive.extractall(str(unpacked))
+            unpacked.rename(folder)
+        finally:
+            shutil.rmtree(str(unpacked), ignore_errors=True)
     except OSError as error:
-        shutil.rmtree(str(unpacked), ignore_errors=True)
         if not folder.is_dir():  # else another was faster
-            raise OSError(f"{folder.parent}: {error}") from None
+            other = "the URL may name another folder, as in ssh://host/scratch/me"
+            raise OSError(f"{folder.parent} can't be written: {error}; {other}") from None
 
 
 def _remove_unused(parent: Path) -> None:

@@ -96,6 +96,13 @@ def test_a_folder_that_is_no_dataset_is_an_error(tmp_path, capsys, action):
     assert f"error: {tmp_path} is no dataset: there are no definitions" in capsys.readouterr().err
 
 
+def test_of_a_folder_of_records_the_files_are_to_be_named(tmp_path, capsys):
+    (tmp_path / "part-1.jsonl").touch()
+    assert main(["traces", "merge", str(tmp_path), "-o", str(tmp_path / "merged")]) == 2
+    said = f"{tmp_path} is no dataset but has files of records: name {tmp_path}/*.jsonl"
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
 def test_what_has_changed_since_is_not_mixed_with_what_it_was(measured, capsys):
     main(["traces", "merge", "fib-traces.jsonl", "-o", "dataset"])
     measured.write("kernel_impls/every.py", EVERY.replace("x * factor", "factor * x"))

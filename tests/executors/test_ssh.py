@@ -275,7 +275,12 @@ class SharedConnections(SshConnections):
         ("ssh://me@stranger:2222", "python3", "nobody@stranger: Permission denied (publickey)."),
         ("ssh://h", "nosuch-python", "there is no nosuch-python (--fib-remote-python)"),
         ("ssh://h", f"{sys.executable} -I -S", "torch is not installed for "),
-        ("ssh://h/dev/null/x", sys.executable, "Not a directory: '/dev/null/x/code'"),
+        (
+            "ssh://h/dev/null/x",
+            sys.executable,
+            "/dev/null/x/code can't be written: [Errno 20] Not a directory: '/dev/null/x/code'; "
+            "the URL may name another folder, as in ssh://host/scratch/me",
+        ),
         ("ssh://h", "printf nothing;:", "the connection ended with status 0"),
     ],
 )
