@@ -35,6 +35,8 @@ LADDER = (1, 8, 64, 512, 4096, 32768)
 MAX_LADDER_BYTES = 4 << 30
 #: How much larger than the smallest workload an enlarged one is, at least.
 LEAST_ENLARGEMENT = 1.125
+#: How many sequences an enlarged workload has, where the definition doesn't bound their number.
+ENLARGED_SEQUENCES = 16
 
 
 def make_workload(
@@ -195,7 +197,9 @@ def enlarge(
 ) -> Workload:
     """The same seed with axes that fill ``max_bytes``, each by an equal factor.
 
-    Or an eighth more than the definition's smallest workload takes.
+    Or an eighth more than the definition's smallest workload takes. There are no more sequences
+    than before, or than ``ENLARGED_SEQUENCES`` where the definition bounds none: an offset takes so
+    few bytes that most sequences would be empty.
     """
     planned = plan(definition)
     budget = float(planned.bytes_at(planned.smallest))
@@ -205,7 +209,14 @@ def enlarge(
     for axis in planned.order:
         budget *= share if axis in free else 1.0
         budgets[axis] = int(budget)
-    axes = planned.choose(budgets, _largest_odd)
+
+    def pick(choice: Choice) -> int:
+        size = _largest_odd(choice)
+        if choice.axis not in planned.lengths:
+            return size
+        return min(size, max(workload.axes[choice.axis], ENLARGED_SEQUENCES + 1))
+
+    axes = planned.choose(budgets, pick)
     return make_workload(definition, axes, workload.seed, regime)
 
 

@@ -13,7 +13,7 @@ from math import inf, prod
 from typing import Any
 
 from pytest_fib.data import Definition, FixedValue, InputRule, Workload, kinds
-from pytest_fib.workloads._axes import OPEN_MAXIMUM, Domain, listed_domain
+from pytest_fib.workloads._axes import OPEN_MAXIMUM, Domain, is_open, listed_domain
 from pytest_fib.workloads._constraints import (
     Constraint,
     ConstraintError,
@@ -82,8 +82,8 @@ class Plan:
     #: Why no workload can be made, and where in the definition that is.
     problem: str | None = None
     problem_at: tuple[str | int, ...] = ()
-    #: Axes that count sequences, where the definition bounds none.
-    lengths: tuple[str, ...] = ()
+    #: Axes of offsets whose number the definition does not bound, and the most sequences drawn.
+    lengths: Mapping[str, int] = field(default_factory=dict)
     #: From axes, how many numbers a reference may hold besides inputs and outputs: see ``_scores``.
     scores: tuple[Callable[[Mapping[str, Any]], Any], ...] = ()
 
@@ -198,7 +198,7 @@ class Plan:
     def fits(self, axes: Mapping[str, int], max_bytes: int) -> bool:
         """Whether a workload of these sizes fits the budget, with what its reference may hold."""
         values = {**self.solver.const, **axes}
-        if any(values[length] > MAX_SEQUENCES + 1 for length in self.lengths):
+        if any(values[axis] > most + 1 for axis, most in self.lengths.items()):
             return False
         scores = sum(compute(values) for compute in self.scores)
         return self.bytes_at(values) + 8 * int(scores) <= max_bytes
@@ -396,7 +396,6 @@ def _planned(definition: Definition) -> Plan:
     domains = {axis: listed_domain(definition, axis) for axis in order}
     solved = [replace(each, axes=each.axes | each.tensors) for each in (*on_axes, *of_scalars)]
     offsets = {name: rule for name, rule in rules.items() if isinstance(rule, kinds.Indptr)}
-    is_open = not (definition.workloads and definition.workloads.axes)
     return Plan(
         definition=definition,
         stated=tuple(stated),
@@ -411,7 +410,7 @@ def _planned(definition: Definition) -> Plan:
         scalars=tuple(scalars),
         uses=ReferenceUses.of(definition),
         unmade=unmade,
-        lengths=tuple(_shape(definition, name)[0] for name in offsets if is_open),
+        lengths=dict(_most_sequences(definition, offsets)),
         scores=tuple(_scores(definition, rules, offsets)),
     )
 
@@ -474,6 +473,23 @@ def _scalars(
         elif isinstance(rule, FixedValue):
             domains[name] = Domain(int(rule.value), int(rule.value))
     return domains, bounds
+
+
+def _most_sequences(
+    definition: Definition, offsets: Mapping[str, kinds.Indptr]
+) -> Iterator[tuple[str, int]]:
+    """Open axes of offsets, and how many sequences these have at most.
+
+    Where the definition bounds other axes, only what it bounds the total to: beyond that, all are
+    empty.
+    """
+    is_unbounded = not (definition.workloads and definition.workloads.axes)
+    for name, rule in offsets.items():
+        (axis,), total = _shape(definition, name), str(rule.total)
+        is_bounded = total in definition.var_axes and not is_open(definition, total)
+        if is_unbounded or (is_bounded and is_open(definition, axis)):
+            largest = listed_domain(definition, total).high if is_bounded else 0
+            yield axis, max(MAX_SEQUENCES, largest)
 
 
 def _scores(

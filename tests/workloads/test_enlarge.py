@@ -29,3 +29,27 @@ def test_every_axis_grows_and_is_odd():
     large = enlarge(loaded.definition, small, {}, BYTES)
     assert min(large.axes.values()) > 10
     assert all(n % 2 for n in large.axes.values())
+
+
+RAGGED = """
+name: ragged
+op_type: ragged
+axes: {offsets_len: var, total: var, dim: 8}
+constraints: ["total == offsets[-1].item()"]
+inputs:
+  x: {shape: [total, dim], dtype: float32}
+  offsets: {shape: [offsets_len], dtype: int32}
+outputs: {y: {shape: [total, dim], dtype: float32}}
+reference: |
+  def run(x, offsets):
+      return x
+"""
+
+
+def test_sequences_have_several_tokens_each(tmp_path):
+    path = tmp_path / "ragged.yaml"
+    path.write_text(RAGGED)
+    [loaded] = load_definition_file(path)
+    small = make_workload(loaded.definition, smallest_axes(loaded.definition))
+    axes = enlarge(loaded.definition, small, {}, BYTES).axes
+    assert axes["total"] > 10 * axes["offsets_len"] > 10
