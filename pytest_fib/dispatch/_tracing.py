@@ -317,7 +317,9 @@ class Tracer:
     def _warn(self, error: BaseException) -> None:
         if not self._warned:
             self._warned = True
-            log.warning("%s: calls can't be recorded, and are not: %s", self.dataset, error)
+            # A file's error says what it is; of a policy's KeyError the text is but the key.
+            why = error if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+            log.warning("%s: calls can't be recorded, and are not: %s", self.dataset, why)
 
     def flush(self) -> None:
         """Wait until all that was captured is written, with the counts."""

@@ -432,7 +432,11 @@ def _connected(address: str, namespace: str) -> tuple[Any, bool]:
         raise RemoteError("Ray is not installed: pip install 'pytest-fib[ray]'") from None
     if ray.is_initialized():
         return ray, True
-    _check_reachable(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
+    if address not in ("auto", "local") and ":" not in address:
+        raise RemoteError(f"{address}: is no address of a cluster; give HOST:PORT, auto or local")
+    if address == "auto":
+        _check_reachable(os.environ.get("RAY_ADDRESS") or _started_last(), " (auto)")
+    _check_reachable(address)
     package = str(Path(__file__).parents[1])
     local: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
@@ -459,7 +463,16 @@ def _why_not_connected(error: Exception) -> str:
     return why
 
 
-def _check_reachable(address: str) -> None:
+def _started_last() -> str:
+    """The address in the file where Ray looks for a cluster that it isn't told; or nothing."""
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    try:
+        return Path(folder, "ray", "ray_current_cluster").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _check_reachable(address: str, why: str = "") -> None:
     """Ray itself tries for minutes. Raises RemoteError."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdigit():
@@ -467,7 +480,7 @@ def _check_reachable(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=REACHED).close()
     except OSError as error:
-        raise RemoteError(f"{address}: no cluster can be reached there: {error}") from None
+        raise RemoteError(f"{address}{why}: no cluster can be reached there: {error}") from None
 
 
 def _line(error: Exception) -> str:

@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -183,6 +184,7 @@ def test_a_policy_that_fails_is_one_warning_and_a_count(dataset, caplog, policy)
         for n in range(1, 4):
             assert call(n).tolist() == [0.0, 0.0]
     assert (tracer.stats.recorded, tracer.stats.failed, len(caplog.records)) == (0, 3, 1)
+    assert re.search("and are not: (ZeroDivision|Type)Error: ", caplog.text)
 
 
 def test_names_of_inputs_may_come_from_a_generator(dataset):

@@ -214,7 +214,30 @@ def test_an_address_where_nothing_is_says_so():
         RayExecutor("127.0.0.1:1")
 
 
-def test_a_cluster_of_another_python_says_both_versions(monkeypatch):
+@pytest.fixture
+def unconnected(monkeypatch, tmp_path):
+    """A process and a machine that know of no cluster; what `monkeypatch` is."""
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    return monkeypatch
+
+
+def test_a_cluster_of_this_machine_that_is_gone_says_so(unconnected, tmp_path):
+    """As one that was killed, whose address Ray has kept."""
+    kept = tmp_path / "ray" / "ray_current_cluster"
+    kept.parent.mkdir()
+    kept.write_text("127.0.0.1:1")
+    with pytest.raises(RemoteError, match=r"^127\.0\.0\.1:1 \(auto\): no cluster can be reached"):
+        RayExecutor("auto")
+
+
+def test_an_address_without_a_port_is_none():
+    with pytest.raises(RemoteError, match=r"^gpu1: is no address of a cluster; give HOST:PORT, "):
+        RayExecutor("gpu1")
+
+
+def test_a_cluster_of_another_python_says_both_versions(unconnected):
     """As Ray does, in several lines."""
 
     def init(**options):
@@ -225,8 +248,7 @@ def test_a_cluster_of_another_python_says_both_versions(monkeypatch):
             f"This process on node 10.0.0.1 was started with:\n    {here}"
         )
 
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", init)
+    unconnected.setattr(ray, "init", init)
     with pytest.raises(RemoteError) as error:
         RayExecutor("auto")
     assert str(error.value) == (
@@ -235,7 +257,7 @@ def test_a_cluster_of_another_python_says_both_versions(monkeypatch):
     )
 
 
-def test_a_cluster_that_asks_for_a_token_says_so(monkeypatch):
+def test_a_cluster_that_asks_for_a_token_says_so(unconnected):
     """Ray's error says only that it can't connect; why is in the one before."""
 
     def init(**options):
@@ -244,19 +266,17 @@ def test_a_cluster_that_asks_for_a_token_says_so(monkeypatch):
         except RuntimeError as error:
             raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379") from error
 
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", init)
+    unconnected.setattr(ray, "init", init)
     with pytest.raises(RemoteError) as error:
         RayExecutor("auto")
     failed = "auto: Failed to connect to Ray cluster at 10.0.0.1:6379"
     assert str(error.value) == f"{failed}: AuthenticationError: no token"
 
 
-def test_a_token_that_is_not_there_is_an_error_in_a_line(monkeypatch):
+def test_a_token_that_is_not_there_is_an_error_in_a_line(unconnected):
     def init(**options):
         raise ray.exceptions.RayError("Token authentication is enabled\nbut no token was found.")
 
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", init)
+    unconnected.setattr(ray, "init", init)
     with pytest.raises(RemoteError, match=r"^auto: Token .* enabled but no token was found"):
         RayExecutor("auto")
