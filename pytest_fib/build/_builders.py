@@ -1,9 +1,10 @@
-"""The builder of each language: a module that makes a program callable.
+"""Calls the builder of a program's language, a module that makes the program callable.
 
-``load(program, artifact)`` returns what has the entry symbol as an attribute. For compiled
-languages there is ``build(program, folder, call)`` before it: it compiles in that folder, and what
-it returns names the file there that is the artifact. Both run in sandboxes. ``versions(program)``
-are the versions that decide what is built; only that runs outside.
+``SupportedLanguages`` names that module. Its ``load(program, artifact)`` returns what has the entry
+symbol as an attribute. For compiled languages there is ``build(program, folder, call)`` before it:
+it compiles in that folder, and what it returns names the file there that is the artifact. Both run
+in sandboxes. ``versions(program)`` are the versions that decide what is built; only that runs
+outside.
 
 Kernels of Triton are compiled when they are launched. Their ``build`` has ``call`` call the
 program's function with inputs, and launches compile for the target instead.

@@ -18,6 +18,11 @@ from pytest_fib.data._definition import (
     Definition as Definition,
     TensorSpec as TensorSpec,
 )
+from pytest_fib.data._definition_sections import (
+    AxisDomain as AxisDomain,
+    Tolerance as Tolerance,
+    WorkloadsSection as WorkloadsSection,
+)
 from pytest_fib.data._dtypes import DTYPE_CLASSES as DTYPE_CLASSES, DType as DType
 from pytest_fib.data._errors import (
     DataError as DataError,
@@ -110,11 +115,6 @@ from pytest_fib.data._workload import (
     SafetensorsInput as SafetensorsInput,
     ScalarInput as ScalarInput,
     Workload as Workload,
-)
-from pytest_fib.data._workloads_section import (
-    AxisDomain as AxisDomain,
-    Tolerance as Tolerance,
-    WorkloadsSection as WorkloadsSection,
 )
 from pytest_fib.data._yaml import compose as compose, compose_family as compose_family
 

@@ -20,9 +20,9 @@ from ._base import (
     size_in_any_form,
 )
 from ._checks import definition_violations, unknown_axis, with_named_sizes
+from ._definition_sections import Tolerance, WorkloadsSection
 from ._dtypes import DType
 from ._errors import shown
-from ._workloads_section import Tolerance, WorkloadsSection
 
 #: What a definition has here and not in FlashInfer Trace.
 OWN_KEYS = ("workloads", "tolerances", "nondeterministic")

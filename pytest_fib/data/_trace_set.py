@@ -21,7 +21,7 @@ from ._errors import DataError, problems_of
 from ._flashinfer import impossible_figures
 from ._selection import Selection, Shape, selection_of
 from ._trace import Evaluation, EvaluationStatus, Trace
-from ._trace_rows import Index, TraceRow, mean_latency, row_of, same_hardware, without_repeats
+from ._trace_index import Index, TraceRow, mean_latency, row_of, same_hardware, without_repeats
 from ._trace_set_files import Export, Reader, Stored, Writer, write_document
 
 if TYPE_CHECKING:

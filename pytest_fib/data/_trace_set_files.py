@@ -26,7 +26,7 @@ from ._files import load_definition_file, load_solution_file
 from ._flashinfer import definition_for_flashinfer, solution_for_flashinfer, trace_for_flashinfer
 from ._solution import Solution
 from ._trace import Trace
-from ._trace_rows import row_of
+from ._trace_index import row_of
 from ._workload import SafetensorsInput
 
 if TYPE_CHECKING:
