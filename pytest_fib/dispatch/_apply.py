@@ -389,7 +389,7 @@ def apply(
     if fallback is None:
         if arguments or keywords:
             raise TypeError("apply() needs fallback= where it is given arguments")
-        return lambda function: _routed(definition, function)
+        return _decorator(definition)
     if isinstance(fallback, MethodType):
         return _called_method(definition, fallback)(*arguments, **keywords)
     key = definition, fallback
@@ -401,6 +401,22 @@ def apply(
     if function is None:
         function = _put(_called, key, _called_like(definition, fallback))
     return function(*arguments, **keywords)
+
+
+def _decorator(definition: str | Callable[..., str]) -> Callable[..., Any]:
+    """Raises TypeError; the decorator does where ``@apply`` was written without a name."""
+    if not (isinstance(definition, str) or callable(definition)):
+        what = "the name of a definition, or a function that returns it"
+        raise TypeError(f"apply() takes {what}, not {definition!r}")
+
+    def decorate(*functions: Callable[..., Any], **keywords: Any) -> Callable[..., Any]:
+        if len(functions) != 1 or keywords or not callable(functions[0]):
+            raise TypeError(
+                "apply is a decorator with a definition's name: @apply('rmsnorm_d4096')"
+            )
+        return _routed(definition, functions[0])
+
+    return decorate
 
 
 def _called_method(definition: str | Callable[..., str], method: MethodType) -> Callable[..., Any]:

@@ -268,6 +268,25 @@ def test_the_call_form_and_names_from_arguments():
     disable_apply()
 
 
+def test_a_decorator_without_a_name_says_what_it_takes():
+    with pytest.raises(TypeError, match=r"takes the name of a definition, .*, not 3$"):
+        apply(3)
+
+    @apply
+    def scaled(x, factor):
+        return x * factor
+
+    for call in (
+        lambda: scaled(torch.ones(3)),
+        lambda: scaled(1, 2),
+        lambda: scaled(x=1, factor=2),
+    ):
+        with pytest.raises(
+            TypeError, match=r"with a definition's name: @apply\('rmsnorm_d4096'\)$"
+        ):
+            call()
+
+
 def test_what_names_no_definition_goes_to_the_fallback_and_is_logged_once(caplog):
     routed = apply(lambda x, weight: f"scale_add{x.shape[1]}")(fallback)
     with enable_apply(trace_set(("small", 8, 1.0)), hardware=HERE):
