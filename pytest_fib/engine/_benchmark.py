@@ -419,7 +419,7 @@ class BenchmarkPhase:
             return None
         if self._device == "cpu":
             in_steps = self._candidate.is_process and usual_ns[0] < STEPPED_BELOW_NS
-            return self._stepped_calls_ns(usual_ns) if in_steps else None
+            return self._stepped_calls_ns(timings) if in_steps else None
         # The reference's calls may have blocks of their own already.
         self._batched_sides = [side for side in self._sides if side.calls_per_block > 1]
         return self._single_block_ns(usual_ns)
@@ -439,7 +439,7 @@ class BenchmarkPhase:
         single_ns = [float(np.median(samples)) for samples in zip(*rounds, strict=True)]
         return single_ns[0], single_ns[1] if len(sides) > 1 else usual_ns[1]
 
-    def _stepped_calls_ns(self, usual_ns: SingleCalls) -> SingleCalls:
+    def _stepped_calls_ns(self, timings: Timings) -> SingleCalls:
         """How long a call of each side takes if its inputs appear after the call before is done.
 
         In a block, calls can know the next ones. Both sides take turns with the judge on one core,
@@ -451,7 +451,7 @@ class BenchmarkPhase:
         sandboxes = self._context.candidate.sandbox, self._context.reference.sandbox
         with self._core.shared_by(*sandboxes):
             single_ns, reference_ns = self._one_by_one_ns(count)
-        if check_stepped_calls(single_ns, usual_ns[0], reference_ns - usual_ns[1]):
+        if _seems_to_work_ahead(timings, single_ns, reference_ns):
             single_ns, reference_ns = self._one_by_one_ns(count, STEPPED_AGAIN)
         return single_ns, reference_ns
 
@@ -483,10 +483,10 @@ class BenchmarkPhase:
         A flush drops code from the cache as well, and a long kernel's takes a while to be loaded.
         So what seems wrong is timed again without a flush.
         """
+        if self._device == "cpu":
+            return _seems_to_work_ahead(timings, *single_ns)
         usual_ns = timings.latency.value, timings.reference_latency.value
         extra_ns = single_ns[1] - usual_ns[1]
-        if self._device == "cpu":
-            return check_stepped_calls(single_ns[0], usual_ns[0], extra_ns)
         wrong = check_single_calls(single_ns[0], usual_ns[0], extra_ns)
         if not wrong:
             return ""
@@ -601,6 +601,16 @@ def _rough_ns(side: TimedSide) -> float:
         if timed.wall_ns > ROUGH * ROUGH_NS:
             break
     return shortest_ns
+
+
+def _seems_to_work_ahead(timings: Timings, single_ns: float, reference_ns: float) -> str:
+    """What is wrong if a call of the candidate takes less time among others than one by one.
+
+    Other work makes blocks longer, and hardly the turns that count. So the reference's blocks count
+    as such turns do: else it would seem to take no longer one by one, where all calls do.
+    """
+    extra_ns = reference_ns - timings.undisturbed_reference_ns
+    return check_stepped_calls(single_ns, timings.latency.value, extra_ns)
 
 
 def _interval(estimate: Estimate, unit: float = 1.0) -> list[float]:

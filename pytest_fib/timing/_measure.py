@@ -25,7 +25,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_fib.timing._accounting import Accounting, Claims, Turn, account, shortest_ns
+from pytest_fib.timing._accounting import LOW, Accounting, Claims, Turn, account, shortest_ns
 
 Samples: TypeAlias = NDArray[np.float64]
 Turns: TypeAlias = Sequence[Turn]
@@ -158,6 +158,14 @@ class Timings:
     def reference_latency(self) -> Estimate:
         """Nanoseconds of a call of the reference."""
         return latency_of(self.reference)
+
+    @property
+    def undisturbed_reference_ns(self) -> float:
+        """Nanoseconds of a call of the reference in blocks that other work hardly made longer.
+
+        The mean over placements of the lower quartile of each one's blocks.
+        """
+        return float(np.exp(np.quantile(np.log(self.reference), LOW, axis=0).mean()))
 
     @cached_property
     def speedup(self) -> Estimate:

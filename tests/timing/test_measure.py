@@ -204,6 +204,16 @@ def test_a_round_has_the_judges_clock_beside_the_claim(pair):
     assert taken == Turn(wall_ns=420.0, blocks_ns=140.0, calls_ns=140.0, waited_ns=30.0)
 
 
+def test_what_other_work_adds_to_some_blocks_is_not_in_an_undisturbed_time():
+    placed = np.tile([1000.0, 1100.0], (12, 1))
+    disturbed = placed * np.where(np.arange(12) % 3, 3, 1)[:, None]
+    turns = [Turn(9e3, 8e3, 8e3)] * 12
+    for reference in (placed, disturbed):
+        timings = Timings("cpu", placed, reference, 0.005, 0.0, turns, turns)
+        assert timings.undisturbed_reference_ns == pytest.approx(np.sqrt(1000.0 * 1100.0))
+    assert timings.reference_latency.value > 2 * timings.undisturbed_reference_ns
+
+
 @pytest.mark.parametrize("heavy", [[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], "each in turn"])
 def test_work_of_other_blocks_is_left_out_of_the_latency(heavy):
     """Who does it in some blocks and none in the others claims nothing that is false."""
