@@ -283,7 +283,7 @@ def diagnose_failure(
 def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
     """Whether a diagnosis about inputs or all elements should hold for the larger workload too."""
     many = larger.pattern in ("everywhere", "scattered")
-    return many and diagnosis.pattern in ("misread input", "one factor", "one offset")
+    return many and diagnosis.pattern in ("misread input", "one factor", "one offset", "zeros")
 
 
 def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:

@@ -345,3 +345,16 @@ def test_a_value_that_is_mostly_right_is_not_called_the_same_value(judge):
     levels = define({"x": "float32[n, d]"}, {"y": "int32[n, d]"}, f"return {level}", rules=rules)
     paired = f"return {level}.view(-1, 32, 2).amax(-1).repeat_interleave(2, 1)"
     assert "the same value" not in diagnosis(judge, levels, paired).sentence
+
+
+def test_zeros_of_one_row_alone_are_no_zeros_everywhere():
+    """A query that does not see itself sees nothing where it is the only one."""
+    causal = define({"x": "float32[n, d]"}, {"y": "float32[n, d]"}, "return (x @ x.T).tril() @ x")
+    check = FunctionChecker(causal, lambda x: (x @ x.T).tril(-1) @ x, "cpu")
+    workload = make_workload(causal, {"n": 1})
+
+    def evaluate(larger):
+        return check(larger, explain=True)
+
+    found = diagnose_failure(causal, workload, check(workload), evaluate, 1 << 16)
+    assert "zeros" not in found.diagnosis.sentence
