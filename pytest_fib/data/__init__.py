@@ -53,6 +53,7 @@ from pytest_fib.data._request import (
     EvaluationRequest as EvaluationRequest,
     Origin as Origin,
     Outcome as Outcome,
+    Precision as Precision,
     SearchRequest as SearchRequest,
     SearchResult as SearchResult,
     TensorFiles as TensorFiles,

@@ -21,6 +21,8 @@ from ._workload import Workload
 REPORT_IT = "please report it to pytest-fib's authors, with the log of this record"
 #: Seconds for explaining a failure, after which it is told with what is known by then.
 EXPLAIN_SECONDS = 20.0
+#: How exactly a time is to be known.
+Precision: TypeAlias = Literal["quick", "default", "strict"]
 #: Where a failing workload comes from.
 Origin: TypeAlias = Literal["failed before", "listed", "shrunk", "unfinished", "recorded"]
 
@@ -111,7 +113,7 @@ class EvaluationRequest(_Request):
 
     workload: Workload
     timing: bool = False
-    precision: str = "default"
+    precision: Precision = "default"
     draws: bool = False
     explain: bool = False
     explain_seconds: float = EXPLAIN_SECONDS

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar, get_args
 
 from pytest_fib.executors._devices import on_all_devices
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Definition,
         EvaluationRequest,
         Outcome,
+        Precision,
         Solution,
         Trace,
         TraceSet,
@@ -24,6 +25,24 @@ if TYPE_CHECKING:
     from pytest_fib.executors._protocol import Executor
 
 _R = TypeVar("_R")
+
+
+def _check(trace_set: object, device: object, precision: object, timeout: float) -> None:
+    """Raises TypeError and ValueError."""
+    from pytest_fib.data import Precision, TraceSet
+
+    if not isinstance(trace_set, TraceSet):
+        raise TypeError(f"Benchmark takes a TraceSet, as TraceSet.load has it, not {trace_set!r}")
+    choices = {
+        "device": (device, (None, "cpu", "cuda")),
+        "precision": (precision, get_args(Precision)),
+    }
+    for name, (value, known) in choices.items():
+        if value not in known:
+            names = ", ".join(filter(None, known))
+            raise ValueError(f"{name} {value!r} is not one of {names}")
+    if not timeout > 0:
+        raise ValueError(f"timeout should be more than 0 s, not {timeout!r}")
 
 
 class Benchmark:
@@ -44,13 +63,14 @@ class Benchmark:
         trace_set: TraceSet,
         *,
         device: str | None = None,
-        precision: str = "default",
+        precision: Precision = "default",
         timeout: float = 60.0,
         executor: Executor | None = None,
     ) -> None:
         from pytest_fib.build import gpus
         from pytest_fib.data import TensorFiles
 
+        _check(trace_set, device, precision, timeout)
         self.trace_set = trace_set
         #: Where recorded tensors lie, by what they hold.
         self.files = TensorFiles()

@@ -83,6 +83,24 @@ def test_everything_is_evaluated_and_failures_stop_nothing(trace_set, capsys):
     assert "4/4" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "gpu"}, "device 'gpu' is not one of cpu, cuda"),
+        ({"precision": "fast"}, "precision 'fast' is not one of quick, default, strict"),
+        ({"timeout": 0}, "timeout should be more than 0 s, not 0"),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_an_error_at_once(trace_set, options, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Benchmark(trace_set, **options)
+
+
+def test_a_path_is_no_trace_set():
+    with pytest.raises(TypeError, match=r"takes a TraceSet, .*, not 'dataset'$"):
+        Benchmark("dataset")
+
+
 def test_what_passed_is_left_out_on_resuming(trace_set):
     Benchmark(trace_set, executor=Scripted()).run_all()
     again = Scripted()
