@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isfinite, log, nan, sqrt
+from math import inf, isfinite, log, nan, sqrt
 
 import torch
 
@@ -96,7 +96,7 @@ def factor_or_offset(output: WrongOutput, failure: Failure) -> Iterator[tuple[st
     """
     if not output.is_number:
         return
-    if vary(output.any_sample.expected.abs()):  # any number is a multiple of one number
+    if vary(output.any_sample.expected.abs()):
         yield from _one_number(output, failure, output.any_sample, "every element is ", "")
     if localize(output) is None:
         yield from _factor_per_row(output)
@@ -110,7 +110,8 @@ def _one_number(
 ) -> Iterator[tuple[str, str]]:
     left = LEFT if output.marked else LEFT_TOGETHER
     factor, offset = (LinearFit.of(sample, factor=f, left=left) for f in (True, False))
-    good = [fit for fit in (factor, offset) if bool(fit.good)]
+    fits = (factor, offset) if bool(_differ(sample.expected)) else (offset,)
+    good = [fit for fit in fits if bool(fit.good)]
     best = min(good, key=lambda fit: float(fit.left), default=None)
     is_float, value = output.got.is_floating_point(), float(best.value) if best else 0.0
     if best is factor and is_float and value:
@@ -118,6 +119,12 @@ def _one_number(
         yield "one factor", f"{which}{_times(value)} x expected{place}{known}"
     elif best is offset and (is_float or abs(value - round(value)) < WHOLE):
         yield "one offset", f"{which}off by {output.digits(value, '+')}{place}"
+
+
+def _differ(expected: torch.Tensor) -> torch.Tensor:
+    """Whether a line has several sizes beside 0: any number is a multiple of one."""
+    size = torch.where(expected.isfinite(), expected.abs(), 0.0)
+    return torch.where(size > 0, size, inf).amin(-1) < size.amax(-1)
 
 
 def _times(factor: float) -> str:
@@ -130,8 +137,8 @@ def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
     rows = output.rows(output.wrong_sample)
     if not output.got.is_floating_point() or len(rows.at) < 2 or rows.at.shape[1] < FEW:
         return
-    fit, size = LinearFit.of(rows, factor=True), rows.expected.abs()
-    good = fit.good & (size != size[:, :1]).any(1)  # any number is a multiple of one number
+    fit = LinearFit.of(rows, factor=True)
+    good = fit.good & _differ(rows.expected)
     if share(good) < MOST_ROWS:
         return
     low, high = (float(end) for end in fit.value[good].aminmax())

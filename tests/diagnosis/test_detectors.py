@@ -475,6 +475,12 @@ def test_rows_of_one_number_each_have_no_factor():
     assert found.sentence == "out: wrong everywhere"
 
 
+def test_one_number_among_zeros_has_no_factor():
+    one = torch.tensor([0.0, 3.0, 0.0], dtype=torch.float64)
+    found = explained((("n",), (3,), torch.float32), scaled(0.7), one)
+    assert "x expected" not in found.sentence
+
+
 def test_factors_of_rows_that_look_the_same_are_one():
     right = normal(GEMM[1])
     spread = torch.linspace(1.9999, 2.0001, GEMM[1][0])[:, None]
