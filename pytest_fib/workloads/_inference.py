@@ -455,6 +455,11 @@ def _softmax_scale(subject: Subject) -> InputRule | None:
     return None if dim is None else _near(1 / sqrt(dim))(subject)
 
 
+def _soft_cap(subject: Subject) -> InputRule:
+    """Gemma 2 has 30 and 50. Below 1 nearly all scores would be at the cap, and alike."""
+    return kinds.Uniform(min=1.0, max=50.0)
+
+
 def _expert_offset(subject: Subject) -> InputRule | None:
     experts = subject.const("num_experts", "num_global_experts", "experts")
     local = subject.const("num_local_experts", "local_experts")
@@ -517,6 +522,7 @@ RULES: tuple[Rule, ...] = (
     Rule("1/sqrt(head dim)", r"(sm|softmax|attn)_scale", _softmax_scale, "floating", scalar=True),
     Rule("1/sqrt(head dim)", "scale", _softmax_scale, "floating", _ATTENTION, scalar=True),
     Rule("an epsilon", r"(.*_)?eps(ilon)?", _near(1e-6), "floating", scalar=True),
+    Rule("a soft cap", r"(.*_)?soft_?cap(ping)?|logits?_cap", _soft_cap, "floating", scalar=True),
     Rule("first local expert", "local_expert_offset", _expert_offset, "integer", scalar=True),
     Rule("DeepSeek's", "routed_scaling_factor", _near(2.5), "floating", scalar=True),
     Rule("in (0, 1]", r"(top|min)_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),

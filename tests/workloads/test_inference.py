@@ -38,6 +38,8 @@ CASES = [
     ("gdn", "n head_size=64", "scale:f32", near(1 / 8)),
     ("norm", "n", "rms_eps:f32", near(1e-6)),
     ("norm", "n", "epsilon:f32", near(1e-6)),
+    ("gqa", "n", "logits_soft_cap:f32", {"kind": "uniform", "min": 1.0, "max": 50.0}),
+    ("softcap", "n", "softcap:f32", {"kind": "uniform", "min": 1.0, "max": 50.0}),
     (
         "moe",
         "n num_experts=64 num_local_experts=16",
