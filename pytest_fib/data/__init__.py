@@ -79,8 +79,8 @@ from pytest_fib.data._solution import (
     bad_target as bad_target,
 )
 from pytest_fib.data._text import (
+    format_distinct as format_distinct,
     shortened as shortened,
-    told_apart as told_apart,
     visible as visible,
     visible_line as visible_line,
 )

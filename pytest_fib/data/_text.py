@@ -32,10 +32,10 @@ def shortened(items: Sequence[object], most: int = 12) -> str:
     return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 
 
-def told_apart(one: float, other: float, digits: int) -> tuple[str, str]:
-    """Two numbers in so many digits, or in as many as it takes if they would look the same.
+def format_distinct(one: float, other: float, digits: int) -> tuple[str, str]:
+    """Two numbers as texts of so many digits, or of as many more as it takes to differ.
 
-    They look the same only if they are equal.
+    The texts are the same only if the numbers are equal.
     """
     choices = (digits, *(n for n in (6, 9, 17) if n > digits))
     shown = [(f"{one:.{n}g}", f"{other:.{n}g}") for n in choices]

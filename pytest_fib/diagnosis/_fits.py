@@ -8,7 +8,7 @@ from math import inf, isfinite, log, nan, sqrt
 
 import torch
 
-from pytest_fib.data import told_apart
+from pytest_fib.data import format_distinct
 from pytest_fib.diagnosis._localize import localize, where
 from pytest_fib.diagnosis._wrong_output import (
     FEW,
@@ -130,7 +130,7 @@ def _differ(expected: torch.Tensor) -> torch.Tensor:
 def _times(factor: float) -> str:
     """A factor in few digits, but enough to differ from 1."""
     text = f"{factor:.5g}"
-    return told_apart(factor, 1.0, 9)[0] if text == "1" else text
+    return format_distinct(factor, 1.0, 9)[0] if text == "1" else text
 
 
 def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
@@ -148,7 +148,7 @@ def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
     if high - low <= ALIKE * min(abs(low), abs(low - 1)):
         yield "one factor", f"{rows_named} is {_times(low)} x expected,{where(output)}{to_one}"
     else:
-        ends = " to ".join(told_apart(low, high, 4))
+        ends = " to ".join(format_distinct(low, high, 4))
         words = f"{rows_named} is scaled by a different factor, {ends},{where(output)}"
         yield "factor per row", f"{words}{to_one}"
 

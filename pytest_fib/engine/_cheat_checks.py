@@ -15,7 +15,7 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
-from pytest_fib.data import told_apart
+from pytest_fib.data import format_distinct
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
 from pytest_fib.timing import SURE, Ceilings, Timings, hidden_share, surely_longer
 
@@ -198,7 +198,7 @@ def check_steps(turns: int, calls: int) -> str:
 
 
 def _works_for_others(single_ns: float, usual_ns: float) -> str:
-    single, usual = told_apart(single_ns / 1e3, usual_ns / 1e3, 3)
+    single, usual = format_distinct(single_ns / 1e3, usual_ns / 1e3, 3)
     sides = f"{single} µs alone, {usual} µs among others"
     return f"does the work of several calls at once: a call takes {sides}"
 
@@ -292,7 +292,7 @@ def _left_out_ns(timings: Timings, readings: Sequence[Reading], calls: int) -> f
 
 def by_both_clocks(claimed_ns: float, wall_ns: float) -> str:
     """The time of rounds by the sandbox's clock and by the judge's, in words."""
-    own, wall = told_apart(claimed_ns / 1e6, wall_ns / 1e6, 3)
+    own, wall = format_distinct(claimed_ns / 1e6, wall_ns / 1e6, 3)
     return f"rounds of calls take {own} ms by their own clock, {wall} ms by the judge's clock"
 
 
@@ -306,6 +306,6 @@ def check_memory_rate(seconds: float, least_bytes: int, calls: int, ceilings: Ce
     if seconds >= least:
         return ""
     rate = f"{ceilings.bytes_per_second / 1e9:.0f} GB/s of this device"
-    claimed, needed = told_apart(seconds * 1e6, least * 1e6, 3)
+    claimed, needed = format_distinct(seconds * 1e6, least * 1e6, 3)
     sides = f"{claimed} µs, but moving {least_bytes} bytes takes {needed} µs at the {rate}"
     return f"its times can't be true: {sides}"

@@ -321,10 +321,13 @@ class Session:
         return remote
 
     @property
+    def _runs_kernels(self) -> bool:
+        """Whether any run: not where items are only listed, or their inputs explained."""
+        return not (self.config.option.collectonly or self.settings.explain_inputs)
+
+    @property
     def _runs_elsewhere(self) -> bool:
-        settings = self.settings
-        runs_none = self.config.option.collectonly or settings.explain_inputs
-        return settings.is_remote and not runs_none
+        return self.settings.is_remote and self._runs_kernels
 
     @cached_property
     def _connecting(self) -> Connecting | None:
@@ -401,11 +404,10 @@ class Session:
         if self._runs_elsewhere and not self._sent:
             _ = self._connecting
 
-        option, settings = self.config.option, self.settings
-        runs_here = self._worker or not getattr(option, "tx", None)
-        runs_none = option.collectonly or settings.explain_inputs or settings.is_remote
+        settings = self.settings
+        runs_here = self._worker or not getattr(self.config.option, "tx", None)
         asked_for = settings.selective or settings.bench
-        if runs_here and asked_for and not runs_none:
+        if runs_here and asked_for and self._runs_kernels and not settings.is_remote:
             assert isinstance(self.executor, LocalExecutor)
             self.executor.start_fork_server()
 

@@ -261,10 +261,10 @@ def _errors(correctness: Correctness) -> list[Field]:
     if absolute is None or relative is None or "bound_used" not in extra:
         return lines
     if math.isfinite(absolute):  # NaN and infinities are seen in the elements
-        from pytest_fib.data import told_apart
+        from pytest_fib.data import format_distinct
 
         used = float(extra["bound_used"])
-        precise = told_apart(used, 1.0, 6)[0] if used < 1.01 else times(used)
+        precise = format_distinct(used, 1.0, 6)[0] if used < 1.01 else times(used)
         bound = f"{precise} times the bound" if math.isfinite(used) else "nothing may differ"
         errors = f"absolute {absolute:.3g}, relative {relative:.3g}; {bound}"
         lines.append(("largest error", errors))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pytest_fib.data import told_apart
+from pytest_fib.data import format_distinct
 from pytest_fib.verdict._bounds import (
     BIAS_ELEMENTS,
     BIAS_LEAST,
@@ -44,10 +44,10 @@ class Bias:
         """The one with the larger share, in words that follow the output's name."""
         over = f"fitted to {self.elements} elements"
         if abs(self.scale) / self.allowed[0] >= abs(self.offset) / self.allowed[1]:
-            share, most = told_apart(100 * abs(self.scale), 100 * self.allowed[0], 2)
+            share, most = format_distinct(100 * abs(self.scale), 100 * self.allowed[0], 2)
             way = "large" if self.scale > 0 else "small"
             return f"is {share} % too {way} throughout, allowed {most} % ({over})"
-        share, most = told_apart(100 * abs(self.offset), 100 * self.allowed[1], 2)
+        share, most = format_distinct(100 * abs(self.offset), 100 * self.allowed[1], 2)
         sign = "+" if self.offset > 0 else "-"
         return f"is shifted by {sign}{share} % of a row's scale, allowed ±{most} % ({over})"
 

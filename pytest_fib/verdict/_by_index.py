@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pytest_fib.data import Definition, DefinitionError, told_apart
+from pytest_fib.data import Definition, DefinitionError, format_distinct
 from pytest_fib.verdict._bounds import Bound, dtype_bound, overridden
 
 
@@ -32,7 +32,7 @@ class PointedAt:
         elif bool(self.repeated.flatten()[at]):
             reason = "the same index twice in a row"
         else:
-            one, other = told_apart(got, expected, 6)
+            one, other = format_distinct(got, expected, 6)
             reason = f"{self.source} has {one} there, not {other}"
         return {"got_value": got, "expected_value": expected, "reason": reason}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from pytest_fib.data import told_apart
+from pytest_fib.data import format_distinct
 from pytest_fib.verdict._bias import Bias, fit_bias
 from pytest_fib.verdict._bounds import YARDSTICK, Bound, dtype_bound, smallest
 
@@ -170,7 +170,7 @@ class OutputComparison:
         *index, start = _index_at(self.row_at, shape)
         end = min(start + self.row, shape[-1])
         line = ":" if shape[-1] == self.row else f"{start}:{end}"
-        error = f"RMS error is {told_apart(self.rows_used, 1.0, 3)[0]} times its limit"
+        error = f"RMS error is {format_distinct(self.rows_used, 1.0, 3)[0]} times its limit"
         row = ", ".join([*map(str, index), line])
         return f"{self.name}[{row}]: {error}; each element is within its own limit"
 
@@ -198,7 +198,7 @@ def element_sentence(element: str, got: float, expected: float, allowed: float |
 
     Integers have all digits, floats as many as it takes to distinguish them.
     """
-    in_few_digits = zip((got, expected), told_apart(got, expected, 6), strict=True)
+    in_few_digits = zip((got, expected), format_distinct(got, expected, 6), strict=True)
     one, other = (text if isinstance(x, float) else str(x) for x, text in in_few_digits)
     sides = f"{element} got {one}, expected {other}"
     return sides if allowed is None or isinstance(got, bool) else f"{sides}, allowed ±{allowed:.2g}"

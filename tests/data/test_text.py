@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_fib.data import told_apart, visible, visible_line
+from pytest_fib.data import format_distinct, visible, visible_line
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_a_line_stays_one():
     ],
 )
 def test_two_numbers_look_the_same_only_if_they_are(one, other, shown):
-    assert told_apart(one, other, 2) == shown
+    assert format_distinct(one, other, 2) == shown
