@@ -24,18 +24,25 @@ def chi_squared_tail(statistic: float, freedom: int) -> float:
     return float(torch.special.gammaincc(half[0], half[1]))
 
 
-def g_test(counts: torch.Tensor, expected: torch.Tensor) -> float:
+def g_test(
+    counts: torch.Tensor, expected: torch.Tensor, slack: torch.Tensor | float = 0.0
+) -> float:
     """The p-value of counts in bins that expect ``expected`` each, with the same total.
 
-    The statistic is G = 2 sum c ln(c / e), divided by Williams's correction
+    The statistic is G = 2 sum (c ln(c / e) - c + e), divided by Williams's correction
     q = 1 + (sum 1/p - 1) / (6 n (k - 1)), against chi-squared with k - 1 degrees of freedom
     (Williams, "Improved likelihood ratio tests for complete contingency tables", 1976).
+
+    Where ``expected`` is only known to within ``slack``, e is what is nearest to the count. No
+    term is smaller for any other, so the p-value isn't below the true one.
     """
     bins, total = len(counts), float(expected.sum())
     if bins < 2:
         return 1.0
     counts, expected = counts.double(), expected.double()
-    g = 2 * float(torch.xlogy(counts, counts / expected).sum())
+    least = (expected - slack).clamp(min=torch.finfo(torch.float64).tiny)
+    nearest = counts.clamp(least, expected + slack)
+    g = 2 * float((torch.xlogy(counts, counts / nearest) - counts + nearest).sum())
     spread = float((total / expected).sum()) - 1
     return chi_squared_tail(g / (1 + spread / (6 * total * (bins - 1))), bins - 1)
 
@@ -53,10 +60,14 @@ def at_most(count: int, trials: int, chance: float) -> float:
     return at_least(trials - count, trials, 1 - chance)
 
 
-def either_side(count: int, trials: int, chance: float) -> float:
-    """A bound on the chance of a count this far from the expected one, on either side."""
-    one_side = min(at_least(count, trials, chance), at_most(count, trials, chance))
-    return min(1.0, 2 * one_side)
+def either_side(count: int, trials: int, chance: float, slack: float = 0.0) -> float:
+    """A bound on the chance of a count this far from the expected one, on either side.
+
+    ``chance`` is known to within ``slack``: the bound holds for what is nearest to the count.
+    """
+    above = at_least(count, trials, min(1.0, chance + slack))
+    below = at_most(count, trials, max(0.0, chance - slack))
+    return min(1.0, 2 * min(above, below))
 
 
 def _divergence(share: float, chance: float) -> float:
