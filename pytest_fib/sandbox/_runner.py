@@ -59,8 +59,9 @@ if TYPE_CHECKING:
 
 # Bound before any program is loaded, which might replace them.
 _synchronize, _sleep = torch.cuda.synchronize, torch.cuda._sleep
-#: How long a second call waits on the device, in nanoseconds: at least and at most.
-SHORTEST_DELAY, LONGEST_DELAY = 50_000, 2_000_000
+#: How long a second call waits on the device, in nanoseconds: at least and at most; and the factor
+#: of what launching the first call took. A host with other work to do may launch it later.
+SHORTEST_DELAY, LONGEST_DELAY, LATER = 300_000, 2_000_000, 4
 #: Cycles of a device's clock in a nanosecond; none of today's has more.
 CYCLES_PER_NS = 2
 
@@ -230,7 +231,7 @@ class Runner:
         if self._device == "cpu":
             self._call_once(request, request.second_outputs)
             return
-        delay_ns = min(max(2 * launch_ns, SHORTEST_DELAY), LONGEST_DELAY)
+        delay_ns = min(max(LATER * launch_ns, SHORTEST_DELAY), LONGEST_DELAY)
         _sleep(CYCLES_PER_NS * delay_ns)  # type: ignore[no-untyped-call]
         outputs = self._call_once(request, request.second_outputs)
         read = [output.clone() for output in outputs]
