@@ -1,5 +1,6 @@
 """A judge on CUDA. Everything here is skipped where there is no device."""
 
+import os
 from pathlib import Path
 from textwrap import dedent
 
@@ -24,6 +25,13 @@ def device():
     """Asks the driver only, which makes no context in this process."""
     if gpus.count() == 0:
         pytest.skip("needs a CUDA device")
+
+
+@pytest.fixture
+def whole_device():
+    """For tests that fill a device's memory or measure all of it, with what others have."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.skip("fills or measures the whole device: run it without other workers (-n 0)")
 
 
 @pytest.fixture(scope="session")

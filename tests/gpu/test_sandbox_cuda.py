@@ -112,6 +112,7 @@ time.sleep(1)
 """
 
 
+@pytest.mark.usefixtures("whole_device")
 def test_memory_that_others_hold_for_a_moment_is_waited_for(evaluate):
     other = subprocess.Popen([sys.executable, "-c", HOARD], stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "full\n"
@@ -119,6 +120,7 @@ def test_memory_that_others_hold_for_a_moment_is_waited_for(evaluate):
     assert other.wait() == 0
 
 
+@pytest.mark.usefixtures("whole_device")
 def test_all_the_memory_of_the_device_is_free_again_after_a_hoarder(evaluate):
     text = """\
         import torch
@@ -319,6 +321,7 @@ def test_every_kernel_that_is_shipped_is_right(tmp_path):
     assert all("not installed" in line for line in skips), skips
 
 
+@pytest.mark.usefixtures("whole_device")
 def test_many_evaluations_leave_the_device_and_this_process_as_they_were(judge, evaluate):
     import torch
 
