@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from random import Random
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol, TypeAlias
@@ -43,13 +43,20 @@ class Bounds(NamedTuple):
     """The limits of a size, both included.
 
     ``others`` are sizes of other axes that it may equal, by the names of both axes. ``largest`` is
-    the largest affordable size, for an axis that has it once in a search.
+    the largest affordable size, for an axis that has it once in a search. A deck deals ``only``
+    what that is true of, such as odd sizes, if there is any.
     """
 
     low: int
     high: int
     others: Mapping[str, int] = MappingProxyType({})
     largest: int | None = None
+    only: Callable[[int], bool] | None = None
+
+    def allow(self, number: int) -> bool:
+        """Whether a deck may deal this number."""
+        within = self.low <= number <= self.high
+        return within and (self.only is None or self.only(number))
 
 
 class Sizes(Protocol):
@@ -111,11 +118,12 @@ class Deck:
         for _ in range(2):
             for i, card in enumerate(pile):
                 number = card if isinstance(card, int) else card(bounds, self.random)
-                if low <= number <= high:
+                if bounds.allow(number):
                     del pile[i]
                     return number
             pile += self._shuffled(sort, low, high)
-        return self.random.randint(low, high)
+        start = self.random.randint(low, high)
+        return next(filter(bounds.allow, chain(range(start, high + 1), range(low, start))), start)
 
     def _shuffled(self, sort: Sort, low: int, high: int) -> list[Card]:
         if sort == "size" and high - low >= FEW_SIZES:
@@ -231,8 +239,8 @@ class BoundarySizes:
 
         Each pair of axes in its turn.
         """
-        low = max(bounds.low, 2)
-        fitting = sorted(pair for pair, n in bounds.others.items() if low <= n <= bounds.high)
+        others = bounds.others.items()
+        fitting = sorted(pair for pair, n in others if n > 1 and bounds.allow(n))
         if not fitting:
             return NOT_NOW
         random.shuffle(fitting)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from pytest_fib.data import ON_REQUEST, Definition, Workload, kinds
-from pytest_fib.search._deck import CHOICES, USUAL_SIZE, Bounds
+from pytest_fib.search._deck import CHOICES, DECK_TILES, USUAL_SIZE, Bounds
 from pytest_fib.search._hypothesis import draw_number
 from pytest_fib.workloads import (
     USUAL_BYTES,
@@ -19,6 +19,7 @@ from pytest_fib.workloads import (
     make_workload,
     plan,
     regime_choices,
+    special_at_end,
     without_plainest,
 )
 
@@ -60,13 +61,19 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
                 drawn[what] = _draw_inputs(draw, drawn["values"], alone)
             else:
                 drawn[what] = names[draw_number(draw, what, "choice", Bounds(0, len(names) - 1))]
-        axes = _draw_axes(draw, planned, max_bytes, drawn.get("values"))
-        if drawn.get("lengths") == "equal":
-            axes = _evened(planned, axes)
-        values = drawn.get("values")
+        values = drawn.get("values", "")
         # Which element is NaN or infinite, or which input is zero, goes by turns: by the seed.
         of_seeds = f"seed of {values}" if values in (*ON_REQUEST, "zeros") else "seed"
-        seed = draw_number(draw, of_seeds, "any", Bounds(0, SEEDS - 1))
+        draw_seed = partial(draw_number, draw, of_seeds, "any", Bounds(0, SEEDS - 1))
+        draw_axes = partial(_draw_axes, draw, planned, max_bytes, values)
+        if values in ON_REQUEST:  # whose place has a say in sizes
+            seed = draw_seed()
+            axes = draw_axes(_special_ends(planned, values, seed))
+        else:
+            axes = draw_axes()
+            seed = draw_seed()
+        if drawn.get("lengths") == "equal":
+            axes = _evened(planned, axes)
         return make_workload(definition, axes, seed, without_plainest(drawn))
 
     return draw_workload()
@@ -104,36 +111,56 @@ def _draw_inputs(draw: DrawFn, values: str, alone: int) -> str:
     return ("all", "some")[draw_number(draw, deck, "choice", two)]
 
 
-def _draw_axes(draw: DrawFn, planned: Plan, max_bytes: int, values: str | None) -> dict[str, int]:
-    """Sizes of all var axes that meet the constraints.
+def _special_ends(planned: Plan, values: str, seed: int) -> frozenset[str]:
+    """The axes at whose ends NaN or infinities are, of those that follow from no other."""
+    inputs = planned.definition.inputs
+    shapes = [inputs[name].shape for name in special_at_end(planned.definition, values, seed)]
+    return frozenset(shape[-1] for shape in shapes if shape).intersection(planned.independent)
+
+
+def _draw_axes(
+    draw: DrawFn,
+    planned: Plan,
+    max_bytes: int,
+    values: str,
+    odd: frozenset[str] = frozenset(),
+) -> dict[str, int]:
+    """Sizes of all var axes that meet the constraints; of some, ``odd`` ones if possible.
 
     Those of zeros have decks of their own: a size that is wrong does not show there. Those of NaN
-    and infinities are at least 2, since one element is the first and the last and all.
+    and infinities are at least 2, since one element is the first and the last and all. Where one is
+    last in a row, no vector or tile divides the row: a kernel may treat special values wrongly in
+    what is left, and nothing else.
 
     What is drawn first may take the whole budget, and leave the least for the others. So each of
     the axes that follow from no other is the first in its turn. Once it is the largest there is;
-    all other workloads are of the usual size.
+    all other workloads are of the usual size. Those that have to be odd come before all others.
     """
-    leads = planned.independent
+    leads = () if odd else planned.independent
     deck = " of zeros" if values == "zeros" else ""
     least = 2 if values in ON_REQUEST else 1
     which = Bounds(0, len(leads) - 1)
     lead = leads[draw_number(draw, f"lead{deck}", "size", which)] if leads else None
-    order = sorted(planned.order, key=lambda axis: axis != lead)
-    once = not deck and draw_number(draw, f"largest {lead}", "once", Bounds(0, 1)) == 1
+    order = sorted(planned.order, key=lambda axis: axis != lead and axis not in odd)
+    may_be_largest = not deck and not odd
+    once = may_be_largest and draw_number(draw, f"largest {lead}", "once", Bounds(0, 1)) == 1
     budget = max_bytes if once else min(max_bytes, USUAL_BYTES)
-    pick = partial(_draw_size, draw, planned, _Sizes(lead, once, deck, least))
+    pick = partial(_draw_size, draw, planned, _Sizes(lead, once, deck, least, odd))
     return planned.choose(dict.fromkeys(order, budget), pick)
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """How sizes are drawn: of ``lead``, ``once`` the largest; from which decks; not below what."""
+    """How sizes are drawn: of ``lead``, ``once`` the largest; from which decks; not below what.
+
+    Those of some axes are ``odd`` and larger than the least tile.
+    """
 
     lead: str | None
     once: bool
     deck: str
     least: int
+    odd: frozenset[str]
 
 
 def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
@@ -142,14 +169,27 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     others = _sizes_beside(planned.definition, choice)
     largest = _largest(choice, alone=len(planned.independent) == 1) if axis == how.lead else None
     sort: Sort = "size" if largest is None or not how.once else "largest"
+    only = _is_odd if axis in how.odd and _has_odd(choice) else None
     if domain.step == 1 and domain.values is None:
         low = max(domain[0], min(how.least, choice.largest))
-        bounds = Bounds(low, choice.largest, others, largest)
+        bounds = Bounds(low, choice.largest, others, largest, only)
         return draw_number(draw, axis + how.deck, sort, bounds)
     places = {pair: domain.index_below(n) for pair, n in others.items() if n in domain}
     place = None if largest is None else domain.index_below(largest)
-    bounds = Bounds(0, choice.affordable - 1, places, place)
+    only_at = only and (lambda i: _is_odd(domain[i]))
+    bounds = Bounds(0, choice.affordable - 1, places, place, only_at)
     return domain[draw_number(draw, axis + how.deck, sort, bounds)]
+
+
+def _is_odd(size: int) -> bool:
+    return size % 2 == 1 and size > DECK_TILES[0]
+
+
+def _has_odd(choice: Choice) -> bool:
+    """Whether a size that is odd is affordable; of multiples, every second may be."""
+    domain, last = choice.domain, choice.affordable
+    few = range(last) if domain.values is not None else range(max(last - 2, 0), last)
+    return any(_is_odd(domain[i]) for i in few)
 
 
 def _sizes_beside(definition: Definition, choice: Choice) -> dict[str, int]:

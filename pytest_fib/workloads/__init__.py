@@ -56,6 +56,7 @@ from pytest_fib.workloads._tensors import (
     plain_defaults as plain_defaults,
     row_major_strides as row_major_strides,
     scalar_inputs as scalar_inputs,
+    special_at_end as special_at_end,
 )
 from pytest_fib.workloads._workload_files import (
     RecordedWorkload as RecordedWorkload,

@@ -32,6 +32,7 @@ from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._plan import Plan, plan
 from pytest_fib.workloads._recorded import read_tensor, stored_inputs
 from pytest_fib.workloads._sizes import TURNS
+from pytest_fib.workloads._special_values import is_last_special
 
 if TYPE_CHECKING:
     import torch
@@ -307,6 +308,18 @@ class FillContext(InputTensors):
 def _turn(name: str, definition: Definition, seed: int) -> int:
     """Which of several special cases an input is, from 0 to TURNS - 1: in turn, by the seed."""
     return (seed + INPUT_TURNS * [*definition.inputs].index(name)) % TURNS
+
+
+def special_at_end(definition: Definition, values: str, seed: int) -> list[str]:
+    """The inputs that have a row whose last element is NaN or infinite, by their turn.
+
+    So they are with this value pattern and seed; none with patterns without special values.
+    """
+    return [
+        name
+        for name in plan(definition).following("values")
+        if is_last_special(values, _turn(name, definition, seed))
+    ]
 
 
 def _seed(seed: int, name: str) -> int:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import inf, log2, nan
+from math import log2
 from typing import NamedTuple, TypeAlias
 
 import torch
 
 from pytest_fib.workloads._places import in_turn, places, row_count
+from pytest_fib.workloads._special_values import SPECIAL_VALUES
 
 #: How many parts a vector of ``mixed`` has.
 PARTS = 8
@@ -220,19 +221,6 @@ PATTERN_FILLS: dict[str, PatternFill] = {
     "subnormal": _subnormal,
     "mixed": _mixed,
 }
-#: The same of special values: cases of where they are in a row. Any four that follow each other
-#: have NaN everywhere, or -inf everywhere, an infinity of either sign, and both.
-SPECIAL_VALUES: dict[str, Sequence[Mapping[float, str]]] = {
-    "nan": ({nan: "last"}, {nan: "first"}, {nan: "one"}, {nan: "all"}),
-    "inf": (
-        {-inf: "all"}, {inf: "first"}, {inf: "first", -inf: "last"}, {-inf: "last"},
-        {-inf: "all"}, {inf: "last"}, {inf: "some", -inf: "some"}, {-inf: "first"},
-        {-inf: "all"}, {inf: "all"}, {inf: "one", -inf: "one"}, {-inf: "start"},
-        {-inf: "all"}, {inf: "one"}, {inf: "last", -inf: "first"}, {-inf: "one"},
-        {-inf: "all"}, {inf: "start"}, {inf: "one", -inf: "some"}, {-inf: "end"},
-        {-inf: "all"}, {inf: "end"}, {inf: "some", -inf: "one"}, {-inf: "some"},
-    ),
-}  # fmt: skip
 
 
 def pattern_fill(name: str, turn: int) -> PatternFill:

@@ -95,6 +95,31 @@ def test_a_boundary_that_does_not_fit_is_dealt_once_it_does():
     assert {n for n in BOUNDARY_SIZES if n > 100} <= {*later}
 
 
+def is_odd(n):
+    return n % 2 == 1
+
+
+def test_cards_that_will_not_do_now_are_dealt_later():
+    for seed in range(5):
+        deck = Deck(seed)
+        only = [deck.deal("n", "size", Bounds(1, 65_000, only=is_odd)) for _ in range(6)]
+        assert all(map(is_odd, only))
+        others = [deck.deal("n", "size", Bounds(1, 65_000)) for _ in range(34)]
+        assert {*BOUNDARY_SIZES, 65_000} <= {*only, *others}
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 40), (40, 61), (64, 81), (3, 9), (1, 65_536)])
+def test_only_what_will_do_is_dealt(low, high):
+    for deck in (Deck(0), Deck(0, UnforeseenSizes())):
+        sizes = [deck.deal("n", "size", Bounds(low, high, only=is_odd)) for _ in range(60)]
+        assert all(map(is_odd, sizes))
+        assert low <= min(sizes) < max(sizes) <= high
+
+
+def test_a_size_is_dealt_where_none_will_do():
+    assert 40 <= dealt(1, 40, 80, only=lambda n: n > 80)[0] <= 80
+
+
 @pytest.mark.parametrize("low", [0, 1, 7])
 def test_few_sizes_are_dealt_equally_often_but_for_zero(low):
     sizes = [*range(low, low + 10)]

@@ -135,6 +135,42 @@ def test_each_search_has_axes_of_one_tensor_that_are_equal(define, look):
         assert any(w.regime.get("values") != "zeros" for w in equal)
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize(
+    ("shapes", "domain"),
+    [
+        ({"x": ["n"]}, {"max": 3000}),
+        ({"x": ["n"]}, {"min": 10, "max": 20}),
+        ({"x": ["n"]}, {"max": 3000, "multiple_of": 3}),
+        ({"x": ["n"]}, {"values": [8, 64, 100, 257, 4096]}),
+        ({"x": ["m", "n"], "weight": ["n"]}, {"max": 3000}),
+        ({"x": ["m", "n"], "w": ["n", "m"]}, {}),
+    ],
+)
+def test_each_search_ends_a_row_of_an_odd_size_with_nan_and_with_an_infinity(
+    define, look, shapes, domain, value
+):
+    inputs = {name: {"shape": shape, "dtype": "float32"} for name, shape in shapes.items()}
+    axes = dict.fromkeys(sorted({axis for shape in shapes.values() for axis in shape}), "var")
+    domains = {axis: domain if axis == "n" else {"max": 40} for axis in axes}
+    definition = define(axes, inputs, domains, values=["usual", str(value)])
+    for seed in range(12):
+        _, tried = look(definition, seed=seed, run_seed=seed + 1000, max_bytes=4 << 20)
+        drawn = [filled(definition, w) for w in tried if w.regime.get("values") == str(value)]
+        for name in inputs:
+            special = [~each[name].isfinite() for each in drawn]
+            odd = [x for x in special if x.shape[-1] % 2 and x.shape[-1] > 16]
+            assert any((x[..., -1] & ~x.all(-1)).any() for x in odd), (seed, name)
+
+
+def test_special_values_are_drawn_where_no_size_is_odd_or_none_is_large(define, look):
+    for domain in ({"multiple_of": 4}, {"max": 16}, {"values": [2, 3, 64]}):
+        definition = define(domains={"n": domain}, values=["nan", "inf"])
+        found, tried = look(definition)
+        assert found.origin is None
+        assert len({w.axes["n"] for w in tried}) > 2
+
+
 def test_the_smallest_is_tried_even_where_nothing_is_affordable(define, look):
     found, tried = look(define(), affordable=lambda workload: False)
     assert [workload.axes for workload in tried] == [{"n": 1}]

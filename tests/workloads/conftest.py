@@ -9,7 +9,7 @@ from pytest_fib.data import Definition
 def define():
     """A definition of one output; ``domains`` and ``rules`` are its workloads' axes and inputs."""
 
-    def define(axes=None, inputs=None, domains=None, rules=None, bench=()):
+    def define(axes=None, inputs=None, domains=None, rules=None, bench=(), values=()):
         axes = axes or {"n": "var"}
         inputs = inputs or {"x": {"shape": list(axes), "dtype": "float32"}}
         return Definition.model_validate(
@@ -20,7 +20,12 @@ def define():
                 "inputs": inputs,
                 "outputs": {"y": {"shape": list(axes), "dtype": "float32"}},
                 "reference": f"def run({', '.join(inputs)}): ...",
-                "workloads": {"axes": domains or {}, "inputs": rules or {}, "bench": list(bench)},
+                "workloads": {
+                    "axes": domains or {},
+                    "inputs": rules or {},
+                    "values": list(values),
+                    "bench": list(bench),
+                },
             }
         )
 

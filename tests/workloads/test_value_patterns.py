@@ -164,6 +164,7 @@ def test_a_single_row_has_each_case_in_its_turn(define, shape):
         signs = {(bool((x == torch.inf).any()), bool((x == -torch.inf).any())) for x in four}
         assert {(True, False), (False, True)} <= signs
         assert any(bool((x == -torch.inf).all()) for x in four)
+        assert any(bool(x[0, -1].isinf() and not (x == x[0, -1]).all()) for x in four)
     assert sum(bool((x == torch.inf).any() and (x == -torch.inf).any()) for x in cases) >= 1
 
 

@@ -1,0 +1,27 @@
+"""Which elements of a row are NaN or infinite: in one row at least, the case whose turn it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, nan
+
+#: Cases of where special values are in a row, by value pattern. Any four that follow each other
+#: have NaN everywhere, or -inf everywhere, an infinity of either sign, and both; and NaN, or an
+#: infinity, that is last.
+SPECIAL_VALUES: dict[str, Sequence[Mapping[float, str]]] = {
+    "nan": ({nan: "last"}, {nan: "first"}, {nan: "one"}, {nan: "all"}),
+    "inf": (
+        {-inf: "all"}, {inf: "first"}, {inf: "first", -inf: "last"}, {-inf: "last"},
+        {-inf: "all"}, {inf: "last"}, {inf: "last", -inf: "some"}, {-inf: "first"},
+        {-inf: "all"}, {inf: "all"}, {inf: "one", -inf: "last"}, {-inf: "start"},
+        {-inf: "all"}, {inf: "one"}, {inf: "last", -inf: "first"}, {-inf: "one"},
+        {-inf: "all"}, {inf: "start"}, {inf: "some", -inf: "last"}, {-inf: "end"},
+        {-inf: "all"}, {inf: "end"}, {inf: "last", -inf: "one"}, {-inf: "some"},
+    ),
+}  # fmt: skip
+
+
+def is_last_special(values: str, turn: int) -> bool:
+    """Whether a row's last element is special by itself, in this turn: not as one of a part."""
+    cases = SPECIAL_VALUES.get(values)
+    return cases is not None and "last" in cases[turn % len(cases)].values()
