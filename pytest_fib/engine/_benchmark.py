@@ -145,8 +145,10 @@ class BenchmarkPhase:
         self._round_is_unchecked = False
         #: The sides whose usual blocks have several calls, which are also timed one by one.
         self._batched_sides: list[TimedSide] = []
-        #: Whether the reference is timed in a few rounds only; idle blocks then take its turns.
+        #: Whether the reference is timed in a few rounds only.
         self._reference_is_slow = False
+        #: Whether idle blocks take turns: those of a slow reference, or of one with many kernels.
+        self._idle_takes_turns = False
         self._idle = IdleBlocks(context.reference, context.request.timeout, reference_reply)
         #: Of the candidate's blocks; those of one call don't count.
         self._calls_per_block = 0
@@ -206,7 +208,7 @@ class BenchmarkPhase:
 
     def _updated(self, facts: ReferenceFacts, timings: Timings) -> ReferenceFacts:
         """The facts with what these timings tell of the reference."""
-        if timings.idle is not None:
+        if not timings.paired:
             facts = replace(facts, slow_samples=timings.reference[:ROUNDS_KEPT])
         return replace(facts, call_ns=timings.reference_latency.value)
 
@@ -237,9 +239,15 @@ class BenchmarkPhase:
         self._allocate(groups * max(sizes))
         # Both, though only one is untrusted: once CUPTI has recorded, kernels take 2 % longer.
         self._ready([max(sizes) * number for number in range(groups)], sizes, check=True)
-        if self._reference_is_slow:
+        self._idle_takes_turns = self._reference_is_slow or self._launches_much()
+        if self._idle_takes_turns:
             self._idle.prepare(groups)
         self._values.fill_mixed()  # the calls have seen all values so far
+
+    def _launches_much(self) -> bool:
+        """Whether the reference's blocks have more kernels than idle ones, and are compared."""
+        is_captured = self._candidate.is_captured and self._reference.is_captured
+        return is_captured and self._reference.kernels_per_block > self._idle.calls_per_block
 
     def _ready(
         self,
@@ -378,7 +386,8 @@ class BenchmarkPhase:
             precision=self._context.request.precision,
             steady=clocks.steady,
             before_round=self._before_round,
-            idle=self._idle if self._reference_is_slow else None,
+            idle=self._idle if self._idle_takes_turns else None,
+            is_slow=self._reference_is_slow,
             earlier=self._known[self._workload].slow_samples,
         )
         self._keep()

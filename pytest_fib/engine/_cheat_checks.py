@@ -256,7 +256,7 @@ def check_judges_clock(timings: Timings, left_ns: float, *, strictly: bool) -> s
 def _surely_takes_twice(timings: Timings, left_ns: float) -> bool:
     """Whether the ranks of rounds say that these take over twice what they claim."""
     twice_ns = timings.accounting.blocks_ns + left_ns
-    return surely_longer(timings.turns, timings.other_turns, twice_ns)
+    return surely_longer(timings.turns, timings.usual_turns, twice_ns)
 
 
 def is_far_off(timings: Timings, readings: Sequence[Reading], calls: int) -> bool:

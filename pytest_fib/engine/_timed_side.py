@@ -54,6 +54,8 @@ class TimedSide:
         self.groups: tuple[int, ...] = ()
         self.calls_per_block = 0
         self.flush_ns = 0.0
+        #: How many kernels a captured block has, by what the side says.
+        self.kernels_per_block = 0
         #: How long the last round took by the judge's clock.
         self.wall_ns = 0.0
         #: Whether the calls have run since they got new values.
@@ -86,6 +88,7 @@ class TimedSide:
         self._context.refuse_if(check_method(done.method, device))
         self.method = done.method + ("" if device == "cpu" else ", cold L2")
         self.flush_ns = done.flush_ns
+        self.kernels_per_block = done.nodes // len(self.groups)
 
     def run(self) -> TimedBlocks:
         done = self._ask(Blocks())

@@ -182,8 +182,9 @@ class Done:
 
     ``samples_ns`` are times of one call in each block, ``blocks_ns`` is what all blocks took;
     ``method``, how prepared calls are timed; ``flush_ns``, how long it takes to flush the cache
-    before a block; ``built``, the facts of a build; ``peak_bytes``, the memory that the process had
-    in a widened call beyond what it had as the program was loaded; 0 if it once had as much.
+    before a block; ``nodes``, how many kernels a round of captured calls has; ``built``, the facts
+    of a build; ``peak_bytes``, the memory that the process had in a widened call beyond what it had
+    as the program was loaded; 0 if it once had as much.
     """
 
     log: str = ""
@@ -191,6 +192,7 @@ class Done:
     blocks_ns: float = 0.0
     method: str = ""
     flush_ns: float = 0.0
+    nodes: int = 0
     counts: OperationCounts | None = None
     built: Built | None = None
     peak_bytes: int = 0

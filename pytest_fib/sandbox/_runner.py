@@ -273,8 +273,9 @@ class Runner:
         self._prepared = request
         if self._capturable:
             self._store_captured = self._captured_stores()
+        nodes = self._series.nodes if isinstance(self._series, Graph) else 0
         flush = 0.0 if self._device == "cpu" else flush_ns()
-        return Done(method=self._series.method, flush_ns=flush)
+        return Done(method=self._series.method, flush_ns=flush, nodes=nodes)
 
     def _moved_call(self, request: Prepare, number: int) -> Invoke:
         by = number * request.stride

@@ -98,7 +98,12 @@ def hidden_share(latency_ns: float) -> float:
     return HIDDEN if latency_ns >= LONG_NS else HIDDEN_OF_SHORT
 
 
-def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) -> Accounting:
+def account(
+    turns: Sequence[Turn],
+    other_turns: Sequence[Turn],
+    claims: Claims,
+    idle_turns: Sequence[Turn] = (),
+) -> Accounting:
     """Hold a side's rounds against the judge's clock.
 
     Asking for a round and getting its answer takes time that is in no block. It is the same for
@@ -108,14 +113,22 @@ def account(turns: Sequence[Turn], other_turns: Sequence[Turn], claims: Claims) 
     same share on both sides. So the other side's share is allowed for, without its part that comes
     from placements, and counts as uncertainty as well. The share that may be hidden depends on the
     latency.
+
+    Where the other side's rounds have many kernels, launching these takes longer, which is not to
+    excuse a side with few. So rounds of idle blocks, ``idle_turns``, then say how long an honest
+    one takes. What the other side's take beyond that may be seen on this side too, where it is more
+    than may be hidden: as the same share of the blocks, and no longer.
     """
     calls_ns, blocks_ns = _claimed(turns, claims.round_ns)
     noise = max(1.0, _low(other_turns) / _claimed(other_turns, claims.other_round_ns)[1])
     rest, error = _rest(turns, min(_low(turns), blocks_ns * noise))
-    usual, other_error = _rest(other_turns, _low(other_turns))
+    other_rest, _ = _rest(other_turns, _low(other_turns))
+    usual_turns = idle_turns or other_turns
+    usual, other_error = _rest(usual_turns, _low(usual_turns))
     noise_ns = max(0.0, noise / claims.other_spread - 1) * blocks_ns
     errors = hypot(error, other_error, noise_ns), hypot(SURE * other_error, noise_ns)
-    allowed_ns = hidden_share(claims.latency_ns) * blocks_ns
+    share = min(1.0, blocks_ns / _low(other_turns))
+    allowed_ns = max(hidden_share(claims.latency_ns) * blocks_ns, share * (other_rest - usual))
     waited_ns = mean(turn.waited_ns for turn in other_turns)
     return Accounting(calls_ns, blocks_ns, rest - usual, *errors, allowed_ns, waited_ns)
 

@@ -7,10 +7,11 @@ because the same kernel takes up to 2 % longer at other addresses, however often
 confidence interval has to cover both.
 
 Rounds of both sides are compared pair by pair. A reference that takes many times as long as the
-candidate is timed in a few rounds only: more would take long, and hardly change the speed-up. Then
-the candidate takes turns with *idle* blocks, whose calls hardly do anything: these show what a
-round takes beside its calls. Rounds of a slow reference don't, since launching its many kernels
-takes longer than the candidate's calls.
+candidate is timed in a few rounds only: more would take long, and hardly change the speed-up.
+
+What a round takes beside its calls is shown by the reference's rounds. Those of a reference with
+many kernels don't show it, since launching these takes long. Then *idle* blocks, whose calls hardly
+do anything, take turns as well; beside a slow reference, always.
 """
 
 from __future__ import annotations
@@ -125,9 +126,10 @@ class Rounds:
 class Timings:
     """Samples of both sides, (rounds, groups), in nanoseconds per call, and what they say.
 
-    ``turns`` are the rounds of the candidate, ``other_turns`` those of the reference. If that is
-    slow, they are those of ``idle`` blocks, whose samples these are, and the reference's samples
-    are of other rounds; the last ``shared`` of them were timed beside another implementation.
+    ``turns`` are the rounds of the candidate, ``other_turns`` those of the reference in turn with
+    them. A slow reference has none: its samples are of a few other rounds, of which the last
+    ``shared`` were timed beside another implementation. ``idle`` are samples of idle blocks, if
+    these took turns, and ``idle_turns`` their rounds.
     """
 
     device: str
@@ -138,7 +140,18 @@ class Timings:
     turns: Sequence[Turn]
     other_turns: Sequence[Turn]
     idle: Samples | None = None
+    idle_turns: Turns = ()
     shared: int = 0
+
+    @property
+    def paired(self) -> bool:
+        """Whether each round of the candidate has one of the reference: that is not slow."""
+        return bool(self.other_turns)
+
+    @property
+    def usual_turns(self) -> Turns:
+        """The rounds that show what one takes beside its calls."""
+        return self.idle_turns or self.other_turns
 
     @cached_property
     def latency(self) -> Estimate:
@@ -152,7 +165,7 @@ class Timings:
 
     @cached_property
     def _claimed_speedup(self) -> Estimate:
-        return speedup_of(self.candidate, self.reference, paired=self.idle is None)
+        return speedup_of(self.candidate, self.reference, paired=self.paired)
 
     @cached_property
     def reference_latency(self) -> Estimate:
@@ -181,8 +194,11 @@ class Timings:
     @cached_property
     def accounting(self) -> Accounting:
         """The candidate's times, as the latencies have them, by the judge's clock."""
-        other = self.reference if self.idle is None else self.idle
-        return _accounting((self.candidate, other), (self.turns, self.other_turns))
+        side = self.candidate, self.turns
+        if self.paired:
+            return _accounting(side, (self.reference, self.other_turns), self.idle_turns)
+        assert self.idle is not None, "idle blocks take the turns of a slow reference"
+        return _accounting(side, (self.idle, self.idle_turns))
 
     @cached_property
     def round_ns(self) -> float:
@@ -195,7 +211,7 @@ class Timings:
 
         A speed-up over a slow reference need not be known as precisely.
         """
-        most = self.precision if self.idle is None else self.precision + SLOW_PRECISION
+        most = self.precision if self.paired else self.precision + SLOW_PRECISION
         is_wide = self._claimed_latency.half_width > self.precision
         return is_wide or self._claimed_speedup.half_width > most
 
@@ -257,6 +273,7 @@ def time_both_sides(
     steady: Callable[[], bool] = lambda: True,
     before_round: Callable[[bool], object] = lambda shortest: None,
     idle: BlockTimer | None = None,
+    is_slow: bool = False,
     earlier: Samples | None = None,
     seed: int | None = None,
 ) -> Timings:
@@ -267,24 +284,30 @@ def time_both_sides(
     sides values that neither has seen; it is told whether the candidate's last round was its
     shortest so far, by the judge's clock.
 
-    A slow reference is timed in a few rounds only, and ``idle`` blocks, of as many groups as the
-    candidate's, take the turns in its place. ``earlier`` are samples of it, of shape (rounds,
-    groups): they count as well if its first round agrees with them.
+    With ``idle`` blocks, of as many groups as the candidate's, these take turns too. A reference
+    that ``is_slow`` is timed in a few rounds only, and needs them in its place. ``earlier`` are
+    samples of it, of shape (rounds, groups): they count as well if its first round agrees.
     """
     budget = BUDGETS[device]
-    sides = candidate, reference if idle is None else idle
-    slow = None if idle is None else _SlowReference(reference, earlier)
-    rounds = _TakingTurns(sides, slow, before_round, Random(seed))
+    rounds = _TakingTurns(
+        candidate,
+        _SlowReference(reference, earlier) if is_slow else reference,
+        idle,
+        before_round=before_round,
+        source=Random(seed),
+        device=device,
+        precision=PRECISIONS[precision],
+    )
     rounds.warm_up(steady, budget / 4)
     rounds.run_until(ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS)
     while True:
         after_more = rounds.charged_ns + MORE_ROUNDS * rounds.longest_ns
         if rounds.accounted:
-            enough = after_more > budget or rounds.settled(PRECISIONS[precision])
+            enough = after_more > budget or rounds.settled()
         else:
             enough = after_more > PATIENCE[device] * budget
         if enough:
-            return rounds.timings(device, PRECISIONS[precision])
+            return rounds.timings()
         rounds.run_until(rounds.count + MORE_ROUNDS)
 
 
@@ -340,20 +363,30 @@ class _SlowReference:
 
 
 class _TakingTurns:
-    """Rounds of the candidate and another side, and of a slow reference beside them."""
+    """Rounds of both sides in turn, or of a slow reference beside them; and of idle blocks."""
 
     def __init__(
         self,
-        sides: tuple[BlockTimer, BlockTimer],
-        slow: _SlowReference | None,
+        candidate: BlockTimer,
+        reference: BlockTimer | _SlowReference,
+        idle: BlockTimer | None,
+        *,
         before_round: Callable[[bool], object],
         source: Random,
+        device: str,
+        precision: float,
     ) -> None:
-        self._sides = sides
-        self._slow = slow
+        self._device = device
+        self._precision = precision
+        self._slow = reference if isinstance(reference, _SlowReference) else None
         self._before_round = before_round
         self._random = source
-        self._rounds = self._candidate, self._other = Rounds(), Rounds()
+        self._candidate, self._reference, self._idle = Rounds(), Rounds(), Rounds()
+        self._in_turn: list[tuple[BlockTimer, Rounds]] = [(candidate, self._candidate)]
+        if not isinstance(reference, _SlowReference):
+            self._in_turn.append((reference, self._reference))
+        if idle is not None:
+            self._in_turn.append((idle, self._idle))
         #: What the rounds took of the budget, which a slow reference isn't charged to; and in all.
         self.charged_ns = self.spent_ns = 0.0
         self.longest_ns = 0.0
@@ -369,7 +402,7 @@ class _TakingTurns:
             self.run()
             if self.longest_ns > budget_ns:
                 return
-            now = [rounds.last_ns() for rounds in self._rounds]
+            now = [rounds.last_ns() for _, rounds in self._in_turn[:2]]
             changes = [abs(a - b) / b for a, b in zip(before, now, strict=True)]
             agree = max(changes) < WARM and steady()
             if self.charged_ns > budget_ns:
@@ -378,7 +411,7 @@ class _TakingTurns:
         if not agree:
             self._shortest_ns = inf
         dropped = self.count - 2 if agree else self.count
-        for rounds in self._rounds:
+        for _, rounds in self._in_turn:
             rounds.drop(dropped)
 
     def run_until(self, count: int) -> None:
@@ -386,17 +419,18 @@ class _TakingTurns:
             self.run()
 
     def run(self) -> None:
-        """Run a round of each side."""
+        """Run a round of each side, in random order."""
         self._before_round(self._last_was_shortest())
         charged = 0.0
-        for index in self._random.sample((0, 1), 2):
-            samples, turn = time_round(self._sides[index])
+        flush_ns = self._in_turn[1][0].flush_ns
+        for side, rounds in self._random.sample(self._in_turn, len(self._in_turn)):
+            samples, turn = time_round(side)
             # Flushing takes both sides as long, so the candidate isn't asked. Claims matter little:
             # else one of no time would be timed for ever, and one of much hardly.
-            claimed = turn.calls_ns + samples.size * self._sides[1].flush_ns
+            claimed = turn.calls_ns + samples.size * flush_ns
             charged += min(turn.wall_ns, max(turn.wall_ns / UNSPENT, claimed))
-            self._rounds[index].samples.append(samples)
-            self._rounds[index].turns.append(turn)
+            rounds.samples.append(samples)
+            rounds.turns.append(turn)
         self.charged_ns += charged
         self.longest_ns = max(self.longest_ns, charged)
         self.spent_ns += charged + (self._slow.run() if self._slow else 0.0)
@@ -422,10 +456,14 @@ class _TakingTurns:
 
         Of the times as they are in the end: of all rounds, a latency may be less than of most.
         """
-        sides = self._candidate.stacked(), self._other.stacked()
-        return _accounting(sides, (self._candidate.turns, self._other.turns)).is_clear
+        paired = self._slow is None
+        side, other = (
+            (rounds.stacked(), rounds.turns)
+            for rounds in (self._candidate, self._reference if paired else self._idle)
+        )
+        return _accounting(side, other, self._idle.turns if paired else ()).is_clear
 
-    def settled(self, precision: float) -> bool:
+    def settled(self) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.
 
         The differences between placements stay, however well the time of each is known.
@@ -433,24 +471,25 @@ class _TakingTurns:
         candidate = self._candidate.stacked()
         estimates = [latency_of(candidate, FEWER_RESAMPLES)]
         if self._slow is None:
-            estimates.append(speedup_of(candidate, self._other.stacked(), FEWER_RESAMPLES))
+            estimates.append(speedup_of(candidate, self._reference.stacked(), FEWER_RESAMPLES))
         return all(
-            estimate.half_width <= precision or estimate.noise_share <= LITTLE
+            estimate.half_width <= self._precision or estimate.noise_share <= LITTLE
             for estimate in estimates
         )
 
-    def timings(self, device: str, precision: float) -> Timings:
+    def timings(self) -> Timings:
         """The result of all rounds."""
-        other, slow = self._other.stacked(), self._slow
+        slow = self._slow
         return Timings(
-            device,
+            self._device,
             self._candidate.stacked(),
-            other if slow is None else slow.stacked(),
-            precision,
+            self._reference.stacked() if slow is None else slow.stacked(),
+            self._precision,
             self.spent_ns,
             self._candidate.turns,
-            self._other.turns,
-            idle=None if slow is None else other,
+            self._reference.turns,
+            idle=self._idle.stacked() if self._idle.turns else None,
+            idle_turns=self._idle.turns,
             shared=0 if slow is None else slow.shared,
         )
 
@@ -479,12 +518,16 @@ def latency_of(samples: Samples, resamples: int = RESAMPLES) -> Estimate:
     return _estimate(np.log(samples), resamples)
 
 
-def _accounting(sides: tuple[Samples, Samples], turns: tuple[Turns, Turns]) -> Accounting:
-    """The times of the first side, as latencies have them, by the judge's clock."""
-    latency_ns = float(np.exp(_middle(np.log(sides[0])).mean()))
-    round_ns, other_ns = (_round_ns(*each) for each in zip(sides, turns, strict=True))
-    claims = Claims(latency_ns, round_ns, other_ns, _spread(sides[1]))
-    return account(*turns, claims)
+def _accounting(
+    side: tuple[Samples, Turns], other: tuple[Samples, Turns], idle_turns: Turns = ()
+) -> Accounting:
+    """The times of a side, as latencies have them, by the judge's clock.
+
+    Of it and of another side, the samples and the rounds.
+    """
+    latency_ns = float(np.exp(_middle(np.log(side[0])).mean()))
+    claims = Claims(latency_ns, _round_ns(*side), _round_ns(*other), _spread(other[0]))
+    return account(side[1], other[1], claims, idle_turns)
 
 
 def _round_ns(samples: Samples, turns: Sequence[Turn]) -> float:

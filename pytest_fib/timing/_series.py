@@ -138,8 +138,9 @@ class Graph:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         with capturing(graph):
             self._events = [self._captured(calls) for calls in groups]
-        without_calls = len(groups) * _nodes_without_calls(cold=cold)
-        if _nodes(graph) - without_calls < sum(map(len, groups)):
+        #: How many kernels, copies and fills the calls of all groups have.
+        self.nodes = _nodes(graph) - len(groups) * _nodes_without_calls(cold=cold)
+        if self.nodes < sum(map(len, groups)):
             raise EmptyCaptureError("a call leaves no work on the stream that it is called on")
         graph.instantiate()
         self._graph = graph

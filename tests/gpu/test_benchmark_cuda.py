@@ -145,6 +145,71 @@ def test_a_cheat_beside_a_slow_reference_fails(judge, definition, request_for, n
     assert any(re.fullmatch(why, first) for why in SEEN[name]), first
 
 
+#: A reference whose graph takes 0.4 to 1 ms, so it isn't slow. Launching it takes a while.
+LAUNCHES = SLOW.replace("3000", "400")
+#: Takes 0.1 ms, which is a block of one call, in two kernels.
+SLEEPS = """\
+import torch
+
+def run(x, factor):
+    torch.cuda._sleep(200_000)
+    return x * factor
+"""
+#: Claims a share of what its graphs took; of the first, by which blocks are sized, another.
+CLAIMS = """\
+import pytest_fib.timing._series
+from pytest_fib.timing import TimedBlocks
+
+GRAPHS = []
+run_graph = pytest_fib.timing._series.Graph.run
+
+def claiming(self):
+    timed = run_graph(self)
+    if not GRAPHS:
+        GRAPHS.append(self)
+    share = {first} if self is GRAPHS[0] else {share}
+    return TimedBlocks(tuple(share * ns for ns in timed.samples_ns), share * timed.blocks_ns)
+
+pytest_fib.timing._series.Graph.run = claiming
+
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [SLEEPS, MANY_KERNELS, LAUNCHES.replace("x * factor", "factor * x")],
+    ids=["few kernels", "50 kernels", "as many kernels"],
+)
+def test_honest_kernels_beside_a_reference_that_launches_many_pass(timed, definition, text):
+    evaluation = timed(text, of=definition.model_copy(update={"reference": LAUNCHES}))
+    assert evaluation.status == "PASSED", evaluation.log
+    facts = evaluation.performance.model_extra
+    assert facts["reference_samples"] == facts["samples"], "the reference is timed in turn"
+    assert facts["unaccounted"] <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("reference", "first", "share"),
+    [(LAUNCHES, 0.8, 0.8), (SLOW, 20.0, 0.8), (SLOW, 20.0, 0.5)],
+    ids=["0.8", "0.8, a slow reference that seems not to be", "0.5, the same"],
+)
+def test_launching_the_references_many_kernels_excuses_no_claim(
+    timed, definition, reference, first, share
+):
+    """What is claimed is refused, or the intervals reach to what an honest kernel takes."""
+    of = definition.model_copy(update={"reference": reference})
+    honest = timed(SLEEPS, of=of)
+    assert honest.status == "PASSED", honest.log
+    cheat = timed(CLAIMS.format(first=first, share=share) + SLEEPS, of=of)
+    if cheat.status != "PASSED":
+        assert re.fullmatch("its times are false: .*", cheat.log.splitlines()[0])
+        return
+    _, longest_ms = cheat.performance.model_extra["ci_ms"]
+    assert longest_ms > 0.98 * honest.performance.latency_ms
+    least, _ = cheat.performance.model_extra["speedup_ci"]
+    assert least < 1.05 * honest.performance.speedup_factor
+
+
 SORTS = """\
 import torch
 

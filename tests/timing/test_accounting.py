@@ -84,6 +84,74 @@ def test_short_calls_may_hide_more(latency_ns, allowed_ns):
     assert account(turns, turns, Claims(latency_ns)).allowed_ns == pytest.approx(allowed_ns)
 
 
+#: What a round takes beside its blocks and launching, and to launch a kernel, in nanoseconds.
+BESIDE_NS, LAUNCH_NS = 500e3, 33.0
+#: Groups of a round, and the kernels of an idle block.
+GROUPS, IDLE_KERNELS = 8, 64
+
+
+def rounds(kernels, block_ns, claim=1.0, launch_ns=LAUNCH_NS):
+    """Rounds of blocks of so many kernels, of which a share is claimed."""
+    wall_ns = BESIDE_NS + GROUPS * (kernels * launch_ns + block_ns)
+    claimed_ns = GROUPS * claim * block_ns
+    return [Turn(wall_ns, claimed_ns, claimed_ns)] * 5
+
+
+def beside_many_kernels(turns, latency_ns, launch_ns=LAUNCH_NS):
+    """Held against 500 kernels of 2 µs, and idle blocks."""
+    reference, idle = rounds(500, 1e6, launch_ns=launch_ns), rounds(64, 80e3, launch_ns=launch_ns)
+    return account(turns, reference, Claims(latency_ns), idle)
+
+
+@pytest.mark.parametrize(
+    ("block_ns", "percent"), [(1e6, 1.6), (200e3, 8.2), (100e3, 16.5), (71e3, 23.2)]
+)
+def test_launching_the_references_kernels_excuses_no_claim(block_ns, percent):
+    """Held against the reference's rounds only, a side with one kernel may claim so much less."""
+    excused = LAUNCH_NS * (500 - 1) / block_ns
+    assert 100 * excused == pytest.approx(percent, abs=0.05)
+    turns = rounds(1, block_ns, 1 - excused)
+    hidden_ns = GROUPS * excused * block_ns
+    alone = account(turns, rounds(500, 1e6), Claims(block_ns))
+    assert alone.hidden_ns == pytest.approx(0, abs=1e-3)
+    assert alone.unaccounted == pytest.approx(0, abs=1e-6)
+    beside_idle = beside_many_kernels(turns, block_ns)
+    launching_ns = GROUPS * (IDLE_KERNELS - 1) * LAUNCH_NS  # an idle block has few kernels too
+    assert beside_idle.hidden_ns == pytest.approx(hidden_ns - launching_ns)
+    assert beside_idle.unaccounted == pytest.approx(beside_idle.hidden_ns / beside_idle.calls_ns)
+    assert beside_idle.is_clear == (excused < 0.05)
+    assert beside_idle.allowed_ns == pytest.approx(0.05 * beside_idle.blocks_ns)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "block_ns"), [(500, 1e6), (100, 200e3), (250, 300e3), (1, 1e5)]
+)
+def test_an_honest_side_may_have_many_kernels_too(kernels, block_ns):
+    found = beside_many_kernels(rounds(kernels, block_ns), block_ns)
+    assert found.is_clear
+    launching_ns = GROUPS * LAUNCH_NS * (kernels - IDLE_KERNELS)
+    assert found.hidden_ns == pytest.approx(launching_ns)
+    assert 0 <= found.unaccounted < 0.025
+
+
+@pytest.mark.parametrize(("kernels", "block_ns"), [(500, 1e6), (250, 500e3), (1000, 2e6)])
+def test_where_launching_takes_long_as_much_as_the_reference_takes_is_allowed(kernels, block_ns):
+    """As a share of the blocks, and never more than where the reference's rounds say it all."""
+    launch_ns = 200.0
+    honest = rounds(kernels, block_ns, launch_ns=launch_ns)
+    found = beside_many_kernels(honest, block_ns, launch_ns)
+    launching_ns = GROUPS * launch_ns * (500 - IDLE_KERNELS)
+    assert found.allowed_ns == pytest.approx(
+        max(0.05 * GROUPS * block_ns, min(1, block_ns / 1e6) * launching_ns)
+    )
+    assert found.allowed_ns <= 0.05 * GROUPS * block_ns + launching_ns
+    assert found.hidden_ns <= found.allowed_ns + 1e-3 or kernels > 500
+    # The record says that this much is not known.
+    assert found.unaccounted == pytest.approx(found.hidden_ns / (GROUPS * block_ns))
+    cheat = beside_many_kernels(rounds(1, block_ns, 0.8, launch_ns), block_ns, launch_ns)
+    assert not cheat.is_clear
+
+
 @pytest.mark.parametrize(
     ("hidden_ns", "error_ns", "exact", "clear"),
     [

@@ -343,7 +343,7 @@ def time_slow(pair):
         idle = replace(candidate, name="idle", ns=[1500.0])
         for name, value in facts.items():
             setattr(candidate, name, value)
-        sides = {"idle": idle, "earlier": earlier, "device": "cuda", "seed": 0}
+        sides = {"idle": idle, "is_slow": True, "earlier": earlier, "device": "cuda", "seed": 0}
         found = time_both_sides(candidate, replace(reference, calls_per_block=1), **sides)
         return found, candidate.asked
 
@@ -354,6 +354,7 @@ def test_a_slow_reference_is_timed_twice_and_the_candidate_as_often_as_others(ti
     found, asked = time_slow(SLOW_NS)
     assert asked.count("reference") == 2
     assert asked.count("idle") == asked.count("candidate") == ROUNDS
+    assert not found.paired
     assert found.reference.shape == (2, 2)
     assert found.candidate.shape == found.idle.shape == (ROUNDS, 2)
     assert not found.noisy
@@ -376,6 +377,51 @@ def test_what_a_candidate_hides_is_told_by_idle_blocks(time_slow):
     assert not cheat.accounting.is_clear
     assert cheat.accounting.unaccounted == pytest.approx(0.5, abs=0.01)
     assert cheat.latency.high > 1490
+
+
+@pytest.fixture
+def time_many_kernels(pair):
+    """Time beside a reference of many kernels, which take 6 % to launch; and what was asked.
+
+    Its calls take five times the candidate's, whose rounds take ``wall`` times what it claims.
+    """
+
+    def time_many_kernels(wall, **facts):
+        candidate, reference = pair([1000.0], [5000.0], calls_per_block=100)
+        idle = replace(candidate, name="idle", ns=[1500.0])
+        candidate.wall, reference.wall = wall, 1.06
+        found = time_both_sides(candidate, reference, idle=idle, device="cuda", seed=0, **facts)
+        return found, candidate.asked
+
+    return time_many_kernels
+
+
+def test_idle_blocks_take_turns_with_both_sides(time_many_kernels):
+    found, asked = time_many_kernels(1.0)
+    sides = {"candidate", "reference", "idle"}
+    turns = [asked[start : start + 3] for start in range(0, len(asked), 3)]
+    assert all({*turn} == sides for turn in turns)
+    assert len({*map(tuple, turns)}) > 1
+    assert found.paired
+    assert found.candidate.shape == found.reference.shape == found.idle.shape == (ROUNDS, 4)
+    assert len(found.turns) == len(found.other_turns) == len(found.idle_turns) == ROUNDS
+    assert found.usual_turns == found.idle_turns
+    assert found.speedup.value == pytest.approx(5, rel=1e-3)
+    assert found.speedup.half_width < 0.01
+    assert found.accounting.unaccounted < 0.01
+    assert not found.noisy
+
+
+def test_launching_many_kernels_of_the_reference_excuses_nothing(time_many_kernels):
+    """A quarter of the claim is hidden; the reference's rounds take more than that beside calls."""
+    found, _ = time_many_kernels(1.25)
+    by_reference = replace(found, idle=None, idle_turns=())
+    assert by_reference.accounting.is_clear
+    assert by_reference.accounting.unaccounted == 0
+    assert not found.accounting.is_clear
+    assert found.accounting.unaccounted == pytest.approx(0.25, abs=0.01)
+    assert found.latency.high == pytest.approx(1.25 * 1000, rel=0.01)
+    assert found.speedup.low < 5 / 1.24
 
 
 @pytest.mark.parametrize(
