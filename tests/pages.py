@@ -334,7 +334,7 @@ def commands(blocks, project):
             project.implement(f"{name}/{each}", body, name, more)
     for folder in ("dataset", "path/to/dataset"):
         TraceSet([definition_of(DOUBLED)], [DOUBLING]).to_path(folder)
-    project.write("tests/gpu/test_gpu.py", "def test_gpu(): pass\n")
+    project.write("tests/gpu/test_sandbox_cuda.py", "def test_gpu(): pass\n")
     project.write("baseline.jsonl", f"{timed(1, 'softcap')}\n")
     write_manifest(project.path / "builds", [])
     lines = [line for block in blocks for line in block.text.splitlines()]
