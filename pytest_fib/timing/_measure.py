@@ -284,9 +284,10 @@ def time_both_sides(
     sides values that neither has seen; it is told whether the candidate's last round was its
     shortest so far, by the judge's clock.
 
-    With ``idle`` blocks, of as many groups as the candidate's, these take turns too. A reference
-    that ``is_slow`` is timed in a few rounds only, and needs them in its place. ``earlier`` are
-    samples of it, of shape (rounds, groups): they count as well if its first round agrees.
+    With ``idle`` blocks, of as many groups as the candidate's, these take turns too, until it is
+    known what a round takes beside its calls. A reference that ``is_slow`` is timed in a few rounds
+    only, and needs them in its place. ``earlier`` are samples of it, of shape (rounds, groups):
+    they count as well if its first round agrees.
     """
     budget = BUDGETS[device]
     rounds = _TakingTurns(
@@ -302,7 +303,7 @@ def time_both_sides(
     rounds.run_until(ROUNDS if rounds.longest_ns * ROUNDS <= budget else FEWEST_ROUNDS)
     while True:
         after_more = rounds.charged_ns + MORE_ROUNDS * rounds.longest_ns
-        if rounds.accounted:
+        if rounds.account():
             enough = after_more > budget or rounds.settled()
         else:
             enough = after_more > PATIENCE[device] * budget
@@ -391,6 +392,7 @@ class _TakingTurns:
         self.charged_ns = self.spent_ns = 0.0
         self.longest_ns = 0.0
         self._shortest_ns = inf
+        self._is_accounted = False
 
     def warm_up(self, steady: Callable[[], bool], budget_ns: float) -> None:
         """Run rounds until two agree, and drop those before these.
@@ -423,7 +425,7 @@ class _TakingTurns:
         self._before_round(self._last_was_shortest())
         charged = 0.0
         flush_ns = self._in_turn[1][0].flush_ns
-        for side, rounds in self._random.sample(self._in_turn, len(self._in_turn)):
+        for side, rounds in self._in_order():
             samples, turn = time_round(side)
             # Flushing takes both sides as long, so the candidate isn't asked. Claims matter little:
             # else one of no time would be timed for ever, and one of much hardly.
@@ -434,6 +436,18 @@ class _TakingTurns:
         self.charged_ns += charged
         self.longest_ns = max(self.longest_ns, charged)
         self.spent_ns += charged + (self._slow.run() if self._slow else 0.0)
+
+    def _in_order(self) -> list[tuple[BlockTimer, Rounds]]:
+        """The sides in random order; idle blocks beside both only until enough is known by them.
+
+        Then the candidate is between the two others. These run in one process, and the second of
+        two turns in succession takes less: the device need not change contexts.
+        """
+        candidate, other, *idle = self._in_turn
+        if not idle or (self._is_accounted and len(self._idle.turns) >= ROUNDS):
+            return self._random.sample((candidate, other), 2)
+        first, last = self._random.sample((other, *idle), 2)
+        return [first, candidate, last]
 
     def _last_was_shortest(self) -> bool:
         """Whether the candidate's last round was shorter than those for which that was so."""
@@ -450,8 +464,7 @@ class _TakingTurns:
         """How many rounds of the candidate were timed, without those that were dropped."""
         return len(self._candidate.turns)
 
-    @property
-    def accounted(self) -> bool:
+    def account(self) -> bool:
         """Whether the judge's clock says surely enough that no more is left out than may be.
 
         Of the times as they are in the end: of all rounds, a latency may be less than of most.
@@ -461,7 +474,9 @@ class _TakingTurns:
             (rounds.stacked(), rounds.turns)
             for rounds in (self._candidate, self._reference if paired else self._idle)
         )
-        return _accounting(side, other, self._idle.turns if paired else ()).is_clear
+        idle_turns = self._idle.turns if paired else ()
+        self._is_accounted = _accounting(side, other, idle_turns).is_clear
+        return self._is_accounted
 
     def settled(self) -> bool:
         """Whether the intervals are narrow enough, or more rounds would not narrow them.

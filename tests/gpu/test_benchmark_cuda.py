@@ -183,9 +183,6 @@ pytest_fib.timing._series.Graph.run = claiming
 def test_honest_kernels_beside_a_reference_that_launches_many_pass(timed, definition, text):
     evaluation = timed(text, of=definition.model_copy(update={"reference": LAUNCHES}))
     assert evaluation.status == "PASSED", evaluation.log
-    facts = evaluation.performance.model_extra
-    assert facts["reference_samples"] == facts["samples"], "the reference is timed in turn"
-    assert facts["unaccounted"] <= 0.1
 
 
 @pytest.mark.parametrize(

@@ -387,10 +387,10 @@ def time_many_kernels(pair):
     """
 
     def time_many_kernels(wall, **facts):
-        candidate, reference = pair([1000.0], [5000.0], calls_per_block=100)
+        candidate, reference = pair([1000.0], [5000.0], calls_per_block=100, **facts)
         idle = replace(candidate, name="idle", ns=[1500.0])
         candidate.wall, reference.wall = wall, 1.06
-        found = time_both_sides(candidate, reference, idle=idle, device="cuda", seed=0, **facts)
+        found = time_both_sides(candidate, reference, idle=idle, device="cuda", seed=0)
         return found, candidate.asked
 
     return time_many_kernels
@@ -398,10 +398,8 @@ def time_many_kernels(pair):
 
 def test_idle_blocks_take_turns_with_both_sides(time_many_kernels):
     found, asked = time_many_kernels(1.0)
-    sides = {"candidate", "reference", "idle"}
-    turns = [asked[start : start + 3] for start in range(0, len(asked), 3)]
-    assert all({*turn} == sides for turn in turns)
-    assert len({*map(tuple, turns)}) > 1
+    turns = {tuple(asked[start : start + 3]) for start in range(0, len(asked), 3)}
+    assert turns == {("reference", "candidate", "idle"), ("idle", "candidate", "reference")}
     assert found.paired
     assert found.candidate.shape == found.reference.shape == found.idle.shape == (ROUNDS, 4)
     assert len(found.turns) == len(found.other_turns) == len(found.idle_turns) == ROUNDS
@@ -412,9 +410,16 @@ def test_idle_blocks_take_turns_with_both_sides(time_many_kernels):
     assert not found.noisy
 
 
+def test_idle_blocks_take_no_more_turns_once_it_is_known_what_a_round_takes(time_many_kernels):
+    found, _ = time_many_kernels(1.0, noise=0.008)
+    assert len(found.turns) == len(found.other_turns) > len(found.idle_turns) >= ROUNDS
+    assert found.accounting.is_clear
+
+
 def test_launching_many_kernels_of_the_reference_excuses_nothing(time_many_kernels):
     """A quarter of the claim is hidden; the reference's rounds take more than that beside calls."""
-    found, _ = time_many_kernels(1.25)
+    found, asked = time_many_kernels(1.25)
+    assert asked.count("idle") == asked.count("candidate")
     by_reference = replace(found, idle=None, idle_turns=())
     assert by_reference.accounting.is_clear
     assert by_reference.accounting.unaccounted == 0
