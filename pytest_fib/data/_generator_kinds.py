@@ -117,6 +117,10 @@ class FixedValue(_Rule):
         return str(self.value)
 
 
+#: Parameters that say what values there are; they are shown although they are the defaults.
+_ENDS = frozenset({"min", "max", "mean", "std"})
+
+
 class GeneratorKind(_Rule):
     """What every kind of generator takes: how the tensor lies in memory.
 
@@ -164,9 +168,14 @@ class GeneratorKind(_Rule):
         return frozenset(name for name in names if name is not None)
 
     def __str__(self) -> str:
-        """The kind and its parameters: ``indptr, total num_kv_indices``."""
-        parameters = self.model_dump(exclude_defaults=True)
-        return ", ".join([getattr(self, "kind", ""), *(f"{k} {v}" for k, v in parameters.items())])
+        """The kind and its parameters: ``indptr, total num_kv_indices``, ``uniform, min 0, max 1``.
+
+        Defaults are left out, except those that say what values there are.
+        """
+        given = self.model_dump(exclude_defaults=True)
+        parameters = {k: v for k, v in self.model_dump().items() if k in given or k in _ENDS}
+        kind = parameters.pop("kind", getattr(self, "kind", ""))
+        return ", ".join([kind, *(f"{k} {v}" for k, v in parameters.items())])
 
 
 # --- values -------------------------------------------------------------------------------------

@@ -140,6 +140,26 @@ def _normal(std: float) -> Callable[[Subject], InputRule]:
     return lambda subject: kinds.Normal(std=std)
 
 
+def _of_one(rule: InputRule) -> Callable[[Subject], InputRule | None]:
+    """For a tensor of one element alone: what a name says of a setting, others needn't be."""
+
+    def make(subject: Subject) -> InputRule | None:
+        sizes = subject.definition.const_axes
+        return rule if all(sizes.get(axis) == 1 for axis in subject.spec.shape or ()) else None
+
+    return make
+
+
+def _top_p(subject: Subject) -> InputRule | None:
+    """One for each row."""
+    return kinds.Uniform(min=0.1, ends=True) if len(subject.spec.shape or ()) < 2 else None
+
+
+def _factors(subject: Subject) -> InputRule | None:
+    """Positive; but any values where they are added, as in ``x * (1 + scale)``."""
+    return None if subject.name in subject.uses.added else kinds.Scales()
+
+
 def _indptr(subject: Subject) -> InputRule | None:
     queries = re.fullmatch(r"(q|cu).*(?<!k)(?<!kv)", subject.name) is not None
     guesses = ("total_q", "total_tokens", "total_seq_len") if queries else (
@@ -492,21 +512,51 @@ def _packed(subject: Subject) -> InputRule | None:
     return kinds.Fp4() if packed else None
 
 
-def _per_head(low: float, high: float) -> Callable[[Subject], InputRule]:
-    """One value for each head; the dimensions after the head's own are broadcast, with stride 0."""
+def _within_heads(subject: Subject) -> list[str] | None:
+    """The axes after the heads' own: where there are heads, each has one value, with stride 0."""
+    shape = subject.spec.shape or ()
+    heads = next((i for i, axis in enumerate(shape) if "head" in axis), len(shape) - 1)
+    return list(shape[heads + 1 :]) or None
 
-    def make(subject: Subject) -> InputRule:
-        shape = subject.spec.shape or ()
-        heads = next((i for i, axis in enumerate(shape) if "head" in axis), len(shape) - 1)
-        return kinds.Uniform(min=low, max=high, broadcast=list(shape[heads + 1 :]) or None)
 
-    return make
+def _rates(subject: Subject) -> InputRule:
+    """Negative, as states that grow are soon infinite; of heads, near -1."""
+    has_heads = any("head" in axis for axis in subject.spec.shape or ())
+    # In (-1.5, -0.5]: both ends may be reached by rounding, so the open one is kept away from.
+    low, high = (-1.45, -0.5) if has_heads else (-16.0, -1 / 16)
+    return kinds.Uniform(min=low, max=high, broadcast=_within_heads(subject))
+
+
+def _skip(subject: Subject) -> InputRule | None:
+    """Any values; of each head the same one."""
+    within = _within_heads(subject)
+    return None if within is None else kinds.Values(broadcast=within)
 
 
 def _of_a_step(subject: Subject) -> InputRule:
     """Sizes of steps are positive; before a softplus, of which most are small, of either sign."""
-    has_softplus = subject.name != "D" and "softplus" in subject.definition.reference
-    return _per_head(*(-6.0, 2.0) if has_softplus else (0.0, 1.0))(subject)
+    has_softplus = "softplus" in subject.definition.reference
+    low, high = (-6.0, 2.0) if has_softplus else (0.0, 1.0)
+    return kinds.Uniform(min=low, max=high, broadcast=_within_heads(subject))
+
+
+def _decays(subject: Subject) -> InputRule:
+    """What is left of a number; its logarithm; or, where that is negated, the logarithm's own."""
+    is_negated = subject.uses.raised.get(subject.name)
+    if is_negated is None:
+        return kinds.Uniform()
+    return kinds.Uniform(min=-6.0, max=2.0) if is_negated else _LOG_OF_A_DECAY
+
+
+def _log_decays(subject: Subject) -> InputRule | None:
+    """Not positive, where the reference takes an exponential of something."""
+    return _LOG_OF_A_DECAY if subject.uses.calls & {"exp", "exp2"} else None
+
+
+#: Of rates from 1/16 to 16.
+_LOG_OF_A_RATE = kinds.Uniform(min=-2.77, max=2.77)
+#: On average that of numbers between 0 and 1.
+_LOG_OF_A_DECAY = kinds.Uniform(min=-2.0, max=0.0)
 
 
 #: Functions that choose by values, of which equal ones leave a choice.
@@ -566,24 +616,24 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer"),
-    Rule("in (0, 1]", r"(top|min)_p", lambda s: kinds.Uniform(min=0.1, ends=True), "floating"),
+    Rule("in (0, 1]", r"(top|min)_p", _top_p, "floating"),
     Rule("rows that sum to 1", r"(?!.*log)(.*_)?prob(s|abilities)", _rows_of_one, "floating"),
     # Tables and scales.
     Rule("cosines and sines", "cos_sin_cache", lambda s: kinds.CosSinCache(), "floating"),
     Rule("cosines", "cos(_cache)?", _rotary(kinds.Cos), "floating"),
     Rule("sines", "sin(_cache)?", _rotary(kinds.Sin), "floating"),
     Rule("fp8 pages and scales", r".*index.*cache.*fp8", lambda s: kinds.Fp8Pages(), "bytes"),
-    Rule("positive scales", _SCALE, lambda s: kinds.Scales(), "floating"),
+    Rule("positive scales", _SCALE, _factors, "floating"),
     Rule("pairs of e2m1", ".*", lambda s: kinds.Fp4(), "fp4"),
     Rule("pairs of e2m1 by an axis", ".*", _packed, "bytes"),
     # Recurrent state.
     Rule("unit length", "k", lambda s: kinds.L2Normalized(), "floating", "gdn.*"),
     Rule("small gates", r"A_log|a|dt_bias|b", _normal(0.1), "floating", "gdn.*"),
     Rule("a small state", r".*states?(_buffer)?", _normal(0.01), "floating", "gdn.*"),
-    Rule("the log of 1 to 16", "A_log", lambda s: kinds.Uniform(max=2.77), "floating"),
-    # In (-1.5, -0.5]: both ends may be reached by rounding, so the open one is kept away from.
-    Rule("in (-1.5, -0.5]", "A", _per_head(-1.45, -0.5), "floating", "mamba.*"),
-    Rule("one value per head", r"dt|D|dt_bias", _of_a_step, "floating", "mamba.*"),
+    Rule("the log of 1/16 to 16", "A_log", lambda s: _LOG_OF_A_RATE, "floating"),
+    Rule("rates of decay", "A", _rates, "floating", "mamba.*"),
+    Rule("sizes of steps", "dt|dt_bias", _of_a_step, "floating", "mamba.*"),
+    Rule("one value per head", "D", _skip, "floating", "mamba.*"),
     # By what the reference does with it.
     Rule("offsets, at which the reference cuts an axis", ".*", _cut, "integer"),
     Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
@@ -603,7 +653,9 @@ RULES: tuple[Rule, ...] = (
     Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),
-    Rule("in (0, 1)", r"(.*_)?(decay|momentum)", lambda s: kinds.Uniform(), "floating"),
+    Rule("in (0, 1)", "(.*_)?(weight_decay|momentum)", _of_one(kinds.Uniform()), "floating"),
+    Rule("logarithms of decays", r"(.*_)?(log_(.*_)?decay|decay_log)", _log_decays, "floating"),
+    Rule("decays", r"(?!.*(log_|weight_))(.*_)?decay", _decays, "floating"),
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool"),
     Rule("by the value pattern", ".*", lambda s: kinds.Values(), "floating"),
 )

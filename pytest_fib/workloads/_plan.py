@@ -12,7 +12,7 @@ from itertools import chain
 from math import inf, prod
 from typing import Any
 
-from pytest_fib.data import Definition, FixedValue, InputRule, Workload, kinds
+from pytest_fib.data import Definition, DType, FixedValue, InputRule, Workload, kinds
 from pytest_fib.workloads._axes import OPEN_MAXIMUM, Domain, is_open, listed_domain
 from pytest_fib.workloads._constraints import (
     Constraint,
@@ -34,6 +34,8 @@ MAX_SEQUENCES = 4096
 SMALL_INTEGERS = 16
 #: How much is tried for a value of an axis near the one that is wanted.
 QUICK_TRIES = 1000
+#: The most of the rule that is suggested for an integer of more than 8 bits that nothing speaks of.
+UNKNOWN_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Plan:
         return [
             f"{name}: {inference}"
             for name, inference in self.inferred.items()
-            if inference.rule.kind != "values"
+            if inference.rule != kinds.Values()
         ]
 
     @property
@@ -324,12 +326,18 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
         return planned.problem
     whats = [f"{name} ({planned.unmade[name]})" for name in lacking]
     what = " and ".join(filter(None, (", ".join(whats[:-1]), whats[-1])))
-    rules = ", ".join(f"{name}: {{kind: integers, min: 0, max: 1}}" for name in lacking)
+    rules = ", ".join(f"{name}: {_pasted(definition.inputs[name].dtype)}" for name in lacking)
     means = "means" if len(lacking) == 1 else "mean"
     return (
         f"nothing says what {what} {means}; add that to the definition, for example "
         f"workloads: {{inputs: {{{rules}}}}}"
     )
+
+
+def _pasted(dtype: DType) -> str:
+    """A rule to begin with: all bytes there are, or numbers that a reference may index with."""
+    least, most = dtype.ends if dtype.itemsize_bits <= 8 else (0, UNKNOWN_MAX)
+    return f"{{kind: integers, min: {int(least)}, max: {int(most)}}}"
 
 
 def _planned_or_refused(definition: Definition) -> Plan:

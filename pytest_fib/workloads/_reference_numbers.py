@@ -135,13 +135,21 @@ class _Follower(ast.NodeVisitor):
             case ast.Subscript(value=value):
                 return value is node
             case ast.Attribute(attr="view"):
-                return "torch." not in ast.unparse(self._parents[parent])  # bits as another dtype
+                return not views_bits(self._parents[parent])
             case ast.Attribute(attr=name):
                 return name.removesuffix("_") in _CALCULATIONS | _REPEATS
             case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id="sum" as name)):
                 repeats = name in _REPEATS and parent.func is node
                 return repeats or name.removesuffix("_") in _CALCULATIONS
         return isinstance(parent, _THROUGH)
+
+
+def views_bits(call: ast.AST) -> bool:
+    """Whether a call of ``view`` is of the same bits as another dtype, rather than of a shape."""
+    if not isinstance(call, ast.Call):
+        return False
+    given = [ast.unparse(each) for each in (*call.args, *(each.value for each in call.keywords))]
+    return any("torch." in text or text.endswith(".dtype") for text in given)
 
 
 def _is_asked(parent: ast.AST) -> bool:

@@ -24,7 +24,7 @@ from pytest_fib.workloads._reference_expressions import (
     constant,
     parts_of,
 )
-from pytest_fib.workloads._reference_numbers import LIKE, SHAPES, calculated_with
+from pytest_fib.workloads._reference_numbers import LIKE, SHAPES, calculated_with, views_bits
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TensorSpec
@@ -38,9 +38,13 @@ _PICKS["take_along_dim"] = (1, 0)
 _PUTS = {"index_copy": 3, "scatter": 3}
 #: Of numbers that are not negative.
 _ROOTS = {"sqrt", "rsqrt", "log", "log2", "log10"}
+#: Of numbers that are added where these are multiplied.
+_POWERS = {"exp", "exp2"}
 #: Of two numbers, the second of which is not zero.
 _QUOTIENTS = {"div", "divide", "true_divide"}
 _DIVISIONS = {"normalize", "reciprocal", *_QUOTIENTS}
+#: What is below it and added is an epsilon.
+EPSILON = 1e-3
 #: What keeps a number from being zero or infinite.
 _LIMITS = {"clamp", "clamp_min", "clip", "maximum", "masked_fill", "nan_to_num"}
 #: Functions of numbers and of how many there may be, as an argument of that name.
@@ -95,6 +99,8 @@ class ReferenceUses:
     summed: set[str] = field(default_factory=set)
     #: Floating tensors under a root or in a logarithm.
     positive: set[str] = field(default_factory=set)
+    #: Floating tensors that a number is raised to the power of, and whether that is then negated.
+    raised: dict[str, bool] = field(default_factory=dict)
     #: Floating tensors that are divided by.
     divisors: set[str] = field(default_factory=set)
     #: Floating tensors that are compared with something, or clamped.
@@ -232,7 +238,7 @@ class _Reader(ast.NodeVisitor):
         is_module = isinstance(tensor, ast.Name) and not self._expressions.is_variable(tensor)
         if not is_module and not isinstance(tensor, ast.Attribute):
             arguments.insert(0, tensor)
-        self._compute(name, arguments)
+        self._compute(node, name, arguments)
         self._converted(name, arguments)
         self._clamped(name, arguments, node.keywords)
         if name in _CLASSES:
@@ -256,7 +262,7 @@ class _Reader(ast.NodeVisitor):
         if number is not None and isinstance(axis, str):
             self._uses.beyond.setdefault(number, axis)
 
-    def _compute(self, name: str, arguments: list[ast.expr]) -> None:
+    def _compute(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note which numbers a function is computed of."""
         if name in _ROOTS and arguments:
             self._not_negative(arguments[0])
@@ -264,6 +270,10 @@ class _Reader(ast.NodeVisitor):
             self._not_zero(arguments[1])
         elif name in _LIMITS and arguments:
             self._uses.limited |= self._expressions.floats(arguments[0])
+        elif name in _POWERS and arguments:
+            is_negated = isinstance(self._parents[node], ast.UnaryOp)
+            for raised in self._expressions.floats(arguments[0]):
+                self._uses.raised.setdefault(raised, is_negated)
 
     def _not_negative(self, node: ast.expr, depth: int = DEPTH) -> None:
         """Note the inputs that a number under a root is a sum of."""
@@ -387,7 +397,7 @@ class _Reader(ast.NodeVisitor):
         names = {
             source.input for operand in operands if (source := self._expressions.source(operand))
         }
-        if isinstance(operation, ast.Add):
+        if isinstance(operation, ast.Add) and not any(map(_is_faint, operands)):
             self._uses.added |= names
         elif isinstance(operation, ast.Mult):
             self._uses.factors |= names
@@ -476,8 +486,8 @@ class _Reader(ast.NodeVisitor):
     def _moves_by(self, method: ast.Attribute) -> bool:
         call = self._parents[method]
         is_called = isinstance(call, ast.Call) and call.func is method
-        if method.attr == "view" and "torch." in ast.unparse(call):
-            return False  # the same bits of another dtype
+        if method.attr == "view" and views_bits(call):
+            return False
         return method.attr.removesuffix("_") in MOVES and self._moves(call if is_called else method)
 
     def _is_kept(self, node: ast.AST) -> bool:
@@ -489,3 +499,9 @@ class _Reader(ast.NodeVisitor):
                 held = value.elts if isinstance(value, ast.Tuple) else [value]
                 return all(self._expressions.source(each) is not None for each in held)
         return False
+
+
+def _is_faint(node: ast.expr) -> bool:
+    """Whether it is an epsilon, which changes only what is near zero."""
+    number = constant(node)
+    return isinstance(number, float) and 0 < abs(number) < EPSILON

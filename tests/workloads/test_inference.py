@@ -30,6 +30,11 @@ def near(usual):
 CASES = [
     ("norm", "n", "running_var[n]:f32", {"kind": "uniform", "min": 0}),
     ("scan", "n", "decay[n]:f32", {"kind": "uniform"}),
+    ("norm", "n one=1", "momentum[one]:f32", {"kind": "uniform"}),
+    ("optimizer", "n", "momentum[n]:f32", {"kind": "values"}),
+    ("optimizer", "n", "weight_decay[n]:f32", {"kind": "values"}),
+    ("mixer", "n d=8", "log_decay[n,d]:f32", {"kind": "values"}),  # no exponential of it
+    ("mixer", "n d=8", "top_p[n,d]:f32", {"kind": "values"}),  # not one for each row
     # Scalars.
     ("gqa", "n head_dim=64", "sm_scale:f32", near(1 / 8)),
     ("mla_paged", "n head_dim=64", "sm_scale:f32", near(1 / sqrt(192))),
@@ -260,7 +265,11 @@ CASES = [
         "expert_ids[n]:i32",
         {"kind": "indices", "below": "experts", "unique": False},
     ),
-    ("scan", "n", "A_log[n]:f32", {"kind": "uniform", "max": 2.77}),
+    ("scan", "n", "A_log[n]:f32", {"kind": "uniform", "min": -2.77, "max": 2.77}),
+    ("mamba", "d=8 k=4", "A[d,k]:f32", {"kind": "uniform", "min": -16, "max": -1 / 16}),
+    ("mamba", "n d=8", "dt[n,d]:f32", {"kind": "uniform"}),
+    ("mamba", "n nheads=4 dim=8", "D[nheads,dim]:f32", {"kind": "values", "broadcast": ["dim"]}),
+    ("mamba", "n nheads=4", "D[nheads]:f32", {"kind": "values"}),
     ("pad", "n t", "runs[n]:i32", {"kind": "lengths", "total": "t"}, "t == runs.sum().item()"),
     ("pad", "n t", "runs[n]:i64", {"kind": "lengths", "total": "t"}, "sum(runs) == t"),
     ("attention", "n", "attn_mask[n]:i32", {"kind": "boolean"}),
@@ -323,6 +332,8 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
     referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
+    log_decay = _of_reference("x * log_decay.exp()[:, None]", "float32", name="log_decay")
+    referred.add(plan(log_decay).inferred["log_decay"].by.says)
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
 
 
@@ -589,6 +600,11 @@ def test_an_int8_that_is_calculated_with_is_any(result):
             "return x.masked_fill(~kept, float('-inf')).softmax(-1)",
         ),
         ("uint8", "return x * (which > 3)"),
+        (
+            "uint8",
+            "m = torch.stack([which & 15, which >> 4], -1).view(-1).long()\n"
+            "return torch.where(torch.arange(4) == (m & 3)[:, None], 1.0, 0.0)",
+        ),
     ],
 )
 def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
@@ -682,6 +698,37 @@ def test_a_variable_that_takes_a_new_value_is_followed_to_what_it_was():
 
 
 @pytest.mark.parametrize(
+    ("name", "result", "limits"),
+    [
+        ("log_decay", "x * which.cumsum(0).exp()[:, None]", (-2, 0)),
+        ("head_log_decay", "x * torch.exp2(which)[:, None]", (-2, 0)),
+        ("decay_log", "x * which.exp()[:, None]", (-2, 0)),
+        ("decay", "x * which[:, None]", (0, 1)),
+        ("decay", "x * torch.exp(-which)[:, None]", (0, 1)),
+        ("decay", "x * which.float().exp()[:, None]", (-2, 0)),
+        ("time_decay", "x * torch.exp(-torch.exp(which))[:, None]", (-6, 2)),
+    ],
+)
+def test_what_a_decay_holds_follows_from_how_it_is_used(name, result, limits):
+    made = plan(_of_reference(result.replace("which", name), "float32", name=name))
+    least, most = limits
+    assert made.rules[name] == rule_of({"kind": "uniform", "min": least, "max": most})
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        ("x * scale[:, None]", "scales"),
+        ("x / (scale + 1e-6)[:, None]", "scales"),
+        ("x * (1 + scale)[:, None]", "values"),
+        ("x * (scale.float()[:, None] + 1.0)", "values"),
+    ],
+)
+def test_a_scale_that_is_added_is_of_either_sign(result, kind):
+    assert plan(_of_reference(result, "float32", name="scale")).rules["scale"].kind == kind
+
+
+@pytest.mark.parametrize(
     ("result", "kind"),
     [
         ("torch.log_softmax(x / which[:, None], -1)", "scales"),
@@ -740,6 +787,30 @@ def test_all_that_is_unknown_is_named_with_rules_to_paste():
     pasted = yaml.safe_load(reason.partition("for example ")[2])
     given = Definition.model_validate({**definition, **pasted})
     assert why_not_generated(given) is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ends"),
+    [("uint8", (0, 255)), ("int8", (-128, 127)), ("int16", (0, 100)), ("int64", (0, 100))],
+)
+def test_the_rule_to_paste_has_all_bytes_there_are(dtype, ends):
+    definition = _of_reference("x // which", dtype)
+    pasted = yaml.safe_load(why_not_generated(definition).partition("for example ")[2])
+    rule = {"kind": "integers", "min": ends[0], "max": ends[1]}
+    assert pasted == {"workloads": {"inputs": {"which": rule}}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "shown"),
+    [
+        ({"kind": "integers", "max": 255}, "integers, min 0, max 255"),
+        ({"kind": "uniform", "ends": True}, "uniform, min 0, max 1, ends True"),
+        ({"kind": "normal", "std": 0.1}, "normal, mean 0, std 0.1"),
+        ({"kind": "indices", "below": "n"}, "indices, below n"),
+    ],
+)
+def test_a_rule_is_shown_with_both_of_its_ends(rule, shown):
+    assert str(rule_of(rule)) == shown
 
 
 @pytest.mark.parametrize(
@@ -867,7 +938,7 @@ def test_what_was_inferred_is_in_the_header(project):
             "    num_kv_indices rather than total_kv",
             "  kv_indices: distinct pages (indices, below num_pages)",
             "  nothing says what order (int64 tensor) means; add that to the definition, for",
-            "    example workloads: {inputs: {order: {kind: integers, min: 0, max: 1}}}",
+            "    example workloads: {inputs: {order: {kind: integers, min: 0, max: 100}}}",
         ],
         consecutive=True,
     )
