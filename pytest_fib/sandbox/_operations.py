@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch._decomp import decomposition_table
 from torch.utils._pytree import tree_map
+from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_fib.sandbox._ties import Ties
 
@@ -34,8 +35,8 @@ def _names(text: str) -> frozenset[str]:
 #: Operations on each element, products of matrices, and others that add many terms.
 _ELEMENTWISE = _names("""
     add sub rsub mul div pow exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan
-    tanh sigmoid silu gelu softplus erf erfc elu mish sinh cosh atan2 hypot xlogy logaddexp addcmul
-    addcdiv lerp square prod cumprod log_sigmoid_forward
+    tanh sigmoid silu gelu softplus erf erfc elu mish sinh cosh atan2 hypot xlogy logaddexp
+    logaddexp2 addcmul addcdiv lerp square prod cumprod log_sigmoid_forward
 """)
 _SCANS = _names("prod cumprod")
 _PRODUCTS = _names("mm bmm addmm baddbmm addmv mv dot vdot")
@@ -60,6 +61,8 @@ _DECIDED = {
 
 #: What underflows to zeros that were ranked before; below that, float64 results are graded.
 _EXPONENTIALS, _FAINT = _names("exp exp2 sigmoid _softmax"), 1e-290
+#: What ``log1p`` is part of a logarithm of a sum of.
+_POWERS = _names("exp exp2")
 
 
 def is_wide(value: Any) -> bool:
@@ -151,31 +154,97 @@ class Sum:
 Sums = MutableMapping[torch.Tensor, Sum]
 
 
-def moved_result(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], sums: Sums) -> Any:
+@dataclass
+class Computed:
+    """What a run has computed that counts where it is used.
+
+    ``exponentials`` are results of exponential functions, with the versions that they had.
+    """
+
+    sums: Sums = field(default_factory=WeakIdKeyDictionary)
+    exponentials: MutableMapping[torch.Tensor, int] = field(default_factory=WeakIdKeyDictionary)
+
+    def is_exponential(self, value: Any) -> bool:
+        """Whether a tensor is what an exponential function gave, and was not changed since."""
+        return is_wide(value) and self.exponentials.get(value) == value._version
+
+
+def moved_result(
+    call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], computed: Computed
+) -> Any:
     """An operation's result, moved by float32 roundoffs where float32 can't hold it.
 
     ``noise`` makes random numbers between -1 and 1 for the elements of a tensor. Of a sum, the
     terms are moved, as orders of summation differ by roundoffs of partial sums: for ``n`` terms,
     by about the root of ``n`` roundoffs; for equal terms by a share of ``n``, since each addition
-    rounds to the same side. An operation that uses one of the ``sums`` again gets it with other
-    roundoffs, since an implementation may add the same terms twice.
+    rounds to the same side. An operation that uses a sum again gets it with other roundoffs, since
+    an implementation may add the same terms twice. Logarithms of sums of exponentials are moved as
+    the sum is, whose logarithm is added to the largest exponent.
     """
+    result = _moved_result(call, noise, computed)
+    if call.name in _POWERS and is_wide(result) and not call.in_place:
+        computed.exponentials[result] = result._version
+    return result
+
+
+def _moved_result(
+    call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], computed: Computed
+) -> Any:
+    sums = computed.sums
     adds = call.name in _PRODUCTS | _SUMS or "_backward" in call.name
     computes = adds or call.name in _ELEMENTWISE
     if not computes or not any(map(is_wide, call.args)):  # integers and bools have no errors
         return _viewed(call, sums)
+    top = _largest_exponent(call, computed)
     if call.in_place:
-        return _moved_in_place(call, noise, adds)
+        return _moved_in_place(call, noise, adds, top)
     call = replace(call, args=tuple(_used(x, sums) for x in call.args))
     if adds and _is_exact(call):
         return call.run()
-    result = _moved(call, noise, adds)
+    result = _moved(call, noise, adds, top)
     if adds and is_wide(result):
-        sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds))
+        sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds, top))
     return result
 
 
-def _moved(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], adds: bool) -> Any:
+def _largest_exponent(call: Operation, computed: Computed) -> torch.Tensor | None:
+    """The largest exponent of a logarithm of a sum of exponentials; None of anything else.
+
+    Kernels add the logarithm of the sum to it. ``log1p`` is one where it is of an exponential. Of
+    other numbers it is written for their digits that a sum with 1 loses, as ``expm1`` is.
+    """
+    largest = _LARGEST_EXPONENTS.get(call.name)
+    known = largest and (call.name != "log1p" or computed.is_exponential(call.args[0]))
+    return largest(call) if largest and known else None
+
+
+def _largest_along(call: Operation) -> torch.Tensor:
+    value: torch.Tensor = call.args[0]
+    along = call.args[1], bool(call.argument("keepdim"))
+    return value.amax(*along) if value.numel() else _zero(call)
+
+
+def _zero(call: Operation) -> torch.Tensor:
+    zero: torch.Tensor = call.args[0].new_zeros(())
+    return zero
+
+
+_LARGEST_EXPONENTS: Mapping[str, Callable[[Operation], torch.Tensor]] = {
+    **dict.fromkeys(_names("log1p softplus log_sigmoid_forward _log_softmax"), _zero),
+    **dict.fromkeys(
+        _names("logaddexp logaddexp2"), lambda call: torch.maximum(call.args[0], call.args[1])
+    ),
+    "logsumexp": _largest_along,
+    "logcumsumexp": lambda call: call.args[0].cummax(call.args[1]).values,
+}
+
+
+def _moved(
+    call: Operation,
+    noise: Callable[[torch.Tensor], torch.Tensor],
+    adds: bool,
+    top: torch.Tensor | None,
+) -> Any:
     args, by = call.args, MOVED
     if adds:
         terms = _terms(call)
@@ -184,7 +253,7 @@ def _moved(call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], adds:
     result = replace(call, args=tuple(args)).run()
     for output in filter(is_wide, result if isinstance(result, (tuple, list)) else (result,)):
         keep = output == 0 if adds else _held(call, output)
-        output.add_(torch.where(keep, 0.0, _step(output, by, noise(output))))
+        output.add_(torch.where(keep, 0.0, _step(output, by, noise(output), top)))
     return result
 
 
@@ -221,7 +290,10 @@ def _typical(error: torch.Tensor) -> torch.Tensor:
 
 
 def _moved_in_place(
-    call: Operation, noise: Callable[[torch.Tensor], torch.Tensor], adds: bool
+    call: Operation,
+    noise: Callable[[torch.Tensor], torch.Tensor],
+    adds: bool,
+    top: torch.Tensor | None,
 ) -> Any:
     """Move what an operation in place changed in its first argument."""
     before = call.args[0].clone()
@@ -230,7 +302,7 @@ def _moved_in_place(
         keep = output == before
         if not adds and output.dtype is torch.float64:
             keep |= _held(call, output)
-        output.add_(torch.where(keep, 0.0, _step(output, MOVED, noise(output))))
+        output.add_(torch.where(keep, 0.0, _step(output, MOVED, noise(output), top)))
     return output
 
 
@@ -344,10 +416,23 @@ def by_reciprocal(call: Operation) -> Any:
     return value.mul_(reciprocal) if call.in_place else value * reciprocal
 
 
-def _step(value: torch.Tensor, roundoffs: float, noise: torch.Tensor) -> torch.Tensor:
-    """So many roundoffs of float32, or a step of a narrower dtype, times the noise."""
+def _step(
+    value: torch.Tensor,
+    roundoffs: float,
+    noise: torch.Tensor,
+    top: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """So many roundoffs of float32, or a step of a narrower dtype, times the noise.
+
+    Roundoffs of the value; of a logarithm of a sum of exponentials that of ``top`` and of the sum,
+    which is 1 or more. Where the sum is 1 up to its roundoff, no more than all of its logarithm.
+    """
     narrow = value.dtype.itemsize < 4
-    step = value * (torch.finfo(value.dtype).eps if narrow else ROUNDOFF * roundoffs)
+    by = torch.finfo(value.dtype).eps if narrow else ROUNDOFF * roundoffs
+    if top is None:
+        step = value * by
+    else:
+        step = value.abs().clamp_min(top.abs()) * by + (value - top).abs().clamp_max(by)
     step *= noise
     tiny = (value.abs() < UNDERFLOW) & (value != 0)
     if not narrow and bool(tiny.any()):

@@ -5,9 +5,9 @@ A *decision* is where numbers become something discrete: a conversion to float8 
 is small against the step from one result to the next, but near a boundary either result is honest.
 
 Errors are measured as Monte Carlo arithmetic does it (Parker, Monte Carlo Arithmetic, 1997): the
-result of each operation that float32 can't hold is moved at random by some of its roundoffs. What
-float32 holds is exact, and stays. So a number that was computed has an error, and an input has
-none.
+result of each operation that float32 can't hold is moved at random by some of its roundoffs, and
+logarithms of sums of exponentials by those of the sums. What float32 holds is exact, and stays. So
+a number that was computed has an error, and an input has none.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory
 from pytest_fib.sandbox._operations import (
     UNDERFLOW,
+    Computed,
     Decider,
     Operation,
-    Sums,
     Together,
     added_from_the_end,
     added_in_turn,
@@ -203,7 +203,7 @@ class Sampling(Replaying):  # type: ignore[no-untyped-call]
         super().__init__(decisions)
         self._seed = seed
         self._generators: dict[torch.device, torch.Generator] = {}
-        self._sums: Sums = WeakIdKeyDictionary()
+        self._computed = Computed()
 
     def decide(self, decision: Decider) -> Any:
         """The first run's decision."""
@@ -214,7 +214,7 @@ class Sampling(Replaying):  # type: ignore[no-untyped-call]
 
     def compute(self, call: Operation) -> Any:
         """The result, moved where float32 can't hold it."""
-        return call.run() if self._seed is None else moved_result(call, self._noise, self._sums)
+        return call.run() if self._seed is None else moved_result(call, self._noise, self._computed)
 
     def _noise(self, like: torch.Tensor) -> torch.Tensor:
         """A random sign times a number between 1/2 and 1; the other sign for the negated seed."""
@@ -245,7 +245,7 @@ class MovingAlike(Sampling):  # type: ignore[no-untyped-call]
     def compute(self, call: Operation) -> Any:
         """The result, moved by what it is, or if it is a sum, at random."""
         noise = _noise_of_value if is_elementwise(call) else self._noise
-        return moved_result(call, noise, self._sums)
+        return moved_result(call, noise, self._computed)
 
 
 def _noise_of_value(like: torch.Tensor) -> torch.Tensor:

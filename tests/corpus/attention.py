@@ -536,3 +536,74 @@ def wrong_clamp_bias_buckets_of_the_exact(scores, table):
 def wrong_axis_bias_heads_reversed(scores, table):
     distance = _offsets(scores).clamp(min=0)
     return _bias(scores, table.flip(-1), torch.searchsorted(_LIMITS, distance, right=True))
+
+
+@implements("attention_with_null_key")
+def honest_null_key_exp2(out, lse):
+    """As kernels do that have only ``ex2`` and ``lg2``."""
+    log2e = 1.4426950408889634
+    top = lse.clamp(min=0)
+    weight, null = ((lse - top) * log2e).exp2(), (-top * log2e).exp2()
+    total = weight + null
+    merged = (weight / total)[..., None] * out.float()
+    return merged.bfloat16(), top + total.log2() * 0.6931471805599453
+
+
+@implements("attention_with_null_key")
+def honest_null_key_log_of_sum(out, lse):
+    top = lse.clamp(min=0)
+    total = (lse - top).exp() + (-top).exp()
+    return (lse.sigmoid()[..., None] * out.float()).bfloat16(), top + total.log()
+
+
+@implements("attention_with_null_key")
+def honest_null_key_logaddexp(out, lse):
+    merged_lse = torch.logaddexp(lse, torch.zeros_like(lse))
+    return ((lse - merged_lse).exp()[..., None] * out.float()).bfloat16(), merged_lse
+
+
+@implements("attention_with_null_key")
+def honest_null_key_softplus(out, lse):
+    return (lse.sigmoid()[..., None] * out.float()).bfloat16(), torch.nn.functional.softplus(lse)
+
+
+@implements("attention_with_null_key")
+def wrong_formula_null_key_larger_lse(out, lse):
+    return (lse.sigmoid()[..., None] * out.float()).bfloat16(), lse.clamp(min=0)
+
+
+@implements("attention_with_null_key")
+def wrong_formula_null_key_lse_in_base_two(out, lse):
+    total = lse.exp() + 1
+    return (lse.sigmoid()[..., None] * out.float()).bfloat16(), total.log2()
+
+
+@implements("attention_with_null_key")
+def wrong_formula_null_key_first_term(out, lse):
+    """The exponential for the logarithm, which for -4 is 1 % more."""
+    return (lse.sigmoid()[..., None] * out.float()).bfloat16(), lse.exp()
+
+
+@implements("attention_with_null_key")
+def wrong_eps_null_key_eps_in_the_log(out, lse):
+    total = lse.exp() + 1
+    return (lse.sigmoid()[..., None] * out.float()).bfloat16(), (total + 1e-6).log()
+
+
+@implements("attention_with_null_key")
+def wrong_accumulation_null_key_sum_in_half(out, lse):
+    total = lse.exp().half() + 1
+    return (lse.sigmoid()[..., None] * out.float()).bfloat16(), total.float().log()
+
+
+@implements("attention_with_null_key")
+def wrong_formula_null_key_weight_swapped(out, lse):
+    merged = ((-lse).sigmoid()[..., None] * out.float()).bfloat16()
+    return merged, torch.nn.functional.softplus(lse)
+
+
+@implements("attention_with_null_key")
+def wrong_offbyone_null_key_last_token(out, lse):
+    merged, merged_lse = honest_null_key_softplus(out, lse)
+    merged_lse[-1] = 0
+    return merged, merged_lse

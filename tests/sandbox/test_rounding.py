@@ -345,6 +345,58 @@ def test_what_cancels_in_one_element_has_an_error_whatever_integers_are_summed_b
         assert max(apart) > 2.0**-24 * abs(value)
 
 
+LOGARITHMS = {
+    "logaddexp": lambda x: torch.logaddexp(torch.zeros_like(x), x),
+    "logaddexp2": lambda x: torch.logaddexp2(x, torch.zeros_like(x)),
+    "logsumexp": lambda x: torch.stack([x, torch.zeros_like(x)], 1).logsumexp(1),
+    "logsumexp of two axes": lambda x: functional.pad(x[:, None, None], (0, 1)).logsumexp((1, -1)),
+    "logcumsumexp": lambda x: functional.pad(x[:, None], (1, 0)).logcumsumexp(1)[:, 1],
+    "log_softmax": lambda x: -functional.pad(x[:, None], (0, 1)).log_softmax(1)[:, 1],
+    "softplus": functional.softplus,
+    "logsigmoid": lambda x: -functional.logsigmoid(-x),
+    "log1p of exp": lambda x: x.exp().log1p(),
+    "log1p in place of exp2": lambda x: x.exp2().log1p_(),
+}
+
+
+@pytest.mark.parametrize("what", LOGARITHMS)
+@pytest.mark.parametrize("value", [-9.0, -20.0])
+def test_a_logarithm_of_a_sum_of_exponentials_is_moved_as_that_of_its_sum_is(what, value):
+    """By roundoffs of the sum, which is 1; but no more than by all that is added to 1."""
+    x = torch.full((8,), value)
+    right = run_widened(LOGARITHMS[what], [x])
+    of_the_sum = right.clamp(max=4 * 2.0**-24)
+    off = (run_widened(LOGARITHMS[what], [x], moved=1) - right).abs()
+    assert (off > 0.49 * of_the_sum).all()
+    assert (off < 1.01 * of_the_sum).all()
+
+
+def test_a_logarithm_that_cancels_the_largest_exponent_is_moved_by_the_roundoffs_of_both():
+    x = torch.full((8,), -math.log(2))
+    off = run_widened(torch.logaddexp, [x, x], moved=1) - run_widened(torch.logaddexp, [x, x])
+    both = (1 + 1 / math.log(2)) * math.log(2) * 2.0**-24
+    assert (off.abs() >= 2 * both * 0.99).all()
+    assert (off.abs() <= 4 * both * 1.01).all()
+
+
+@pytest.mark.parametrize(
+    "run", [torch.log1p, torch.expm1, torch.tanh, lambda x: x.exp().mul_(1e-4).log1p()]
+)
+def test_what_is_written_for_small_numbers_is_moved_in_proportion(run):
+    """Else what subtracts from 1, and has none of their digits, would be honest."""
+    x = torch.full((8,), 1e-7)
+    right, off = run_widened(run, [x]), run_widened(run, [x], moved=1)
+    assert ((off - right).abs() < 9 * 2.0**-24 * right).all()
+
+
+def test_logarithms_of_sums_that_float32_holds_are_not_moved():
+    """Of one exponential, and of those of no others."""
+    x, none = torch.tensor([0.0, 1.5, -3.25]), torch.full((3,), -math.inf)
+    for run in (torch.logaddexp, lambda x, y: torch.stack([x, y]).logsumexp(0)[:1]):
+        assert torch.equal(run_widened(run, [x, none], moved=1), run_widened(run, [x, none]))
+    assert run_widened(lambda x: x[:, :0].logsumexp(1), [x[None]], moved=1).tolist() == [-math.inf]
+
+
 @pytest.mark.parametrize("dims", [(1, 2), (-1, 1), (0, 1, 2)])
 def test_a_sum_over_several_axes_is_moved_by_the_terms_of_all(dims):
     x = torch.rand(1, 4096, 1)
