@@ -137,9 +137,9 @@ def run_widened(
     - ``narrow_operands``: products of matrices are off by as much as rounding their operands to the
       coarsest 16-bit dtype among the inputs may make them, as matrix units round attention weights.
     - ``round_operands``: operands are rounded so, which shows where one of them decides a row.
-    - ``moved``, a seed: the result of each operation is moved by some roundoffs of float32, and that
-      of a logarithm of a sum of exponentials by those of the sum; with the seed negated, the other
-      way.
+    - ``moved``, a seed: the result of each operation is moved by some roundoffs of float32, and
+      that of a logarithm of a sum of exponentials by those of the sum; with the seed negated, the
+      other way.
     - ``naive``: terms of sums are added one after the other in float32, and what divides is a
       product with a reciprocal; running sums of what is flipped are differences of those from the
       beginning, and softmax subtracts the logarithm of its sum.
