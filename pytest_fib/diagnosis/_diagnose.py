@@ -52,6 +52,9 @@ def diagnose(
     worst = max(failed, key=lambda each: each.rank)
     if worst.shown_by_elements:
         return diagnosis
+    says_nothing = diagnosis.pattern in VAGUE_PATTERNS and diagnosis.output == worst.name
+    if says_nothing and worst.check != "elements":  # single elements may all be within their bound
+        return diagnosis.model_copy(update={"sentence": worst.describe(), "vague": False})
     details = (*detail_lines(worst.describe()), *diagnosis.details)
     return diagnosis.model_copy(update={"details": details})
 

@@ -33,8 +33,8 @@ WHOLE = 1e-3
 ALIKE = 1e-3
 #: The most likely that a factor may equal a known number by chance.
 BY_CHANCE = 0.01
-#: Factors that may come from anywhere.
-SIMPLE = (-2.0, -1.0, -0.5, 0.25, 1 / 3, 0.5, 1.0, 2.0, 3.0, 4.0)
+#: Factors that may come from anywhere: ratios of small numbers.
+SIMPLE = {sign * p / q for p in range(1, 5) for q in range(1, 5) for sign in (-1, 1)}
 
 
 @dataclass(frozen=True)

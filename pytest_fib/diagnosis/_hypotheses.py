@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from pytest_fib.data import Definition, InputRule, kinds
+from pytest_fib.data import Definition, InputRule, is_unnamed, kinds
+from pytest_fib.diagnosis._wrong_output import dimension
 from pytest_fib.workloads import TILE_SIZES, bits, dtype_name, once, plan
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ def _moved(
         if size < 2 or (size == 2 and of_two):
             continue  # two indices may agree with anything
         for words, order in _orders(size):
-            yield words.format(axis), _along(x, dim, order)
+            yield words.format(dimension(axis, dim)), _along(x, dim, order)
     for i, j in combinations(range(x.dim()), 2):
         if x.shape[i] == x.shape[j] > 1:
             yield f"were transposed ({axes[i]}, {axes[j]})", x.transpose(i, j).contiguous()
@@ -349,7 +350,8 @@ def _counted(
         for name, x in tensors.items()
         if axis in (definition.inputs[name].shape or ())
     }
-    counted = axis if length == size else f"the first {length} of {axis}"
+    whole = f"a dimension of {size}" if is_unnamed(axis) else axis
+    counted = whole if length == size else f"the first {length} of {whole}"
     words = f"{counted} were interleaved, with neighbours {distance} apart"
     return InputHypothesis(words, values, partial(_ordered, axis=axis, order=order.argsort()))
 
@@ -382,5 +384,5 @@ def _cut_short(
                 whole = x.clone()
                 bits(whole).narrow(dim, size - count, count).zero_()
                 last = "one" if count == 1 else str(count)
-                words = f"{name} were 0 at the last {last} of {size} along {axis}"
+                words = f"{name} were 0 at the last {last} of {size} along {dimension(axis, dim)}"
                 yield InputHypothesis(words, {name: whole})

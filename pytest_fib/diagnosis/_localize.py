@@ -91,14 +91,16 @@ def _everywhere(output: WrongOutput) -> str:
 
 
 def _padding(output: WrongOutput) -> Location | None:
-    """The rows in which only zeros or -inf are expected, if others have more."""
+    """Where only zeros or -inf are expected, if more is elsewhere."""
     filled, wrong_filled = _filled(output)
     if not output.is_number or wrong_filled > 0.01:
         return None
     if filled < 0.05 or (1 - filled) ** output.count > 0.01:
         return None
     value = "0" if bool((output.wrong_sample.expected == 0).any()) else "-inf"
-    return Location("padding region", f"only where {value} is expected")
+    place = _along_dimensions(output)
+    where = f"{place.phrase}, where" if place and place.dense else "only where"
+    return Location("padding region", f"{where} {value} is expected")
 
 
 def _filled(output: WrongOutput) -> tuple[float, float]:

@@ -157,7 +157,7 @@ class WrongOutput:
     def axis(self, dim: int) -> str:
         """The name of a dimension's axis, or its number."""
         name = self.dims[dim] if len(self.dims) == len(self.shape) else ""
-        return f"dim {dim}" if not name or is_unnamed(name) else name
+        return dimension(name, dim)
 
     def digits(self, value: torch.Tensor | float, sign: str = "") -> str:
         """A value in few digits; integers have all digits."""
@@ -258,6 +258,11 @@ class WrongOutput:
         if len(finite):
             bound = bound.clamp(min=reach * rms(finite)) + reach * values.abs()
         return 2 * bound
+
+
+def dimension(axis: str, dim: int) -> str:
+    """The name of a dimension's axis; its number if it has none."""
+    return axis if axis and not is_unnamed(axis) else f"dim {dim}"
 
 
 def take(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:

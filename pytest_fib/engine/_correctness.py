@@ -175,7 +175,7 @@ def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int
     if third.passed:
         return verdict
     if explain_until is None:
-        return third.qualified(OTHER_VALUES)
+        return third.qualified(OTHER_VALUES).noted(_of_third_call(request.workload))
     return _afresh(calls, *what, third, explain_until)
 
 
@@ -195,4 +195,10 @@ def _afresh(
     first = check_same_inputs(calls, definition, other, explain_until=explain_until)
     if first.passed:
         return third.qualified(THIRD_CALL_ONLY)
-    return first.qualified(f"with seed {other.seed}")
+    return first.noted(_of_third_call(workload))
+
+
+def _of_third_call(workload: Workload) -> str:
+    """Whose elements the details list."""
+    seed = with_other_values(workload).seed
+    return f"(of the third call, whose values are those of seed {seed})"

@@ -41,6 +41,8 @@ DIAGNOSIS_BYTES = 4 << 20
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
 #: A workload shows too little if no tensor has more elements.
 TINY = 16
+#: Patterns that only say how many elements are wrong.
+COUNTED = ("one element", "scattered")
 #: Patterns that describe inputs, whatever their size.
 ABOUT_INPUTS = ("misread input", "follows an input")
 
@@ -277,7 +279,10 @@ def diagnose_failure(
             is_first or not (_is_tiny(definition, shown) or _is_refuted(diagnosis, first))
         ):
             return _with_diagnosis(outcome, diagnosis)
-    return outcome if first is None else _with_diagnosis(outcome, first)
+    # How many elements of another workload are wrong doesn't go with an element of this one.
+    if first is None or (outcome.diagnosis and first.pattern in COUNTED):
+        return outcome
+    return _with_diagnosis(outcome, first)
 
 
 def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
@@ -287,7 +292,12 @@ def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
 
 
 def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:
-    """Whether a few elements suggest misread inputs, which larger workloads would show too."""
+    """Whether a larger workload would have failed as well, had this been the cause.
+
+    A few elements may suggest misread inputs by chance. Rounding makes errors of plain values too.
+    """
+    if diagnosis.pattern == "lower precision":
+        return True
     return diagnosis.pattern in ABOUT_INPUTS and _is_tiny(definition, shown)
 
 

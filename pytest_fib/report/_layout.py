@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
+from itertools import takewhile, zip_longest
 from textwrap import wrap
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +17,8 @@ Piece: TypeAlias = tuple[str, dict[str, bool]]
 
 #: Columns are not cut to less.
 _LEAST_WIDTH = 8
+#: Stands for what is left out of a name.
+_LEFT_OUT = "…"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,30 @@ class Table:
 
     def laid_out(self, width: int) -> Iterator[list[Piece]]:
         """The pieces of each line. Between two columns there is always a blank."""
+        return self._without_beginnings(width)._laid_out(width)
+
+    def _without_beginnings(self, width: int) -> Table:
+        """The table, without what all names of a wide column begin with."""
+        begins = {i: begin for i in range(self.cut) if (begin := self._beginning(i, width))}
+        if not begins:
+            return self
+        titles, *lines = self.lines
+        shorter = [
+            replace(line, cells=[_without(begins.get(i, ""), c) for i, c in enumerate(line.cells)])
+            for line in lines
+        ]
+        return replace(self, lines=[titles, *shorter])
+
+    def _beginning(self, column: int, width: int) -> str:
+        """What all names of a column begin with, up to a whole word, if it is too wide."""
+        _, *texts = self._texts()[column]
+        if len(set(texts)) < 2 or max(map(len, texts)) <= width // 3:
+            return ""
+        alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
+        begin = re.search(r".+[_./:-]|$", "".join(letters[0] for letters in alike))
+        return begin.group() if begin else ""
+
+    def _laid_out(self, width: int) -> Iterator[list[Piece]]:
         least = [self._least(i) for i in range(self.cut)]
         columns = self._columns(width, least)
         gap = 2 if _total(columns, 2) <= width else 1
@@ -87,6 +114,11 @@ class Table:
                 yield from ((before, {}), (shown, markup), (blanks, {}))
             else:
                 yield from ((before + blanks, {}), (shown, markup))
+
+
+def _without(begin: str, cell: Piece) -> Piece:
+    text, markup = cell
+    return (_LEFT_OUT + text[len(begin) :], markup) if begin else cell
 
 
 def without_middle(name: str, width: int) -> str:

@@ -50,6 +50,13 @@ class Verdict:
             return self
         return replace(self, diagnosis=qualified(self.diagnosis, circumstance))
 
+    def noted(self, note: str) -> Verdict:
+        """The same failure, with a note below its details."""
+        if self.diagnosis is None:
+            return self
+        details = (*self.diagnosis.details, *detail_lines(note))
+        return replace(self, diagnosis=self.diagnosis.model_copy(update={"details": details}))
+
     def with_facts(self, **facts: Any) -> Verdict:
         """The same with more facts in its record."""
         extra = {**(self.correctness.extra or {}), **facts}

@@ -649,7 +649,7 @@ RULES: tuple[Rule, ...] = (
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
     Rule("counts", r"(.*_)?(counts?|occurrences|num_.*|lens|lengths)", _counts, "integer"),
     Rule("numbers of pages", r"block_tables?|page_table", _page_numbers, "integer"),
-    Rule("zero points", r"(.*_)?(azp|zp|zero_points?|zeros)", _zero_points, "integer"),
+    Rule("zero points", r"(.*_)?(azp|zp|zero_points?|zeros?)", _zero_points, "integer"),
     Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),

@@ -247,6 +247,11 @@ def test_a_factor_says_what_it_is_known_for(factor, words):
     assert found.sentence.endswith(f"{words})") or words in found.sentence
 
 
+def test_a_ratio_of_small_numbers_may_come_from_anywhere():
+    found = explained((("batch", "n"), (3, 400), torch.float32), scaled(2 / 3))
+    assert found.sentence == "out: every element is 0.66667 x expected"
+
+
 def test_a_function_that_bends_is_no_factor():
     found = explained(GEMM, lambda y: y / (1 + 0.004 * y.abs()))
     assert "x expected" not in found.sentence
@@ -426,7 +431,7 @@ def test_what_is_expected_is_said_once():
     expected = normal((48, 1024))
     expected[7:9] = 0
     found = explained(NORM, put(slice(7, 9), value=math.nan), expected)
-    assert found.sentence == "out: NaN only where 0 is expected"
+    assert found.sentence == "out: NaN at batch 7..8, where 0 is expected"
 
 
 @pytest.mark.parametrize("kind", [NORM, GEMM])

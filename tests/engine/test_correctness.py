@@ -1,6 +1,7 @@
 """What a verdict is made of, and what is said of it where it is a failure."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -95,6 +96,15 @@ def test_what_no_element_shows_is_said_below_the_pattern():
     assert verdict.diagnosis.details[0].startswith(
         "  y is 0.5 % too large throughout, allowed 0.2 %"
     )
+
+
+def test_elements_within_their_bounds_are_not_said_to_be_wrong():
+    expected = values(16, 64).sign()
+    some = torch.arange(64) % 3 == 0
+    got = (expected * (1 + 0.0019 * some * values(32, 64)[16:].sign())).half()
+    diagnosis = checker(expected, "float16").check({"y": got}).diagnosis
+    assert re.fullmatch(r"y\[\d+, :\]: RMS error is 1\.\d+ times .*", diagnosis.headline)
+    assert diagnosis.details[0].startswith("  y[")
 
 
 def test_outputs_left_as_they_were_are_named_by_their_poison():

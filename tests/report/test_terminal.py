@@ -152,11 +152,17 @@ def test_columns_are_as_wide_as_what_is_in_them_where_there_is_room(table):
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_names_that_differ_are_told_apart_however_narrow_it_is(table, width):
-    names = [f"an_implementation_with_quite_a_name_of_{which}_kind" for which in ("one", "other")]
+    names = [f"{begin}_implementation_with_quite_a_name_of_a_kind" for begin in ("an", "one")]
     lines = table([bench(name, 8, 1.0, 2.0) for name in names], width)
-    shown = [line.split()[0] for line in lines if line.startswith("an_")]
-    assert len(set(shown)) == 2
+    shown = [line.split()[0] for line in lines if line.startswith(("an", "one"))]
+    assert len(set(shown[:2])) == 2
     assert all("…" in name for name in shown)
+
+
+def test_what_all_names_begin_with_is_left_out_where_there_is_no_room_for_it(table):
+    ways = ["of_one_kind", "of_other_kinds", "on_line"]
+    lines = table([row(f"an_implementation_with_quite_a_name_{way}") for way in ways], 80)
+    assert [line.split()[0] for line in lines[1:4]] == [f"…{way}" for way in ways]
 
 
 def test_a_failed_bench_item_decides_the_status_of_its_implementation(table):
