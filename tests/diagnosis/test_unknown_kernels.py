@@ -386,7 +386,9 @@ def test_cancelling_is_no_rounding_where_other_values_are_right():
 
 def test_how_many_elements_of_another_workload_are_wrong_is_not_said():
     lines = define({"x": "float32[n]"}, {"y": "float32[n]"}, "return x * 3")
-    check = FunctionChecker(lines, lambda x: torch.where(x > 1.5, x.sin() + x.cos() ** 3, x * 3), "cpu")
+    check = FunctionChecker(
+        lines, lambda x: torch.where(x > 1.5, x.sin() + x.cos() ** 3, x * 3), "cpu"
+    )
     few = make_workload(lines, {"n": 40}, 2)
     found = diagnose_failure(lines, few, check(few), lambda w: check(w, explain=True), 1 << 16)
     assert not re.search(r" of (?!40 )\d+ elements", found.diagnosis.headline)
