@@ -120,6 +120,16 @@ def honest_ssd_quadratic(x, dt, dt_bias, A_log, B, C, D, z):
 
 
 @implements("ssd_scan")
+def honest_ssd_softplus_of_sums(x, dt, dt_bias, A_log, B, C, D, z):
+    """As Mamba's kernels do: what is above 20 stays as it is."""
+
+    def softplus(v):
+        return torch.where(v <= 20, torch.log(torch.exp(v) + 1), v)
+
+    return ssd_ssd(x, dt, dt_bias, A_log, B, C, D, z, sp=softplus)
+
+
+@implements("ssd_scan")
 def wrong_axis_ssd_groups_tiled(x, dt, dt_bias, A_log, B, C, D, z):
     # head h uses group h % 2
     return ssd_ssd(x, dt, dt_bias, A_log, B, C, D, z, rep=False)
@@ -133,7 +143,7 @@ def wrong_formula_ssd_no_dt_bias(x, dt, dt_bias, A_log, B, C, D, z):
 
 @implements("ssd_scan")
 def wrong_accumulation_ssd_softplus_threshold(x, dt, dt_bias, A_log, B, C, D, z):
-    # softplus by log(1+exp): overflows for dt > 88; and cancels for very negative
+    # softplus by log(1+exp): overflows for dt > 88
     return ssd_ssd(x, dt, dt_bias, A_log, B, C, D, z, sp=lambda v: torch.log(1 + torch.exp(v)))
 
 
