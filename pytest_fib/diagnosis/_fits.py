@@ -73,6 +73,9 @@ class LinearFit:
         before, after = (x.square().sum(-1).div(count).sqrt() for x in (error, rest))
         gain = (before / after.clamp(min=1e-6 * before.clamp(min=1e-300))).log10()
         enough = (after <= left * before) & ((count - 1) * gain >= CHANCE) & (length > 0)
+        if factor:  # a small one leaves what is no multiple of what is expected
+            seen = torch.where(known, sample.got / bound, 0.0).square().sum(-1).div(count).sqrt()
+            enough &= after <= left * seen
         enough &= ~_bent(rest, column, sample.expected.where(known, 0.0))
         missed = (~close).sum(-1) <= (1 - NEARLY_ALL) * count
         error = after.clamp(min=1e-6) / length.clamp(min=1e-300).sqrt()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -13,7 +13,13 @@ from pytest_fib.search._deck import USUAL_SIZE, Deck, UnforeseenSizes
 from pytest_fib.search._hypothesis import deal
 from pytest_fib.search._shrink import shrunk
 from pytest_fib.search._strategy import workloads
-from pytest_fib.workloads import is_open, smallest_axes, workload_bytes
+from pytest_fib.workloads import (
+    in_domain,
+    is_open,
+    make_workload,
+    smallest_axes,
+    workload_bytes,
+)
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, Origin, Workload
@@ -21,8 +27,8 @@ if TYPE_CHECKING:
 CheckResult = TypeVar("CheckResult")
 #: A check that takes a larger share of the time for shrinking is slow.
 SLOW_SHARE = 0.005
-#: Sizes that nobody has asked for are left out where a check is expected to take more seconds:
-#: references may go through an axis one by one.
+#: Sizes that nobody has asked for are halved, or left out, where a check is expected to take more
+#: seconds: references may go through an axis one by one.
 LARGE_SECONDS = 5.0
 #: Of workloads up to so many times smaller than the largest, the quickest says what a byte takes.
 NEARLY_LARGEST = 4
@@ -101,12 +107,26 @@ class _Checked(Generic[CheckResult]):
 
         return fails
 
-    def is_worthwhile(self, workload: Workload) -> bool:
+    def worthwhile(self, drawn: Iterable[Workload]) -> Iterator[Workload]:
+        """Workloads, of which those that would take long are smaller or, if they can't be, missing.
+
+        That is where nobody has asked for sizes above the usual.
+        """
+        for workload in drawn:
+            definition, axes = self._definition, dict(workload.axes)
+            if self._is_worthwhile(axes):
+                yield workload
+                continue
+            while _is_large(definition, axes) and not self._is_worthwhile(axes):
+                axes = {axis: n // 2 if n > USUAL_SIZE else n for axis, n in axes.items()}
+            if _is_large(definition, axes) and in_domain(definition, axes):
+                yield make_workload(definition, axes, workload.seed, workload.regime)
+
+    def _is_worthwhile(self, axes: Mapping[str, int]) -> bool:
         """Whether a workload is no larger than usual, or asked for, or takes little time."""
-        large = (axis for axis, n in workload.axes.items() if n > USUAL_SIZE)
-        if not any(is_open(self._definition, axis) for axis in large):
+        if not _is_large(self._definition, axes):
             return True
-        return self._expected(workload_bytes(self._definition, workload.axes)) <= LARGE_SECONDS
+        return self._expected(workload_bytes(self._definition, axes)) <= LARGE_SECONDS
 
     def _expected(self, size: int) -> float:
         """Seconds that a workload of so many bytes may take, by those that took long.
@@ -194,10 +214,15 @@ def search(
         return checked.shrunk(failing, "listed")
     drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
     # The smallest is always tried: else perhaps none would be.
-    worthwhile = chain(drawn[:1], filter(affordable, filter(checked.is_worthwhile, drawn[1:])))
+    worthwhile = chain(drawn[:1], filter(affordable, checked.worthwhile(drawn[1:])))
     if failing := next(filter(partial(checked.fails_and_tells, undecided), worthwhile), None):
         return checked.shrunk(failing, "shrunk")
     return checked.closest(closeness)
+
+
+def _is_large(definition: Definition, axes: Mapping[str, int]) -> bool:
+    """Whether an axis has more than the usual size, and nobody has asked for that."""
+    return any(n > USUAL_SIZE and is_open(definition, axis) for axis, n in axes.items())
 
 
 def _drawn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 
@@ -11,6 +12,8 @@ import torch
 PLACES = ("none", "first", "last", "all", "one", "start", "end", "some")
 #: The share of a row that ``some`` is, besides the one that is certain.
 SOME = 0.05
+#: Spreads whole numbers (Knuth, *The Art of Computer Programming*, volume 3, section 6.4).
+MULTIPLIER = 0x9E3779B1
 
 
 def row_count(tensor: torch.Tensor) -> int:
@@ -22,6 +25,19 @@ def in_turn(tensor: torch.Tensor, names: Sequence[str], turn: int) -> torch.Tens
     """For each row, a number of ``PLACES``: the first row has the name whose turn it is."""
     rows = torch.arange(row_count(tensor), device=tensor.device)
     return numbered(names, tensor.device)[(rows + turn) % len(names)]
+
+
+@lru_cache(64)
+def one_of_each(count: int, number: int, of: int, device: torch.device) -> torch.Tensor:
+    """The numbers of those of ``count`` rows that are the ``number``-th of each ``of`` rows.
+
+    Which one that is changes from the second ``of`` rows on, as if at random: rows at equal
+    distances would look like a kernel's. No row has two numbers.
+    """
+    first = torch.arange(0, count, of)
+    shift = (first // of * MULTIPLIER >> 16) % of
+    rows = first + (number + shift) % of
+    return rows[rows < count].to(device)
 
 
 def numbered(names: Sequence[str], device: torch.device) -> torch.Tensor:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_fib.workloads._places import in_turn, places
+from pytest_fib.workloads._places import in_turn, one_of_each, places
 from pytest_fib.workloads._sizes import power_of_two
 from pytest_fib.workloads._value_patterns import Limits, PatternFill, pattern_fill
 
@@ -52,6 +52,12 @@ def _pattern(context: FillContext) -> PatternFill:
     return pattern_fill(context.regime.get("values", "normal"), context.turn)
 
 
+def _one_of_eight(tensor: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The rows of a tensor, and which of them: one of eight, another one for each number below 8."""
+    rows = tensor.view(-1, tensor.shape[-1])
+    return rows, one_of_each(len(rows), number % 8, 8, tensor.device)
+
+
 def _normal(tensor: torch.Tensor, rule: kinds.Normal, context: FillContext) -> None:
     mean, std = context.number(rule.mean), context.number(rule.std)
     _fill_floating(
@@ -81,10 +87,10 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
 def _with_few_values(tensor: torch.Tensor, turn: int, low: float, high: float) -> None:
     """Make one row of eight of a few different numbers within the limits: numbers that tie."""
     if tensor.dim() and tensor.numel():
-        some = tensor.view(-1, tensor.shape[-1])[(1 - turn) % 8 :: 8]
+        rows, at = _one_of_eight(tensor, 1 - turn)
         step = (high - low) / FEW_VALUES
-        some.sub_(low).div_(step or 1.0).floor_().clamp_(0, FEW_VALUES - 1)
-        some.add_(0.5).mul_(step).add_(low)
+        which = rows[at].sub_(low).div_(step or 1.0).floor_().clamp_(0, FEW_VALUES - 1)
+        rows[at] = which.add_(0.5).mul_(step).add_(low)
 
 
 def _with_faint_rows(tensor: torch.Tensor, turn: int, faint: float) -> None:
@@ -93,7 +99,8 @@ def _with_faint_rows(tensor: torch.Tensor, turn: int, faint: float) -> None:
     So of a second moment, an epsilon shows that is added in the wrong place.
     """
     if tensor.dim() and tensor.numel():
-        tensor.view(-1, tensor.shape[-1])[(6 - turn) % 8 :: 8] *= faint
+        rows, at = _one_of_eight(tensor, 6 - turn)
+        rows[at] *= faint
 
 
 def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) -> None:
@@ -144,24 +151,25 @@ def _with_extremes_at_ends(tensor: torch.Tensor, turn: int) -> torch.Tensor:
     """
     if not tensor.dim() or not tensor.numel():
         return tensor
-    rows = tensor.view(-1, tensor.shape[-1])
     for number, (extreme, other, end) in enumerate(EXTREMES_AT_ENDS):
-        some = rows[(2 * number - turn) % 8 :: 8]
+        rows, at = _one_of_eight(tensor, 2 * number - turn)
+        some = rows[at]
         value = extreme(some, dim=-1, keepdim=True)
         is_extreme = some == value
         next_to_it = extreme(
             torch.where(is_extreme, other(some, dim=-1, keepdim=True), some), dim=-1, keepdim=True
         )
-        some.copy_(torch.where(is_extreme, next_to_it, some))
+        some = torch.where(is_extreme, next_to_it, some)
         some[:, end] = value[:, 0]
+        rows[at] = some
     return tensor
 
 
 def _with_equal_rows(tensor: torch.Tensor, turn: int) -> None:
     """Make all of a row the same, in one row of eight: ties, and sums that meet a limit exactly."""
     if tensor.dim() and tensor.numel():
-        some = tensor.view(-1, tensor.shape[-1])[(1 - turn) % 8 :: 8]
-        some.copy_(some[:, :1].clone().expand_as(some))
+        rows, at = _one_of_eight(tensor, 1 - turn)
+        rows[at] = rows[at, :1].expand(-1, rows.shape[1])
 
 
 def _with_shared_rows(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
@@ -170,7 +178,9 @@ def _with_shared_rows(tensor: torch.Tensor, turn: int, low: int, high: int) -> N
     So of two that are compared all are equal there, as drafts are that are all accepted.
     """
     if tensor.dim() and tensor.numel():
-        tensor.view(-1, tensor.shape[-1])[(5 - turn) % 16 :: 16] = low + turn % (high + 1 - low)
+        rows = tensor.view(-1, tensor.shape[-1])
+        at = one_of_each(len(rows), (5 - turn) % 16, 16, tensor.device)
+        rows[at] = low + turn % (high + 1 - low)
 
 
 def _with_close_rows(tensor: torch.Tensor, context: FillContext, high: int) -> None:
@@ -179,9 +189,10 @@ def _with_close_rows(tensor: torch.Tensor, context: FillContext, high: int) -> N
     Some are equal; of all there may be, numbers at random hardly have the first half in common.
     """
     if tensor.dim() and tensor.numel():
-        some = tensor.view(-1, tensor.shape[-1])[(3 - context.turn) % 8 :: 8]
+        rows, at = _one_of_eight(tensor, 3 - context.turn)
+        some = rows[at]
         more = torch.empty_like(some).random_(0, CLOSE_NUMBERS, generator=context.device_random)
-        some.copy_((some[:, :1].clamp(max=high - CLOSE_NUMBERS) + more).clamp(max=high))
+        rows[at] = (some[:, :1].clamp(max=high - CLOSE_NUMBERS) + more).clamp(max=high)
 
 
 def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
@@ -192,11 +203,12 @@ def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None
     if not tensor.dim() or not tensor.numel():
         return
     marks = torch.tensor([mark for mark in (low, 0, high, -1, 1) if low <= mark <= high])
-    rows, marks = tensor.view(-1, tensor.shape[-1]), marks.roll(turn // 8).to(tensor)
-    n = min(len(marks), rows.shape[1])
-    at = (torch.arange(n, device=tensor.device) + turn) % rows.shape[1]
+    marks = marks.roll(turn // 8).to(tensor)
+    n = min(len(marks), tensor.shape[-1])
+    at = (torch.arange(n, device=tensor.device) + turn) % tensor.shape[-1]
     for first in (5, 7):
-        rows[(first - turn) % 8 :: 8, at] = marks[:n]
+        rows, some = _one_of_eight(tensor, first - turn)
+        rows[some[:, None], at] = marks[:n]
 
 
 def put_limit(

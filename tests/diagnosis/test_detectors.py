@@ -252,6 +252,13 @@ def test_a_ratio_of_small_numbers_may_come_from_anywhere():
     assert found.sentence == "out: every element is 0.66667 x expected"
 
 
+def test_numbers_of_another_size_are_no_factor():
+    kind = (("m", "n"), (33, 63), torch.float32)
+    sums = 1e5 + 1e4 * normal((33, 63))
+    found = explained(kind, lambda y: y.round().remainder(65536) / 256 - 128, sums)
+    assert "x expected" not in found.sentence
+
+
 def test_a_function_that_bends_is_no_factor():
     found = explained(GEMM, lambda y: y / (1 + 0.004 * y.abs()))
     assert "x expected" not in found.sentence

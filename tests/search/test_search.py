@@ -302,10 +302,10 @@ def test_no_check_is_begun_that_is_expected_to_outlast_the_time_for_shrinking(de
 
 @pytest.mark.parametrize(
     ("seconds", "each", "tried_large"),
-    [(0.0, 0.0, True), (0.0, 4.0, True), (1e-3, 0.0, False), (1.2e-6, 0.0, False)],
+    [(0.0, 0.0, True), (0.0, 4.0, True), (1e-3, 0.0, False), (1.2e-6, 0.0, True)],
 )
 @pytest.mark.parametrize("max_size", [None, 1_000_000])
-def test_sizes_that_nobody_asked_for_are_left_out_where_they_take_long(
+def test_sizes_that_nobody_asked_for_are_smaller_or_left_out_where_they_take_long(
     define, look, clock, seconds, each, tried_large, max_size
 ):
     """Also where no usual one took long enough to count as slow."""
@@ -317,6 +317,8 @@ def test_sizes_that_nobody_asked_for_are_left_out_where_they_take_long(
     definition = define(domains={"n": {"max": max_size}} if max_size else {})
     _, tried = look(definition, fails, clock=lambda: clock[0])
     assert (max(w.axes["n"] for w in tried) > 500_000) is (tried_large or max_size is not None)
+    if not max_size:
+        assert all(w.axes["n"] * seconds <= 6 for w in tried if w.axes["n"] > 65_536)
 
 
 def test_a_slow_check_of_a_workload_without_elements_can_be_shrunk_from(define, look, clock):
