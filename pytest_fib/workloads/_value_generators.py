@@ -53,7 +53,7 @@ def _pattern(context: FillContext) -> PatternFill:
 
 
 def _one_of_eight(tensor: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The rows of a tensor, and which of them: one of eight, another one for each number below 8."""
+    """The rows of a tensor, and which of them: one of eight, another one for each number."""
     rows = tensor.view(-1, tensor.shape[-1])
     return rows, one_of_each(len(rows), number % 8, 8, tensor.device)
 
