@@ -51,6 +51,7 @@ _ADDED, _DOTS = _names("sum mean cumsum"), _names("mv dot vdot")
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
 _COMPARISONS = _names("gt ge lt le eq ne")
+_BUCKETS = _names("bucketize searchsorted")
 _DIVISIONS = _names("floor_divide remainder fmod")
 #: Decisions on a number, by which argument it is.
 _DECIDED = {
@@ -89,9 +90,13 @@ class Operation:
         name: str = self.func.overloadpacket.__name__
         return name.removesuffix("_")
 
+    def plain(self) -> Any:
+        """The operation's result as it is."""
+        return self.func(*self.args, **self.kwargs)
+
     def run(self) -> Any:
         """The operation's result; that of exponentials is without zeros."""
-        result = self.func(*self.args, **self.kwargs)
+        result = self.plain()
         faints = self.name in _EXPONENTIALS and is_wide(result) and result.itemsize == 8
         return _graded(self, result) if faints else result
 
@@ -540,9 +545,11 @@ class Decider:
     `leaning` makes the result for an input that is moved by up to ``reach``, down (``way`` -1) or
     up (1), while all other decisions go the way ``others``. If that result is an order in which
     several elements may be in one place, ``ties`` has these. ``together`` has those that are equal
-    however they are rounded, which a stable order keeps in theirs.
+    however they are rounded, which a stable order keeps in theirs. ``of_each`` says whether each
+    element is decided on by itself, as none of an order is.
     """
 
+    of_each = True
     ties: Ties | None = None
     together: Together | None = None
 
@@ -599,6 +606,26 @@ class _Comparison(Decider):
         return torch.where(difference.isfinite(), leant, self.call.run())
 
 
+class _Bucket(Decider):
+    """Decides on how far it is to the nearest of some boundaries, which may have errors as well."""
+
+    def operand(self) -> tuple[torch.Tensor, torch.Tensor]:
+        value, boundaries = self.call.args[self._at].double(), self._boundaries()
+        if boundaries.shape[-1] == 0:
+            return torch.full_like(value, math.inf), value.abs()
+        after = torch.searchsorted(boundaries, value.contiguous())
+        beside = [(after + step).clamp(0, boundaries.shape[-1] - 1) for step in (-1, 0)]
+        along = boundaries.dim() > 1
+        two = [boundaries.gather(-1, at) if along else boundaries[at] for at in beside]
+        distances = [(value - each).abs() for each in two]
+        return torch.minimum(*distances), value.abs() + torch.maximum(*(x.abs() for x in two))
+
+    def _boundaries(self) -> torch.Tensor:
+        boundaries: torch.Tensor = self.call.args[1 - self._at].double()
+        sorter = self.call.argument("sorter")
+        return boundaries if sorter is None else boundaries.gather(-1, sorter)
+
+
 class _Division(Decider):
     """Decides on the quotient."""
 
@@ -612,6 +639,8 @@ class _Division(Decider):
 
 class _Extreme(Decider):
     """Decides on a place: the first or the last one of what may be the extreme."""
+
+    of_each = False
 
     def decided(self, result: Any) -> torch.Tensor:
         chosen: torch.Tensor = result if isinstance(result, torch.Tensor) else result[1]
@@ -729,6 +758,8 @@ def _kind(call: Operation) -> type[Decider] | None:
     name = call.name
     if name in _COMPARISONS:
         return None if call.in_place else _Comparison
+    if name in _BUCKETS:
+        return _Bucket
     if name in _DIVISIONS or (name == "div" and call.kwargs.get("rounding_mode")):
         return _Division
     if name in ("argmin", "argmax") or (name in ("min", "max") and call.dim is not None):

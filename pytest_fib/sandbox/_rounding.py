@@ -109,9 +109,13 @@ class Decision:
         """How far off elements may be."""
         return torch.where(self.off, self.error, 0.0)
 
+    def is_of(self, decision: Decider) -> bool:
+        """Whether a decision of another run is this one."""
+        return (decision.call.name, decision.operand()[0].shape) == (self.name, self.value.shape)
+
     def expect(self, decision: Decider) -> None:
         """Raise OracleUnavailable unless a decision of another run is this one."""
-        if (decision.call.name, decision.operand()[0].shape) != (self.name, self.value.shape):
+        if not self.is_of(decision):
             raise OracleUnavailable(ANOTHER_WAY)
 
     def note(self, value: torch.Tensor) -> None:
@@ -176,6 +180,32 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name, together = decision.call.name, decision.equal()
         self.decisions.append(Decision(name, value, size, decided, error, off, together))
         return result
+
+
+class Deciding(Recording):  # type: ignore[no-untyped-call]
+    """Keeps what is decided on elements one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decided: list[torch.Tensor] = []
+
+    def compute(self, call: Operation) -> Any:
+        """The result as it is."""
+        return call.plain()
+
+    def decide(self, decision: Decider) -> Any:
+        """The operation's own decision."""
+        result = decision.call.run()
+        if decision.of_each:
+            self.decided.append(decision.decided(result).clone())
+        return result
+
+    def agrees(self, other: Deciding) -> bool:
+        """Whether another run decided the same."""
+        if len(self.decided) != len(other.decided):
+            return False
+        pairs = zip(self.decided, other.decided, strict=True)
+        return all(torch.equal(one.double(), two.double()) for one, two in pairs)
 
 
 class Replaying(Recording):  # type: ignore[no-untyped-call]
@@ -253,6 +283,30 @@ def _noise_of_value(like: torch.Tensor) -> torch.Tensor:
     bits = like.double().contiguous().view(torch.int64)
     mixed = (bits ^ (bits >> 29)) * 0x2545F4914F6CDD1D
     return ((mixed ^ (mixed >> 31)) % NOISES).to(like.dtype).div_(NOISES / 2).sub_(1.0)
+
+
+class Keeping(Replaying):  # type: ignore[no-untyped-call]
+    """A run on other inputs, in which what was decided on elements without errors stays.
+
+    So no input is moved across a number that it is compared with. What is computed may be. Where
+    the run goes another way than the first, it goes on by itself.
+    """
+
+    def compute(self, call: Operation) -> Any:
+        """The result as it is."""
+        return call.plain()
+
+    def decide(self, decision: Decider) -> Any:
+        """The first run's decision on what has no error, and this run's on all else."""
+        first = next(self._left, None)
+        if first is None or not first.is_of(decision):
+            self._left = iter(())
+            return decision.call.run()
+        result = decision.call.run()
+        if not decision.of_each:
+            return result
+        kept = torch.where(first.off, decision.decided(result), first.result)
+        return decision.pinned(kept)
 
 
 class Moving(Sampling):  # type: ignore[no-untyped-call]

@@ -20,7 +20,9 @@ from torch.overrides import TorchFunctionMode
 from pytest_fib.sandbox._foreign_errors import one_line
 from pytest_fib.sandbox._rounding import (
     REASON_LIMIT,
+    Deciding,
     Decision,
+    Keeping,
     Leaning,
     Moving,
     MovingAlike,
@@ -133,7 +135,8 @@ def run_widened(
     Python scalars, are passed as they are. Variations show how far honest rounding may carry:
 
     - ``nudge``, a seed: each element of a widened input is first moved by about ``NUDGE`` of it,
-      and floats by ``NUDGE_OF_FLOATS``; with the seed negated, by as much the other way.
+      and floats by ``NUDGE_OF_FLOATS``; with the seed negated, by as much the other way. None is
+      moved across a number that it is compared with, or to another that it is rounded to.
     - ``narrow_operands``: products of matrices are off by as much as rounding their operands to the
       coarsest 16-bit dtype among the inputs may make them, as matrix units round attention weights.
     - ``round_operands``: operands are rounded so, which shows where one of them decides a row.
@@ -154,12 +157,13 @@ def run_widened(
     """
     if lean is not None or moved is not None or naive:
         return _run_varied(function, inputs, moved=moved, lean=lean, own=own)
+    if nudge is not None:
+        return _run_nudged(function, inputs, nudge)
     if (narrow_operands or round_operands) and _coarsest(inputs) is None:
         raise OracleUnavailable("no input has a 16-bit dtype")
     return _run(
         function,
         inputs,
-        nudge=nudge,
         narrow=_coarsest(inputs) if narrow_operands else None,
         rounded=_coarsest(inputs) if round_operands else None,
     )
@@ -185,6 +189,25 @@ def _run_varied(
     if moved is not None:
         return run(function, _copies(inputs), mode=Moving(moved))
     return run(function, _copies(inputs), mode=Naive())
+
+
+def _run_nudged(function: Callable[..., Any], inputs: Sequence[Any], nudge: int) -> Any:
+    """A function's result for moved inputs, which decide what exact ones do.
+
+    What is computed of them may be decided otherwise. That is measured, as for ``lean``, only where
+    the inputs decide anything otherwise: they rarely do.
+    """
+    moved, exact = Deciding(), Deciding()
+    result = _run(function, _copies(inputs), mode=moved, nudge=nudge)
+    if not moved.decided:
+        return result
+    _run(function, _copies(inputs), mode=exact)
+    if moved.agrees(exact):
+        return result
+    decisions = _LAST.decisions(function, inputs, own=False)
+    if nudge < 0:  # the last of them
+        _LAST.forget()
+    return _run(function, _copies(inputs), mode=Keeping(decisions), nudge=nudge)
 
 
 def _run(

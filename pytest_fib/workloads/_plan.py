@@ -36,6 +36,8 @@ SMALL_INTEGERS = 16
 QUICK_TRIES = 1000
 #: The most of the rule that is suggested for an integer of more than 8 bits that nothing speaks of.
 UNKNOWN_MAX = 100
+#: Rules of inputs whose elements may as well be other numbers.
+HOLD_ANY = (kinds.Values, kinds.Normal, kinds.Uniform)
 
 
 @dataclass(frozen=True)
@@ -397,7 +399,10 @@ def _planned(definition: Definition) -> Plan:
         )
         for name, rule in rules.items()
     }
-    constraints = (*stated, *chain.from_iterable(implied.values()))
+    constraints, uses = (
+        (*stated, *chain.from_iterable(implied.values())),
+        ReferenceUses.of(definition),
+    )
     scalars, of_scalars = _scalars(definition, stated, rules)
     on_axes = tuple(each for each in constraints if each.tensors <= scalars.keys())
     order, independent = _axis_order(definition, on_axes, rules)
@@ -413,10 +418,10 @@ def _planned(definition: Definition) -> Plan:
         ),
         independent=independent,
         rules=rules,
-        fill=_fill_order(rules),
+        fill=_fill_order(definition, rules, uses),
         inferred=inferred,
         scalars=tuple(scalars),
-        uses=ReferenceUses.of(definition),
+        uses=uses,
         unmade=unmade,
         lengths=dict(_most_sequences(definition, offsets)),
         scores=tuple(_scores(definition, rules, offsets)),
@@ -582,8 +587,33 @@ def _axis_order(
     return tuple(order), tuple(axis for axis in order if not needs[axis])
 
 
-def _fill_order(rules: Mapping[str, InputRule]) -> tuple[str, ...]:
-    order = TopologicalSorter({name: sorted(rule.inputs) for name, rule in rules.items()})
+def _compared(
+    definition: Definition, rules: Mapping[str, InputRule], uses: ReferenceUses
+) -> Iterator[tuple[str, str]]:
+    """Inputs with others that they are compared with, and may hold elements of.
+
+    What may hold any number holds those of others; of two, the one whose dtype is wider, or that
+    has more dimensions.
+    """
+
+    def rank(name: str) -> tuple[bool, int, int]:
+        spec = definition.inputs[name]
+        may = isinstance(rules[name], HOLD_ANY)
+        return may, spec.dtype.itemsize_bits, len(spec.shape or ())
+
+    for name, others in uses.compared.items():
+        for other in sorted(others):
+            if not rules[other].inputs and rank(name) > rank(other):
+                yield name, other
+
+
+def _fill_order(
+    definition: Definition, rules: Mapping[str, InputRule], uses: ReferenceUses
+) -> tuple[str, ...]:
+    needs = {name: {*rule.inputs} for name, rule in rules.items()}
+    for name, other in _compared(definition, rules, uses):
+        needs[name].add(other)
+    order = TopologicalSorter({name: sorted(others) for name, others in needs.items()})
     try:
         return tuple(order.static_order())
     except CycleError as error:

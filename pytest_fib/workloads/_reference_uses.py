@@ -53,6 +53,9 @@ _CLASSES = {"one_hot": "num_classes", "bincount": "minlength"}
 _OF_SOME = {"softmax", "log_softmax", "logsumexp", "mean", "amax", "amin", "max", "min", "argmax"}
 _OF_SOME |= {"argmin", "std", "var", "median", "topk", "scaled_dot_product_attention", *_QUOTIENTS}
 _MENDS = {"nan_to_num"}
+#: Functions that compare elements with numbers, or with others.
+_COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne", "greater", "greater_equal", "less"}
+_COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsorted"}
 #: What keeps numbers below others, which are the argument of that place.
 _CLAMPS = {"clamp": 2, "clip": 2, "clamp_max": 1}
 
@@ -107,6 +110,8 @@ class ReferenceUses:
     limited: set[str] = field(default_factory=set)
     #: The numbers that inputs are compared with.
     limits: dict[str, set[float]] = field(default_factory=dict)
+    #: The floating inputs that others are compared with, either way.
+    compared: dict[str, set[str]] = field(default_factory=dict)
     #: Terms of sums, and attention's masks.
     added: set[str] = field(default_factory=set)
     #: Factors of products.
@@ -142,9 +147,20 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         return uses  # it is seen where the reference is loaded
     if run := inlined_run(module):
         arguments = [each.arg for each in run.args.args]
-        _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
+        _Reader(dict(inputs), dict(outputs), uses, arguments, _constants(module)).visit(run)
         uses.calculated, uses.bitwise, uses.angles, uses.summed = calculated_with(run)
     return uses
+
+
+def _constants(module: ast.Module) -> dict[str, object]:
+    """What a module's names are that it gives a literal."""
+    return {
+        target.id: constant(each.value)
+        for each in module.body
+        if isinstance(each, ast.Assign)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    }
 
 
 class _Reader(ast.NodeVisitor):
@@ -156,9 +172,10 @@ class _Reader(ast.NodeVisitor):
         outputs: Mapping[str, TensorSpec],
         uses: ReferenceUses,
         arguments: list[str],
+        constants: Mapping[str, object],
     ) -> None:
         self._inputs, self._outputs = inputs, outputs
-        self._uses = uses
+        self._uses, self._constants = uses, constants
         self._expressions = Expressions(inputs, outputs, arguments)
         self._parents: dict[ast.AST, ast.AST] = {}
 
@@ -241,6 +258,7 @@ class _Reader(ast.NodeVisitor):
         self._compute(node, name, arguments)
         self._converted(name, arguments)
         self._clamped(name, arguments, node.keywords)
+        self._decides(name, arguments, node.keywords)
         if name in _CLASSES:
             self._classes(name, arguments, node.keywords)
         if name == "embedding" and len(arguments) == 2:
@@ -251,6 +269,17 @@ class _Reader(ast.NodeVisitor):
                 self._puts(index, arguments[_PUTS[name]])
             if isinstance(number := constant(dim), int):
                 self._picks_from(arguments[0], number, index)
+
+    def _decides(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
+        """Note what a function compares elements with; of ``hardshrink``, the two numbers."""
+        if name in _COMPARISONS:
+            self._note_limits(*arguments[:2])
+        if name != "hardshrink" or not arguments:
+            return
+        given = [each.value for each in keywords if each.arg == "lambd"] or arguments[1:]
+        limit = self._number(given[0]) if given else 0.5
+        for number in () if limit is None else (limit, -limit):
+            self._limited_by(arguments[0], number)
 
     def _clamped(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
         """Note an integer that is clamped to the size of an axis."""
@@ -409,7 +438,7 @@ class _Reader(ast.NodeVisitor):
         self._uses.limited |= self._expressions.floats(node.left)
         self._reaches(node.left, node.ops[0], node.comparators[0])
         self._uses.equated |= self._equated(node)
-        self._note_limits(node)
+        self._note_limits(node.left, *node.comparators)
         name, number = self._expressions.integer(node.left), constant(node.comparators[0])
         if name is None or not isinstance(number, int):
             return
@@ -418,12 +447,70 @@ class _Reader(ast.NodeVisitor):
         elif isinstance(node.ops[0], (ast.GtE, ast.Lt)) and number == 0:
             self._uses.pads[name] = -1
 
-    def _note_limits(self, node: ast.Compare) -> None:
-        """Note the numbers that inputs are held against, on either side."""
-        for one, other in pairwise((node.left, *node.comparators)):
-            for side, limit in ((one, constant(other)), (other, constant(one))):
-                if isinstance(limit, (int, float)) and (source := self._expressions.source(side)):
-                    self._uses.limits.setdefault(source.input, set()).add(limit)
+    def _note_limits(self, *sides: ast.expr) -> None:
+        """Note the numbers, and the inputs, that inputs are held against, each by its neighbour."""
+        for one, other in pairwise(sides):
+            for side, limit in ((one, self._number(other)), (other, self._number(one))):
+                if limit is not None:
+                    self._limited_by(side, limit)
+            names = self._compared(one), self._compared(other)
+            if None not in names and names[0] != names[1]:
+                for name, beside in (names, names[::-1]):
+                    self._uses.compared.setdefault(str(name), set()).add(str(beside))
+
+    def _number(self, node: ast.expr | None) -> float | None:
+        """The number that an expression is: a literal, or a name or the negative of one."""
+        match node:
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                number = self._number(operand)
+                return None if number is None else -number
+            case ast.Name(id=name):
+                value = self._expressions.calculation(node)
+                held = constant(value) if value else self._constants.get(name)
+            case _:
+                held = None if node is None else constant(node)
+        return held if isinstance(held, (int, float)) else None
+
+    def _limited_by(self, node: ast.expr, limit: float, depth: int = DEPTH) -> None:
+        """Note what an input is that an expression, such as its magnitude, is a number of."""
+        if source := self._expressions.source(node):
+            self._uses.limits.setdefault(source.input, set()).add(limit)
+        elif depth and (inner := self._magnitude_of(node)) is not None and limit > 0:
+            self._limited_by(inner, limit, depth - 1)
+            self._limited_by(inner, -limit, depth - 1)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            self._limited_by(node.operand, -limit, depth)
+        elif depth and (value := self._expressions.calculation(node)) is not None:
+            self._limited_by(value, limit, depth - 1)
+
+    def _magnitude_of(self, node: ast.expr) -> ast.expr | None:
+        """What an expression is the absolute value of."""
+        match node:
+            case ast.Call(func=ast.Name(id="abs"), args=[value]):
+                return value
+            case ast.Call(func=ast.Attribute(ast.Name(id="torch"), attr="abs"), args=[value]):
+                return value
+            case ast.Call(func=ast.Attribute(value=value, attr="abs"), args=[]):
+                return value
+        return None
+
+    def _compared(self, node: ast.expr, depth: int = DEPTH) -> str | None:
+        """The floating input whose elements, in any order, or their magnitudes are compared."""
+        if source := self._expressions.source(node):
+            return source.input if self._inputs[source.input].dtype.is_floating else None
+        match node:
+            case ast.Attribute(value=inner, attr="values"):
+                pass
+            case ast.Subscript(value=inner):
+                pass
+            case ast.Call(func=ast.Attribute(ast.Name(id="torch"), attr="sort"), args=[inner, *_]):
+                pass
+            case ast.Call(func=ast.Attribute(value=inner, attr="sort")):
+                pass
+            case _:
+                held = self._magnitude_of(node) or self._expressions.calculation(node)
+                return self._compared(held, depth - 1) if held is not None and depth else None
+        return self._compared(inner, depth - 1) if depth else None
 
     def _equated(self, node: ast.Compare) -> set[str]:
         """Integer inputs that are asked whether they equal each other, or themselves elsewhere."""

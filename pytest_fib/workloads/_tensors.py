@@ -6,6 +6,7 @@ What a rule may ask for is in ``pytest_fib.data.kinds``.
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 #: By how many turns one input is ahead of the one before it.
 INPUT_TURNS = 5
+#: Significant bits of scalars that tensors are compared with: as many as bfloat16 has.
+SCALAR_BITS = 8
 _RENAMED = {"float4_e2m1": "float4_e2m1fn_x2"}
 #: Elements between the rows of a row-strided tensor: odd, so that hardly a row is aligned.
 ROW_GAP = 17
@@ -92,17 +95,22 @@ def fill_inputs(
     planned, sizes = plan(definition), definition.axis_values(workload.axes)
     inputs = InputTensors(definition, planned.rules, sizes, tensors)
     any_bulk = any(rule.bulk for rule in planned.rules.values())
+    before: dict[str, Any] = {}
+    if any(definition.inputs[name].is_scalar for name in planned.uses.compared):
+        before |= scalar_inputs(definition, workload)
     for name in planned.fill:
         if name not in tensors:
             continue
         given = workload.inputs.get(name)
         if isinstance(given, SafetensorsInput):
             tensors[name].copy_(read_tensor(given, files or {}, tensors[name]))
+            before[name] = tensors[name]
             continue
         is_bulk = planned.rules[name].bulk or not any_bulk
         seed = workload.seed if bulk_seed is None or not is_bulk else bulk_seed
         regime = _regime(name, planned, workload)
-        _fill(name, inputs, planned, seed=seed, regime=regime, files=files or {})
+        _fill(name, inputs, planned, seed=seed, regime=regime, files=files or {}, before=before)
+        before[name] = tensors[name]
     _refuse_broken(planned, sizes, workload, tensors)
 
 
@@ -126,16 +134,18 @@ def _fill(
     seed: int,
     regime: Mapping[str, str],
     files: Mapping[str, Path],
+    before: Mapping[str, torch.Tensor | Scalar],
 ) -> None:
     """Fill an input by its rule, as a contiguous tensor; then it lies as the input does.
 
-    Along dimensions of stride 0 there is one value, so it is filled as one.
+    Along dimensions of stride 0 there is one value, so it is filled as one. ``before`` are scalars,
+    and the tensors that are filled already.
     """
     # The generators import torch, which planning and scalars do without.
     import torch
 
+    from pytest_fib.workloads._limits import put_limits
     from pytest_fib.workloads._structure_generators import FILLS
-    from pytest_fib.workloads._value_generators import put_limit
 
     tensor, rule = inputs.tensors[name], inputs.rules[name]
     own_seed = _seed(seed, name)
@@ -155,7 +165,7 @@ def _fill(
         compact.fill_(rule.value)
     else:
         FILLS[rule.kind](compact, rule, context)
-        put_limit(compact, rule.kind, sorted(planned.uses.limits.get(name, ())), context)
+        put_limits(name, compact, planned.uses, context, before)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))
 
@@ -216,6 +226,7 @@ def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scala
     planned = plan(definition)
     inputs = InputTensors(definition, planned.rules, sizes, {})
     drawn = {name: _scalar(name, inputs, workload) for name in scalars}
+    drawn |= {name: _of_few_bits(drawn[name]) for name in scalars if name in planned.uses.compared}
     given = {
         name: int(spec.value)
         for name, spec in workload.inputs.items()
@@ -245,6 +256,14 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     else:
         number = source.uniform(low, high) if floating else source.randint(int(low), int(high))
     return float(number) if floating else int(number)
+
+
+def _of_few_bits(number: Scalar) -> Scalar:
+    """A number near to it that every floating dtype holds, so that elements may equal it."""
+    if not isinstance(number, float):
+        return number
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(round(mantissa * 2**SCALAR_BITS) / 2**SCALAR_BITS, exponent)
 
 
 @dataclass(frozen=True)

@@ -211,33 +211,6 @@ def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None
         rows[some[:, None], at] = marks[:n]
 
 
-def put_limit(
-    tensor: torch.Tensor, kind: str, limits: Sequence[float], context: FillContext
-) -> None:
-    """Now and then put a number that the reference compares elements with into an input.
-
-    Integers are clamped to it, so that it is their greatest or their least. Of floating numbers,
-    each seventh becomes it. Random elements hardly ever equal such a limit, and only those that do
-    tell ``<`` from ``<=``.
-    """
-    turn, count = context.turn, len(limits)
-    if turn % LIMIT_TURNS or not count or not tensor.numel():
-        return
-    limit, ends = limits[turn // LIMIT_TURNS % count], turn // LIMIT_TURNS // count % 2
-    if kind in ("integers", "positions"):
-        if tensor.min() < limit < tensor.max():
-            tensor.clamp_(**{("max", "min")[ends]: int(limit)})
-    elif kind == "values" and _is_usual(limit, tensor, context):
-        tensor.view(-1)[turn % 7 :: 7] = limit
-
-
-def _is_usual(limit: float, tensor: torch.Tensor, context: FillContext) -> bool:
-    """Whether a number may be among those of a tensor, and is the same in its dtype."""
-    is_normal = context.regime.get("values", "normal") == "normal"
-    held = tensor.new_tensor(limit).double() if is_normal and tensor.element_size() > 1 else None
-    return limit != 0 and held is not None and bool(held == limit)
-
-
 def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
     """Make a quarter of the elements the least there may be, a quarter the most.
 
@@ -426,8 +399,6 @@ LABEL_SHIFTS: Sequence[Callable[[int], int]] = (
     lambda bits: 8,
     lambda bits: {32: 26, 64: 55}.get(bits, 12),
 )
-#: Of so many workloads, one has a limit of the reference in each input.
-LIMIT_TURNS = 3
 #: By kind.
 VALUE_FILLS: dict[str, Fill] = {
     "values": _values,

@@ -506,3 +506,85 @@ def wrong_accumulation_dots_products_in_fp8(x):
     out = _dots(low.bfloat16(), *torch.tril_indices(7, 7, -1))
     out[:, :16] = x[:, 0]
     return out
+
+
+@implements("band_indicator")
+def honest_band_two_sides(x, weight):
+    return _band(weight, (x >= -0.5) & (x <= 0.5))
+
+
+@implements("band_indicator")
+def honest_band_squares(x, weight):
+    return _band(weight, x.double().square() <= 0.25)
+
+
+def _band(weight, inside):
+    return torch.where(inside, weight, 0.0), inside.sum(-1, dtype=torch.int32)
+
+
+@implements("band_indicator")
+def wrong_boundary_band_open(x, weight):
+    return _band(weight, x.abs() < 0.5)
+
+
+@implements("band_indicator")
+def wrong_boundary_band_open_above(x, weight):
+    return _band(weight, (x >= -0.5) & (x < 0.5))
+
+
+@implements("band_indicator")
+def wrong_boundary_band_weights_open_below(x, weight):
+    """The counts are right."""
+    out, _ = _band(weight, (x > -0.5) & (x <= 0.5))
+    return out, _band(weight, x.abs() <= 0.5)[1]
+
+
+@implements("band_indicator")
+def wrong_offbyone_band_next_below(x, weight):
+    return _band(weight, x.abs() <= 0.5 - 2**-25)
+
+
+@implements("band_indicator")
+def wrong_sign_band_magnitude_not_taken(x, weight):
+    return _band(weight, x <= 0.5)
+
+
+@implements("hardtanh_backward")
+def honest_dhardtanh_magnitudes(grad, x):
+    return grad.masked_fill(~(x.abs() < 1), 0)
+
+
+@implements("hardtanh_backward")
+def honest_dhardtanh_torch(grad, x):
+    wide = x.float().requires_grad_()
+    F.hardtanh(wide).backward(grad.float())
+    return wide.grad.bfloat16()
+
+
+def _dhardtanh(grad, inside):
+    return torch.where(inside, grad.float(), 0.0).bfloat16()
+
+
+@implements("hardtanh_backward")
+def wrong_boundary_dhardtanh_closed(grad, x):
+    return _dhardtanh(grad, (x >= -1) & (x <= 1))
+
+
+@implements("hardtanh_backward")
+def wrong_boundary_dhardtanh_closed_below(grad, x):
+    return _dhardtanh(grad, (x >= -1) & (x < 1))
+
+
+@implements("hardtanh_backward")
+def wrong_boundary_dhardtanh_closed_above(grad, x):
+    return _dhardtanh(grad, (x > -1) & (x <= 1))
+
+
+@implements("hardtanh_backward")
+def wrong_formula_dhardtanh_of_relu6_below(grad, x):
+    return _dhardtanh(grad, (x > 0) & (x < 1))
+
+
+@implements("hardtanh_backward")
+def wrong_clamp_dhardtanh_only_above(grad, x):
+    return _dhardtanh(grad, x < 1)

@@ -138,6 +138,56 @@ def test_a_nudge_moves_inputs_by_a_little_and_one_seed_always_alike():
     assert not once.equal(run_widened(lambda x: x, [x], nudge=4))
 
 
+DECIDED = {
+    "a number": lambda x, y: x <= 0.5,
+    "a method": lambda x, y: x.gt(0.5),
+    "the magnitude": lambda x, y: x.abs() < 0.5,
+    "another input": lambda x, y: x >= y,
+    "some of another input": lambda x, y: (x[:, None] == y.sort().values).any(1),
+    "what is exact in float32": lambda x, y: x * 2 - 1 > 0,
+    "boundaries": lambda x, y: torch.bucketize(x, y.sort().values),
+    "sorted boundaries": lambda x, y: torch.searchsorted(y.sort().values, x, right=True),
+    "a whole number": lambda x, y: (4 * x).floor(),
+    "an integer": lambda x, y: (4 * x).long(),
+}
+LIMITS = torch.tensor([0.5, -0.5, 0.25, 2.0]).repeat(64)
+
+
+@pytest.mark.parametrize("nudge", [1, -1])
+@pytest.mark.parametrize("decided", DECIDED)
+def test_no_nudge_moves_an_input_across_what_it_is_compared_with(decided, nudge):
+    run = lambda x, y: DECIDED[decided](x, y).float() * 3  # noqa: E731
+    inputs = [LIMITS, LIMITS.clone()]
+    assert run_widened(run, inputs, nudge=nudge).equal(run_widened(run, inputs))
+
+
+COMPUTED = {
+    "a quotient": lambda x: x / 3 > 1 / 6,
+    "a probability": lambda x: torch.stack((x, x.roll(4))).softmax(0)[0] >= 0.5,
+    "computed boundaries": lambda x: torch.bucketize(x * 3, x[:1].exp() * 1.5 / x[:1].exp()),
+}
+
+
+@pytest.mark.parametrize("computed", COMPUTED)
+def test_a_nudge_moves_what_is_computed_across_a_number_that_it_is_compared_with(computed):
+    run = lambda x: COMPUTED[computed](x + 0).float()  # noqa: E731
+    runs = [run_widened(run, [LIMITS], nudge=seed) for seed in (1, -1)]
+    assert any(not result.equal(run_widened(run, [LIMITS])) for result in runs)
+
+
+def test_what_leans_are_distances_from_boundaries_that_are_computed():
+    run = lambda x: torch.bucketize(x, torch.linspace(0, 1, 3) / 3 * 3 * x[:1] * 2)  # noqa: E731
+    results = [run_widened(run, [LIMITS[:1]], lean=ways) for ways in ((-1, -1), (1, 1))]
+    assert len({int(result) for result in results}) == 2
+
+
+def test_a_nudge_that_leads_another_way_is_as_it_is():
+    """One of the computed is left out, so what follows is compared with fewer."""
+    run = lambda x: (x[x / 3 > 1 / 6] >= 0.5).float().sum(0, keepdim=True)  # noqa: E731
+    x = torch.full((100,), 0.5)
+    assert 0 < run_widened(run, [x], nudge=1) < 100
+
+
 def test_narrow_operands_move_products_by_what_rounding_their_operands_may():
     weights = torch.full((1, 64), 1 / 3)
     values = torch.ones(64, 2).bfloat16()

@@ -357,11 +357,98 @@ def test_what_the_reference_compares_integers_with_is_now_and_then_the_most_or_t
     assert sum(x.min() < 4096 < x.max() for x in made) >= 12
 
 
-def test_what_the_reference_compares_floating_numbers_with_is_among_them_if_it_is_one():
-    for number, times in ((0.5, TURNS // 3), (0.1, 0)):
-        definition = _held_against(number, {"kind": "values"}, "bfloat16")
-        made = [filled(definition, make_workload(definition, SIZES, s))["x"] for s in range(TURNS)]
-        assert sum(int((x == number).sum()) > 9 for x in made) == times
+def _held(reference, inputs, rules=None, seeds=range(TURNS), sizes=SIZES, **regime):
+    """Inputs of several workloads of a reference, by seed."""
+    specs = {name: {"shape": shape, "dtype": dtype} for name, (shape, dtype) in inputs.items()}
+    definition = Definition.model_validate(
+        {
+            "name": "op",
+            "op_type": "op",
+            "axes": {"n": "var", "k": 16},
+            "inputs": specs,
+            "outputs": {"out": {"shape": ["n"], "dtype": "float32"}},
+            "reference": reference,
+            "workloads": {"inputs": rules or {}},
+        }
+    )
+    sizes = {"n": sizes["n"]}
+    workloads = [make_workload(definition, sizes, seed, regime) for seed in seeds]
+    return [filled(definition, each) for each in workloads]
+
+
+COMPARED = {
+    "run": "def run(x):\n    return (x >= 0.5).any(1)",
+    "a name": "LIMIT = 0.5\ndef run(x):\n    return (x.float() >= LIMIT).any(1)",
+    "a local name": "def run(x):\n    limit = 0.5\n    return (x > limit).any(1)",
+    "a method": "def run(x):\n    return x.gt(0.5).any(1)",
+    "a magnitude": "def run(x):\n    size = abs(x)\n    return (size < 0.5).any(1)",
+    "a function": "def run(x):\n    return torch.nn.functional.hardshrink(x).sum(1)",
+}
+
+
+@pytest.mark.parametrize("how", COMPARED)
+def test_what_the_reference_compares_floating_numbers_with_is_among_them(how):
+    made = [each["x"] for each in _held(COMPARED[how], {"x": (["n", "k"], "bfloat16")})]
+    shares = [float((x == 0.5).double().mean()) for x in made]
+    assert sum(share == 0 for share in shares) <= TURNS // 4
+    assert sum(0.03 < share < 0.2 for share in shares) >= TURNS // 2
+
+
+def test_of_a_magnitude_both_signs_are_among_them():
+    made = _held(COMPARED["a magnitude"], {"x": (["n", "k"], "bfloat16")})
+    assert sum(bool((x["x"] == -0.5).any()) for x in made) >= TURNS // 2
+
+
+def test_the_smallest_tensors_hold_what_they_are_compared_with():
+    made = _held(COMPARED["run"], {"x": (["n"], "float32")}, sizes={"n": 1})
+    assert sum(x["x"].item() == 0.5 for x in made) == TURNS * 3 // 4
+
+
+def test_what_a_dtype_or_a_rule_or_a_pattern_does_not_hold_is_not_put_there():
+    tensor = {"x": (["n", "k"], "bfloat16")}
+    of_other_bits = COMPARED["run"].replace("0.5", "0.1")
+    below = {"x": {"kind": "uniform", "min": 1, "max": 2}}
+    within = {"x": {"kind": "uniform", "min": 0.4, "max": 2}}
+    count = lambda made, number=0.5: sum(int((x["x"].double() == number).sum()) for x in made)  # noqa: E731
+    assert count(_held(of_other_bits, tensor), 0.1) == 0
+    assert count(_held(COMPARED["run"], tensor, below)) == 0
+    assert count(_held(COMPARED["run"], tensor, within)) > 500
+    assert count(_held(COMPARED["run"], tensor, values="negative")) == 0
+    assert count(_held(COMPARED["run"], tensor, values="positive")) > 500
+    assert count(_held(COMPARED["run"], tensor, values="one_hot")) == 0
+
+
+BESIDE = {
+    "all": (["n", "k"], "x >= y"),
+    "columns": (["k"], "x >= y"),
+    "rows": (["n"], "x >= y[:, None]"),
+    "a scalar": (None, "x > y"),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_the_reference_compares_inputs_with_each_other_by_is_now_and_then_equal(what, dtype):
+    shape, compared = BESIDE[what]
+    inputs = {"x": (["n", "k"], dtype), "y": (shape, "float32")}
+    rules = {"y": {"kind": "uniform", "min": -1, "max": 1}}
+    equal = 0
+    for made in _held(f"def run(x, y):\n    return ({compared}).any(1)", inputs, rules):
+        x, y = made["x"].double(), torch.as_tensor(made["y"]).double()
+        equal += bool((x == (y[:, None] if what == "rows" else y)).any())
+    assert equal >= TURNS // 2
+
+
+def test_elements_are_among_the_boundaries_that_they_are_compared_with():
+    inputs = {"x": (["n"], "float32"), "boundaries": (["k"], "float32")}
+    reference = """
+def run(x, boundaries):
+    ordered = boundaries.sort().values
+    low, high = ordered[:-1], ordered[1:]
+    return ((x[:, None] >= low) & (x[:, None] < high)).any(1)
+"""
+    made = _held(reference, inputs)
+    assert sum(bool(torch.isin(x["x"], x["boundaries"]).any()) for x in made) >= TURNS // 2
 
 
 def test_inputs_of_few_numbers_have_rows_that_are_alike():

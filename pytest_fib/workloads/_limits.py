@@ -1,0 +1,142 @@
+"""Puts what a reference compares elements with among them: only equals tell ``<`` from ``<=``.
+
+That is numbers, and elements of inputs that are filled before. Random elements hardly ever equal
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import nan
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+from pytest_fib.data import kinds
+from pytest_fib.workloads._plan import HOLD_ANY
+
+if TYPE_CHECKING:
+    from pytest_fib.data import InputRule
+    from pytest_fib.workloads._reference_uses import ReferenceUses
+    from pytest_fib.workloads._tensors import FillContext
+
+#: A number, or another input's name with its tensor, or its number.
+Source: TypeAlias = "float | tuple[str, torch.Tensor | float]"
+#: The share of the elements that equal something they are compared with.
+SHARE = 0.125
+#: Of so many workloads, one is without them where values are normal; and one has integers that end
+#: at such a number.
+USUAL_TURNS, INTEGER_TURNS = 4, 3
+#: Value patterns whose elements may be any, those above 0, and those below 0.
+ANY, ABOVE, BELOW = ("normal", "wide", "outlier"), ("positive",), ("negative",)
+
+
+def put_limits(
+    name: str,
+    tensor: torch.Tensor,
+    uses: ReferenceUses,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Put what elements are compared with into an input, a contiguous tensor, where it may be.
+
+    ``before`` are the inputs that were filled before this one. Integers are clamped to a number now
+    and then, so that it is their greatest or their least. Of floating numbers some become such
+    numbers, or elements of another input that has the same axes, or else any of it.
+    """
+    rule, numbers = context.rules[name], sorted(uses.limits.get(name, ()))
+    if not tensor.numel():
+        return
+    if isinstance(rule, kinds.Integers | kinds.Positions):
+        _clamp(tensor, numbers, context.turn)
+    elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
+        others = sorted(uses.compared.get(name, set()) & before.keys())
+        sources: list[Source] = [*numbers, *((other, before[other]) for other in others)]
+        if sources:
+            _put(tensor, sources, name, context)
+
+
+def _stays_as_it_is(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> bool:
+    """Whether nothing is put into an input in this workload."""
+    values = context.regime.get("values", "normal")
+    is_usual = values == "normal" or not isinstance(rule, kinds.Values)
+    return tensor.element_size() == 1 or (is_usual and context.turn % USUAL_TURNS == 0)
+
+
+def _clamp(tensor: torch.Tensor, limits: Sequence[float], turn: int) -> None:
+    count = len(limits)
+    if turn % INTEGER_TURNS or not count:
+        return
+    limit, end = limits[turn // INTEGER_TURNS % count], turn // INTEGER_TURNS // count % 2
+    if tensor.min() < limit < tensor.max():
+        tensor.clamp_(**{("max", "min")[end]: int(limit)})
+
+
+def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: FillContext) -> None:
+    """Make some elements what they are compared with, and one at least, where they can be that."""
+    turn, generator = context.turn, context.device_random
+    put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
+    put.bernoulli_(SHARE, generator=generator)
+    certain = turn % put.numel()
+    put.view(-1)[certain] = True
+    elements = tensor[put]
+    which = torch.empty_like(elements, dtype=torch.long)
+    which.random_(0, len(sources), generator=generator)
+    which[put.view(-1)[:certain].sum()] = turn % len(sources)
+    for number, source in enumerate(sources):
+        values = _values_of(source, name, put, context)
+        here = (which == number) & _may_be(values, tensor.dtype, context.rules[name], context)
+        elements = torch.where(here, values.to(tensor.dtype), elements)
+    tensor[put] = elements
+
+
+def _values_of(source: Source, name: str, put: torch.Tensor, context: FillContext) -> torch.Tensor:
+    """A number; or of each place in an input, another's element of the same indices, or any."""
+    other, values = source if isinstance(source, tuple) else ("", source)
+    if not isinstance(values, torch.Tensor):
+        return torch.tensor(values, dtype=torch.float64, device=put.device)
+    if not values.numel() or values.element_size() == 1:
+        return torch.tensor(nan, dtype=torch.float64, device=put.device)
+    beside = _beside(values, context.axes(other), put.shape, context.axes(name), context)
+    if beside is not None:
+        return beside.expand(put.shape)[put].double()
+    any_of_it = torch.empty(int(put.sum()), dtype=torch.long, device=put.device)
+    any_of_it.random_(0, values.numel(), generator=context.device_random)
+    return values.reshape(-1)[any_of_it].double()
+
+
+def _beside(
+    values: torch.Tensor,
+    their_axes: Sequence[str],
+    shape: Sequence[int],
+    axes: Sequence[str],
+    context: FillContext,
+) -> torch.Tensor | None:
+    """The values of the same index along axes that both have; of others, those of any one index.
+
+    None where no axis is shared, or not in the same order.
+    """
+    shared = [axis for axis in their_axes if axis in axes]
+    if not shared or [axis for axis in axes if axis in shared] != shared:
+        return None
+    for dim in reversed([dim for dim, axis in enumerate(their_axes) if axis not in axes]):
+        at = torch.randint(0, values.shape[dim], (), generator=context.host_random)
+        values = values.select(dim, int(at))
+    sizes = iter(values.shape)
+    values = values.reshape([next(sizes) if axis in shared else 1 for axis in axes])
+    fits = all(n in (1, size) for n, size in zip(values.shape, shape, strict=True))
+    return values if fits else None
+
+
+def _may_be(
+    values: torch.Tensor, dtype: torch.dtype, rule: InputRule, context: FillContext
+) -> torch.Tensor:
+    """Which numbers are the same in a dtype, and among those that the input may hold."""
+    may = (values.to(dtype).double() == values) & values.isfinite() & (values != 0)
+    pattern = context.regime.get("values", "normal")
+    if isinstance(rule, kinds.Uniform):
+        return may & (values >= context.number(rule.min)) & (values <= context.number(rule.max))
+    if isinstance(rule, kinds.Values) and pattern not in ANY:
+        sign = (pattern in ABOVE) - (pattern in BELOW)
+        return may & (values * sign > 0)
+    return may
