@@ -158,7 +158,11 @@ def run_widened(
     if lean is not None or moved is not None or naive:
         return _run_varied(function, inputs, moved=moved, lean=lean, own=own)
     if nudge is not None:
-        return _run_nudged(function, inputs, nudge)
+        try:
+            return _run_nudged(function, inputs, nudge)
+        finally:
+            if nudge < 0:  # the last of them
+                _LAST.forget()
     if (narrow_operands or round_operands) and _coarsest(inputs) is None:
         raise OracleUnavailable("no input has a 16-bit dtype")
     return _run(
@@ -205,8 +209,6 @@ def _run_nudged(function: Callable[..., Any], inputs: Sequence[Any], nudge: int)
     if moved.agrees(exact):
         return result
     decisions = _LAST.decisions(function, inputs, own=False)
-    if nudge < 0:  # the last of them
-        _LAST.forget()
     return _run(function, _copies(inputs), mode=Keeping(decisions), nudge=nudge)
 
 
