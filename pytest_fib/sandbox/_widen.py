@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import product
+from math import inf
 from typing import Any
 
 import torch
@@ -95,7 +96,9 @@ _get_default_dtype = torch.get_default_dtype
 _set_default_dtype = torch.set_default_dtype
 _generator = torch.Generator
 _finfo = torch.finfo
-_add, _equal, _square, _sqrt = torch.add, torch.equal, torch.square, torch.sqrt
+_add, _sub, _mul, _square, _sqrt = torch.add, torch.sub, torch.mul, torch.square, torch.sqrt
+_equal, _count_nonzero, _clamp = torch.equal, torch.count_nonzero, torch.clamp
+_nan_to_num = torch.nan_to_num
 _isinf, _where = torch.isinf, torch.where
 _CONVERSIONS: Mapping[Any, Any] = {
     torch.Tensor.float: _double,
@@ -411,10 +414,14 @@ def _displaced(
     By one standard deviation, or a little more: u times the root of the sum of the squared terms,
     where u is the dtype's unit roundoff. Operands that the dtype holds exactly are not rounded.
     """
-    if _all_equal(args, _rounded(args, narrow)):
+    differences = [*_differences(args, _rounded(args, narrow))]
+    if not differences:
         return result
     squares: torch.Tensor = func(*_on_tensors(_square, args), **kwargs)
-    return _add(result, _sqrt(squares), alpha=_finfo(narrow).eps / 2)
+    # To ask for this number would wait for the device, in each product of a loop.
+    differs = _clamp(sum(differences[1:], differences[0]), max=1)
+    moved = _nan_to_num(_mul(_sqrt(squares), differs), 0.0, inf, -inf)
+    return _add(result, moved, alpha=_finfo(narrow).eps / 2)
 
 
 def _on_tensors(function: Callable[[torch.Tensor], torch.Tensor], argument: Any) -> Any:
@@ -435,10 +442,13 @@ def _rounded(argument: Any, dtype: torch.dtype) -> Any:
     return _on_tensors(rounded, argument)
 
 
-def _all_equal(argument: Any, rounded: Any) -> bool:
+def _differences(argument: Any, rounded: Any) -> Iterator[torch.Tensor]:
+    """How many elements of each float64 tensor aren't what they are rounded."""
     if isinstance(argument, (tuple, list)):
-        return all(map(_all_equal, argument, rounded))
-    return argument is rounded or _equal(argument, rounded)
+        for pair in zip(argument, rounded, strict=True):
+            yield from _differences(*pair)
+    elif argument is not rounded:
+        yield _count_nonzero(_sub(argument, rounded))
 
 
 def _wider(argument: Any) -> Any:
