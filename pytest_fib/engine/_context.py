@@ -269,6 +269,7 @@ class EvaluationContext:
 
     def ask_candidate(self, request: Request, file: int | None = None) -> Done:
         """The candidate's reply, within its remaining time. Raises EvaluationEnded."""
+        self.synchronize()
         self.lock.give_way()
         sandbox = self.candidate.sandbox
         reply = sandbox.ask(request, max(self._seconds_left, 0.001), file)
@@ -341,6 +342,7 @@ class EvaluationContext:
 
     def ask_reference(self, request: Request) -> Reply:
         """The reference's reply, whatever it is; notes the cost of a call."""
+        self.synchronize()
         self.lock.give_way()
         reply = self.reference.sandbox.ask(request, self.request.timeout)
         if isinstance(request, Call):
@@ -417,11 +419,15 @@ class EvaluationContext:
         pristine = self.reference.read(reference_tensors.input_tensors)
         for name, tensor in pristine.items():
             copy_bits(tensor, inputs[name])
-        self.synchronize()
         return pristine
 
     def synchronize(self) -> None:
-        """Wait for the device: sandboxes, in other CUDA contexts, read what was written."""
+        """Wait for the device, before a sandbox is asked: it is in another CUDA context.
+
+        What was written must be there when it reads, and what is being copied must be copied before
+        it writes. Else the outputs of a yardstick were sometimes those of an earlier workload, which
+        is a wide bound.
+        """
         if self.device != "cpu":
             torch.cuda.synchronize()
 

@@ -130,7 +130,6 @@ def _draw(plan: SamplePlan, context: EvaluationContext, batch: CallTensors) -> l
             start = monotonic()
             outputs = context.candidate.read(batch.outputs)
             poison_outputs(outputs, POISONS[1])
-            context.synchronize()
             context.ask_candidate(batch.call())
             samples.append(outputs[plan.name].clone())
             seconds_left -= monotonic() - start

@@ -79,7 +79,6 @@ class SandboxCalls:
             outputs.append(second)
         for each, poison in zip(outputs, poisons, strict=True):
             poison_outputs(each, poison)
-        context.synchronize()
         try:
             context.ask_candidate(tensors.call(twice=True) if twice else tensors.call_later())
         except EvaluationEnded as ended:
@@ -180,7 +179,6 @@ class SandboxCalls:
         _put_back(whole, {name: bits(values[name]) for name in whole if name in values})
         scalars = {n: value for n, value in values.items() if n not in inputs}
         call = replace(self._candidate, inputs={**self._candidate.inputs, **scalars})
-        context.synchronize()
         self._experiments_failed = not context.try_candidate(call.call())
         got = None if self._experiments_failed else copies(outputs)
         _put_back(whole, before)
@@ -199,7 +197,6 @@ class SandboxCalls:
         before, expected = copies(targets), copies(widened)
         context.load_reference()
         _put_back(targets, new)
-        context.synchronize()
         call = replace(self._reference, inputs={**self._reference.inputs, **scalars})
         reply = context.ask_reference(call.call_widened(Widened()))
         outputs = None if isinstance(reply, Failed) else copies(widened)

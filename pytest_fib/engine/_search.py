@@ -292,12 +292,7 @@ def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
 
 
 def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:
-    """Whether a larger workload would have failed as well, had this been the cause.
-
-    A few elements may suggest misread inputs by chance. Rounding makes errors of plain values too.
-    """
-    if diagnosis.pattern == "lower precision":
-        return True
+    """Whether a few elements suggest misread inputs, which larger workloads would show too."""
     return diagnosis.pattern in ABOUT_INPUTS and _is_tiny(definition, shown)
 
 
