@@ -425,8 +425,7 @@ class EvaluationContext:
         """Wait for the device, before a sandbox is asked: it is in another CUDA context.
 
         What was written must be there when it reads, and what is being copied must be copied before
-        it writes. Else the outputs of a yardstick were sometimes those of an earlier workload, and
-        bounds were wide.
+        it writes.
         """
         if self.device != "cpu":
             torch.cuda.synchronize()

@@ -244,9 +244,8 @@ def _nondeterministic(second: Verdict, differences: Sequence[str]) -> Verdict:
     """The verdict that the second call differs from the first, and what else is wrong with it."""
     details = detail_lines(*differences[1:])
     if (wrong := second.diagnosis) is not None:
-        # Without a pattern it is elements, which the details have.
-        said = () if wrong.pattern in VAGUE_PATTERNS else detail_lines(wrong.sentence)
-        details += (*([""] if details else []), *said, *wrong.details)
+        details += ("",) if details else ()
+        details += (*detail_lines(wrong.sentence), *wrong.details)
     diagnosis = Diagnosis(sentence=differences[0], pattern="nondeterministic", details=details)
     return second.failed(diagnosis)
 

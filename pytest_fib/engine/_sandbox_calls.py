@@ -8,6 +8,10 @@ from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from pytest_fib.data import DefinitionError
+from pytest_fib.diagnosis import is_readable
 from pytest_fib.engine._cheat_checks import check_earlier_outputs, check_inputs, poison_outputs
 from pytest_fib.engine._context import CallTensors, EvaluationContext, EvaluationEnded
 from pytest_fib.engine._output_checker import (
@@ -21,13 +25,14 @@ from pytest_fib.sandbox import Failed, Widened, changed, copy_bits
 from pytest_fib.workloads import bits, once
 
 if TYPE_CHECKING:
-    import torch
-
     from pytest_fib.data import Workload
     from pytest_fib.verdict import Outputs
 
 #: The statuses of calls whose outputs can't be compared.
 MISSHAPEN = ("INCORRECT_SHAPE", "INCORRECT_DTYPE")
+#: Results of the same inputs: so many elements differ by less than this share of the largest one.
+#: Far more than what sums in another order change, far less than what other inputs do.
+MOST_ALIKE, NEAR = 0.9, 0.01
 
 
 class SandboxCalls:
@@ -45,6 +50,8 @@ class SandboxCalls:
         self._reference = reference_tensors
         self._cache = cache
         self._experiments_failed = False
+        #: Expected outputs that an earlier evaluation computed.
+        self._kept: Expected | None = None
         #: The inputs that the reference writes to.
         self.scratch: list[str] = []
 
@@ -110,7 +117,7 @@ class SandboxCalls:
         return written
 
     def expected(self, workload: Workload) -> Expected:
-        expected = self.cached(workload)
+        expected = self._kept = self.cached(workload)
         if expected is None:
             expected = self._computed()
             if self._cache is not None:
@@ -145,12 +152,29 @@ class SandboxCalls:
         written = self._context.reference.read(tensors.widened_outputs)
         expected = copies(written)
         own_outputs = copies(self._call_reference())
+        if self._kept is not None:
+            again = own_outputs if own else self._varied(tensors, Widened())
+            self._check_kept(self._kept.outputs, again)
         _put_back(written, expected)
         yield [own_outputs]
         for runs in yardstick_runs(own=own):
             varied = [(how, self._varied(tensors, Widened(**how))) for how in runs]
             _put_back(written, expected)
             yield [believed(how, outputs) for how, outputs in varied if outputs is not None]
+
+    def _check_kept(self, kept: Outputs, again: Outputs | None) -> None:
+        """Raise DefinitionError if these inputs have other expected outputs than an earlier time.
+
+        Yardsticks are compared with what was expected then, so a bound would be as wide as both
+        differ.
+        """
+        for name, right in kept.items():
+            if again is None or not _are_alike(again[name], right):
+                reference = f"the reference of {self._context.definition.name}"
+                raise DefinitionError(
+                    f"{reference} gave other values of {name} for the same inputs earlier; "
+                    "if it has no state and no randomness, this is pytest-fib's own fault"
+                )
 
     def _varied(self, tensors: CallTensors, how: Widened) -> dict[str, torch.Tensor] | None:
         """Outputs of a variation of the reference; None if there is none.
@@ -203,6 +227,18 @@ class SandboxCalls:
         _put_back(targets, before)
         _put_back(widened, expected)
         return outputs
+
+
+def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two results are of the same inputs; another order of sums may change them."""
+    if not is_readable(other):
+        one, other = one.view(torch.uint8), other.view(torch.uint8)
+    first, second = one.double(), other.double()
+    if not second.numel():
+        return True
+    near = NEAR * second.where(second.isfinite(), 0.0).abs().max()
+    alike = (first == second) | (first.isnan() & second.isnan()) | ((first - second).abs() <= near)
+    return float(alike.double().mean()) >= MOST_ALIKE
 
 
 def _put_back(tensors: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor]) -> None:

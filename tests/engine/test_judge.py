@@ -269,10 +269,21 @@ def test_expected_values_are_computed_once_for_all_implementations(
     assert computed(GOOD, of=counting) == 2  # for two inputs
     assert computed(f"# another\n{GOOD}", of=counting) == 0
     assert computed(GOOD, of=counting, seed=5) == 2
-    # Yardsticks, the slow one too, and what the input may have been taken for.
-    assert computed("def run(x, factor):\n    return x\n", of=counting) == 8
+    # Again, yardsticks, the slow one too, and what the input may have been taken for.
+    assert computed("def run(x, factor):\n    return x\n", of=counting) == 9
     assert own_judge.evaluate(request_for(GOOD)).status == "PASSED"
     assert computed(GOOD, of=counting) == 2
+
+
+def test_expected_values_that_the_reference_gives_no_more_pass_nothing(
+    own_judge, request_for, definition
+):
+    """Yardsticks of other values would make a bound that anything is within."""
+    drifts = GOOD.replace("    return ", "    calls.append(1)\n    return len(calls) * ")
+    drifting = referring(definition, f"calls = []\n{drifts}")
+    assert own_judge.evaluate(request_for(GOOD, of=drifting)).status == "PASSED"
+    fault = own_judge.evaluate(request_for("def run(x, factor):\n    return -x\n", of=drifting))
+    assert "gave other values of out for the same inputs earlier" in fault.message
 
 
 #: Wrong in its 20th call, as what comes after `sum` says.
