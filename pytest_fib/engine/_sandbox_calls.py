@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import nan
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,16 @@ from pytest_fib.engine._output_checker import (
     copies,
     yardstick_runs,
 )
-from pytest_fib.sandbox import Failed, Widened, changed, copy_bits
+from pytest_fib.sandbox import (
+    POISONS,
+    Call,
+    Failed,
+    Reply,
+    Widened,
+    changed,
+    copy_bits,
+    fill_with_poison,
+)
 from pytest_fib.workloads import bits, once
 
 if TYPE_CHECKING:
@@ -131,7 +141,7 @@ class SandboxCalls:
     def _computed(self) -> Expected:
         context = self._context
         context.load_reference()
-        reply = context.ask_reference(self._reference.call_widened(Widened()))
+        reply = self._ask_reference(self._reference.call_widened(Widened()))
         if isinstance(reply, Failed) and reply.no_oracle:
             return Expected(self._call_reference(), reply.summary)
         context.reference_reply(reply)
@@ -141,8 +151,22 @@ class SandboxCalls:
         """The reference's outputs in its own dtypes. Raises DefinitionError."""
         context = self._context
         context.load_reference()
-        context.reference_reply(context.ask_reference(self._reference.call()))
+        context.reference_reply(self._ask_reference(self._reference.call()))
         return context.reference.read(self._reference.outputs)
+
+    def _ask_reference(self, call: Call) -> Reply:
+        """Have the reference called; what it does not write is NaN, or a poison of integers.
+
+        NaN is expected of no right kernel then, and widens no bound.
+        """
+        reference = self._context.reference
+        for output in call.outputs:
+            tensor = reference.allocator.tensor(output)
+            if tensor.is_floating_point() and is_readable(tensor):
+                tensor.fill_(nan)
+            else:
+                fill_with_poison(tensor, POISONS[1])
+        return self._context.ask_reference(call)
 
     def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
         tensors = self._reference
@@ -182,7 +206,7 @@ class SandboxCalls:
         Its other decisions may have another shape: then it is no yardstick.
         """
         context = self._context
-        reply = context.ask_reference(tensors.call_widened(how))
+        reply = self._ask_reference(tensors.call_widened(how))
         if isinstance(reply, Failed) and (reply.no_oracle or reply.status in MISSHAPEN):
             return None
         context.reference_reply(reply)

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_fib.data import DefinitionFault, EvaluationRequest, load_definition_file
 from pytest_fib.engine import Judge, evaluate
+from pytest_fib.sandbox import Done
 from pytest_fib.workloads import make_workload
 
 GOOD = """\
@@ -284,6 +285,16 @@ def test_expected_values_that_the_reference_gives_no_more_pass_nothing(
     assert own_judge.evaluate(request_for(GOOD, of=drifting)).status == "PASSED"
     fault = own_judge.evaluate(request_for("def run(x, factor):\n    return -x\n", of=drifting))
     assert "gave other values of out for the same inputs earlier" in fault.message
+
+
+def test_what_the_reference_did_not_write_is_no_zero(own_judge, request_for, monkeypatch):
+    """Memory that nobody wrote is zero at first, and was a right answer once."""
+    context = "pytest_fib.engine._context.EvaluationContext"
+    monkeypatch.setattr(f"{context}.ask_reference", lambda context, request: Done())
+    zeros = "import torch\ndef run(x, factor):\n    return torch.zeros_like(x)\n"
+    evaluation = own_judge.evaluate(request_for(zeros))
+    assert evaluation.status == "INCORRECT_NUMERICAL"
+    assert "expected nan" in evaluation.log
 
 
 #: Wrong in its 20th call, as what comes after `sum` says.
