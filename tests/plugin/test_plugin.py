@@ -55,7 +55,7 @@ def test_junit_reports_have_the_ids_and_the_message(toys):
 
 def test_durations_name_the_items(scale):
     scale.implement("slow", "x, factor\nimport time\ntime.sleep(0.02)\nreturn x * factor")
-    scale.run("--durations=1").stdout.fnmatch_lines(
+    scale.run("--durations=0").stdout.fnmatch_lines(
         ["*s call     kernel_defs/toy/scale.yaml::scale[[]slow-correctness]"]
     )
 
