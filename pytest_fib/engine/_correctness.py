@@ -175,7 +175,8 @@ def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int
     if third.passed:
         return verdict
     if explain_until is None:
-        return third.qualified(OTHER_VALUES).noted(_of_third_call(request.workload))
+        note = _of_third_call(with_other_values(request.workload))
+        return third.qualified(OTHER_VALUES).noted(note)
     return _afresh(calls, *what, third, explain_until)
 
 
@@ -195,10 +196,9 @@ def _afresh(
     first = check_same_inputs(calls, definition, other, explain_until=explain_until)
     if first.passed:
         return third.qualified(THIRD_CALL_ONLY)
-    return first.noted(_of_third_call(workload))
+    return first.noted(_of_third_call(other))
 
 
-def _of_third_call(workload: Workload) -> str:
-    """Whose elements the details list."""
-    seed = with_other_values(workload).seed
-    return f"(of the third call, whose values are those of seed {seed})"
+def _of_third_call(other: Workload) -> str:
+    """Whose elements the details list: those of a call with ``other`` values."""
+    return f"(of the third call, whose values are those of seed {other.seed})"

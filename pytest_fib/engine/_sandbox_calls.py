@@ -246,7 +246,7 @@ class SandboxCalls:
         context.load_reference()
         _put_back(targets, new)
         call = replace(self._reference, inputs={**self._reference.inputs, **scalars})
-        reply = context.ask_reference(call.call_widened(Widened()))
+        reply = self._ask_reference(call.call_widened(Widened()))
         outputs = None if isinstance(reply, Failed) else copies(widened)
         _put_back(targets, before)
         _put_back(widened, expected)

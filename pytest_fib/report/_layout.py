@@ -67,7 +67,7 @@ class Table:
         if len(set(texts)) < 2 or max(map(len, texts)) <= width // 3:
             return ""
         alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
-        begin = re.search(r".+[_./:-]|$", "".join(letters[0] for letters in alike))
+        begin = re.match(r".+[_./:-]", "".join(letters[0] for letters in alike))
         return begin.group() if begin else ""
 
     def _laid_out(self, width: int) -> Iterator[list[Piece]]:

@@ -399,10 +399,8 @@ def _planned(definition: Definition) -> Plan:
         )
         for name, rule in rules.items()
     }
-    constraints, uses = (
-        (*stated, *chain.from_iterable(implied.values())),
-        ReferenceUses.of(definition),
-    )
+    constraints = (*stated, *chain.from_iterable(implied.values()))
+    uses = ReferenceUses.of(definition)
     scalars, of_scalars = _scalars(definition, stated, rules)
     on_axes = tuple(each for each in constraints if each.tensors <= scalars.keys())
     order, independent = _axis_order(definition, on_axes, rules)
