@@ -34,7 +34,7 @@ from pytest_fib.sandbox._messages import (
     is_short,
 )
 from pytest_fib.sandbox._runner import Runner
-from pytest_fib.sandbox._stopping import wait_until_stopped
+from pytest_fib.sandbox._stopping import has_stopped, wait_until_stopped
 from pytest_fib.sandbox._waiting import waited_ns
 from pytest_fib.walls import wall_names
 
@@ -315,7 +315,9 @@ class ProcessSandbox:
     def pause(self) -> None:
         if self._child is not None:
             with suppress(ProcessLookupError):
-                self._stop(self._child)
+                # Who stopped itself is not continued: its hang would end by chance.
+                if not has_stopped(self._child.pid):
+                    self._stop(self._child)
 
     def resume(self) -> None:
         if self._child is not None:

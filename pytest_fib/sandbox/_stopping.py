@@ -7,10 +7,19 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-#: Stopped, stopped by a debugger, ended.
-_AT_REST = frozenset({b"T", b"t", b"Z", b"X"})
+#: Stopped, stopped by a debugger; or ended.
+_STOPPED = frozenset({b"T", b"t"})
+_AT_REST = _STOPPED | {b"Z", b"X"}
 #: How long to wait before looking again, in seconds.
 _PAUSE = 5e-5
+
+
+def has_stopped(pid: int) -> bool:
+    """Whether a process is stopped. Raises ProcessLookupError if there is none."""
+    try:
+        return _fields(f"/proc/{pid}")[0] in _STOPPED
+    except FileNotFoundError as error:
+        raise ProcessLookupError(pid) from error
 
 
 def wait_until_stopped(session: int, timeout: float) -> float:

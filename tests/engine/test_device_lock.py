@@ -445,31 +445,59 @@ def run(x, factor):
 """
 
 
-def test_a_sandbox_is_paused_in_its_call_for_who_waits_to_be_alone(
-    request_for, descendants, eventually
-):
-    seen, done = [], threading.Event()
+#: Stays stopped while others have the device to themselves, and after that.
+STOPS_ITSELF = """\
+import os
+import signal
 
-    def be_alone(fork_server):
+def run(x, factor):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return x * factor
+"""
+
+
+@pytest.fixture
+def evaluate_among_exclusive_users(request_for, descendants, eventually):
+    """The evaluation of a kernel while another user has the device again and again.
+
+    With whether all processes were stopped, each time.
+    """
+
+    def be_alone(fork_server, done, seen):
         while not done.is_set():
             with DeviceLock("cpu").exclusive():
                 seen.append(eventually(lambda: all(map(stopped, descendants(fork_server)))))
                 sleep(0.5)  # more than a call has left of its time
             sleep(0.05)
 
-    before = descendants(os.getpid())
-    with Judge("cpu") as judge:
-        assert judge.evaluate(request_for(SLOW)).status == "PASSED"
-        new = descendants(os.getpid()) - before
-        (fork_server,) = (pid for pid in new if descendants(pid))
-        other = threading.Thread(target=be_alone, args=(fork_server,))
-        other.start()
-        try:
-            evaluation = judge.evaluate(request_for(SLOW, timeout=1.5))
-        finally:
-            done.set()
-            other.join()
+    def evaluate(text):
+        seen, done = [], threading.Event()
+        before = descendants(os.getpid())
+        with Judge("cpu") as judge:
+            assert judge.evaluate(request_for(SLOW)).status == "PASSED"
+            new = descendants(os.getpid()) - before
+            (fork_server,) = (pid for pid in new if descendants(pid))
+            other = threading.Thread(target=be_alone, args=(fork_server, done, seen))
+            other.start()
+            try:
+                return judge.evaluate(request_for(text, timeout=1.5)), seen
+            finally:
+                done.set()
+                other.join()
+
+    return evaluate
+
+
+def test_a_sandbox_is_paused_in_its_call_for_who_waits_to_be_alone(evaluate_among_exclusive_users):
+    evaluation, seen = evaluate_among_exclusive_users(SLOW)
     assert evaluation.status == "PASSED", evaluation.log
+    assert len(seen) > 1
+    assert all(seen)
+
+
+def test_who_stopped_itself_is_not_continued_after_a_pause(evaluate_among_exclusive_users):
+    evaluation, seen = evaluate_among_exclusive_users(STOPS_ITSELF)
+    assert evaluation.status == "TIMEOUT"
     assert len(seen) > 1
     assert all(seen)
 
