@@ -194,17 +194,18 @@ def test_all(workload):
 
 
 @pytest.fixture
-def by_hand(request, project, scale_yaml):
+def by_hand(request, monkeypatch, project, scale_yaml):
     """A project with a definition and tests written by hand; no kernel items are run.
 
     What Hypothesis keeps of failures is kept for the process, by the text of a test: each has its
-    own.
+    own. A seed that it is given is kept for the process too, and then no failures are.
 
     Hypothesis' own profile for CI keeps no failures and ignores the seed: these tests are of the
     profile that users have at their desk.
     """
     project.define(scale_yaml)
     project.write("test_hand.py", FAILING.replace("print(", f"# {request.node.name}\n    print("))
+    monkeypatch.setattr("hypothesis.core.global_force_seed", None)
     profile = settings.get_current_profile_name()
     settings.load_profile("default")
     yield project
