@@ -211,12 +211,14 @@ class ProcessSandbox:
         return self._child is not None and program == self._program
 
     def close(self) -> None:
-        child = self._child
-        self._forget()
-        if child is not None:
-            self._fork_server.kill(child)
+        if self._child is not None:
+            try:
+                self._fork_server.kill(self._child)
+            finally:
+                self._forget()
 
     def _forget(self) -> None:
+        """To be called once the process is gone: CUDA forbids to free memory that it has mapped."""
         self._child = self._program = self._arena = None
         self._stopped = self._was_spare = False
 
@@ -350,8 +352,10 @@ class ProcessSandbox:
 
     def _ended(self, child: Child, *, unused: bool) -> Failed:
         printed, orphaned = _printed(child), not self._fork_server.has(child)
-        self._forget()
-        code = self._fork_server.end(child)
+        try:
+            code = self._fork_server.end(child)
+        finally:
+            self._forget()
         summary = f"the process {how_it_ended(code)}"
         killed = orphaned or unused or code == -signal.SIGKILL
         # Landlock keeps foreign code from that where it scopes signals.
