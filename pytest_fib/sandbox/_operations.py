@@ -183,8 +183,8 @@ def moved_result(
     terms are moved, as orders of summation differ by roundoffs of partial sums: for ``n`` terms,
     by about the root of ``n`` roundoffs; for equal terms by a share of ``n``, since each addition
     rounds to the same side. An operation that uses a sum again gets it with other roundoffs, since
-    an implementation may add the same terms twice. Logarithms of sums of exponentials are moved as
-    the sum is, whose logarithm is added to the largest exponent.
+    an implementation may add the same terms twice. What is computed from a sum with 1, logarithms
+    of sums of exponentials for one, is moved as that sum is.
     """
     result = _moved_result(call, noise, computed)
     if call.name in _POWERS and is_wide(result) and not call.in_place:
@@ -200,27 +200,30 @@ def _moved_result(
     computes = adds or call.name in _ELEMENTWISE
     if not computes or not any(map(is_wide, call.args)):  # integers and bools have no errors
         return _viewed(call, sums)
-    top = _largest_exponent(call, computed)
+    apart = _apart_from_one(call, computed)
     if call.in_place:
-        return _moved_in_place(call, noise, adds, top)
+        return _moved_in_place(call, noise, adds, apart)
     call = replace(call, args=tuple(_used(x, sums) for x in call.args))
     if adds and _is_exact(call):
         return call.run()
-    result = _moved(call, noise, adds, top)
+    result = _moved(call, noise, adds, apart)
     if adds and is_wide(result):
-        sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds, top))
+        sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds, apart))
     return result
 
 
-def _largest_exponent(call: Operation, computed: Computed) -> torch.Tensor | None:
-    """The largest exponent of a logarithm of a sum of exponentials; None of anything else.
+def _apart_from_one(call: Operation, computed: Computed) -> torch.Tensor | None:
+    """What kernels add to a number that they compute from a sum with 1; None of anything else.
 
-    Kernels add the logarithm of the sum to it. ``log1p`` is one where it is of an exponential. Of
-    other numbers it is written for their digits that a sum with 1 loses, as ``expm1`` is.
+    That sum loses digits of numbers near 0. A logarithm of a sum of exponentials is that of a sum
+    of 1 or more, added to the largest exponent; ``tanh(x)`` is ``2 * sigmoid(2 * x) - 1``, and the
+    negative part of ``elu`` ``exp(x) - 1``, where a language has nothing else. ``log1p`` is such a
+    logarithm where it is of an exponential. Of other numbers it is written for the digits that a
+    sum with 1 loses, as ``expm1`` is.
     """
-    largest = _LARGEST_EXPONENTS.get(call.name)
-    known = largest and (call.name != "log1p" or computed.is_exponential(call.args[0]))
-    return largest(call) if largest and known else None
+    apart = _APART_FROM_ONE.get(call.name)
+    known = apart and (call.name != "log1p" or computed.is_exponential(call.args[0]))
+    return apart(call) if apart and known else None
 
 
 def _largest_along(call: Operation) -> torch.Tensor:
@@ -234,8 +237,14 @@ def _zero(call: Operation) -> torch.Tensor:
     return zero
 
 
-_LARGEST_EXPONENTS: Mapping[str, Callable[[Operation], torch.Tensor]] = {
-    **dict.fromkeys(_names("log1p softplus log_sigmoid_forward _log_softmax"), _zero),
+def _positive_part(call: Operation) -> torch.Tensor:
+    part: torch.Tensor = call.args[0].clamp_min(0) * call.argument("scale")
+    return part
+
+
+_APART_FROM_ONE: Mapping[str, Callable[[Operation], torch.Tensor]] = {
+    **dict.fromkeys(_names("log1p softplus log_sigmoid_forward _log_softmax tanh"), _zero),
+    "elu": _positive_part,
     **dict.fromkeys(
         _names("logaddexp logaddexp2"), lambda call: torch.maximum(call.args[0], call.args[1])
     ),
@@ -248,7 +257,7 @@ def _moved(
     call: Operation,
     noise: Callable[[torch.Tensor], torch.Tensor],
     adds: bool,
-    top: torch.Tensor | None,
+    apart: torch.Tensor | None,
 ) -> Any:
     args, by = call.args, MOVED
     if adds:
@@ -257,8 +266,8 @@ def _moved(
         args = tree_map(lambda x: x + _step(x, by, noise(x)) if is_wide(x) else x, args)
     result = replace(call, args=tuple(args)).run()
     for output in filter(is_wide, result if isinstance(result, (tuple, list)) else (result,)):
-        keep = output == 0 if adds else _held(call, output)
-        output.add_(torch.where(keep, 0.0, _step(output, by, noise(output), top)))
+        keep = output == 0 if adds else _held(call, output, apart)
+        output.add_(torch.where(keep, 0.0, _step(output, by, noise(output), apart)))
     return result
 
 
@@ -298,16 +307,16 @@ def _moved_in_place(
     call: Operation,
     noise: Callable[[torch.Tensor], torch.Tensor],
     adds: bool,
-    top: torch.Tensor | None,
+    apart: torch.Tensor | None,
 ) -> Any:
     """Move what an operation in place changed in its first argument."""
     before = call.args[0].clone()
     output = call.run()
     if is_wide(output):
-        keep = output == before
+        keep = (output == before) & (apart is None)
         if not adds and output.dtype is torch.float64:
-            keep |= _held(call, output)
-        output.add_(torch.where(keep, 0.0, _step(output, MOVED, noise(output), top)))
+            keep |= _held(call, output, apart)
+        output.add_(torch.where(keep, 0.0, _step(output, MOVED, noise(output), apart)))
     return output
 
 
@@ -349,8 +358,8 @@ def is_added(call: Operation) -> bool:
 
 
 def simpler(call: Operation) -> Callable[..., Any] | None:
-    """An operation that adds terms, written in simpler ones; None where it isn't known how."""
-    if call.name in _SPREADS:
+    """An operation written in those that kernels have for it; None where it isn't known how."""
+    if call.name in _SPREADS and is_wide(call.args[0]) and not call.in_place:
         return _SPREADS[call.name]
     reduces = call.argument("reduction") in (1, 2)
     adds = call.name in _SUMS - _ADDED or call.name in _DOTS or reduces
@@ -398,7 +407,21 @@ def _softmax_of_logsumexp(*args: Any) -> torch.Tensor:
     return _less_logsumexp(*args).exp()
 
 
+def _tanh_by_sigmoid(value: torch.Tensor) -> torch.Tensor:
+    """As Triton's kernels have it, in float32."""
+    return (2 * (2 * value.float()).sigmoid() - 1).to(value.dtype)
+
+
+def _elu_by_exp(
+    value: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1
+) -> torch.Tensor:
+    less_one = alpha * ((value.float() * input_scale).exp() - 1)
+    return scale * torch.where(value > 0, value, less_one.to(value.dtype))
+
+
 _SPREADS: Mapping[str, Callable[..., Any]] = {
+    "tanh": _tanh_by_sigmoid,
+    "elu": _elu_by_exp,
     "_softmax": _softmax_of_logsumexp,
     "_log_softmax": _less_logsumexp,
     "var_mean": _variance_and_mean,
@@ -425,19 +448,19 @@ def _step(
     value: torch.Tensor,
     roundoffs: float,
     noise: torch.Tensor,
-    top: torch.Tensor | None = None,
+    apart: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """So many roundoffs of float32, or a step of a narrower dtype, times the noise.
 
-    Roundoffs of the value; of a logarithm of a sum of exponentials that of ``top`` and of the sum,
-    which is 1 or more. Where the sum is 1 up to its roundoff, no more than all of its logarithm.
+    Roundoffs of the value; where it is a sum of ``apart`` and of what is computed from a sum with
+    1, those of ``apart`` and of 1. Where that sum is 1 up to its roundoff, no more than all of it.
     """
     narrow = value.dtype.itemsize < 4
     by = torch.finfo(value.dtype).eps if narrow else ROUNDOFF * roundoffs
-    if top is None:
+    if apart is None:
         step = value * by
     else:
-        step = value.abs().clamp_min(top.abs()) * by + (value - top).abs().clamp_max(by)
+        step = value.abs().clamp_min(apart.abs()) * by + (value - apart).abs().clamp_max(by)
     step *= noise
     tiny = (value.abs() < UNDERFLOW) & (value != 0)
     if not narrow and bool(tiny.any()):
@@ -445,8 +468,11 @@ def _step(
     return step.nan_to_num_(0.0, 0.0, 0.0)
 
 
-def _held(call: Operation, output: torch.Tensor) -> torch.Tensor:
-    """Which elements of a result float32 computes without rounding, or the dtype that it has."""
+def _held(call: Operation, output: torch.Tensor, apart: torch.Tensor | None = None) -> torch.Tensor:
+    """Which elements of a result float32 computes without rounding, or the dtype that it has.
+
+    What a sum with 1 adds to ``apart`` is rounded there, if it is less than 1.
+    """
     if call.name in _RECIPROCALS:
         return torch.zeros_like(output, dtype=torch.bool)
     if output.dtype is torch.float64:
@@ -456,6 +482,9 @@ def _held(call: Operation, output: torch.Tensor) -> torch.Tensor:
         held = call.func(*args, **call.kwargs) == output.double()
     if call.name in _QUOTIENT_OPERATIONS:
         held &= _is_power_of_two(call.args[1] if call.name == "div" else output)
+    if apart is not None:
+        added = (output - apart).abs()
+        held &= (added == 0) | (added >= 1)
     return held
 
 

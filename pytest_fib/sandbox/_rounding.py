@@ -324,7 +324,7 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
     """Adds terms one after the other in float32, and multiplies by its reciprocals to divide.
 
     Running sums from the end are off as differences of others from the beginning are; softmax
-    subtracts the logarithm of its sum.
+    subtracts the logarithm of its sum, and tanh and elu subtract 1.
     """
 
     def __init__(self) -> None:

@@ -148,7 +148,7 @@ def run_widened(
       other way.
     - ``naive``: terms of sums are added one after the other in float32, and what divides is a
       product with a reciprocal; running sums of what is flipped are differences of those from the
-      beginning, and softmax subtracts the logarithm of its sum.
+      beginning, softmax subtracts the logarithm of its sum, and tanh and elu subtract 1.
     - ``lean``, -1 or 1 twice: what is rounded or compared is as low, or as high, as float32
       arithmetic may make it; the first such number, and all others. See ``_rounding``.
 

@@ -254,7 +254,7 @@ def wrong_formula_softcap_softsign(logits, cap):
 
 
 @implements("logit_softcap")
-def wrong_special_softcap_cancels_near_zero(logits, cap):
-    """tanh by way of a sigmoid in float32 loses all digits of what is far below the cap."""
+def honest_softcap_by_sigmoid(logits, cap):
+    """What is below a roundoff of the cap is 0, as in the Triton kernels of serving engines."""
     x = logits.float() / cap
     return (cap * (2 * torch.sigmoid(2 * x) - 1)).to(logits.dtype)

@@ -379,14 +379,48 @@ def test_a_logarithm_that_cancels_the_largest_exponent_is_moved_by_the_roundoffs
     assert (off.abs() <= 4 * both * 1.01).all()
 
 
-@pytest.mark.parametrize(
-    "run", [torch.log1p, torch.expm1, torch.tanh, lambda x: x.exp().mul_(1e-4).log1p()]
-)
+@pytest.mark.parametrize("run", [torch.log1p, torch.expm1, lambda x: x.exp().mul_(1e-4).log1p()])
 def test_what_is_written_for_small_numbers_is_moved_in_proportion(run):
     """Else what subtracts from 1, and has none of their digits, would be honest."""
     x = torch.full((8,), 1e-7)
     right, off = run_widened(run, [x]), run_widened(run, [x], moved=1)
     assert ((off - right).abs() < 9 * 2.0**-24 * right).all()
+
+
+#: With what kernels compute in its place, in float32.
+LESS_ONE = {
+    "tanh": (torch.tanh, lambda x: 2 * torch.sigmoid(2 * x) - 1),
+    "tanh by exp": (torch.tanh, lambda x: 1 - 2 / ((2 * x).exp() + 1)),
+    "tanh in place": (lambda x: x.clone().tanh_(), lambda x: 2 * torch.sigmoid(2 * x) - 1),
+    "elu": (functional.elu, lambda x: torch.where(x > 0, x, x.exp() - 1)),
+    "selu": (
+        torch.selu,
+        lambda x: 1.0507009873554805 * torch.where(x > 0, x, 1.6732632423543772 * (x.exp() - 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LESS_ONE)
+@pytest.mark.parametrize("size", [1e-2, 1e-4, 1e-6, 1e-8, 1e-20, 1e-39])
+def test_what_a_formula_less_1_loses_is_an_error_of_rounding(what, size):
+    run, formula = LESS_ONE[what]
+    x = -size * (1 + torch.rand(256, generator=torch.Generator().manual_seed(0)))
+    moves = [how["moved"] for how in chain.from_iterable(YARDSTICKS) if "moved" in how]
+    right = run_widened(run, [x])
+    off = torch.stack([run_widened(run, [x], moved=seed) - right for seed in moves]).abs()
+    assert ((formula(x) - right).abs() <= 2 * off.amax()).all()
+    assert (off <= 8.1 * 2.0**-24 * max(1, 2 * float(right.abs().max()))).all()
+
+
+def test_a_tanh_of_0_or_1_is_not_moved():
+    x = torch.tensor([0.0, 40.0, -40.0])
+    assert torch.equal(run_widened(torch.tanh, [x], moved=1), run_widened(torch.tanh, [x]))
+
+
+def test_the_positive_part_of_elu_is_moved_in_proportion():
+    x = torch.full((8,), 1e-7)
+    off = run_widened(torch.selu, [x], moved=1) - run_widened(torch.selu, [x])
+    assert (off.abs() < 9 * 2.0**-24 * x).all()
 
 
 def test_logarithms_of_sums_that_float32_holds_are_not_moved():
