@@ -60,12 +60,14 @@ def _one_of_eight(tensor: torch.Tensor, number: int) -> tuple[torch.Tensor, torc
 
 def _normal(tensor: torch.Tensor, rule: kinds.Normal, context: FillContext) -> None:
     mean, std = context.number(rule.mean), context.number(rule.std)
-    _fill_floating(
-        tensor,
-        lambda t: _with_extremes_at_ends(
-            t.normal_(mean, std, generator=context.device_random), context.turn
-        ),
-    )
+
+    def fill(wide: torch.Tensor) -> None:
+        wide.normal_(mean, std, generator=context.device_random)
+        _with_extremes_at_ends(wide, context.turn)
+        if abs(mean) < std:
+            _with_rows_of_one_sign(wide, context.turn)
+
+    _fill_floating(tensor, fill)
 
 
 def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) -> None:
@@ -75,6 +77,8 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
         wide.uniform_(low, high, generator=context.device_random)
         _with_extremes_at_ends(wide, context.turn)
         _with_few_values(wide, context.turn, low, high)
+        if low < 0 < high:
+            _with_rows_of_one_sign(wide, context.turn, low, high)
         if low == 0:
             least = 4 * torch.finfo(tensor.dtype).tiny  # which stays positive
             _with_faint_rows(wide, context.shared_turn, max(FAINT, least))
@@ -91,6 +95,17 @@ def _with_few_values(tensor: torch.Tensor, turn: int, low: float, high: float) -
         step = (high - low) / FEW_VALUES
         which = rows[at].sub_(low).div_(step or 1.0).floor_().clamp_(0, FEW_VALUES - 1)
         rows[at] = which.add_(0.5).mul_(step).add_(low)
+
+
+def _with_rows_of_one_sign(
+    tensor: torch.Tensor, turn: int, low: float = -inf, high: float = inf
+) -> None:
+    """Make one row of eight negative, and another positive: by chance, no long row is."""
+    if tensor.dim() and tensor.numel():
+        rows, at = _one_of_eight(tensor, 3 - turn)
+        rows[at] = rows[at].abs().neg().clamp(min=low)
+        rows, at = _one_of_eight(tensor, 5 - turn)
+        rows[at] = rows[at].abs().clamp(max=high)
 
 
 def _with_faint_rows(tensor: torch.Tensor, turn: int, faint: float) -> None:

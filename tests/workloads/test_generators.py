@@ -1,6 +1,7 @@
 """Every generator, in every dtype that it can make, and what makes its values valid."""
 
 from collections import Counter
+from math import inf
 
 import pytest
 import torch
@@ -147,6 +148,24 @@ def test_some_rows_of_uniform_numbers_tie_and_some_are_near_to_zero_in_all_input
         assert bool((x > 0).all())
         few = [row for row in x if len(torch.unique(row)) <= 5 and row.max() > 0.5]
         assert len(few) >= SIZES["n"] // 8 - 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "low", "high"),
+    [
+        ({"kind": "uniform", "min": -1, "max": 0.25}, -1, 0.25),
+        ({"kind": "uniform", "min": -0.25, "max": 1}, -0.25, 1),
+        ({"kind": "normal"}, -inf, inf),
+    ],
+)
+def test_a_row_may_be_all_negative_or_all_positive(rule, low, high):
+    given = define("uniform", "float32").model_dump()
+    definition = Definition.model_validate({**given, "workloads": {"inputs": {"x": rule}}})
+    workloads = [make_workload(definition, {**SIZES, "n": 1}, seed) for seed in range(40)]
+    rows = [filled(definition, workload)["x"] for workload in workloads]
+    assert any(bool((row < 0).all()) for row in rows)
+    assert any(bool((row > 0).all()) for row in rows)
+    assert all(bool(((row >= low) & (row <= high)).all()) for row in rows)
 
 
 def kinds_of_rows(true):
