@@ -77,8 +77,7 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
         wide.uniform_(low, high, generator=context.device_random)
         _with_extremes_at_ends(wide, context.turn)
         _with_few_values(wide, context.turn, low, high)
-        if low < 0 < high:
-            _with_rows_of_one_sign(wide, context.turn, low, high)
+        _with_rows_at_ends(wide, context.turn, low, high)
         if low == 0:
             least = 4 * torch.finfo(tensor.dtype).tiny  # which stays positive
             _with_faint_rows(wide, context.shared_turn, max(FAINT, least))
@@ -97,15 +96,23 @@ def _with_few_values(tensor: torch.Tensor, turn: int, low: float, high: float) -
         rows[at] = which.add_(0.5).mul_(step).add_(low)
 
 
-def _with_rows_of_one_sign(
-    tensor: torch.Tensor, turn: int, low: float = -inf, high: float = inf
-) -> None:
-    """Make one row of eight negative, and another positive: by chance, no long row is."""
+def _with_rows_at_ends(tensor: torch.Tensor, turn: int, low: float, high: float) -> None:
+    """Make one row of eight of numbers near the least, another of those near the largest.
+
+    By chance, no long row is: of a bias, all are negative there.
+    """
     if tensor.dim() and tensor.numel():
-        rows, at = _one_of_eight(tensor, 3 - turn)
-        rows[at] = rows[at].abs().neg().clamp(min=low)
-        rows, at = _one_of_eight(tensor, 5 - turn)
-        rows[at] = rows[at].abs().clamp(max=high)
+        for number, end in ((3 - turn, low), (5 - turn, high)):
+            rows, at = _one_of_eight(tensor, number)
+            rows[at] = rows[at].sub_(end).mul_(NEAR_AN_END).add_(end)
+
+
+def _with_rows_of_one_sign(tensor: torch.Tensor, turn: int) -> None:
+    """Make one row of eight negative, and another positive."""
+    if tensor.dim() and tensor.numel():
+        for number, sign in ((3 - turn, -1), (5 - turn, 1)):
+            rows, at = _one_of_eight(tensor, number)
+            rows[at] = rows[at].abs_().mul_(sign)
 
 
 def _with_faint_rows(tensor: torch.Tensor, turn: int, faint: float) -> None:
@@ -406,6 +413,8 @@ HALF_MAX = 65504.0
 CLOSE_NUMBERS = 12
 #: How many different numbers a row of uniform ones has that tie; and how large those near to 0 are.
 FEW_VALUES, FAINT = 4, 2.0**-30
+#: How much of their range those take that are near one of its ends.
+NEAR_AN_END = 0.125
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
 #: By how many bits labels are moved up; the last, how many an equal part above them has.

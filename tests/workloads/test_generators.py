@@ -168,6 +168,12 @@ def test_a_row_may_be_all_negative_or_all_positive(rule, low, high):
     assert all(bool(((row >= low) & (row <= high)).all()) for row in rows)
 
 
+def test_all_uniform_values_of_a_row_may_be_near_an_end():
+    x = wide("uniform", n=80)
+    for low, high in ((1.0, 1.125), (1.875, 2.0)):
+        assert int(((x >= low) & (x <= high)).all(-1).sum()) == 10
+
+
 def kinds_of_rows(true):
     """Which elements of rows are true, by name."""
     _, n = true.shape
