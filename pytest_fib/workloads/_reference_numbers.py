@@ -20,6 +20,8 @@ _CALCULATIONS |= {"type", "unbind", "unfold", "unsqueeze", "values", "view", "wh
 _CALCULATIONS |= {"bmm", "chunk", "dot", "linear", "mm", "narrow", "split", "t", "_int_mm"}
 _CALCULATIONS |= {"log_softmax", "logical_and", "logical_not", "logical_or", "masked_fill"}
 _CALCULATIONS |= {"nan_to_num", "neg", "outer", "sigmoid", "softmax", "tanh"}
+_CALCULATIONS |= {"concat", "exp", "exp2", "gelu", "hstack", "moveaxis", "movedim", "ravel", "relu"}
+_CALCULATIONS |= {"silu", "square", "swapaxes", "swapdims", "unflatten", "vstack"}
 #: Methods that move elements to places that their arguments decide.
 _REPEATS = {"repeat", "repeat_interleave"}
 SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}

@@ -591,6 +591,11 @@ def test_an_int8_that_is_calculated_with_is_any(result):
         ("int32", "different = which ^ which.flip(0)\nreturn (different >> 3 & 1 != 0).sum(0)"),
         ("int16", "total = 0\nfor one in which:\n    total += one & 15\nreturn total"),
         ("uint8", "q = torch.stack((which & 15, which >> 4)).float()\nreturn x @ q.t()"),
+        (
+            "uint8",
+            "code = torch.hstack((which & 15, which >> 4)).float()\n"
+            "return code.unflatten(0, (-1, 2)) * x[:, None]",
+        ),
         ("int32", "bit = which >> 3 & 1\nreturn torch.where(bit == 1, x, 0.0)"),
         ("int64", "y = torch.empty_like(which)\ny[1:] = which[:-1]\nreturn y"),
         ("int32", "return (which & 15).repeat_interleave(4, dim=0) * x"),
