@@ -104,7 +104,8 @@ def _with_rows_at_ends(tensor: torch.Tensor, turn: int, low: float, high: float)
     if tensor.dim() and tensor.numel():
         for number, end in ((3 - turn, low), (5 - turn, high)):
             rows, at = _one_of_eight(tensor, number)
-            rows[at] = rows[at].sub_(end).mul_(NEAR_AN_END).add_(end)
+            near = rows[at].mul_(NEAR_AN_END).add_((1 - NEAR_AN_END) * end)
+            rows[at] = near.clamp_(low, high)
 
 
 def _with_rows_of_one_sign(tensor: torch.Tensor, turn: int) -> None:
