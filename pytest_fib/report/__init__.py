@@ -28,4 +28,9 @@ from pytest_fib.report._times import (
     TimeRecord as TimeRecord,
     read_times as read_times,
 )
-from pytest_fib.report._units import amount as amount, duration as duration, percent as percent
+from pytest_fib.report._units import (
+    amount as amount,
+    duration as duration,
+    percent as percent,
+    times as times,
+)

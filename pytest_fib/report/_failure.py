@@ -266,7 +266,7 @@ def _errors(correctness: Correctness) -> list[Field]:
         used = float(extra["bound_used"])
         precise = format_distinct(used, 1.0, 6)[0] if used < 1.01 else times(used)
         bound = f"{precise} times the bound" if math.isfinite(used) else "nothing may differ"
-        errors = f"absolute {absolute:.3g}, relative {relative:.3g}; {bound}"
+        errors = f"absolute {absolute:.3g}, relative {times(relative)}; {bound}"
         lines.append(("largest error", errors))
     if reason := extra.get("no_oracle"):
         lines.append(("expected", f"in the reference's own precision: {reason}"))

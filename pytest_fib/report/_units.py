@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
+#: Of a factor above that, only this is said: where 0 is right, any error is so many times as large.
+ENORMOUS = 1e9
+
 
 def duration(milliseconds: float) -> str:
     """Three significant digits, in µs or ms or s: ``12.3 µs``."""
@@ -38,5 +43,7 @@ def shown_share(share: float | str | None) -> str:
 
 
 def times(factor: float) -> str:
-    """Three significant digits, of all but enormous numbers without an exponent: ``1390``."""
-    return f"{float(f'{factor:.3g}'):g}"
+    """Three significant digits, without an exponent: ``1390``; ``over 10^9`` of anything larger."""
+    if ENORMOUS < factor < math.inf:
+        return "over 10^9"
+    return f"{float(f'{factor:.3g}'):.0f}" if factor >= 1000 else f"{factor:.3g}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_fib.report import amount, duration, percent
+from pytest_fib.report import amount, duration, percent, times
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,11 @@ def test_an_amount_has_a_decimal_prefix(number, shown):
 @pytest.mark.parametrize(("share", "shown"), [(0.034, "3.4 %"), (0.9, "90 %"), (1.1, "110 %")])
 def test_a_share_is_in_percent(share, shown):
     assert percent(share) == shown
+
+
+@pytest.mark.parametrize(
+    ("factor", "shown"),
+    [(7.684, "7.68"), (0.000689, "0.000689"), (126_321, "126000"), (1e45, "over 10^9")],
+)
+def test_a_factor_has_no_exponent(factor, shown):
+    assert times(factor) == shown
