@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, lgamma, log, log10, prod
 
@@ -21,6 +22,8 @@ MOST = 0.5
 MOST_LISTED = 5
 #: The least size of a dimension for its last index to be a location.
 LEAST_SIZE = 10
+#: How a place is named that is nearly all.
+ALL_BUT = "everywhere but "
 #: The least number of members of a progression.
 LEAST_MEMBERS = 4
 
@@ -87,7 +90,7 @@ def _everywhere(output: WrongOutput) -> str:
     if not phrases and output.count < MOST * output.total:
         is_zero = bool((output.any_sample.expected == 0).any())
         return f"everywhere that {'0' if is_zero else '-inf'} isn't expected"
-    return " and ".join(phrases) or "everywhere"
+    return _joined(phrases) or "everywhere"
 
 
 def _padding(output: WrongOutput) -> Location | None:
@@ -126,9 +129,16 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     if not dimensions:
         return None
     some = "" if dense else f"in {100 * density:.2g} % of elements "
-    return Location(
-        dimensions[0].name, some + " and ".join(each.phrase for each in dimensions), dense
-    )
+    return Location(dimensions[0].name, some + _joined([each.phrase for each in dimensions]), dense)
+
+
+def _joined(phrases: Sequence[str]) -> str:
+    """Places of several dimensions as one; what is left out comes last."""
+    places = [phrase for phrase in phrases if not phrase.startswith(ALL_BUT)]
+    if not places:
+        return " and ".join(phrases)
+    left_out = [phrase.removeprefix(ALL_BUT) for phrase in phrases if phrase not in places]
+    return ", except ".join(filter(None, (" and ".join(places), " and ".join(left_out))))
 
 
 def _along(output: WrongOutput, dim: int) -> _Indices | None:
@@ -162,7 +172,7 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
         return _Indices("every k-th", phrase, part, 2 * log_size)
     if size - count == 1:
         left_out = (set(range(size)) - set(members)).pop()
-        return _Indices(role, f"everywhere but at {axis} {left_out}", part, log_size)
+        return _Indices(role, f"{ALL_BUT}at {axis} {left_out}", part, log_size)
     # log10 of the number of ways to choose so many.
     ways = (lgamma(size + 1) - lgamma(count + 1) - lgamma(size - count + 1)) / log(10)
     some, more = (
@@ -192,10 +202,11 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
 
 def _tile(size: int, count: int) -> str:
     """The likely cause of a tail of this length; in a short dimension, none."""
+    rest = next((f"the rest after tiles of {tile}" for tile in TILES if size % tile == count), "")
     if count == 1:
-        return " (off by one?)" if size >= LEAST_SIZE else ""
-    why = next((f" (the rest after tiles of {tile})" for tile in TILES if size % tile == count), "")
-    return why or (f" (a tile of {count})" if count in TILES else "")
+        either = f"off by one, or {rest}?" if rest else "off by one?"
+        return f" ({either})" if size >= LEAST_SIZE else ""
+    return f" ({rest})" if rest else f" (a tile of {count})" if count in TILES else ""
 
 
 def ordinal(number: int) -> str:

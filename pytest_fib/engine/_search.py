@@ -25,7 +25,7 @@ from pytest_fib.data import (
     Workload,
 )
 from pytest_fib.diagnosis import VAGUE_PATTERNS
-from pytest_fib.verdict import qualified
+from pytest_fib.verdict import detail_lines, qualified
 from pytest_fib.workloads import enlarge, make_workload, smallest_axes, workload_bytes
 
 if TYPE_CHECKING:
@@ -343,7 +343,10 @@ def _with_layout(
 def _as_shown_by(larger: Workload, diagnosis: Diagnosis, outcome: Evaluation) -> Diagnosis:
     """The diagnosis of a larger workload, with the elements of this outcome."""
     own = outcome.diagnosis
-    shown: dict[str, Any] = {"shown_by": dict(larger.axes), "details": own.details if own else ()}
+    details = own.details if own else ()
+    if own and own.pattern in VAGUE_PATTERNS and _facts(outcome).get("check") != "elements":
+        details = (*detail_lines(own.sentence), *details)  # what its elements don't show
+    shown: dict[str, Any] = {"shown_by": dict(larger.axes), "details": details}
     if own and own.output == diagnosis.output:
         shown["element"] = own.element
     return diagnosis.model_copy(update=shown)

@@ -190,6 +190,34 @@ def test_nearly_everywhere_is_not_where_a_threshold_leaves_the_first_right():
     assert by_chance.sentence == "out: zeros everywhere"
 
 
+def test_what_a_place_leaves_out_comes_last():
+    rows = torch.arange(8)[:, None] != 2
+    columns = torch.arange(80) < 48
+    found = explained(
+        (("tokens", "dim"), (8, 80), torch.float32),
+        lambda x: torch.where(rows & columns, normal(x.shape, 7), x),
+        normal((8, 80)),
+    )
+    assert found.sentence.startswith(
+        "out: wrong at the first 48 of 80 along dim, except at tokens 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "why"),
+    [
+        (4096, "off by one?"),
+        (65, "off by one, or the rest after tiles of 64?"),
+    ],
+)
+def test_one_last_index_may_be_the_rest_after_tiles(size, why):
+    found = explained((("n",), (size,), torch.float32), put(slice(-1, None), value=0.0))
+    assert found.sentence.startswith("out: zeros in the very last element")
+    kind = (("rows", "n"), (40, size), torch.float32)
+    found = explained(kind, put(slice(None), -1, value=0.0))
+    assert found.sentence == f"out: zeros at the last of {size} along n ({why})"
+
+
 def test_padding_is_a_place():
     expected = normal(NORM[1])
     expected[[3, 9, 11, 30]] = 0.0
