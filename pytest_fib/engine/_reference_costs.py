@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import combinations_with_replacement
-from math import exp, inf, log
-from statistics import fmean, pstdev
+from math import exp, hypot, inf, log
+from statistics import fmean
 
 import torch
 
@@ -104,8 +104,8 @@ class Costs:
 
     A workload costs as much as the cheapest, and more in proportion to some quantity: its bytes, an
     axis, the sum of axes, the product of two (scores of queries and keys), or of an axis and its
-    bytes. The quantity that fits the costs so far predicts others; costs below ``noticeable`` say
-    nothing. A cost does not shrink as axes grow.
+    bytes. The quantity that fits the costs so far predicts others; costs below ``noticeable`` only
+    say that they are. A cost does not shrink as axes grow.
     """
 
     def __init__(self, definition: Definition, noticeable: float) -> None:
@@ -126,20 +126,38 @@ class Costs:
         self._quantities[sizes] = self._quantities_of(axes)
 
     def expected(self, axes: Mapping[str, int]) -> float:
-        """The expected cost of a workload of these axes: at least that of any smaller one."""
+        """The expected cost of a workload of these axes, 0 where no cost says anything.
+
+        At least that of any smaller one, and at most that of any larger one.
+        """
         sizes, least = self._sizes(axes), min(self._known.values(), default=0.0)
         shares = {known: cost - least for known, cost in self._known.items()}
         clear = {known: share for known, share in shares.items() if share > self._noticeable}
-        if len(clear) < LEAST_KNOWN:
-            return max((least + share for share in _within(sizes, clear)), default=0.0)
-        columns = zip(*(self._quantities[known] for known in clear), strict=True)
-        rates = [
-            [log(share / of) for share, of in zip(clear.values(), column, strict=True)]
-            for column in columns
-        ]
-        best = min(range(len(rates)), key=lambda i: pstdev(rates[i]))
-        share = exp(fmean(rates[best])) * self._quantities_of(axes)[best]
-        return least + max(share, 0.0, *_within(sizes, clear))
+        share = max(_within(sizes, clear), default=0.0)
+        if len(clear) >= LEAST_KNOWN:
+            best, rate = self._fit(clear)
+            share = max(share, exp(rate) * self._quantities_of(axes)[best])
+        if not share:
+            return 0.0
+        larger = (cost for known, cost in self._known.items() if _is_within(sizes, known))
+        return min(least + share, *larger, inf)
+
+    def _fit(self, clear: Mapping[tuple[int, ...], float]) -> tuple[int, float]:
+        """The quantity that fits the costs best, by its index, and the log of the cost of one.
+
+        It is none by which workloads that cost little would cost much: that of a batch, where all
+        that took long was of one sequence, fits best otherwise.
+        """
+        little = [self._quantities[known] for known in self._known if known not in clear]
+        fits = []
+        for i, column in enumerate(zip(*map(self._quantities.get, clear), strict=True)):
+            rates = [log(cost / of) for cost, of in zip(clear.values(), column, strict=True)]
+            rate = fmean(rates)
+            beyond = (rate + log(of[i] / self._noticeable) for of in little)
+            errors = [*(each - rate for each in rates), *(max(0.0, each) for each in beyond)]
+            fits.append((hypot(*errors), i, rate))
+        _, best, rate = min(fits)
+        return best, rate
 
     def _sizes(self, axes: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(axes[axis] for axis in self._axes)

@@ -73,3 +73,16 @@ def test_costs_are_fitted_for_what_is_smaller_along_some_axis_than_all_that_was_
     for n in (10, 20, 40):
         costs.add({"m": n, "n": n}, n)
     assert 5 < costs.expected({"m": 5, "n": 400}) < 2000
+
+
+def test_what_took_long_at_one_sequence_says_nothing_of_many_short_ones():
+    """All that is known to cost much has the same batch, so that fits it best."""
+    costs = Costs(DEFINITION, noticeable=0.5)
+    for axes, cost in [((1, 1), 0.0), ((512, 1), 0.01), ((4, 512), 0.02), ((33, 256), 0.1)]:
+        costs.add(dict(zip("mn", axes, strict=True)), cost)
+    for n, cost in ((4096, 1.0), (8192, 1.1), (16384, 0.9), (32768, 1.2)):
+        costs.add({"m": 1, "n": n}, cost)
+    assert costs.expected({"m": 33, "n": 256}) <= 0.1
+    assert costs.expected({"m": 30, "n": 200}) <= 0.1
+    assert costs.expected({"m": 65, "n": 65}) < 1.0
+    assert costs.expected({"m": 1024, "n": 1}) < 1.0
