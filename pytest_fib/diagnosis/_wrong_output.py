@@ -25,6 +25,8 @@ COMMON = 0.3
 FEW = 8
 #: The share of the error that may remain if elements hold other known values.
 LEFT = 0.25
+#: How far one factor of all of them may be from 1, besides so many deviations of its own noise.
+SAME_FACTOR, SIGMAS = 0.005, 4.0
 #: Elements in a sample of the wrong ones, or of all.
 SAMPLE = 1 << 14
 #: More wrong elements are sampled by trial, since a list of all would be large.
@@ -220,9 +222,11 @@ class WrongOutput:
         if share(matches) < NEARLY_ALL:
             return False
         numbers = sample.finite & values.isfinite()
-        got = sample.got[numbers]
+        if not bool(numbers.any()):
+            return True
+        got, claimed = sample.got[numbers], values[numbers]
         least = min(rms(sample.error[numbers]), rms(got))
-        return not bool(numbers.any()) or rms(got - values[numbers]) <= LEFT * least
+        return rms(got - claimed) <= LEFT * least and not _are_scaled(got, claimed)
 
     def evidence(self, sample: Sample, values: torch.Tensor) -> float:
         """log10 of how unlikely it is that wrong elements are so near to these values by chance.
@@ -305,3 +309,14 @@ def _at_random(total: int, most: int, device: torch.device) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     chosen: torch.Tensor = torch.unique(torch.randint(total, (most,), generator=generator))
     return chosen.to(device)
+
+
+def _are_scaled(got: torch.Tensor, claimed: torch.Tensor) -> bool:
+    """Whether numbers are off from what they should be by one factor, beyond their own noise.
+
+    A factor of 1 / ln 2 is not one of the root of 2, though a wide bound allows for both.
+    """
+    square = float(claimed.square().sum())
+    factor = float((got * claimed).sum()) / square if square else 1.0
+    noise = float((got - factor * claimed).norm()) / (len(got) * square) ** 0.5 if square else 0.0
+    return abs(factor - 1) > SAME_FACTOR + SIGMAS * noise

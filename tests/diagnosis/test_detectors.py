@@ -252,6 +252,14 @@ def test_outputs_that_change_places_are_named(both):
     assert "holds the expected values of" in found.sentence
 
 
+@pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (1.003, True), (1.02, False)])
+def test_values_times_one_factor_are_not_held_though_a_bound_allows_for_both(factor, holds):
+    right = normal((4096,))
+    got, bound = right * 2**0.5 * factor, torch.full((), 0.05, dtype=torch.float64)
+    wrong = (got - right).abs() > bound
+    assert WrongOutput("out", ("n",), got, right, wrong, bound).holds(right * 2**0.5) == holds
+
+
 def test_an_input_handed_back_is_named():
     x = normal(NORM[1], seed=4).bfloat16()
     found = explained(NORM, lambda _: x.double(), inputs={"x": x})
