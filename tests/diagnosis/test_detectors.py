@@ -257,7 +257,8 @@ def test_values_times_one_factor_are_not_held_though_a_bound_allows_for_both(fac
     right = normal((4096,))
     got, bound = right * 2**0.5 * factor, torch.full((), 0.05, dtype=torch.float64)
     wrong = (got - right).abs() > bound
-    assert WrongOutput("out", ("n",), got, right, wrong, bound).holds(right * 2**0.5) == holds
+    output = WrongOutput("out", ("n",), got, right, wrong, bound)
+    assert output.holds(output.wrong_sample.expected * 2**0.5) == holds
 
 
 def test_an_input_handed_back_is_named():
