@@ -39,6 +39,8 @@ DIAGNOSIS_BYTES = 4 << 20
 #: of the first: all explanations together have 20. Tensors of eight times the size may take 64
 #: times as long.
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
+#: The share of drawn workloads of which nobody needs to know that they were passed over.
+MOST_PASSED_OVER = 0.5
 #: A workload shows too little if no tensor has more elements.
 TINY = 16
 #: Patterns that only say how many elements are wrong.
@@ -95,17 +97,22 @@ def search_and_diagnose(
     elif isinstance(outcome, Evaluation):
         outcome = _diagnosed(definition, check, (workload, outcome), max_bytes, clock)
     if result.undecided is not None:
-        outcome = _with_left_out(outcome, *result.undecided)
+        left_out, failed = result.undecided
+        why = failed.message if isinstance(failed, DefinitionFault) else failed.log
+        outcome = _with_left_out(outcome, left_out, why)
+    elif len(result.passed_over) > MOST_PASSED_OVER * examples:
+        others = len(result.passed_over) - 1
+        why = f"the reference would take too much time or memory, here and in {others} more"
+        outcome = _with_left_out(outcome, result.passed_over[0], why)
     return SearchResult(
         tried=result.tried, workload=workload, outcome=outcome, origin=result.origin
     )
 
 
-def _with_left_out(outcome: Outcome, workload: Workload, failed: Outcome) -> Outcome:
-    """An outcome that says where there was not enough time or memory, if that was tried."""
+def _with_left_out(outcome: Outcome, workload: Workload, why: str) -> Outcome:
+    """An outcome that says where there was not enough time or memory."""
     if not isinstance(outcome, Evaluation) or outcome.correctness is None:
         return outcome
-    why = failed.message if isinstance(failed, DefinitionFault) else failed.log
     left_out = {"axes": dict(workload.axes), "why": why.partition("\n")[0]}
     extra = {**(outcome.correctness.extra or {}), "left_out": left_out}
     correctness = outcome.correctness.model_copy(update={"extra": extra})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -43,7 +43,7 @@ class Search(Generic[CheckResult]):
     ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
     smallest of its kind, ``unfinished`` what it was when time was over; ``failed before`` and
     ``listed`` ones are as they were given. ``undecided`` is the smallest workload whose failure
-    told nothing, with its outcome.
+    told nothing, with its outcome. ``passed_over`` are drawn ones that were not affordable.
     """
 
     tried: int
@@ -51,6 +51,7 @@ class Search(Generic[CheckResult]):
     outcome: CheckResult
     origin: Origin | None
     undecided: tuple[Workload, CheckResult] | None = None
+    passed_over: Sequence[Workload] = ()
 
 
 class _Checked(Generic[CheckResult]):
@@ -214,10 +215,18 @@ def search(
         return checked.shrunk(failing, "listed")
     drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
     # The smallest is always tried: else perhaps none would be.
-    worthwhile = chain(drawn[:1], filter(affordable, checked.worthwhile(drawn[1:])))
+    passed_over: list[Workload] = []
+
+    def is_kept(workload: Workload) -> bool:
+        is_affordable = affordable(workload)
+        if not is_affordable:
+            passed_over.append(workload)
+        return is_affordable
+
+    worthwhile = chain(drawn[:1], filter(is_kept, checked.worthwhile(drawn[1:])))
     if failing := next(filter(partial(checked.fails_and_tells, undecided), worthwhile), None):
         return checked.shrunk(failing, "shrunk")
-    return checked.closest(closeness)
+    return replace(checked.closest(closeness), passed_over=passed_over)
 
 
 def _is_large(definition: Definition, axes: Mapping[str, int]) -> bool:

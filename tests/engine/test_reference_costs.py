@@ -66,6 +66,18 @@ def test_where_a_reference_has_turned_out_slow_no_larger_workload_is_drawn(searc
     assert result.tried < 8
 
 
+def test_where_most_workloads_are_too_large_the_outcome_says_so(search, monkeypatch):
+    costs = "pytest_fib.engine._reference_costs.ReferenceCosts.are_affordable"
+    monkeypatch.setattr(costs, lambda *_: False)
+    result = search(GOOD)
+    assert result.outcome.status.value == "PASSED"
+    assert result.tried == 1
+    left_out = result.outcome.correctness.extra["left_out"]
+    assert left_out["axes"]["n"] > 1
+    said = "the reference would take too much time or memory, here and in 6 more"
+    assert left_out["why"] == said
+
+
 @pytest.mark.thorough
 def test_an_implementation_is_late_where_the_reference_is_not(search):
     late = WITHIN.format(beyond=HANGS)

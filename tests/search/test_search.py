@@ -175,6 +175,7 @@ def test_the_smallest_is_tried_even_where_nothing_is_affordable(define, look):
     found, tried = look(define(), affordable=lambda workload: False)
     assert [workload.axes for workload in tried] == [{"n": 1}]
     assert found.tried == 1
+    assert len(found.passed_over) > len(tried)
 
 
 def test_few_workloads_take_more_than_is_usual_whatever_the_budget(define, look):
