@@ -127,9 +127,16 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
     if not output.is_number or output.total < FEW or share(sample.got == value) < NEARLY_ALL:
         return
     if value == 0:
-        yield "zeros", f"zeros{where(output)}"
+        yield "zeros", f"{_zeros(output, sample.expected)}{where(output)}"
     elif len(sample.at) >= 4 and vary(sample.expected) and not _is_common(output, value):
         yield "constant", f"the same value, {output.digits(value)},{where(output)}"
+
+
+def _zeros(output: WrongOutput, expected: torch.Tensor) -> str:
+    """``zeros``; of integers that should all be one other number, which: 0 may be a result too."""
+    if output.got.is_floating_point() or vary(expected):
+        return "zeros"
+    return f"0 in place of {output.digits(expected[0])}"
 
 
 def _is_common(output: WrongOutput, value: torch.Tensor) -> bool:

@@ -41,6 +41,7 @@ _CHANGES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 )
 _OF_NUMBERS: tuple[tuple[str, Callable[[float], float]], ...] = (
     *_CHANGES,
+    ("were far larger, or ignored", lambda x: 1000 * x),
     ("were 10 times as large", lambda x: 10 * x),
     ("were a tenth of that", lambda x: x / 10),
     ("were twice as large", lambda x: 2 * x),

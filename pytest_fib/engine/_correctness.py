@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 THIRD_CALL_BYTES = 8 << 20
 #: The circumstances of failures that only such a call has, or may have since nobody checked.
 THIRD_CALL_ONLY = "right on a first call, wrong on a second of the same shapes with other values"
-OTHER_VALUES = "with other values of the same shapes"
+OTHER_VALUES = "with values of another seed"
 
 
 class CallBackend(Protocol):

@@ -46,7 +46,7 @@ _ORIGINS = {
 #: How the value patterns of a workload are written.
 _PATTERNS = {
     "values": "{} values",
-    "inputs": "in {} inputs",
+    "inputs": "in {} of the inputs",
     "lengths": "lengths {}",
     "layout": "layout {}",
 }

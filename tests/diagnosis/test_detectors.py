@@ -218,6 +218,14 @@ def test_one_last_index_may_be_the_rest_after_tiles(size, why):
     assert found.sentence == f"out: zeros at the last of {size} along n ({why})"
 
 
+def test_zeros_of_integers_are_named_with_what_they_stand_for():
+    """0 may be a token: it need not be what nobody wrote."""
+    expected = torch.arange(200, dtype=torch.float64)
+    expected[50:] = -1
+    found = explained((("n",), (200,), torch.int64), lambda x: x.clamp(min=0), expected)
+    assert found.sentence == "out: 0 in place of -1 at n 50..199"
+
+
 def test_padding_is_a_place():
     expected = normal(NORM[1])
     expected[[3, 9, 11, 30]] = 0.0

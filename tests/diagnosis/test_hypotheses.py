@@ -64,6 +64,29 @@ def test_an_input_that_is_read_wrongly_is_named(function, words):
     assert evaluation.diagnosis.sentence == f"y: as if {words}"
 
 
+LIMITED = Definition.model_validate(
+    {
+        "name": "limited",
+        "op_type": "clamp",
+        "axes": {"n": "var", "m": 16},
+        "inputs": {
+            "x": {"shape": ["n", "m"], "dtype": "float32"},
+            "limit": {"shape": None, "dtype": "float32"},
+        },
+        "outputs": {"y": {"shape": ["n", "m"], "dtype": "float32"}},
+        "reference": "def run(x, limit):\n    return x.clamp(-limit, limit).exp()\n",
+        "workloads": {"inputs": {"limit": {"kind": "uniform", "min": 0.5, "max": 1.5}}},
+    }
+)
+
+
+def test_a_limit_that_nothing_reaches_is_no_factor_of_the_right_one():
+    workload = make_workload(LIMITED, {"n": 40}, seed=3)
+    check = FunctionChecker(LIMITED, lambda x, limit: x.clamp(-30, 30).exp(), "cpu")
+    diagnosis = check(workload, explain=True).diagnosis
+    assert diagnosis.sentence == "y: as if limit were far larger, or ignored"
+
+
 GROUPED = Definition.model_validate(
     {
         "name": "grouped",
