@@ -135,10 +135,10 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
 def _joined(phrases: Sequence[str]) -> str:
     """Places of several dimensions as one; what is left out comes last."""
     places = [phrase for phrase in phrases if not phrase.startswith(ALL_BUT)]
-    if not places:
-        return " and ".join(phrases)
     left_out = [phrase.removeprefix(ALL_BUT) for phrase in phrases if phrase not in places]
-    return ", except ".join(filter(None, (" and ".join(places), " and ".join(left_out))))
+    if not places or not left_out:
+        return " and ".join(phrases)
+    return f"{' and '.join(places)}, except {' and '.join(left_out)}"
 
 
 def _along(output: WrongOutput, dim: int) -> _Indices | None:

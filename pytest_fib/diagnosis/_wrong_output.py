@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import sqrt
 from typing import Any, TypeAlias
 
 import torch
@@ -25,7 +26,8 @@ COMMON = 0.3
 FEW = 8
 #: The share of the error that may remain if elements hold other known values.
 LEFT = 0.25
-#: How far one factor of all of them may be from 1, besides so many deviations of its own noise.
+#: How far the factor between written and claimed values may be from 1: this, and so many times the
+#: standard error of the factor.
 SAME_FACTOR, SIGMAS = 0.005, 4.0
 #: Elements in a sample of the wrong ones, or of all.
 SAMPLE = 1 << 14
@@ -312,11 +314,13 @@ def _at_random(total: int, most: int, device: torch.device) -> torch.Tensor:
 
 
 def _are_scaled(got: torch.Tensor, claimed: torch.Tensor) -> bool:
-    """Whether numbers are off from what they should be by one factor, beyond their own noise.
+    """Whether written values are claimed ones times one factor, which is not 1.
 
     A factor of 1 / ln 2 is not one of the root of 2, though a wide bound allows for both.
     """
     square = float(claimed.square().sum())
-    factor = float((got * claimed).sum()) / square if square else 1.0
-    noise = float((got - factor * claimed).norm()) / (len(got) * square) ** 0.5 if square else 0.0
-    return abs(factor - 1) > SAME_FACTOR + SIGMAS * noise
+    if not square:
+        return False
+    factor = float((got * claimed).sum()) / square
+    error = float((got - factor * claimed).norm()) / sqrt(len(got) * square)
+    return abs(factor - 1) > SAME_FACTOR + SIGMAS * error

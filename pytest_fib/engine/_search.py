@@ -39,7 +39,7 @@ DIAGNOSIS_BYTES = 4 << 20
 #: of the first: all explanations together have 20. Tensors of eight times the size may take 64
 #: times as long.
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
-#: The share of drawn workloads of which nobody needs to know that they were passed over.
+#: Where a larger share of the drawn workloads is passed over, the outcome says so.
 MOST_PASSED_OVER = 0.5
 #: A workload shows too little if no tensor has more elements.
 TINY = 16

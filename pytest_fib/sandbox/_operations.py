@@ -200,19 +200,19 @@ def _moved_result(
     computes = adds or call.name in _ELEMENTWISE
     if not computes or not any(map(is_wide, call.args)):  # integers and bools have no errors
         return _viewed(call, sums)
-    apart = _apart_from_one(call, computed)
+    offset = _offset(call, computed)
     if call.in_place:
-        return _moved_in_place(call, noise, adds, apart)
+        return _moved_in_place(call, noise, adds, offset)
     call = replace(call, args=tuple(_used(x, sums) for x in call.args))
     if adds and _is_exact(call):
         return call.run()
-    result = _moved(call, noise, adds, apart)
+    result = _moved(call, noise, adds, offset)
     if adds and is_wide(result):
-        sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds, apart))
+        sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds, offset))
     return result
 
 
-def _apart_from_one(call: Operation, computed: Computed) -> torch.Tensor | None:
+def _offset(call: Operation, computed: Computed) -> torch.Tensor | None:
     """What kernels add to a number that they compute from a sum with 1; None of anything else.
 
     That sum loses digits of numbers near 0. A logarithm of a sum of exponentials is that of a sum
@@ -221,9 +221,9 @@ def _apart_from_one(call: Operation, computed: Computed) -> torch.Tensor | None:
     logarithm where it is of an exponential. Of other numbers it is written for the digits that a
     sum with 1 loses, as ``expm1`` is.
     """
-    apart = _APART_FROM_ONE.get(call.name)
-    known = apart and (call.name != "log1p" or computed.is_exponential(call.args[0]))
-    return apart(call) if apart and known else None
+    of = _OFFSETS.get(call.name)
+    known = of and (call.name != "log1p" or computed.is_exponential(call.args[0]))
+    return of(call) if of and known else None
 
 
 def _largest_along(call: Operation) -> torch.Tensor:
@@ -242,7 +242,7 @@ def _positive_part(call: Operation) -> torch.Tensor:
     return part
 
 
-_APART_FROM_ONE: Mapping[str, Callable[[Operation], torch.Tensor]] = {
+_OFFSETS: Mapping[str, Callable[[Operation], torch.Tensor]] = {
     **dict.fromkeys(_names("log1p softplus log_sigmoid_forward _log_softmax tanh"), _zero),
     "elu": _positive_part,
     **dict.fromkeys(
@@ -257,7 +257,7 @@ def _moved(
     call: Operation,
     noise: Callable[[torch.Tensor], torch.Tensor],
     adds: bool,
-    apart: torch.Tensor | None,
+    offset: torch.Tensor | None,
 ) -> Any:
     args, by = call.args, MOVED
     if adds:
@@ -266,8 +266,8 @@ def _moved(
         args = tree_map(lambda x: x + _step(x, by, noise(x)) if is_wide(x) else x, args)
     result = replace(call, args=tuple(args)).run()
     for output in filter(is_wide, result if isinstance(result, (tuple, list)) else (result,)):
-        keep = output == 0 if adds else _held(call, output, apart)
-        output.add_(torch.where(keep, 0.0, _step(output, by, noise(output), apart)))
+        keep = output == 0 if adds else _held(call, output, offset)
+        output.add_(torch.where(keep, 0.0, _step(output, by, noise(output), offset)))
     return result
 
 
@@ -307,16 +307,16 @@ def _moved_in_place(
     call: Operation,
     noise: Callable[[torch.Tensor], torch.Tensor],
     adds: bool,
-    apart: torch.Tensor | None,
+    offset: torch.Tensor | None,
 ) -> Any:
     """Move what an operation in place changed in its first argument."""
     before = call.args[0].clone()
     output = call.run()
     if is_wide(output):
-        keep = (output == before) & (apart is None)
+        keep = (output == before) & (offset is None)
         if not adds and output.dtype is torch.float64:
-            keep |= _held(call, output, apart)
-        output.add_(torch.where(keep, 0.0, _step(output, MOVED, noise(output), apart)))
+            keep |= _held(call, output, offset)
+        output.add_(torch.where(keep, 0.0, _step(output, MOVED, noise(output), offset)))
     return output
 
 
@@ -359,8 +359,8 @@ def is_added(call: Operation) -> bool:
 
 def simpler(call: Operation) -> Callable[..., Any] | None:
     """An operation written in those that kernels have for it; None where it isn't known how."""
-    if call.name in _SPREADS and is_wide(call.args[0]) and not call.in_place:
-        return _SPREADS[call.name]
+    if call.name in _FORMULAS and is_wide(call.args[0]) and not call.in_place:
+        return _FORMULAS[call.name]
     reduces = call.argument("reduction") in (1, 2)
     adds = call.name in _SUMS - _ADDED or call.name in _DOTS or reduces
     steps: Callable[..., Any] | None = decomposition_table.get(call.func) if adds else None
@@ -415,11 +415,12 @@ def _tanh_by_sigmoid(value: torch.Tensor) -> torch.Tensor:
 def _elu_by_exp(
     value: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1
 ) -> torch.Tensor:
+    """As kernels have it that know no ``expm1``."""
     less_one = alpha * ((value.float() * input_scale).exp() - 1)
     return scale * torch.where(value > 0, value, less_one.to(value.dtype))
 
 
-_SPREADS: Mapping[str, Callable[..., Any]] = {
+_FORMULAS: Mapping[str, Callable[..., Any]] = {
     "tanh": _tanh_by_sigmoid,
     "elu": _elu_by_exp,
     "_softmax": _softmax_of_logsumexp,
@@ -448,19 +449,19 @@ def _step(
     value: torch.Tensor,
     roundoffs: float,
     noise: torch.Tensor,
-    apart: torch.Tensor | None = None,
+    offset: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """So many roundoffs of float32, or a step of a narrower dtype, times the noise.
 
-    Roundoffs of the value; where it is a sum of ``apart`` and of what is computed from a sum with
-    1, those of ``apart`` and of 1. Where that sum is 1 up to its roundoff, no more than all of it.
+    Roundoffs of the value; where it is a sum of ``offset`` and of what is computed from a sum with
+    1, those of ``offset`` and of 1. Where that sum is 1 up to its roundoff, no more than all of it.
     """
     narrow = value.dtype.itemsize < 4
     by = torch.finfo(value.dtype).eps if narrow else ROUNDOFF * roundoffs
-    if apart is None:
+    if offset is None:
         step = value * by
     else:
-        step = value.abs().clamp_min(apart.abs()) * by + (value - apart).abs().clamp_max(by)
+        step = value.abs().clamp_min(offset.abs()) * by + (value - offset).abs().clamp_max(by)
     step *= noise
     tiny = (value.abs() < UNDERFLOW) & (value != 0)
     if not narrow and bool(tiny.any()):
@@ -468,10 +469,12 @@ def _step(
     return step.nan_to_num_(0.0, 0.0, 0.0)
 
 
-def _held(call: Operation, output: torch.Tensor, apart: torch.Tensor | None = None) -> torch.Tensor:
+def _held(
+    call: Operation, output: torch.Tensor, offset: torch.Tensor | None = None
+) -> torch.Tensor:
     """Which elements of a result float32 computes without rounding, or the dtype that it has.
 
-    What a sum with 1 adds to ``apart`` is rounded there, if it is less than 1.
+    What a sum with 1 adds to ``offset`` is rounded there, if it is less than 1.
     """
     if call.name in _RECIPROCALS:
         return torch.zeros_like(output, dtype=torch.bool)
@@ -482,8 +485,8 @@ def _held(call: Operation, output: torch.Tensor, apart: torch.Tensor | None = No
         held = call.func(*args, **call.kwargs) == output.double()
     if call.name in _QUOTIENT_OPERATIONS:
         held &= _is_power_of_two(call.args[1] if call.name == "div" else output)
-    if apart is not None:
-        added = (output - apart).abs()
+    if offset is not None:
+        added = (output - offset).abs()
         held &= (added == 0) | (added >= 1)
     return held
 
