@@ -273,11 +273,13 @@ def is_far_off(timings: Timings, readings: Sequence[Reading], calls: int) -> boo
 def may_be_waits(timings: Timings, readings: Sequence[Reading], calls: int, left_ns: float) -> bool:
     """Whether what rounds, or reading their outputs, take too long may be waits for a core.
 
-    It is no longer than a round of the reference waited for cores, on average, and no sign says
-    that rounds surely take over twice what they claim. The candidate has no part in the former: it
-    is stopped meanwhile. Its own waits don't count, since it could make them.
+    It is no longer than a round of the reference waited for cores, on average, or than its rounds
+    are uncertain, as by waits for the driver; and no sign says that rounds surely take over twice
+    what they claim. The candidate has no part in the former: it is stopped meanwhile. Its own waits
+    don't count, since it could make them.
     """
-    waited_ns = timings.accounting.other_waited_ns
+    accounting = timings.accounting
+    waited_ns = max(accounting.other_waited_ns, accounting.other_error_ns)
     return (
         _left_out_ns(timings, readings, calls) <= waited_ns
         and not is_far_off(timings, readings, calls)

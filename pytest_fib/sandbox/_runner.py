@@ -62,6 +62,9 @@ _synchronize, _sleep = torch.cuda.synchronize, torch.cuda._sleep
 #: How long a second call waits on the device, in nanoseconds: at least and at most; and the factor
 #: of what launching the first call took. A host with other work to do may launch it later.
 SHORTEST_DELAY, LONGEST_DELAY, LATER = 300_000, 2_000_000, 4
+#: While launching took longer than that, a program that makes streams is called again: the most
+#: calls, and the longest delay.
+MOST_DELAYED_CALLS, LONGEST_OF_STREAMS = 3, 50_000_000
 #: Cycles of a device's clock in a nanosecond; none of today's has more.
 CYCLES_PER_NS = 2
 
@@ -231,11 +234,19 @@ class Runner:
         if self._device == "cpu":
             self._call_once(request, request.second_outputs)
             return
-        delay_ns = min(max(LATER * launch_ns, SHORTEST_DELAY), LONGEST_DELAY)
-        _sleep(CYCLES_PER_NS * delay_ns)  # type: ignore[no-untyped-call]
-        outputs = self._call_once(request, request.second_outputs)
-        read = [output.clone() for output in outputs]
-        _synchronize()
+        calls, longest = 1, LONGEST_DELAY
+        if self._loaded.makes_streams:
+            calls, longest = MOST_DELAYED_CALLS, LONGEST_OF_STREAMS
+        for _ in range(calls):
+            delay_ns = min(max(LATER * launch_ns, SHORTEST_DELAY), longest)
+            started = perf_counter_ns()
+            _sleep(CYCLES_PER_NS * delay_ns)  # type: ignore[no-untyped-call]
+            outputs = self._call_once(request, request.second_outputs)
+            read = [output.clone() for output in outputs]
+            launch_ns = perf_counter_ns() - started
+            _synchronize()
+            if launch_ns < delay_ns:
+                break
         for output, values in zip(outputs, read, strict=True):
             output.copy_(values)
 

@@ -551,21 +551,22 @@ def test_it_is_refused_where_that_goes_on_or_waits_are_shorter(
     assert pauses == [0.1, 0.5, 2.0, 1.0, 2.0, 2.0, 4.0][: tries - 1]
 
 
+@pytest.mark.parametrize("times", [2, pytest.param(5, marks=pytest.mark.thorough)])
 def test_reading_that_takes_long_while_the_machine_is_busy_is_measured_again(
-    accounts, timed, definition, monkeypatch
+    accounts, timed, definition, monkeypatch, times
 ):
     busy = Accounting(1e6, 1e6, hidden_ns=0.0, error_ns=1e3, other_error_ns=1e12, allowed_ns=5e4)
-    pauses = accounts(busy, busy)
+    pauses = accounts(*[busy] * times)
     measured = []
 
     def late_ns(readings, timings, calls):
         if timings not in measured:
             measured.append(timings)
-        return 1e6 if timings in measured[:2] else 0.0
+        return 1e6 if timings in measured[:times] else 0.0
 
     monkeypatch.setattr("pytest_fib.engine._cheat_checks.late_ns", late_ns)
     assert timed(definition, {"n": 64}, GOOD).latency_ms > 0
-    assert pauses[:2] == [0.1, 0.5]
+    assert pauses[:times] == [0.1, 0.5, 2.0, 1.0, 2.0][:times]
 
 
 def test_on_a_busy_machine_what_is_uncertain_is_in_the_intervals(accounts, timed, definition):

