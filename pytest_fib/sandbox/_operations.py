@@ -21,6 +21,8 @@ from pytest_fib.sandbox._ties import Ties
 WIDE = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 #: Unit roundoff of float32, and the size below which its numbers have an error of one size.
 ROUNDOFF, UNDERFLOW = 2.0**-24, 2.0**-126
+#: An error of what underflows is below that.
+FAINT_REACH = 4 * UNDERFLOW
 #: How far a result is moved, in roundoffs: by 2 to 4 of them, so that several hardly cancel.
 MOVED = 4.0
 #: The same for each of equal terms, up to half of which is in the last binade of the partial sums;
@@ -50,6 +52,7 @@ _ADDED, _DOTS = _names("sum mean cumsum"), _names("mv dot vdot")
 #: A quotient that float32 holds may have been a product with a reciprocal, which it does not hold;
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
+_PLAIN_SUMS = _names("add sub rsub")
 _COMPARISONS = _names("gt ge lt le eq ne")
 _BUCKETS = _names("bucketize searchsorted")
 _DIVISIONS = _names("floor_divide remainder fmod")
@@ -483,12 +486,22 @@ def _held(
     else:
         args = tree_map(lambda x: x.double() if is_wide(x) else x, call.args)
         held = call.func(*args, **call.kwargs) == output.double()
+    if call.name in _PLAIN_SUMS and not (call.in_place or call.kwargs):
+        held &= _is_exact_sum(call, output)
     if call.name in _QUOTIENT_OPERATIONS:
         held &= _is_power_of_two(call.args[1] if call.name == "div" else output)
     if offset is not None:
         added = (output - offset).abs()
         held &= (added == 0) | (added >= 1)
     return held
+
+
+def _is_exact_sum(call: Operation, output: torch.Tensor) -> torch.Tensor:
+    """Where not even float64 rounds: 2 is the sum of 2 and a tiny number, but not its exact sum."""
+    one, other = (torch.as_tensor(x, dtype=torch.float64, device=output.device) for x in call.args)
+    one, other = {"sub": (one, -other), "rsub": (other, -one)}.get(call.name, (one, other))
+    total = output.double()
+    return (total - one == other) & (total - other == one)
 
 
 def _is_power_of_two(value: Any) -> torch.Tensor:
@@ -633,8 +646,12 @@ class _Comparison(Decider):
         return left - right, left.abs() + right.abs()
 
     def leaning(self, reach: torch.Tensor, way: int, others: int = 1) -> Any:
-        difference, _ = self.operand()
-        leant = getattr(torch, self.call.name)(difference + reach * way, 0.0)
+        difference, size = self.operand()
+        leaning = difference + reach * way
+        # A number that can only underflow becomes 0, and none that has the other sign.
+        only_underflows = (difference.abs() == size) & (reach < FAINT_REACH)
+        leaning = leaning.where(~only_underflows | (leaning.sign() == difference.sign()), 0.0)
+        leant = getattr(torch, self.call.name)(leaning, 0.0)
         return torch.where(difference.isfinite(), leant, self.call.run())
 
 

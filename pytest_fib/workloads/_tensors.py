@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 INPUT_TURNS = 5
 #: Significant bits of scalars that tensors are compared with: as many as bfloat16 has.
 SCALAR_BITS = 8
+#: How many scalars that could be any number are near to an end of their range; and how near at
+#: most, as the binary logarithm of a share of the range: 1 / (1 - p) is too large for float16 then.
+NEAR_SHARE, NEAREST = 0.5, 20
 _RENAMED = {"float4_e2m1": "float4_e2m1fn_x2"}
 #: Elements between the rows of a row-strided tensor: odd, so that hardly a row is aligned.
 ROW_GAP = 17
@@ -248,14 +251,33 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
         return source.random() < inputs.number(rule.p)
     assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
     low, high = inputs.number(rule.min), inputs.number(rule.max)
-    # Half of the time 0, 1 or the least or the most it may be.
-    special = sorted({n for n in (low, high, 0, 1) if low <= n <= high})
+    # Half of the time 0, 1 or the least or the most it may be, or 2, which is the second of what is
+    # counted from 1; else often near to one of these.
+    known = (low, high, 0, 1) if floating else (low, high, 0, 1, 2)
+    special = sorted({n for n in known if low <= n <= high})
     turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))
     if turn < len(special):
         number = special[turn]
+    elif source.random() < NEAR_SHARE:
+        near = _near_an_end if floating else _small
+        number = near(low, high, source)
     else:
         number = source.uniform(low, high) if floating else source.randint(int(low), int(high))
     return float(number) if floating else int(number)
+
+
+def _near_an_end(low: float, high: float, source: random.Random) -> float:
+    """A number whose distance from the least or the most there may be has any size."""
+    distance: float = (high - low) * 2.0 ** -source.randint(1, NEAREST)
+    return source.choice((low + distance, high - distance))
+
+
+def _small(low: float, high: float, source: random.Random) -> float:
+    """An integer whose distance from 0, or from what is next to that, has any size."""
+    base = min(max(int(low), 0), int(high))
+    most = source.choice([int(end) - base for end in (low, high) if end != base] or [0])
+    distance = int(2 ** source.uniform(0, math.log2(abs(most) + 1))) - 1
+    return base + int(math.copysign(distance, most))
 
 
 def _of_few_bits(number: Scalar) -> Scalar:

@@ -130,6 +130,11 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
     low, high = context.whole(rule.min), context.whole(rule.max)
     if rule.ends:
         tensor.random_(low, high + 1, generator=context.device_random)
+        if high - low > FEW_NUMBERS:
+            small = _small_numbers(tensor, context.shared_turn, low, high, context)
+            is_small = torch.empty_like(tensor, dtype=torch.bool)
+            is_small.bernoulli_(generator=context.device_random)
+            tensor.copy_(torch.where(is_small, small, tensor))
         _put_ends(tensor, context, low, high)
     else:
         _whole_numbers(tensor, context, low, high)
@@ -140,12 +145,47 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
 def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
     """Any of them; rows of equal ones, of the same as other inputs have, of close ones, of ends."""
     tensor.random_(low, high + 1, generator=context.device_random)
+    _with_small_rows(tensor, context, low, high)
     _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn)
     if high - low < FEW_NUMBERS:
         _with_shared_rows(tensor, context.shared_turn, low, high)
     if high - low > CLOSE_NUMBERS**2:
         _with_close_rows(tensor, context, high)
         _put_landmarks(tensor, context.turn, low, high)
+    _with_all_at_ends(tensor, context.turn, low, high)
+
+
+def _with_small_rows(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
+    """Make those of one row of eight small, the same row of each input.
+
+    Of a wide range, numbers at random are hardly small, and hardly 0 in two inputs at once.
+    """
+    if tensor.dim() and tensor.numel() and high - low > FEW_NUMBERS:
+        turn = context.shared_turn
+        rows, at = _one_of_eight(tensor, 4 - turn)
+        rows[at] = _small_numbers(rows[at], turn // 8, low, high, context)
+
+
+def _small_numbers(
+    like: torch.Tensor, turn: int, low: int, high: int, context: FillContext
+) -> torch.Tensor:
+    """Integers from 0, or from what is next to that, to a few more."""
+    least = min(max(low, 0), high)
+    most = min(least + SMALL_NUMBERS[turn % len(SMALL_NUMBERS)], high)
+    return torch.empty_like(like).random_(least, most + 1, generator=context.device_random)
+
+
+def _with_all_at_ends(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
+    """Make all of one row the most there may be, of another the least: sums as large as they get.
+
+    Of three rows of equal numbers, these are two. Of three axes or more all that is at one index of
+    the first is such a row; there are few, so it is one of eight.
+    """
+    if tensor.dim() and tensor.numel():
+        few = tensor.dim() > 2
+        rows, every = (tensor.flatten(1), 8) if few else (tensor.view(-1, tensor.shape[-1]), 24)
+        for number, end in ((1 - turn, high), ((5 if few else 9) - turn, low)):
+            rows[one_of_each(len(rows), number % every, every, tensor.device)] = end
 
 
 def _labels(tensor: torch.Tensor, rule: kinds.Labels, context: FillContext) -> None:
@@ -237,6 +277,7 @@ def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None
 def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
     """Make a quarter of the elements the least there may be, a quarter the most.
 
+    Where other values are zeros all are, if they may: what divides by the largest has none then.
     Of three or more, and often of two, one is the least and one the most: random choices are tested
     by the few rows of one workload.
     """
@@ -247,6 +288,8 @@ def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: floa
         choice.view(-1)[torch.stack((first, other))] = torch.tensor([0, 1])
     choice = choice.to(tensor.device)
     tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
+    if context.regime.get("values") == "zeros" and low <= 0 <= high:
+        tensor.zero_()
 
 
 def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) -> None:
@@ -416,6 +459,8 @@ CLOSE_NUMBERS = 12
 FEW_VALUES, FAINT = 4, 2.0**-30
 #: How much of their range those take that are near one of its ends.
 NEAR_AN_END = 0.125
+#: The most that small integers are, in turn.
+SMALL_NUMBERS = (3, 15, 255)
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
 #: By how many bits labels are moved up; the last, how many an equal part above them has.

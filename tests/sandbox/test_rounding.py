@@ -412,6 +412,23 @@ def test_what_a_formula_less_1_loses_is_an_error_of_rounding(what, size):
     assert (off <= 8.1 * 2.0**-24 * max(1, 2 * float(right.abs().max()))).all()
 
 
+@pytest.mark.parametrize(("run", "counts"), [(lambda p: p >= 0, (4, 4)), (lambda p: p > 0, (2, 4))])
+def test_what_underflows_is_0_and_not_less(run, counts):
+    """So all probabilities are at least 0, though fewer may be more."""
+    x = torch.tensor([0.0, -50.0, -120.0, -700.0])
+    assert tuple(map(int, leaning(lambda x: run(x.softmax(-1)).sum(), x))) == counts
+
+
+@pytest.mark.parametrize(
+    "run", [lambda x: x + 2.0, lambda x: 2.0 - x, lambda x: x - x.new_tensor(2)]
+)
+def test_a_sum_that_swallows_a_tiny_number_may_be_on_either_side(run):
+    """Of -1e-40 and 2, float64 computes 2 too; but the floor of what it is exactly is 1."""
+    x = torch.tensor([-1e-40, 1e-40, 0.0, 0.25])
+    low, high = leaning(lambda x: (run(x) * 8).floor(), x)
+    assert (high - low).tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
 def test_a_tanh_of_0_or_1_is_not_moved():
     x = torch.tensor([0.0, 40.0, -40.0])
     assert torch.equal(run_widened(torch.tanh, [x], moved=1), run_widened(torch.tanh, [x]))

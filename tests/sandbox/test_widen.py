@@ -181,6 +181,13 @@ def test_what_leans_are_distances_from_boundaries_that_are_computed():
     assert len({int(result) for result in results}) == 2
 
 
+def test_a_nudge_moves_no_float_of_few_digits():
+    """Kernels hold it as it is. Python code that compares it with a number isn't seen."""
+    x, run = torch.ones(3), lambda x, p: x * (0.0 if p >= 1 else 1 / (1 - p))
+    assert [float(run_widened(run, [x, 1.0], nudge=seed).abs().max()) for seed in (1, -1)] == [0, 0]
+    assert run_widened(run, [x * 0 + 4, 0.3], nudge=1).max() > 4 / 0.7 * (1 + 2.0**-24)
+
+
 def test_a_nudge_that_leads_another_way_is_as_it_is():
     """One of the computed is left out, so what follows is compared with fewer."""
     run = lambda x: (x[x / 3 > 1 / 6] >= 0.5).float().sum(0, keepdim=True)  # noqa: E731

@@ -208,9 +208,10 @@ def test_integers_of_some_rows_differ_in_their_last_bits_alone(define):
     for seed in range(8):
         x = torch.empty(100, dtype=torch.int32)
         fill_inputs({"x": x}, definition, make_workload(definition, {"n": 100}, seed))
-        spread.append(int(x.long().max() - x.long().min()))
-    assert sum(0 < each < 16 for each in spread) == 1
-    assert sum(each > most for each in spread) >= 6
+        spread.append(int(x.long().max() - x.long().min()) if x.abs().max() > 255 else None)
+    assert spread.count(None) == 1  # which are small
+    assert sum(0 < each < 16 for each in spread if each is not None) == 1
+    assert sum(each > most for each in spread if each is not None) >= 5
 
 
 def declared(inputs, section):

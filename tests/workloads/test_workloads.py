@@ -244,6 +244,23 @@ def test_a_scalar_often_is_the_least_the_most_zero_or_one(define, rule, dtype, s
     assert len({*values} - special) > 15
 
 
+@pytest.mark.parametrize(
+    ("rule", "dtype", "near"),
+    [
+        ({"kind": "integers", "min": 1, "max": 10**6}, "int32", [(2, 40)]),
+        ({"kind": "integers", "min": -(10**6), "max": 10**6}, "int32", [(-40, -1), (2, 40)]),
+        ({"kind": "uniform", "min": 0.0, "max": 8.0}, "float32", [(0.001, 0.1), (7.9, 7.999)]),
+    ],
+)
+def test_a_scalar_often_is_near_to_these(define, rule, dtype, near):
+    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": dtype}}
+    definition = define(inputs=inputs, rules={"s": rule})
+    values = [make_workload(definition, {"n": 1}, seed).inputs["s"].value for seed in range(300)]
+    assert all(rule["min"] <= value <= rule["max"] for value in values)
+    for low, high in near:
+        assert sum(low <= value <= high for value in values) > 5
+
+
 def _padded(define, padding):
     """Definition of ``n - padding`` columns, of what ``padding`` is made by."""
     inputs = {
