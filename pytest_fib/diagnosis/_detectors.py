@@ -127,9 +127,10 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
     if not output.is_number or output.total < FEW or share(sample.got == value) < NEARLY_ALL:
         return
     if value == 0:
-        yield "zeros", f"{_zeros(output, sample.expected)}{where(output)}"
+        yield "zeros", f"{_zeros(output, sample.expected)}{where(output, left_out=True)}"
     elif len(sample.at) >= 4 and vary(sample.expected) and not _is_common(output, value):
-        yield "constant", f"the same value, {output.digits(value)},{where(output)}"
+        words = f"the same value, {output.digits(value)},{where(output, left_out=True)}"
+        yield "constant", words
 
 
 def _zeros(output: WrongOutput, expected: torch.Tensor) -> str:
@@ -194,7 +195,8 @@ def _moved(output: WrongOutput) -> Iterator[OtherValues]:
         index = at // step % size
         for by in (1, -1):
             has_source = (index >= by) & (index - by < size)
-            if share(has_source) >= SHIFTED:  # a long shift leaves few elements
+            # A long shift leaves few elements. At a single index, two may be alike for any reason.
+            if share(has_source) >= SHIFTED and vary(index):
                 values = take(output.expected, torch.where(has_source, at - by * step, at))
                 yield "shifted", f"shifted by {by:+d} along {output.axis(dim)}", values, has_source
 

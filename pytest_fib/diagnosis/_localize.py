@@ -32,12 +32,14 @@ LEAST_MEMBERS = 4
 class Location:
     """Where an output is wrong: the kind of place, and the place in words that follow "wrong".
 
-    In a ``dense`` place, all elements are wrong.
+    In a ``dense`` place, all elements are wrong. ``one_last`` says that it is the last index of a
+    dimension.
     """
 
     name: str
     phrase: str
     dense: bool = True
+    one_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class _Indices:
     """Some indices of one dimension.
 
     ``part`` is their share of the dimension, ``choices`` log10 of the number of sets of that kind.
-    ``listed`` indices follow no rule.
+    ``listed`` indices follow no rule; ``one_last`` is one, and no tile's rest.
     """
 
     name: str
@@ -53,12 +55,15 @@ class _Indices:
     part: float
     choices: float
     listed: bool = False
+    one_last: bool = False
 
 
-def where(output: WrongOutput) -> str:
-    """Where an output is wrong, behind a blank."""
+def where(output: WrongOutput, *, left_out: bool = False) -> str:
+    """Where an output is wrong, behind a blank; with a likely cause if it seems ``left_out``."""
     location = localize(output)
-    return f" {location.phrase}" if location else f" at {output.count} of {output.total} elements"
+    if location is None:
+        return f" at {output.count} of {output.total} elements"
+    return f" {location.phrase}{' (off by one?)' if left_out and location.one_last else ''}"
 
 
 def localize(output: WrongOutput) -> Location | None:
@@ -129,7 +134,9 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     if not dimensions:
         return None
     some = "" if dense else f"in {100 * density:.2g} % of elements "
-    return Location(dimensions[0].name, some + _joined([each.phrase for each in dimensions]), dense)
+    phrase = some + _joined([each.phrase for each in dimensions])
+    one_last = dense and len(dimensions) == 1 and dimensions[0].one_last
+    return Location(dimensions[0].name, phrase, dense, one_last)
 
 
 def _joined(phrases: Sequence[str]) -> str:
@@ -190,7 +197,9 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
         tile = _tile(size, count)
         phrase = f"at the last {f'{count} ' if count > 1 else ''}of {size} along {axis}{tile}"
         name = role if role == "some heads" else "last tile"
-        return _Indices(name, phrase, part, (0.0 if tile else log_size) - END)
+        one_last = count == 1 and size >= LEAST_SIZE and not tile
+        choices = 0.0 if tile or one_last else log_size
+        return _Indices(name, phrase, part, choices - END, one_last=one_last)
     if count == 1:
         return _Indices(role, f"at {axis} {first}", part, log_size)
     if first == 0:
@@ -204,8 +213,7 @@ def _tile(size: int, count: int) -> str:
     """The likely cause of a tail of this length; in a short dimension, none."""
     rest = next((f"the rest after tiles of {tile}" for tile in TILES if size % tile == count), "")
     if count == 1:
-        either = f"off by one, or {rest}?" if rest else "off by one?"
-        return f" ({either})" if size >= LEAST_SIZE else ""
+        return f" (off by one, or {rest}?)" if rest and size >= LEAST_SIZE else ""
     return f" ({rest})" if rest else f" (a tile of {count})" if count in TILES else ""
 
 

@@ -268,7 +268,7 @@ class WrongOutput:
 
 def dimension(axis: str, dim: int) -> str:
     """The name of a dimension's axis; its number if it has none."""
-    return axis if axis and not is_unnamed(axis) else f"dim {dim}"
+    return axis if axis and not is_unnamed(axis) else f"dim{dim}"
 
 
 def take(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:

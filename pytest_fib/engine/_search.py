@@ -5,6 +5,7 @@ A larger workload explains a failure: the smallest that fails shows few patterns
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
@@ -45,6 +46,8 @@ MOST_PASSED_OVER = 0.5
 TINY = 16
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
+#: A factor that all elements of a workload have in common, in a sentence.
+FACTOR = re.compile(r"every element is (\S+ x expected)")
 #: Patterns that describe inputs, whatever their size.
 ABOUT_INPUTS = ("misread input", "follows an input")
 
@@ -280,16 +283,22 @@ def diagnose_failure(
             continue
         diagnosis = _with_layout(definition, shown, diagnosis, evaluate)
         if shown is not workload:
-            diagnosis = _as_shown_by(shown, diagnosis, outcome)
+            diagnosis = _as_shown_by(shown, diagnosis, workload, outcome)
         is_first, first = first is None, first or diagnosis
         if diagnosis.pattern not in VAGUE_PATTERNS and (
             is_first or not (_is_tiny(definition, shown) or _is_refuted(diagnosis, first))
         ):
             return _with_diagnosis(outcome, diagnosis)
     # How many elements of another workload are wrong doesn't go with an element of this one.
-    if first is None or (outcome.diagnosis and first.pattern in COUNTED):
+    own = outcome.diagnosis
+    if first is None or (own and (first.pattern in COUNTED or _is_another(own, first))):
         return outcome
     return _with_diagnosis(outcome, first)
+
+
+def _is_another(own: Diagnosis, larger: Diagnosis) -> bool:
+    """Whether both say little, and the one would not go with the elements of the other."""
+    return own.pattern in VAGUE_PATTERNS and own.pattern != larger.pattern
 
 
 def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
@@ -347,8 +356,13 @@ def _with_layout(
     return qualified(diagnosis, circumstance).model_copy(update={"pattern": "layout"})
 
 
-def _as_shown_by(larger: Workload, diagnosis: Diagnosis, outcome: Evaluation) -> Diagnosis:
-    """The diagnosis of a larger workload, with the elements of this outcome."""
+def _as_shown_by(
+    larger: Workload, diagnosis: Diagnosis, workload: Workload, outcome: Evaluation
+) -> Diagnosis:
+    """The diagnosis of a larger workload, with the elements of this workload's outcome.
+
+    What only goes with the larger one says where it was seen.
+    """
     own = outcome.diagnosis
     details = own.details if own else ()
     if own and own.pattern in VAGUE_PATTERNS and _facts(outcome).get("check") != "elements":
@@ -356,7 +370,18 @@ def _as_shown_by(larger: Workload, diagnosis: Diagnosis, outcome: Evaluation) ->
     shown: dict[str, Any] = {"shown_by": dict(larger.axes), "details": details}
     if own and own.output == diagnosis.output:
         shown["element"] = own.element
+        factors = [FACTOR.search(each.sentence) for each in (diagnosis, own)]
+        if (both := [factor[1] for factor in factors if factor])[1:] and both[0] != both[1]:
+            at = _sizes_in_words(larger), _sizes_in_words(workload)
+            words = f"every element is {both[0]} at {at[0]}, {both[1]} at {at[1]}"
+            shown["sentence"] = f"{own.output}: {words}"
+    elif own and own.output:
+        shown["sentence"] = f"{diagnosis.sentence} ({_sizes_in_words(larger)})"
     return diagnosis.model_copy(update=shown)
+
+
+def _sizes_in_words(workload: Workload) -> str:
+    return ", ".join(f"{axis}={n}" for axis, n in workload.axes.items())
 
 
 def _with_diagnosis(outcome: Evaluation, diagnosis: Diagnosis) -> Evaluation:

@@ -361,6 +361,53 @@ def test_zeros_of_one_row_alone_are_no_zeros_everywhere():
     assert "zeros" not in found.diagnosis.sentence
 
 
+def _found(definition, run, n):
+    """The diagnosis of a small workload, with a larger one."""
+    check = FunctionChecker(definition, run, "cpu")
+    workload = make_workload(definition, {"n": n})
+    shown = diagnose_failure(
+        definition, workload, check(workload), lambda w: check(w, explain=True), 1 << 16
+    )
+    return shown.diagnosis
+
+
+VARIANCE = define(
+    {"x": "float32[n, d]"},
+    {"mean": "float32[d]", "var": "float32[d]"},
+    "return x.mean(0), (x - x.mean(0)).square().mean(0)",
+)
+
+
+def test_a_factor_that_depends_on_the_workload_is_shown_at_two():
+    found = _found(VARIANCE, lambda x: (x.mean(0), x.var(0)), 4)
+    larger = found.shown_by["n"]
+    ratios = f"{larger / (larger - 1):.5g} x expected at n={larger}, 1.3333 x expected at n=4"
+    assert found.sentence == f"var: every element is {ratios}"
+
+
+def test_where_another_output_is_right_in_the_smallest_workload_it_is_said_where_it_is_not():
+    def half(x):
+        mean = x.mean(0) if len(x) < 8 else x.mean(0) * float("nan")
+        return mean, x.square().mean(0) if len(x) < 8 else x.var(0, correction=0)
+
+    found = _found(VARIANCE, half, 4)
+    at = found.shown_by["n"]
+    assert found.sentence == f"mean: NaN everywhere, where numbers are expected (n={at})"
+    assert found.details[0].strip().startswith("var[")
+
+
+def test_what_says_little_goes_with_the_elements_below_it():
+    """Of the larger workload all are wrong, of the smallest half."""
+    lines = define({"x": "float32[n]"}, {"y": "float32[n]"}, "return x * 3")
+
+    def run(x):
+        wrong = x.sin() + x.cos() ** 3
+        return wrong if len(x) > 64 else torch.where(torch.arange(len(x)) % 3 == 1, wrong, x * 3)
+
+    found = _found(lines, run, 16)
+    assert "everywhere" not in found.headline
+
+
 def test_how_many_elements_of_another_workload_are_wrong_is_not_said():
     lines = define({"x": "float32[n]"}, {"y": "float32[n]"}, "return x * 3")
     check = FunctionChecker(
@@ -374,4 +421,4 @@ def test_how_many_elements_of_another_workload_are_wrong_is_not_said():
 def test_a_dimension_without_a_name_has_its_number(judge):
     pairs = define({"x": "float32[n, 2]"}, {"y": "float32[n]"}, "return x[:, 0] - 2 * x[:, 1]")
     found = diagnosis(judge, pairs, "return x[:, 1] - 2 * x[:, 0]")
-    assert found.sentence == "y: as if x were reversed along dim 1"
+    assert found.sentence == "y: as if x were reversed along dim1"
