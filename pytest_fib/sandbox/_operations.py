@@ -53,6 +53,8 @@ _ADDED, _DOTS = _names("sum mean cumsum"), _names("mv dot vdot")
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
 _PLAIN_SUMS = _names("add sub rsub")
+#: The number with which an operation leaves its other operand as it is, and which may be that.
+_WITH_IDENTITY = {"mul": (1, (0, 1)), "div": (1, (1,)), "add": (0, (0, 1)), "sub": (0, (1,))}
 _COMPARISONS = _names("gt ge lt le eq ne")
 _BUCKETS = _names("bucketize searchsorted")
 _DIVISIONS = _names("floor_divide remainder fmod")
@@ -490,6 +492,10 @@ def _held(
         held &= _is_exact_sum(call, output)
     if call.name in _QUOTIENT_OPERATIONS:
         held &= _is_power_of_two(call.args[1] if call.name == "div" else output)
+    if call.name in _WITH_IDENTITY and not (call.in_place or call.kwargs):
+        neutral, operands = _WITH_IDENTITY[call.name]
+        for other in operands:
+            held |= torch.as_tensor(call.args[other], device=output.device) == neutral
     if offset is not None:
         added = (output - offset).abs()
         held &= (added == 0) | (added >= 1)

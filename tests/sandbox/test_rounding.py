@@ -412,6 +412,22 @@ def test_what_a_formula_less_1_loses_is_an_error_of_rounding(what, size):
     assert (off <= 8.1 * 2.0**-24 * max(1, 2 * float(right.abs().max()))).all()
 
 
+@pytest.mark.parametrize(
+    "same",
+    [lambda p: p * 1.0, lambda p: torch.ones(3, 1).to(p) * p, lambda p: p / 1, lambda p: 0.0 + p],
+)
+def test_what_leaves_a_number_as_it_is_does_not_round_it(same):
+    """The largest is at least 1 times the largest, whatever its digits are."""
+
+    def run(x):
+        p = x.softmax(-1)
+        return p >= same(p.amax(-1, keepdim=True))
+
+    low, high = leaning(run, torch.randn(3, 8))
+    assert low.sum() == 3
+    assert low.equal(high)
+
+
 @pytest.mark.parametrize(("run", "counts"), [(lambda p: p >= 0, (4, 4)), (lambda p: p > 0, (2, 4))])
 def test_what_underflows_is_0_and_not_less(run, counts):
     """So all probabilities are at least 0, though fewer may be more."""
