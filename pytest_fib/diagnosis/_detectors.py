@@ -123,8 +123,8 @@ def _instead(words: str, right: str) -> str:
 
 def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     sample = output.wrong_sample
-    value = sample.got.median()
-    if not output.is_number or output.total < FEW or share(sample.got == value) < NEARLY_ALL:
+    value = sample.got[0]
+    if not output.is_number or output.total < FEW or vary(sample.got):
         return
     if value == 0:
         yield "zeros", f"{_zeros(output, sample.expected)}{where(output, left_out=True)}"

@@ -214,7 +214,7 @@ def _tile(size: int, count: int) -> str:
     rest = next((f"the rest after tiles of {tile}" for tile in TILES if size % tile == count), "")
     if count == 1:
         return f" (off by one, or {rest}?)" if rest and size >= LEAST_SIZE else ""
-    return f" ({rest})" if rest else f" (a tile of {count})" if count in TILES else ""
+    return f" ({rest}?)" if rest else f" (a tile of {count}?)" if count in TILES else ""
 
 
 def ordinal(number: int) -> str:
