@@ -368,6 +368,8 @@ def _as_shown_by(
     if own and own.pattern in VAGUE_PATTERNS and _facts(outcome).get("check") != "elements":
         details = (*detail_lines(own.sentence), *details)  # what its elements don't show
     shown: dict[str, Any] = {"shown_by": dict(larger.axes), "details": details}
+    if diagnosis.pattern not in (*VAGUE_PATTERNS, "follows an input"):
+        shown["vague"] = False  # an element of this workload would not go with it
     if own and own.output == diagnosis.output:
         shown["element"] = own.element
         factors = [FACTOR.search(each.sentence) for each in (diagnosis, own)]

@@ -323,7 +323,7 @@ def test_a_lower_precision_is_named(low):
     tried = experiments(a @ b, normal(GEMM[1], 2))
     found = explained((GEMM[0], GEMM[1], torch.float32), lambda _: rounded, a @ b, **tried)
     assert found.pattern == "lower precision"
-    assert {torch.float16: "tf32", torch.bfloat16: "bfloat16"}[low] in found.sentence
+    assert "like those of rounding" in found.sentence
 
 
 @pytest.mark.parametrize("kind", [NORM, GEMM])
