@@ -101,7 +101,7 @@ def _everywhere(output: WrongOutput) -> str:
 def _padding(output: WrongOutput) -> Location | None:
     """Where only zeros or -inf are expected, if more is elsewhere."""
     filled, wrong_filled = _filled(output)
-    if not output.is_number or wrong_filled > 0.01:
+    if not output.is_number or wrong_filled > 0:
         return None
     if filled < 0.05 or (1 - filled) ** output.count > 0.01:
         return None
