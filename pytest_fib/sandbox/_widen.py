@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import product
-from math import frexp, inf
+from math import inf
 from typing import Any
 
 import torch
@@ -61,9 +61,8 @@ _MATRIX_PRODUCTS = frozenset(
 #: terms in float32, in any order, are off by about as much.
 NUDGE = 2.0**-18
 #: Python floats are one number for all elements, whose errors don't add up: as they are rounded to
-#: float32, and what is computed with them once. Those of so few significant bits are never rounded,
-#: and what Python compares them with decides on them exactly.
-NUDGE_OF_FLOATS, EXACT_BITS = 2.0**-22, 8
+#: float32, and what is computed with them once.
+NUDGE_OF_FLOATS = 2.0**-22
 
 #: Seeds by which the first few results of a single element are all moved one way, and the one way
 #: and the other in turn: with others, the errors of a small workload may happen to cancel.
@@ -139,9 +138,8 @@ def run_widened(
     Python scalars, are passed as they are. Variations show how far honest rounding may carry:
 
     - ``nudge``, a seed: each element of a widened input is first moved by about ``NUDGE`` of it,
-      and floats of more than ``EXACT_BITS`` by ``NUDGE_OF_FLOATS``; with the seed negated, by as
-      much the other way. No element is moved across a number that it is compared with, or to
-      another that it is rounded to.
+      and floats by ``NUDGE_OF_FLOATS``; with the seed negated, by as much the other way. None is
+      moved across a number that it is compared with, or to another that it is rounded to.
     - ``narrow_operands``: products of matrices are off by as much as rounding their operands to the
       coarsest 16-bit dtype among the inputs may make them, as matrix units round attention weights.
     - ``round_operands``: operands are rounded so, which shows where one of them decides a row.
@@ -332,11 +330,39 @@ def _coarsest(inputs: Sequence[Any]) -> torch.dtype | None:
     return next((d for d in (torch.bfloat16, torch.float16) if d in dtypes), None)
 
 
+class _MovedFloat(float):
+    """A float that is moved, and compared as it was: Python code decides on exact numbers."""
+
+    exact: float
+
+    @classmethod
+    def of(cls, value: float, by: float) -> _MovedFloat:
+        """A float moved by a share of it."""
+        moved = cls(value * (1.0 + by))
+        moved.exact = value
+        return moved
+
+    def __eq__(self, other: object) -> bool:
+        return self.exact == other
+
+    def __lt__(self, other: float) -> bool:
+        return self.exact < other
+
+    def __le__(self, other: float) -> bool:
+        return self.exact <= other
+
+    def __gt__(self, other: float) -> bool:
+        return self.exact > other
+
+    def __ge__(self, other: float) -> bool:
+        return self.exact >= other
+
+    __hash__ = float.__hash__
+
+
 def _widened(value: Any, nudge: int | None, position: int) -> Any:
     if nudge is not None and type(value) is float:
-        is_exact = (frexp(value)[0] * 2**EXACT_BITS).is_integer()
-        by = 0.0 if is_exact else NUDGE_OF_FLOATS
-        return value * (1.0 + (by if nudge > 0 else -by))
+        return _MovedFloat.of(value, NUDGE_OF_FLOATS if nudge > 0 else -NUDGE_OF_FLOATS)
     if type(value) is not _Tensor or value.dtype not in WIDENED:
         return value
     wide = _to(value, WIDENED[value.dtype])

@@ -72,7 +72,7 @@ REASONS = {
     "unwritten_destination": ("INCORRECT_NUMERICAL", ALL),
     "unwritten_tail": (
         "INCORRECT_NUMERICAL",
-        r"out: never written at the last 16 of 1000 along n \(a tile of 16\)",
+        r"out: never written at the last 16 of 1000 along n \(a tile of 16\?\)",
     ),
     "unwritten_value": ("INCORRECT_NUMERICAL", "out: .*"),  # whatever memory it found
     "wake_by_timer": NOT_PERMITTED,

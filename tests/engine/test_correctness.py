@@ -46,7 +46,7 @@ def test_a_failure_names_its_pattern_then_the_worst_elements():
     got[:, 192:] = 0
     verdict = checker(expected).check({"y": got})
     diagnosis = verdict.diagnosis
-    assert diagnosis.sentence == "y: zeros at the last 64 of 256 along n (a tile of 64)"
+    assert diagnosis.sentence == "y: zeros at the last 64 of 256 along n (a tile of 64?)"
     assert len(diagnosis.details) == 5
     assert all(line.startswith("  y[") and len(line) <= 80 for line in diagnosis.details)
     assert (diagnosis.pattern, diagnosis.place) == ("zeros", "last tile")

@@ -181,11 +181,18 @@ def test_what_leans_are_distances_from_boundaries_that_are_computed():
     assert len({int(result) for result in results}) == 2
 
 
-def test_a_nudge_moves_no_float_of_few_digits():
-    """Kernels hold it as it is. Python code that compares it with a number isn't seen."""
-    x, run = torch.ones(3), lambda x, p: x * (0.0 if p >= 1 else 1 / (1 - p))
+@pytest.mark.parametrize(
+    "is_all", [lambda p: p >= 1, lambda p: p == 1.0, lambda p: not p < 1, lambda p: p > 0.5]
+)
+def test_no_nudge_moves_a_float_across_what_python_compares_it_with(is_all):
+    x = torch.ones(3)
+
+    def run(x, p):
+        return x * (0.0 if is_all(p) else 1 / (1 - p))
+
     assert [float(run_widened(run, [x, 1.0], nudge=seed).abs().max()) for seed in (1, -1)] == [0, 0]
-    assert run_widened(run, [x * 0 + 4, 0.3], nudge=1).max() > 4 / 0.7 * (1 + 2.0**-24)
+    moved = [run_widened(lambda p: torch.tensor([1.0]) * p, [1.0], nudge=s) for s in (-1, 1)]
+    assert moved[0] < 1 < moved[1]
 
 
 def test_a_nudge_that_leads_another_way_is_as_it_is():
