@@ -40,7 +40,7 @@ _ELEMENTWISE = _names("""
     tanh sigmoid silu gelu softplus erf erfc elu mish sinh cosh atan2 hypot xlogy logaddexp
     logaddexp2 addcmul addcdiv lerp square prod cumprod log_sigmoid_forward
 """)
-_SCANS = _names("prod cumprod")
+_SCANS, _SOFTMAX = _names("prod cumprod"), _names("_softmax _log_softmax")
 _PRODUCTS = _names("mm bmm addmm baddbmm addmv mv dot vdot")
 _SUMS = _names("""
     sum nansum mean cumsum logsumexp logcumsumexp var std var_mean std_mean norm linalg_vector_norm
@@ -55,7 +55,7 @@ _QUOTIENT_OPERATIONS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqr
 _PLAIN_SUMS = _names("add sub rsub")
 #: The number with which an operation leaves its other operand as it is, and which may be that.
 _WITH_IDENTITY = {"mul": (1, (0, 1)), "div": (1, (1,)), "add": (0, (0, 1)), "sub": (0, (1,))}
-_COMPARISONS = _names("gt ge lt le eq ne")
+COMPARISONS = _names("gt ge lt le eq ne")
 _BUCKETS = _names("bucketize searchsorted")
 _DIVISIONS = _names("floor_divide remainder fmod")
 #: Decisions on a number, by which argument it is.
@@ -790,9 +790,9 @@ class _Order(_Extreme):
         return self.pinned(order.narrow(dim, 0, call.args[1]) if call.name == "topk" else order)
 
 
-def is_elementwise(call: Operation) -> bool:
-    """Whether each element of the result is computed from one of each argument."""
-    return call.name in _ELEMENTWISE - _SCANS
+def treats_alike(call: Operation) -> bool:
+    """Whether equal elements of the arguments, of softmax those in a row, have equal results."""
+    return call.name in (_ELEMENTWISE - _SCANS) | _SOFTMAX
 
 
 def decider(call: Operation) -> Decider | None:
@@ -811,7 +811,7 @@ def is_stable(call: Operation) -> bool:
 
 def _kind(call: Operation) -> type[Decider] | None:
     name = call.name
-    if name in _COMPARISONS:
+    if name in COMPARISONS:
         return None if call.in_place else _Comparison
     if name in _BUCKETS:
         return _Bucket

@@ -24,6 +24,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory
 from pytest_fib.sandbox._operations import (
+    COMPARISONS,
     UNDERFLOW,
     Computed,
     Decider,
@@ -34,10 +35,10 @@ from pytest_fib.sandbox._operations import (
     by_reciprocal,
     decider,
     is_added,
-    is_elementwise,
     is_quotient,
     moved_result,
     simpler,
+    treats_alike,
 )
 
 if TYPE_CHECKING:
@@ -109,6 +110,11 @@ class Decision:
         """How far off elements may be."""
         return torch.where(self.off, self.error, 0.0)
 
+    @property
+    def is_between_computed(self) -> bool:
+        """Whether it may be between numbers that are equal however they are rounded."""
+        return self.is_open and (self.together is not None or self.name in COMPARISONS)
+
     def is_of(self, decision: Decider) -> bool:
         """Whether a decision of another run is this one."""
         return (decision.call.name, decision.operand()[0].shape) == (self.name, self.value.shape)
@@ -131,6 +137,17 @@ class Decision:
         reach = torch.minimum(most, self.size * most_relative) + UNDERFLOW
         self.off |= error > 0
         self.error = torch.maximum(self.error, BELIEVED * reach)
+
+    def note_equal(self, decision: Decider) -> None:
+        """Take in what is equal in a run that moves equal numbers alike.
+
+        A comparison of two such numbers has one result. Both have moved: 0 has not, and may be a
+        difference of products, which other ways to multiply and add don't make 0.
+        """
+        self.together = decision.equal(self.together)
+        if self.name in COMPARISONS:
+            value, size = decision.operand()
+            self.off &= (self.value != 0) | (value != 0) | (size == self.size)
 
 
 def _largest_of_row(values: torch.Tensor) -> torch.Tensor:
@@ -269,12 +286,12 @@ class MovingAlike(Sampling):  # type: ignore[no-untyped-call]
         """The first run's decision."""
         first = self.first()
         first.expect(decision)
-        first.together = decision.equal(first.together)
+        first.note_equal(decision)
         return decision.pinned(first.result)
 
     def compute(self, call: Operation) -> Any:
         """The result, moved by what it is, or if it is a sum, at random."""
-        noise = _noise_of_value if is_elementwise(call) else self._noise
+        noise = _noise_of_value if treats_alike(call) else self._noise
         return moved_result(call, noise, self._computed)
 
 
@@ -309,15 +326,12 @@ class Keeping(Replaying):  # type: ignore[no-untyped-call]
         return decision.pinned(kept)
 
 
-class Moving(Sampling):  # type: ignore[no-untyped-call]
-    """Moves results at random, and lets decisions follow."""
+class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
+    """Moves results at random, and lets decisions follow where they have errors."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__((), seed)
-
-    def decide(self, decision: Decider) -> Any:
-        """What follows from the moved input."""
-        return decision.call.run()
+    def compute(self, call: Operation) -> Any:
+        """The result, moved where float32 can't hold it."""
+        return Sampling.compute(self, call)
 
 
 class Naive(Recording):  # type: ignore[no-untyped-call]

@@ -161,11 +161,7 @@ def run_widened(
     if lean is not None or moved is not None or naive:
         return _run_varied(function, inputs, moved=moved, lean=lean, own=own)
     if nudge is not None:
-        try:
-            return _run_nudged(function, inputs, nudge)
-        finally:
-            if nudge < 0:  # the last of them
-                _LAST.forget()
+        return _run_nudged(function, inputs, nudge)
     if (narrow_operands or round_operands) and _coarsest(inputs) is None:
         raise OracleUnavailable("no input has a 16-bit dtype")
     return _run(
@@ -194,7 +190,8 @@ def _run_varied(
             raise OracleUnavailable("nothing is decided by numbers that have errors")
         return run(function, _copies(inputs), mode=Leaning(decisions, lean))
     if moved is not None:
-        return run(function, _copies(inputs), mode=Moving(moved))
+        decisions = _LAST.decisions(function, inputs, own=own)
+        return run(function, _copies(inputs), mode=Moving(decisions, moved))
     return run(function, _copies(inputs), mode=Naive())
 
 
@@ -298,14 +295,13 @@ def _note_what_is_equal(
     inputs: Sequence[Any],
     decisions: Sequence[Decision],
 ) -> None:
-    """Of stable orders, note what is equal however it is rounded; nothing, where that can't run."""
-    orders = [each for each in decisions if each.is_open and each.together is not None]
-    if not orders:
+    """Note what is equal however it is rounded; nothing, where that can't run."""
+    if not any(each.is_between_computed for each in decisions):
         return
     try:
         run(function, _copies(inputs), mode=MovingAlike(decisions, _SAMPLES[0]))
     except OracleUnavailable:
-        for each in orders:
+        for each in decisions:
             each.together = None
 
 

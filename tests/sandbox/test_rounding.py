@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from itertools import chain, product
 
@@ -195,6 +196,38 @@ def test_a_stable_order_of_equal_sums_may_be_any(way, either):
         return sums.sort(stable=True, descending=True).indices
 
     assert run_widened(order, [x], lean=(way, -1)).tolist() == [0, either, either, 3]
+
+
+EQUALS = {
+    "kth of softmax": lambda x: x.softmax(-1) >= x.softmax(-1).topk(3).values[..., -1:],
+    "kth of its logarithm": lambda x: x.log_softmax(-1) < x.log_softmax(-1).sort().values[..., 4:5],
+    "own largest": lambda x: (x / 3).sigmoid() == (x / 3).sigmoid().amax(-1, keepdim=True),
+    "of pairs": lambda x: (x / 3).tanh()[:, None] > (x / 3).tanh()[None],
+}
+
+
+@pytest.mark.parametrize("name", EQUALS)
+def test_a_comparison_of_what_each_implementation_computes_alike_has_one_result(name):
+    x, compare = torch.tensor([0.3, 5.0, 1.7, 1.7, 0.1, 5.0, 1.7, -2.0]), EQUALS[name]
+    exact = run_widened(compare, [x])
+    ways = [{"lean": ways} for ways in product((-1, 1), repeat=2)]
+    for how in ({"moved": 1}, {"moved": -1}, {"nudge": 1}, {"nudge": -1}, {"naive": True}, *ways):
+        with suppress(OracleUnavailable):  # where all that is compared is equal or far apart
+            assert torch.equal(run_widened(compare, [x], **how), exact), how
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [
+        lambda x: x / 3 * 1.1 - 1.1 * (x / 3) > 0,  # as a fused multiply-add has it, it isn't 0
+        lambda x: (x[:, None] / 3).expand(8, 7).sum(-1) > x / 3 * 7,
+    ],
+)
+def test_a_comparison_of_what_may_be_computed_in_other_ways_may_have_either(compare):
+    x = torch.linspace(0.1, 5, 8)
+    assert not run_widened(compare, [x]).any()
+    one, other = (run_widened(compare, [x], moved=seed) for seed in (1, -1))
+    assert (one | other).all()
 
 
 def test_what_underflows_in_float32_is_nearly_equal():
