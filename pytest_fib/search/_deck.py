@@ -44,7 +44,8 @@ class Bounds(NamedTuple):
 
     ``others`` are sizes of other axes that it may equal, by the names of both axes. ``largest`` is
     the largest affordable size, for an axis that has it once in a search. A deck deals ``only``
-    what that is true of, such as odd sizes, if there is any.
+    what that is true of, such as odd sizes, if there is any. Of choices, the last few are dealt
+    ``late``, after all others.
     """
 
     low: int
@@ -52,6 +53,7 @@ class Bounds(NamedTuple):
     others: Mapping[str, int] = MappingProxyType({})
     largest: int | None = None
     only: Callable[[int], bool] | None = None
+    late: int = 0
 
     def allow(self, number: int) -> bool:
         """Whether a deck may deal this number."""
@@ -121,11 +123,12 @@ class Deck:
                 if bounds.allow(number):
                     del pile[i]
                     return number
-            pile += self._shuffled(sort, low, high)
+            pile += self._shuffled(sort, bounds)
         start = self.random.randint(low, high)
         return next(filter(bounds.allow, chain(range(start, high + 1), range(low, start))), start)
 
-    def _shuffled(self, sort: Sort, low: int, high: int) -> list[Card]:
+    def _shuffled(self, sort: Sort, bounds: Bounds) -> list[Card]:
+        low, high = bounds.low, bounds.high
         if sort == "size" and high - low >= FEW_SIZES:
             return self._sizes.pile(self.random)
         every = [*range(low, high + 1)]
@@ -137,7 +140,7 @@ class Deck:
         cards = [*every, *[low] * max(0, min(len(every) // 3, CHOICES - len(every)))]
         self.random.shuffle(cards)
         cards.insert(0, cards.pop(cards.index(low)))  # the plainest first
-        return [*cards]
+        return [*sorted(cards, key=lambda card: card > high - bounds.late)]
 
 
 def _least(bounds: Bounds, random: Random) -> int:
@@ -167,8 +170,23 @@ def _near_tile(bounds: Bounds, random: Random) -> int:
 
 
 def _below_tiles(bounds: Bounds, random: Random) -> int:
-    """One less than the largest tile that fits, so one less than a multiple of the others too."""
-    return max(tile for tile in (bounds.low + 1, *DECK_TILES) if tile <= bounds.high) - 1
+    """One less than two of the largest tile that fits twice: of a last tile, nearly all is there.
+
+    What leaves that out shows in sums as well, and at any smaller tile.
+    """
+    twice = [2 * tile for tile in DECK_TILES if bounds.low < 2 * tile <= bounds.high + 1]
+    return max(twice, default=bounds.low + 1) - 1
+
+
+def _below_larger_tiles(bounds: Bounds, random: Random) -> int:
+    """One less than any multiple of the largest tile that fits."""
+    tile = max((tile for tile in DECK_TILES if tile <= bounds.high + 1), default=1)
+    return max(tile * random.randint(1, (bounds.high + 1) // tile) - 1, bounds.low)
+
+
+def _beyond_tile(tile: int) -> Card:
+    """With a quarter to all of the next tile."""
+    return lambda bounds, random: random.randint(tile + tile // 4, 2 * tile - 1)
 
 
 def _power(bounds: Bounds, random: Random) -> int:
@@ -220,14 +238,15 @@ class BoundarySizes:
             _highest,
             self._equal,
             self._equal,
+            _below_tiles,
             *map(_in_octave, OCTAVES, sorts),
         ]
         late: list[Card] = [1, 2, 3, DECK_TILES[0], DECK_TILES[-1] + 1]
-        late += [_near_tile, _below_tiles, _below_tiles, _power, _prime, _anywhere]
+        late += [_near_tile, _below_larger_tiles, _power, _prime, _anywhere]
         for tile, larger in pairwise(DECK_TILES):
-            one, other = random.sample((tile + 1, larger), 2)
+            one, *others = random.sample((tile + 1, larger, _beyond_tile(tile)), 3)
             early.append(one)
-            late.append(other)
+            late += others
         random.shuffle(late)
         room = max(0, EARLY - len(early))
         early += late[:room]

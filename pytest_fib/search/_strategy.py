@@ -41,6 +41,10 @@ MORE = (
     "mixed", "shifted", "normal", "mixed", "shifted",
     "normal", "normal", "shifted", "normal",
 )  # fmt: skip
+#: So many of these, the last, are dealt after all others: for sizes that no list has.
+LATE = 5
+#: Values that hide a size that is wrong: 0, or next to what else is added they count for nothing.
+HIDING = ("zeros", "small", "subnormal", "large")
 #: How many inputs are zero alone, at most: what the reference divides by may be 0 then.
 ALONE = 4
 #: Above the limits of grids, and of 16-bit indices.
@@ -60,7 +64,9 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
             if what == "inputs":
                 drawn[what] = _draw_inputs(draw, drawn["values"], alone)
             else:
-                drawn[what] = names[draw_number(draw, what, "choice", Bounds(0, len(names) - 1))]
+                late = LATE if what == "values" and set(MORE) <= set(names) else 0
+                among = Bounds(0, len(names) - 1, late=late)
+                drawn[what] = names[draw_number(draw, what, "choice", among)]
         values = drawn.get("values", "")
         # Which element is NaN or infinite, or which input is zero, goes by turns: by the seed.
         of_seeds = f"seed of {values}" if values in (*ON_REQUEST, "zeros") else "seed"
@@ -127,17 +133,17 @@ def _draw_axes(
 ) -> dict[str, int]:
     """Sizes of all var axes that meet the constraints; of some, ``odd`` ones if possible.
 
-    Those of zeros have decks of their own: a size that is wrong does not show there. Those of NaN
-    and infinities are at least 2, since one element is the first and the last and all. Where one is
-    last in a row, no vector or tile divides the row: a kernel may treat special values wrongly in
-    what is left, and nothing else.
+    Those of values that hide a wrong size have decks of their own. Those of NaN and infinities are
+    at least 2, since one element is the first and the last and all. Where one is last in a row, no
+    vector or tile divides the row: a kernel may treat special values wrongly in what is left, and
+    nothing else.
 
     What is drawn first may take the whole budget, and leave the least for the others. So each of
     the axes that follow from no other is the first in its turn. Once it is the largest there is;
     all other workloads are of the usual size. Those that have to be odd come before all others.
     """
     leads = () if odd else planned.independent
-    deck = " of zeros" if values == "zeros" else ""
+    deck = " of what hides" if values in HIDING else ""
     least = 2 if values in ON_REQUEST else 1
     which = Bounds(0, len(leads) - 1)
     lead = leads[draw_number(draw, f"lead{deck}", "size", which)] if leads else None

@@ -56,10 +56,13 @@ def _small(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> 
 def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
     """None above zero: a maximum that begins at 0 stays there. Half of them are large.
 
-    So one that begins at -10,000, or what is clamped from below, shows as well.
+    So one that begins at -10,000, or what is clamped from below, shows as well. Of float16 that is
+    near the largest number.
     """
     tensor.normal_(generator=generator).abs_().neg_()
     tensor.mul_(_for_half(tensor, generator, limits.max**0.25))
+    if limits.dtype == "float16":
+        tensor.mul_(_for_half(tensor, generator, limits.max**0.75 / 4)).clamp_(min=-limits.max)
 
 
 def _positive(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:

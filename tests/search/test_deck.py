@@ -34,10 +34,9 @@ def test_forty_sizes_have_every_boundary(seed):
 
 
 @pytest.mark.parametrize("high", [1000, 65_000])
-def test_thirty_sizes_have_one_less_than_a_tile_and_the_larger_half_of_powers(high):
+def test_thirty_sizes_have_one_of_the_larger_half_of_powers(high):
     for seed in range(5):
         sizes = {*dealt(30, 1, high, seed=seed)}
-        assert max(tile for tile in DECK_TILES if tile <= high) - 1 in sizes
         assert sizes & {n for n in (512, *(1 << e for e in range(11, 17))) if n <= high}
 
 
@@ -48,6 +47,14 @@ def test_a_search_deals_the_largest_size_and_one_above_each_power_of_two(low, hi
     assert sizes[0] == high
     for power in (1 << e for e in range(4, 17) if low < 1 << e < high):
         assert any(power < n <= 2 * power for n in sizes), power
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("low", "high"), [(1, 50_257), (1, 300), (40, 2047), (1, 31)])
+def test_a_search_deals_a_size_with_nearly_all_of_a_last_tile(low, high, seed):
+    sizes = dealt(FOLLOWING_FROM_ONE_SEED, low, high, seed=seed, largest=high)
+    for tile in (tile for tile in DECK_TILES if 2 * tile <= high + 1):
+        assert any(n > tile and n % tile == tile - 1 for n in sizes), tile
 
 
 @pytest.mark.parametrize("seed", range(12))
