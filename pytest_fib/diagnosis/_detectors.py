@@ -53,8 +53,9 @@ MOST_ALIKE = 1.5
 ROUNDING = (
     "like those of rounding (bfloat16's are up to 0.4 %, float16's 0.05 %) or of cancellation"
 )
-#: The largest error, as a share of a row's scale, that rounding operands to float8 e5m2 makes.
-COARSEST = 0.08
+#: The largest errors, as a share of a row's scale, that are said to be like those of rounding, and
+#: that are called small.
+LIKE_ROUNDING, SMALL = 0.008, 0.08
 #: How far inputs are moved, over the size of small errors, to see whether these become others, and
 #: the correlation from which they are the same. Of products with a factor beside a power of two,
 #: neighbours over dozens of steps are rounded alike.
@@ -66,6 +67,13 @@ ROUNDING_SHARE = 0.15
 def _where_those(output: WrongOutput, which: torch.Tensor) -> str:
     """The place of some wrong elements; others may be wrong because of them."""
     return where(replace(output, wrong=output.wrong & which))
+
+
+def _decision(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    """A bool that is wrong beside numbers, which may follow from it."""
+    all_wrong = output.count == output.total and not output.is_number
+    if all_wrong and len(failure.outputs) > 1 and not vary(output.wrong_sample.got):
+        yield "decision", _wrong(output)
 
 
 # ---- values that no element should have ----
@@ -87,8 +95,8 @@ def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str,
         same = written == fill_with_poison(written[:1].clone(), poison)
         poison_left &= same.view(output.shape)
     if share(poison_left.reshape(-1)[at]) >= MOST:
-        place = _where_those(output, poison_left).removesuffix(" everywhere")
-        yield "unwritten", f"never written{place}"
+        place = _where_those(output, poison_left)
+        yield "unwritten", f"never written{'' if place == ' everywhere' else place}"
 
 
 def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
@@ -124,7 +132,10 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
     if not output.is_number or output.total < FEW or vary(sample.got):
         return
     if value == 0:
-        yield "zeros", f"{_zeros(output, sample.expected)}{where(output, left_out=True)}"
+        zeros = [name for name, x in failure.context.scalars().items() if x == 0]
+        known = f", where {' and '.join(zeros)} is 0" if zeros else ""
+        words = _zeros(output, sample.expected)
+        yield "zeros", f"{words}{where(output, left_out=True)}{known}"
     elif len(sample.at) >= 4 and vary(sample.expected) and not _is_common(output, value):
         words = f"the same value, {output.digits(value)},{where(output, left_out=True)}"
         yield "constant", words
@@ -301,7 +312,7 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     scale = rows.expected.square().mean(1, keepdim=True).sqrt()
     has_scale = scale[:, 0] > 0
     error = (rows.error / scale)[has_scale]
-    if not error.numel() or not 2.0**-14 < (size := rms(error)) < COARSEST:
+    if not error.numel() or not 2.0**-14 < (size := rms(error)) < SMALL:
         return
     if not _like_rounding(error):
         return
@@ -310,7 +321,8 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     if moved is None:
         yield "small errors", words
     elif abs(correlation(take(moved, rows.at), rows.error, beside=rows.expected)) < RELATED:
-        yield "lower precision", f"{words}, {ROUNDING}"
+        like_rounding = f", {ROUNDING}" if size < LIKE_ROUNDING else ""
+        yield "lower precision", f"{words}{like_rounding}"
 
 
 def _like_rounding(error: torch.Tensor) -> bool:
@@ -331,6 +343,7 @@ def _like_rounding(error: torch.Tensor) -> bool:
 
 #: Detectors that say what went wrong, the most specific first.
 SPECIFIC: tuple[Detector, ...] = (
+    _decision,
     _never_written,
     _special_values,
     _one_value,

@@ -15,7 +15,6 @@ from pytest_fib.diagnosis._localize import localize
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
     FEW,
-    NEARLY_ALL,
     CallContext,
     Failure,
     Sample,
@@ -31,6 +30,9 @@ from pytest_fib.verdict import (
     number_at,
 )
 
+#: The share of elements that a hypothesis about inputs must account for: all but a few that round
+#: otherwise, since a part of the outputs may be right or wrong for another reason.
+HELD = 0.99
 #: Patterns that say little without an element.
 VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
 #: Columns of a terminal, and the number of elements that are shown.
@@ -94,7 +96,7 @@ def _diagnosis(pattern: str, sentence: str, output: WrongOutput, place: str) -> 
         sentence=f"{output.name}: {sentence}",
         output=output.name,
         element=elements[0],
-        vague=pattern in VAGUE_PATTERNS or output.count < FEW,
+        vague=pattern in VAGUE_PATTERNS or (output.count < FEW and pattern != "decision"),
         pattern=pattern,
         place=place,
         details=detail_lines(*elements),
@@ -133,7 +135,7 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
         if not holds_elsewhere(hypothesis, outputs, context):
             continue
         samples = [(out, out.any_sample, value) for out, value in sides]
-        if all(share(out.near(x, take(value, x.at))) >= NEARLY_ALL for out, x, value in samples):
+        if all(share(out.near(x, take(value, x.at))) >= HELD for out, x, value in samples):
             return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], "")
         partial = partial or (hypothesis if hypothesis.partial else None)
     location = localize(outputs[0])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, lgamma, log, log10, prod
 
-from pytest_fib.diagnosis._wrong_output import WrongOutput, share
+from pytest_fib.diagnosis._wrong_output import WrongOutput, share, take
 from pytest_fib.workloads import TILE_SIZES
 
 #: Usual tile sizes of kernels, the largest first.
@@ -16,8 +16,8 @@ TILES = TILE_SIZES[5:0:-1]
 CHANCE, END = -3.0, 2.0
 #: The share that counts as all.
 NEARLY_WHOLE = 0.9
-#: The share of a whole that is most of it.
-MOST = 0.5
+#: From which share on those that are right, perhaps by chance, aren't counted.
+ALMOST_ALL = 0.99
 #: Indices that are listed one by one.
 MOST_LISTED = 5
 #: The least size of a dimension for its last index to be a location.
@@ -88,14 +88,22 @@ def _is_everywhere(output: WrongOutput) -> bool:
 def _everywhere(output: WrongOutput) -> str:
     """``everywhere``, unless right elements have a place of their own, as before a threshold.
 
-    Or unless most of it is where nothing but zeros or -inf is expected.
+    Or unless all of it is where neither 0 nor -inf is expected, or a few elsewhere are right: then
+    how many are wrong, since the others may show why.
     """
     along = [_along(output, dim) for dim in range(len(output.shape))]
     phrases = [indices.phrase for indices in along if indices and not indices.listed]
-    if not phrases and output.count < MOST * output.total:
-        is_zero = bool((output.any_sample.expected == 0).any())
+    if phrases or output.count == output.total:
+        return _joined(phrases) or "everywhere"
+    sample = output.any_sample
+    filled = (sample.expected != 0) & (sample.expected != -inf)
+    right = ~take(output.wrong, sample.at).bool()
+    if not bool((filled & right).any()):
+        is_zero = bool((sample.expected == 0).any())
         return f"everywhere that {'0' if is_zero else '-inf'} isn't expected"
-    return _joined(phrases) or "everywhere"
+    if output.count >= ALMOST_ALL * output.total:
+        return "nearly everywhere"
+    return f"at {output.count} of {output.total} elements"
 
 
 def _padding(output: WrongOutput) -> Location | None:

@@ -65,6 +65,9 @@ class CallContext:
             if is_readable(value) and (not isinstance(value, torch.Tensor) or value.numel())
         }
 
+    def scalars(self) -> dict[str, Any]:
+        return {n: x for n, x in self.inputs.items() if not isinstance(x, torch.Tensor)}
+
     def tensors(self) -> dict[str, torch.Tensor]:
         return {n: x for n, x in self.readable_inputs().items() if isinstance(x, torch.Tensor)}
 

@@ -169,9 +169,9 @@ def _with_small_rows(tensor: torch.Tensor, context: FillContext, low: int, high:
 def _small_numbers(
     like: torch.Tensor, turn: int, low: int, high: int, context: FillContext
 ) -> torch.Tensor:
-    """Integers from 0, or from what is next to that, to a few more."""
-    least = min(max(low, 0), high)
-    most = min(least + SMALL_NUMBERS[turn % len(SMALL_NUMBERS)], high)
+    """Integers around 0, or from what is next to that, up to a few more."""
+    nearest, reach = min(max(low, 0), high), SMALL_NUMBERS[turn % len(SMALL_NUMBERS)]
+    least, most = max(nearest - reach, low), min(nearest + reach, high)
     return torch.empty_like(like).random_(least, most + 1, generator=context.device_random)
 
 

@@ -187,7 +187,7 @@ def test_nearly_everywhere_is_not_where_a_threshold_leaves_the_first_right():
     found = explained(VECTOR, put(slice(64, None), value=0.0))
     assert (found.pattern, found.sentence) == ("zeros", "out: zeros at n 64..4999")
     by_chance = explained(VECTOR, put(torch.arange(5000) % 97 != 5, value=0.0))
-    assert by_chance.sentence == "out: zeros everywhere"
+    assert by_chance.sentence == "out: zeros nearly everywhere"
 
 
 def test_what_a_place_leaves_out_comes_last():
@@ -365,7 +365,7 @@ def test_an_output_that_holds_what_a_right_one_should_is_named():
     found = explain(Failure((wrong,), right={"a": a}))
     assert (found.pattern, found.sentence) == (
         "swapped outputs",
-        "b: holds the expected values of a everywhere",
+        "b: holds the expected values of a nearly everywhere",
     )
 
 
