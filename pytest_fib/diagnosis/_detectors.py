@@ -261,6 +261,7 @@ def _location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
     else:
         name = location.name if location else "scattered"
         yield name, f"{_wrong(output)}{where(output)}"
+        yield "scattered", f"{_wrong(output)} at {output.count} of {output.total} elements"
 
 
 def _wrong(output: WrongOutput) -> str:

@@ -9,7 +9,7 @@ import torch
 
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
-from pytest_fib.diagnosis._experiments import holds_elsewhere, right_with
+from pytest_fib.diagnosis._experiments import holds_elsewhere, holds_for_others, right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
 from pytest_fib.diagnosis._localize import localize
 from pytest_fib.diagnosis._wrong_output import (
@@ -35,6 +35,11 @@ from pytest_fib.verdict import (
 HELD = 0.99
 #: Patterns that say little without an element.
 VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
+#: Patterns that need certain inputs or what was in memory, or that say little anyway.
+OF_THESE_INPUTS = (
+    *VAGUE_PATTERNS, "unwritten", "stale", "infinity", "nan", "lost special value", "decision",
+    "small errors", "lower precision",
+)  # fmt: skip
 #: Columns of a terminal, and the number of elements that are shown.
 WIDTH, SHOWN = 80, 5
 
@@ -85,9 +90,26 @@ def _detected(
     for detect in detectors:
         for output in outputs:
             for pattern, sentence in detect(output, failure):
+                if not _is_seen_elsewhere(detect, pattern, output, failure):
+                    continue
                 location = localize(output)
                 return _diagnosis(pattern, sentence, output, location.name if location else "")
     return None
+
+
+def _is_seen_elsewhere(
+    detect: Detector, pattern: str, output: WrongOutput, failure: Failure
+) -> bool:
+    """Whether an output that is wrong with other inputs too has the pattern there, or may have it.
+
+    Of a few rows, or where inputs are equal, much looks so by chance.
+    """
+    if pattern in OF_THESE_INPUTS or (elsewhere := failure.elsewhere) is None:
+        return True
+    other = next((each for each in elsewhere.outputs if each.name == output.name), None)
+    if other is None or other.count < FEW:
+        return True
+    return any(each == pattern for each, _ in detect(other, elsewhere))
 
 
 def _diagnosis(pattern: str, sentence: str, output: WrongOutput, place: str) -> Diagnosis:
@@ -135,9 +157,14 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
         if not holds_elsewhere(hypothesis, outputs, context):
             continue
         samples = [(out, out.any_sample, value) for out, value in sides]
-        if all(share(out.near(x, take(value, x.at))) >= HELD for out, x, value in samples):
+        whole = all(share(out.near(x, take(value, x.at))) >= HELD for out, x, value in samples)
+        if not (whole or hypothesis.partial):
+            continue
+        if not holds_for_others(hypothesis, outputs, context, whole=whole):
+            continue
+        if whole:
             return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], "")
-        partial = partial or (hypothesis if hypothesis.partial else None)
+        partial = partial or hypothesis
     location = localize(outputs[0])
     if partial is None or location is None or not location.dense or location.name == "everywhere":
         return None

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from pytest_fib.data import kinds
+from pytest_fib.diagnosis._hypotheses import InputHypothesis, input_hypotheses
 from pytest_fib.diagnosis._wrong_output import (
     FEW,
     NEARLY_ALL,
@@ -26,9 +27,6 @@ from pytest_fib.diagnosis._wrong_output import (
 )
 from pytest_fib.verdict import PRECISION, OutputComparison, compare_outputs
 from pytest_fib.workloads import once, plan
-
-if TYPE_CHECKING:
-    from pytest_fib.diagnosis._hypotheses import InputHypothesis
 
 #: The most that inputs are moved, relatively.
 FURTHEST = 0.15
@@ -42,6 +40,8 @@ MOST = 0.5
 CLEARLY = 3.0
 #: Dtypes of choices and counts; rounded numbers have narrower ones.
 _DECISIONS = (torch.bool, torch.int32, torch.int64)
+#: How many seeds' inputs a hypothesis must hold for as well.
+OTHER_SEEDS = 2
 #: The most inputs that are tried with 0 and 1, scalars and the smallest tensors first; and the most
 #: that are named.
 TRIED, NAMED = 12, 2
@@ -57,7 +57,7 @@ def errors_of_moved_inputs(output: WrongOutput, failure: Failure, by: float) -> 
     """
     for less in (1.0, LESS):
         moved = _moved_inputs(failure.context, by * less)
-        sides = _both(failure.context, moved) if moved else None
+        sides = failure.context.both(moved) if moved else None
         if sides is None:
             return None
         got, expected = sides
@@ -129,13 +129,85 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
         return []
     conditions: dict[str, str] = {}
     for name, number, value in _plain_inputs(context):
-        sides = _both(context, {name: value})
+        sides = context.both({name: value})
         if sides is not None and _is_right(outputs, context, *sides, value):
+            if not _is_right_elsewhere(outputs, context, {name: value}):
+                continue
             is_bool = context.definition.inputs[name].dtype.value == "bool"
             conditions.setdefault(name, f"{name} is {bool(number) if is_bool else number}")
         if len(conditions) == NAMED:
             break
     return list(conditions.values())
+
+
+def _is_right_elsewhere(
+    outputs: Sequence[WrongOutput], context: CallContext, changed: Mapping[str, Any]
+) -> bool:
+    """Whether outputs are right with that value and other inputs, or nobody knows."""
+    if context.other_inputs is None:
+        return True
+    assert context.definition is not None
+    inputs = {**context.other_inputs(1), **changed}
+    sides = context.both(inputs)
+    if sides is None:
+        return True
+    names = {output.name for output in outputs}
+    compared = compare_outputs(context.definition, *sides, inputs=inputs)
+    return all(each.passed for each in compared if each.name in names)
+
+
+def holds_for_others(
+    hypothesis: InputHypothesis,
+    outputs: Sequence[WrongOutput],
+    context: CallContext,
+    *,
+    whole: bool,
+) -> bool:
+    """Whether a hypothesis holds for inputs of other seeds too, or nobody knows.
+
+    Of the ``whole`` outputs, or of what is wrong then: of a few rows, or of values such as NaN,
+    much is so by chance.
+    """
+    if context.other_inputs is None or context.definition is None:
+        return True
+    wrong = [output.name for output in outputs]
+    axes = {name: spec.shape or () for name, spec in context.definition.outputs.items()}
+    for number in range(1, OTHER_SEEDS + 1):
+        inputs = context.other_inputs(number)
+        hypotheses = input_hypotheses(context.definition, inputs, wrong)
+        same = next((each for each in hypotheses if each.words == hypothesis.words), None)
+        sides = context.both(inputs) if same is not None else None
+        if same is None or sides is None or context.reference_outputs is None:
+            continue
+        claimed = context.reference_outputs({**inputs, **same.values})
+        if claimed is None:
+            continue
+        claimed = {name: same.back(value, axes[name]) for name, value in claimed.items()}
+        got, expected = sides
+        if not all(_holds(context, got, expected, claimed, name, whole=whole) for name in wrong):
+            return False
+    return True
+
+
+def _holds(
+    context: CallContext,
+    got: Mapping[str, torch.Tensor],
+    expected: Mapping[str, torch.Tensor],
+    claimed: Mapping[str, torch.Tensor],
+    name: str,
+    *,
+    whole: bool,
+) -> bool:
+    """Whether an output has the claimed values, or has them where it has not the expected ones."""
+    assert context.definition is not None
+    of_claim, of_right = (
+        next(x for x in compare_outputs(context.definition, got, each) if x.name == name)
+        for each in (claimed, expected)
+    )
+    if whole:
+        return of_claim.matched_ratio >= NEARLY_ALL
+    differ, wrong = (WrongOutput.of(each, None).wrong for each in (of_claim, of_right))
+    return not bool(wrong.any()) or share(~differ[wrong]) >= NEARLY_ALL
 
 
 def holds_elsewhere(
@@ -200,17 +272,6 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
                 yield name, number, torch.full_like(once(value).float(), number).to(value.dtype)
             elif value != number:
                 yield name, number, type(value)(number)
-
-
-def _both(
-    context: CallContext, values: Mapping[str, Any]
-) -> tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]] | None:
-    """Outputs of the implementation and of the reference; None if one of them fails."""
-    if context.outputs is None or context.reference_outputs is None:
-        return None
-    got = context.outputs(values)
-    expected = None if got is None else context.reference_outputs(values)
-    return None if got is None or expected is None else (got, expected)
 
 
 def _is_right(

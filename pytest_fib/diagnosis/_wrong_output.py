@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 
 from pytest_fib.data import Definition, is_unnamed
-from pytest_fib.verdict import PRECISION, OutputComparison, marked
+from pytest_fib.verdict import PRECISION, OutputComparison, compare_outputs, marked
 from pytest_fib.workloads import row_major_strides
 
 OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] | None]
@@ -45,7 +45,7 @@ class CallContext:
     each. ``second_outputs`` are those of a second call on the same inputs, ``previous`` what
     earlier calls should have written. ``reference_outputs`` computes the outputs of the reference
     for other values of some inputs, ``outputs`` those of the implementation; each returns None if
-    it fails.
+    it fails. ``other_inputs`` makes plain inputs of the same sizes, others for each number.
     """
 
     definition: Definition | None = None
@@ -56,6 +56,7 @@ class CallContext:
     previous: Mapping[str, torch.Tensor] = field(default_factory=dict)
     reference_outputs: OutputsOf | None = None
     outputs: OutputsOf | None = None
+    other_inputs: Callable[[int], Mapping[str, Any]] | None = None
 
     def readable_inputs(self) -> dict[str, Any]:
         """The inputs whose elements can be read, without empty tensors."""
@@ -64,6 +65,16 @@ class CallContext:
             for name, value in self.inputs.items()
             if is_readable(value) and (not isinstance(value, torch.Tensor) or value.numel())
         }
+
+    def both(
+        self, values: Mapping[str, Any]
+    ) -> tuple[Mapping[str, torch.Tensor], Mapping[str, torch.Tensor]] | None:
+        """Outputs of the implementation and of the reference; None if one of them fails."""
+        if self.outputs is None or self.reference_outputs is None:
+            return None
+        got = self.outputs(values)
+        expected = None if got is None else self.reference_outputs(values)
+        return None if got is None or expected is None else (got, expected)
 
     def scalars(self) -> dict[str, Any]:
         return {n: x for n, x in self.inputs.items() if not isinstance(x, torch.Tensor)}
@@ -79,6 +90,23 @@ class Failure:
     outputs: tuple[WrongOutput, ...]
     context: CallContext = field(default_factory=CallContext)
     right: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def elsewhere(self) -> Failure | None:
+        """What is wrong with other inputs; None where nobody knows."""
+        context = self.context
+        if context.other_inputs is None or context.definition is None:
+            return None
+        inputs = context.other_inputs(1)
+        sides = context.both(inputs)
+        if sides is None:
+            return None
+        got, expected = sides
+        compared = compare_outputs(context.definition, got, expected, inputs=inputs)
+        wrong = [each for each in compared if not each.passed]
+        outputs = tuple(WrongOutput.of(each, context.definition) for each in wrong)
+        right = {each.name: each.expected for each in compared if each.passed}
+        return Failure(outputs, CallContext(context.definition, context.axes, inputs), right)
 
 
 def is_readable(value: Any) -> bool:

@@ -30,7 +30,7 @@ from pytest_fib.verdict import (
     is_rounded,
     verdict_of,
 )
-from pytest_fib.workloads import bits
+from pytest_fib.workloads import bits, make_inputs, make_workload
 
 #: The circumstance of failures that only a second call has.
 SECOND_CALL_ONLY = "right on a first call, wrong on a second of the same inputs"
@@ -144,8 +144,16 @@ class OutputChecker:
             previous or {},
             self.reference_outputs,
             self.candidate_outputs,
+            None if self.workload.has_recorded_tensors else self._other_inputs,
         )
         return verdict.failed(diagnose(compared, context))
+
+    def _other_inputs(self, number: int) -> Mapping[str, Any]:
+        """Plain inputs of the same sizes, on the same device."""
+        seed = self.workload.seed + number
+        other = make_workload(self.definition, self.workload.axes, seed)
+        device = next(iter(self.expected.values())).device
+        return make_inputs(self.definition, other, str(device))
 
     def _compare_by_yardsticks(
         self, outputs: Outputs, compared: list[OutputComparison]
