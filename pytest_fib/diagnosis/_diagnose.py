@@ -15,6 +15,7 @@ from pytest_fib.diagnosis._localize import localize
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
     FEW,
+    HELD,
     CallContext,
     Failure,
     Sample,
@@ -30,9 +31,6 @@ from pytest_fib.verdict import (
     number_at,
 )
 
-#: The share of elements that a hypothesis about inputs must account for: all but a few that round
-#: otherwise, since a part of the outputs may be right or wrong for another reason.
-HELD = 0.99
 #: Patterns that say little without an element.
 VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
 #: Patterns that need certain inputs or what was in memory, or that say little anyway.

@@ -18,6 +18,7 @@ from pytest_fib.data import kinds
 from pytest_fib.diagnosis._hypotheses import InputHypothesis, input_hypotheses
 from pytest_fib.diagnosis._wrong_output import (
     FEW,
+    HELD,
     NEARLY_ALL,
     CallContext,
     Failure,
@@ -198,14 +199,14 @@ def _holds(
     *,
     whole: bool,
 ) -> bool:
-    """Whether an output has the claimed values, or has them where it has not the expected ones."""
+    """Whether an output has the claimed values: the ``whole`` of it, or where it is wrong."""
     assert context.definition is not None
     of_claim, of_right = (
         next(x for x in compare_outputs(context.definition, got, each) if x.name == name)
         for each in (claimed, expected)
     )
-    if whole:
-        return of_claim.matched_ratio >= NEARLY_ALL
+    if whole and of_claim.matched_ratio < HELD:
+        return False
     differ, wrong = (WrongOutput.of(each, None).wrong for each in (of_claim, of_right))
     return not bool(wrong.any()) or share(~differ[wrong]) >= NEARLY_ALL
 

@@ -18,6 +18,9 @@ OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] 
 
 #: The share of wrong elements that a pattern must account for.
 NEARLY_ALL = 0.95
+#: The share of all elements that a hypothesis about inputs must account for: all but a few that
+#: round otherwise, since a part of the outputs may be right or wrong for another reason.
+HELD = 0.99
 #: log10 of how unlikely it must be that wrong elements hold certain values by chance.
 EVIDENCE = 3.0
 #: The least probability of 0, 1 and -1, infinities and NaN, whatever is wrong.

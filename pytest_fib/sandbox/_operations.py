@@ -425,7 +425,15 @@ def _elu_by_exp(
     return scale * torch.where(value > 0, value, less_one.to(value.dtype))
 
 
+def _by_log2(base: float, value: torch.Tensor) -> torch.Tensor:
+    """A logarithm as devices have it, which have that to base 2, in float32."""
+    of_two = torch.tensor(math.log(2) / math.log(base), dtype=torch.float32, device=value.device)
+    return (value.float().log2() * of_two).to(value.dtype)
+
+
 _FORMULAS: Mapping[str, Callable[..., Any]] = {
+    "log": partial(_by_log2, math.e),
+    "log10": partial(_by_log2, 10.0),
     "tanh": _tanh_by_sigmoid,
     "elu": _elu_by_exp,
     "_softmax": _softmax_of_logsumexp,

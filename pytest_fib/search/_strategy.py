@@ -47,6 +47,8 @@ LATE = 5
 HIDING = ("zeros", "small", "subnormal", "large")
 #: How many inputs are zero alone, at most: what the reference divides by may be 0 then.
 ALONE = 4
+#: Odd sizes are larger than the first of these that such sizes fit beyond.
+ODD_BEYOND = (DECK_TILES[-1], DECK_TILES[0])
 #: Above the limits of grids, and of 16-bit indices.
 LARGE_SIZE = 4 * USUAL_SIZE
 
@@ -159,7 +161,7 @@ def _draw_axes(
 class _Sizes:
     """How sizes are drawn: of ``lead``, ``once`` the largest; from which decks; not below what.
 
-    Those of some axes are ``odd`` and larger than the least tile.
+    Those of some axes are ``odd`` and larger than the largest tile, or than the least.
     """
 
     lead: str | None
@@ -175,27 +177,28 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     others = _sizes_beside(planned.definition, choice)
     largest = _largest(choice, alone=len(planned.independent) == 1) if axis == how.lead else None
     sort: Sort = "size" if largest is None or not how.once else "largest"
-    only = _is_odd if axis in how.odd and _has_odd(choice) else None
+    beyond = next((n for n in ODD_BEYOND if _has_odd(choice, n)), None)
+    only = partial(_is_odd, beyond) if axis in how.odd and beyond is not None else None
     if domain.step == 1 and domain.values is None:
         low = max(domain[0], min(how.least, choice.largest))
         bounds = Bounds(low, choice.largest, others, largest, only)
         return draw_number(draw, axis + how.deck, sort, bounds)
     places = {pair: domain.index_below(n) for pair, n in others.items() if n in domain}
     place = None if largest is None else domain.index_below(largest)
-    only_at = only and (lambda i: _is_odd(domain[i]))
+    only_at = only and (lambda i: only(domain[i]))
     bounds = Bounds(0, choice.affordable - 1, places, place, only_at)
     return domain[draw_number(draw, axis + how.deck, sort, bounds)]
 
 
-def _is_odd(size: int) -> bool:
-    return size % 2 == 1 and size > DECK_TILES[0]
+def _is_odd(beyond: int, size: int) -> bool:
+    return size % 2 == 1 and size > beyond
 
 
-def _has_odd(choice: Choice) -> bool:
-    """Whether a size that is odd is affordable; of multiples, every second may be."""
+def _has_odd(choice: Choice, beyond: int) -> bool:
+    """Whether a size that is odd and larger is affordable; of multiples, every second may be."""
     domain, last = choice.domain, choice.affordable
     few = range(last) if domain.values is not None else range(max(last - 2, 0), last)
-    return any(_is_odd(domain[i]) for i in few)
+    return any(_is_odd(beyond, domain[i]) for i in few)
 
 
 def _sizes_beside(definition: Definition, choice: Choice) -> dict[str, int]:
