@@ -55,6 +55,7 @@ from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
     dtype_name,
     example_workloads,
+    given_scalars,
     plain_defaults,
     plan,
     read_workload,
@@ -294,8 +295,13 @@ class KernelCheck:
         name = _name(function)
         # What has no name can't be written again; Python takes three dots for anything.
         argument = name if name.isidentifier() else "..."
-        given = repr(workload) if workload.has_recorded_tensors else workload_json(workload)
-        replay = f"kernel_check({definition.name!r}, {argument}, workload={given})"
+
+        def replay(tested: Workload) -> str:
+            if tested.has_recorded_tensors:
+                return f"kernel_check({definition.name!r}, {argument}, workload={tested!r})"
+            given = json.loads(workload_json(tested, given_scalars(definition, tested)))
+            return f"kernel_check({definition.name!r}, {argument}, workload={given})"
+
         where = f"{name}{self._place(function)}"
         guessed = _guessed(definition, workload)
         return describe_evaluation(outcome, workload, where, replay, result.origin, guessed=guessed)

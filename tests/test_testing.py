@@ -236,12 +236,13 @@ def test_a_wrong_function_is_told_with_the_smallest_workload(kernel_check, defin
     text = complaint(kernel_check, definition, tail, examples=20)
     line, _, rest = text.partition("\n")
     assert line == "INCORRECT_NUMERICAL: y: zeros at n 100..298"
-    assert "\n  pattern         seen at n=299\n" in rest
+    assert "\n  pattern         seen at n=299; factor 3; normal values, seed 0\n" in rest
     assert "\n  y[100] got 0, expected " in rest
-    assert "\n  workload        n=101; normal values, seed 0  (the smallest that fails)\n" in rest
+    assert "\n  workload        n=101; factor 3; normal values, seed 0  (the smallest" in rest
     assert "  implementation  tail  tests/test_testing.py:" in rest
     assert "  wrong           1 of 101 elements of y (0.99 %)\n" in rest
-    assert "kernel_check('scale', tail, workload={" in rest
+    assert "\nreplay:\n  kernel_check('scale', tail, workload={'axes': {'n': 101}})\n" in rest
+    assert rest.endswith(":\n  kernel_check('scale', tail, workload={'axes': {'n': 299}})")
 
 
 def test_what_was_inferred_of_inputs_is_told(kernel_check, definition):
@@ -258,7 +259,7 @@ def test_the_workload_may_be_given(kernel_check, definition):
     kernel_check(definition, tail, workload={"axes": {"n": 100}, "regime": {"values": "wide"}})
     kernel_check(definition, tail, workload=Workload(axes={"n": 100}, inputs={}, seed=5))
     text = complaint(kernel_check, definition, tail, axes={"n": 102}, workload={"seed": 4})
-    assert "n=102; normal values, seed 4\n" in text
+    assert "n=102; factor 3; normal values, seed 4\n" in text
 
 
 @pytest.mark.parametrize(
@@ -584,7 +585,7 @@ def test_a_function_is_told_with_its_path_and_a_command_that_python_reads(toys):
     result.stdout.fnmatch_lines(
         [
             "E * implementation  <lambda>  tests/test_by_hand.py:2",
-            """E * kernel_check('scale', ..., workload={"axes": {"n": 1}})""",
+            """E * kernel_check('scale', ..., workload={'axes': {'n': 1}})""",
         ]
     )
 

@@ -4,7 +4,7 @@ Knows no torch.
 """
 
 from pytest_fib.data import _generator_kinds
-from pytest_fib.data._base import did_you_mean as did_you_mean
+from pytest_fib.data._base import Scalar as Scalar, did_you_mean as did_you_mean
 from pytest_fib.data._checks import is_unnamed as is_unnamed
 from pytest_fib.data._dataset import (
     file_name as file_name,

@@ -67,6 +67,13 @@ NOT_EVALUATED, OUT_OF_MEMORY = "not evaluated", "out of memory"
 OWN_FAULT = "pytest-fib's own fault"
 
 
+def _of_axes_alone(workload: Raw) -> Raw:
+    """A workload in older records, which have nothing but its axes, in its usual form."""
+    if not isinstance(workload, Mapping) or isinstance(workload.get("axes"), Mapping):
+        return workload
+    return {"axes": workload} if workload else None
+
+
 class Diagnosis(Record):
     """Why an evaluation failed, for programs; a log or a terminal renders it.
 
@@ -74,8 +81,8 @@ class Diagnosis(Record):
     none to look at, as after an exception; ``not evaluated`` is what the machine kept from being
     tried, ``out of memory`` what found none left. `place` names where they are ("last tile").
     `sentence` is one line for people, `details` more lines below it. It is about `output`, of
-    which `element` is the worst one; `vague` says that the sentence needs it. `shown_by` has the
-    axes of the larger workload that shows the pattern, where it isn't that of the evaluation.
+    which `element` is the worst one; `vague` says that the sentence needs it. `shown_by` is the
+    workload that shows the pattern, where it isn't that of the evaluation: most often a larger one.
     """
 
     sentence: str
@@ -85,7 +92,9 @@ class Diagnosis(Record):
     pattern: Annotated[str, Field(exclude_if=_is_empty)] = ""
     place: Annotated[str, Field(exclude_if=_is_empty)] = ""
     details: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
-    shown_by: Annotated[dict[str, Size], Field(exclude_if=_is_empty)] = Field(default_factory=dict)
+    shown_by: Annotated[
+        Workload | None, BeforeValidator(_of_axes_alone), Field(exclude_if=is_none)
+    ] = None
 
     @property
     def headline(self) -> str:

@@ -15,14 +15,13 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
-from pytest_fib.data import format_distinct
+from pytest_fib.data import Workload, format_distinct
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
 from pytest_fib.timing import SURE, Ceilings, Timings, hidden_share, surely_longer
 
 if TYPE_CHECKING:
     import torch
 
-    from pytest_fib.data import Workload
     from pytest_fib.verdict import Outputs
 
 #: Turns a seed into another.
@@ -69,7 +68,12 @@ def with_other_values(workload: Workload) -> Workload:
 
     Returns a workload of the same shapes with other values, for a call at the same addresses.
     """
-    return workload.model_copy(update={"seed": workload.seed ^ OTHER_SEED})
+    return Workload(
+        axes=workload.axes,
+        inputs=workload.inputs,
+        seed=workload.seed ^ OTHER_SEED,
+        regime=workload.regime,
+    )
 
 
 def check_inputs(

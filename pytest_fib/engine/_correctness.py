@@ -189,14 +189,15 @@ def _afresh(
 ) -> Verdict:
     """The verdict of the third call, or of a first call with its values if that is wrong too.
 
-    Only if that is right does the failure need the calls before it.
+    Only if that is right does the failure need the calls before it. Else the diagnosis is that of
+    a workload with its values, which anyone can test alone.
     """
     other = with_other_values(workload)
     calls.start_afresh()
     first = check_same_inputs(calls, definition, other, explain_until=explain_until)
     if first.passed:
         return third.qualified(THIRD_CALL_ONLY)
-    return first.noted(_of_third_call(other))
+    return first.noted(_of_third_call(other)).shown_by(other)
 
 
 def _of_third_call(other: Workload) -> str:

@@ -46,8 +46,10 @@ MOST_PASSED_OVER = 0.5
 TINY = 16
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
-#: A factor that all elements of a workload have in common, in a sentence.
+#: A factor that all elements of a workload have in common, in a sentence; and the circumstances
+#: that the sentence ends with.
 FACTOR = re.compile(r"every element is (\S+ x expected)")
+CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
 #: Patterns that describe inputs, whatever their size.
 ABOUT_INPUTS = ("misread input", "follows an input")
 
@@ -367,7 +369,7 @@ def _as_shown_by(
     details = own.details if own else ()
     if own and own.pattern in VAGUE_PATTERNS and _facts(outcome).get("check") != "elements":
         details = (*detail_lines(own.sentence), *details)  # what its elements don't show
-    shown: dict[str, Any] = {"shown_by": dict(larger.axes), "details": details}
+    shown: dict[str, Any] = {"shown_by": diagnosis.shown_by or larger, "details": details}
     if diagnosis.pattern not in (*VAGUE_PATTERNS, "follows an input"):
         shown["vague"] = False  # an element of this workload would not go with it
     if own and own.output == diagnosis.output:
@@ -376,7 +378,8 @@ def _as_shown_by(
         if (both := [factor[1] for factor in factors if factor])[1:] and both[0] != both[1]:
             at = _sizes_in_words(larger), _sizes_in_words(workload)
             words = f"every element is {both[0]} at {at[0]}, {both[1]} at {at[1]}"
-            shown["sentence"] = f"{own.output}: {words}"
+            circumstances = CIRCUMSTANCES.search(diagnosis.sentence)
+            shown["sentence"] = f"{own.output}: {words}{circumstances[0] if circumstances else ''}"
     elif own and own.output:
         shown["sentence"] = f"{diagnosis.sentence} ({_sizes_in_words(larger)})"
     return diagnosis.model_copy(update=shown)

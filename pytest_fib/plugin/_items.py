@@ -41,6 +41,7 @@ from pytest_fib.report import (
 from pytest_fib.workloads import (
     RecordedWorkload,
     example_workloads,
+    given_scalars,
     in_domain,
     lone_sizes,
     missing,
@@ -238,7 +239,8 @@ class DefinitionItem(CorrectnessItem):
         return min(self.settings.examples, DEFINITION_EXAMPLES)
 
     def _replay(self, workload: Workload) -> str:
-        return replay_command(self.id_to_replay, workload, self.settings.replay_options)
+        scalars = given_scalars(self.definition, workload)
+        return replay_command(self.id_to_replay, workload, self.settings.replay_options, scalars)
 
 
 class WorkloadItem(KernelItem):

@@ -43,6 +43,7 @@ from pytest_fib.report import (
 )
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
+    given_scalars,
     missing,
     plan,
     smallest_axes,
@@ -290,12 +291,11 @@ class KernelItem(pytest.Item):
             raise KernelFailure(self._with_lines_of_the_file(text))
         self.outcome.traces.append(self.trace(workload, outcome))
         if outcome.status is not EvaluationStatus.PASSED:
-            place, replay = self.implementation_place, self._replay(workload)
             text = describe_evaluation(
                 outcome,
                 workload,
-                place,
-                replay,
+                self.implementation_place,
+                self._replay,
                 origin,
                 guessed=self._guessed(workload),
                 parameters=() if self.blamed else self.implementation.parameters(),
@@ -390,10 +390,11 @@ class KernelItem(pytest.Item):
 
     def _replay(self, workload: Workload) -> str:
         """The command that tests this workload alone, with --fib-workload if it has no tensors."""
-        node_id = self.id_to_replay
-        if not workload.has_recorded_tensors:
-            node_id = node_id.removesuffix(f"-{self.label}]") + "-correctness]"
-        return replay_command(node_id, workload, self.settings.replay_options)
+        node_id, options = self.id_to_replay, self.settings.replay_options
+        if workload.has_recorded_tensors:
+            return replay_command(node_id, workload, options)
+        node_id = node_id.removesuffix(f"-{self.label}]") + "-correctness]"
+        return replay_command(node_id, workload, options, given_scalars(self.definition, workload))
 
     @property
     def implementation_place(self) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Evaluation,
         EvaluationStatus,
         Origin,
+        Scalar,
         Workload,
     )
     from pytest_fib.report._times import TimeComparison
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 COLUMNS = 80
 #: Lines that are shown of what a compiler or a kernel says.
 DETAILS = 100
+#: Scalar inputs that are shown of a workload.
+SCALARS = 6
 #: The name of a field and what it says.
 Field: TypeAlias = tuple[str, str]
 #: Columns before the value of a field.
@@ -56,7 +59,7 @@ def describe_evaluation(
     evaluation: Evaluation,
     workload: Workload,
     place: str,
-    replay: str,
+    replay: Callable[[Workload], str],
     origin: Origin | None = None,
     *,
     guessed: str = "",
@@ -68,7 +71,7 @@ def describe_evaluation(
 ) -> str:
     """Why an implementation failed: what, where, how much, and how to see it again.
 
-    ``place`` is where the implementation is; ``replay`` the command that runs just this again;
+    ``place`` is where the implementation is; ``replay`` makes the command that tests one workload;
     ``guessed`` are the inputs whose meaning was inferred; ``parameters`` are the names that the
     implementation has for its ``arguments``; ``hint`` is what to do where that is known;
     ``blamed`` stands for the status.
@@ -79,12 +82,15 @@ def describe_evaluation(
     if evaluation.correctness is not None:
         fields += _errors(evaluation.correctness)
     if diagnosis.shown_by:
-        fields.append(("pattern", f"seen at {axis_sizes(diagnosis.shown_by)}"))
+        fields.append(("pattern", f"seen at {_shown(diagnosis.shown_by)}"))
     fields += _misordered(parameters, arguments)
     fields += [("hint", hint)] if hint else []
     fields += _guesses(guessed)
     first = _headline(evaluation.status, diagnosis.headline, width, blamed)
-    return _paragraphs(first, fields, diagnosis.details, replay, width)
+    text = _paragraphs(first, fields, diagnosis.details, replay(workload), width)
+    if diagnosis.shown_by is None or diagnosis.shown_by.has_recorded_tensors:
+        return text  # no command takes recorded tensors with other values
+    return f"{text}\n\nreplay of the pattern:\n  {replay(diagnosis.shown_by)}"
 
 
 def describe_comparison(
@@ -167,14 +173,20 @@ def describe_slower(
     return _paragraphs([first], fields, (), replay, width)
 
 
-def replay_command(node_id: str, workload: Workload, options: Sequence[str]) -> str:
+def replay_command(
+    node_id: str,
+    workload: Workload,
+    options: Sequence[str],
+    scalars: Mapping[str, Scalar] | None = None,
+) -> str:
     """The shell command that tests just this workload.
 
-    ``node_id`` is the correctness item's, or that of a workload with recorded tensors.
+    ``node_id`` is the correctness item's, or that of a workload with recorded tensors; ``scalars``
+    are those that don't follow from the rest.
     """
     arguments = ["pytest", node_id, *options]
     if not workload.has_recorded_tensors:
-        arguments += ["--fib-workload", workload_json(workload)]
+        arguments += ["--fib-workload", workload_json(workload, scalars)]
     return shlex.join(arguments)
 
 
@@ -183,13 +195,18 @@ def axis_sizes(axes: Mapping[str, int]) -> str:
     return ", ".join(f"{axis}={n}" for axis, n in axes.items()) or "no var axes"
 
 
-def workload_json(workload: Workload) -> str:
-    """A workload as ``--fib-workload`` takes it: what its inputs follow from, no more."""
+def workload_json(workload: Workload, scalars: Mapping[str, Scalar] | None = None) -> str:
+    """A workload as ``--fib-workload`` takes it: what its inputs follow from, no more.
+
+    ``scalars`` are those that don't follow from its axes and seed.
+    """
     values: dict[str, object] = {"axes": workload.axes}
     if workload.seed:
         values["seed"] = workload.seed
     if workload.regime:
         values["regime"] = workload.regime
+    if scalars:
+        values["inputs"] = {n: {"type": "scalar", "value": x} for n, x in scalars.items()}
     return json.dumps(values)
 
 
@@ -242,10 +259,23 @@ def _in_columns(name: str, value: str, width: int) -> list[str]:
 
 
 def _workload(workload: Workload, origin: Origin | None) -> Field:
+    return "workload", f"{_shown(workload)}{_ORIGINS[origin] if origin else ''}"
+
+
+def _shown(workload: Workload) -> str:
+    """``n=5; alpha 0.25, beta 0; normal values, seed 3``."""
     patterns = {"values": "normal"} | workload.regime
-    shown = ", ".join(_PATTERNS[what].format(name) for what, name in patterns.items())
-    note = _ORIGINS[origin] if origin else ""
-    return "workload", f"{axis_sizes(workload.axes)}; {shown}, seed {workload.seed}{note}"
+    words = [_PATTERNS[what].format(name) for what, name in patterns.items()]
+    given = workload.inputs.items()
+    scalars = [f"{name} {_number(spec.value)}" for name, spec in given if spec.type == "scalar"]
+    if len(scalars) > SCALARS:
+        scalars[SCALARS:] = ["..."]
+    drawn = ", ".join([*words, f"seed {workload.seed}"])
+    return "; ".join(filter(None, [axis_sizes(workload.axes), ", ".join(scalars), drawn]))
+
+
+def _number(value: Scalar) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _errors(correctness: Correctness) -> list[Field]:

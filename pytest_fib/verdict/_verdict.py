@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from pytest_fib.data import Correctness, Definition, Diagnosis, EvaluationStatus
+from pytest_fib.data import Correctness, Definition, Diagnosis, EvaluationStatus, Workload
 from pytest_fib.verdict._bounds import (
     EXACT,
     PRECISION,
@@ -56,6 +56,12 @@ class Verdict:
             return self
         details = (*self.diagnosis.details, *detail_lines(note))
         return replace(self, diagnosis=self.diagnosis.model_copy(update={"details": details}))
+
+    def shown_by(self, workload: Workload) -> Verdict:
+        """The same failure, whose diagnosis is that of another workload."""
+        if self.diagnosis is None:
+            return self
+        return replace(self, diagnosis=self.diagnosis.model_copy(update={"shown_by": workload}))
 
     def with_facts(self, **facts: Any) -> Verdict:
         """The same with more facts in its record."""

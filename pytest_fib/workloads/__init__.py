@@ -10,6 +10,7 @@ from pytest_fib.workloads._make import (
     bench_workloads as bench_workloads,
     enlarge as enlarge,
     example_workloads as example_workloads,
+    given_scalars as given_scalars,
     make_workload as make_workload,
     parse_workload as parse_workload,
     read_workload as read_workload,

@@ -21,6 +21,7 @@ from pytest_fib.data import (
     Definition,
     InputSpec,
     RandomInput,
+    Scalar,
     ScalarInput,
     Workload,
     first_problem,
@@ -72,6 +73,19 @@ def read_workload(definition: Definition, text: str) -> Workload:
     workload = make_workload(definition, axes, given.seed, given.regime)
     inputs = {**workload.inputs, **given.inputs}
     return Workload(axes=axes, inputs=inputs, seed=given.seed, regime=workload.regime)
+
+
+def given_scalars(definition: Definition, workload: Workload) -> dict[str, Scalar]:
+    """The scalars of a workload that don't follow from its axes and seed.
+
+    They are recorded, or those of a workload with other tensors.
+    """
+    made = make_workload(definition, workload.axes, workload.seed, workload.regime).inputs
+    return {
+        name: given.value
+        for name, given in workload.inputs.items()
+        if isinstance(given, ScalarInput) and given != made[name]
+    }
 
 
 def why_unfit(definition: Definition, workload: Workload) -> str | None:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from pytest_fib.data import (
     Correctness,
+    Diagnosis,
     Environment,
     Evaluation,
     EvaluationStatus,
@@ -62,6 +63,15 @@ def test_the_statuses_are_the_schemas():
 def test_the_older_flat_form_means_the_nested_one():
     nested = evaluation(correctness=CORRECT, performance=FAST, timestamp=FLAT["timestamp"])
     assert Evaluation(**FLAT) == nested == Evaluation.model_validate_json(json.dumps(FLAT))
+
+
+def test_older_diagnoses_have_the_axes_alone_of_what_shows_them():
+    older = Diagnosis.model_validate_json('{"sentence": "y: wrong", "shown_by": {"axes": 64}}')
+    assert older.shown_by == Workload(axes={"axes": 64})
+    shown_by = Workload(axes={"n": 64}, seed=5, regime={"values": "shifted"})
+    found = Diagnosis(sentence="y: wrong", shown_by=shown_by)
+    assert Diagnosis.model_validate_json(found.model_dump_json()) == found
+    assert "shown_by" not in Diagnosis(sentence="y: wrong").model_dump()
 
 
 def test_every_flat_fact_can_be_read_off_either_form():

@@ -8,7 +8,10 @@ import torch
 
 from pytest_fib.data import (
     BuildSpec,
+    Correctness,
     Definition,
+    Diagnosis,
+    Evaluation,
     EvaluationRequest,
     Solution,
     SourceFile,
@@ -47,6 +50,11 @@ def define(inputs, outputs, body, axes=None, rules=None):
 
 def outcome(judge, definition, body, n=200, seed=0, regime=None, header=""):
     """What becomes of an implementation that ends in ``body``, explained."""
+    workload = make_workload(definition, {"n": n}, seed, regime)
+    return evaluated(judge, definition, body, workload, header=header)
+
+
+def evaluated(judge, definition, body, workload, *, header="", explain=True):
     text = f"import torch\n{header}\ndef run({', '.join(definition.inputs)}):\n    {body}\n"
     solution = Solution(
         name="kernel",
@@ -60,9 +68,8 @@ def outcome(judge, definition, body, n=200, seed=0, regime=None, header=""):
         ),
         sources=[SourceFile(path="module.py", content=text)],
     )
-    workload = make_workload(definition, {"n": n}, seed, regime)
     request = EvaluationRequest(
-        definition=definition, solution=solution, workload=workload, explain=True
+        definition=definition, solution=solution, workload=workload, explain=explain
     )
     return judge.evaluate(request)
 
@@ -82,6 +89,30 @@ def test_what_depends_on_values_alone_needs_no_call_before(judge):
     wrong = [each for each in found if each is not None]
     assert not any("call" in each.sentence for each in wrong)
     assert any(re.search(r"third call, .* seed \d+\)$", each.details[-1]) for each in wrong)
+
+
+def test_what_a_larger_workload_shows_with_other_values_is_shown_by_these(judge):
+    """The kernel is wrong where the first element is positive: for the third call's values."""
+    wrong = "return x * 3 * (1 + (x[0, 0] > 0))"
+
+    def evaluate(workload, *, explain=True):
+        return evaluated(judge, SCALE, wrong, workload, explain=explain)
+
+    shown = []
+    for seed in range(8):
+        small = make_workload(SCALE, {"n": 2}, seed)
+        plain = evaluate(small, explain=False)
+        if "of the third call" in " ".join(plain.log.split()):
+            found = diagnose_failure(SCALE, small, plain, evaluate, 1 << 16).diagnosis
+            assert found.sentence == "y: every element is 2 x expected"
+            assert "of the third call, whose values" in found.details[-1]
+            assert found.shown_by.axes["n"] > 2
+            shown += [found.shown_by] if found.shown_by.seed != seed else []
+    assert shown
+    for workload in shown:
+        own = evaluate(make_workload(SCALE, workload.axes, workload.seed, workload.regime))
+        assert own.diagnosis.sentence == "y: every element is 2 x expected"
+        assert own.diagnosis.shown_by is None  # its first call shows it
 
 
 def test_what_depends_on_the_calls_before_says_so(judge):
@@ -380,9 +411,31 @@ VARIANCE = define(
 
 def test_a_factor_that_depends_on_the_workload_is_shown_at_two():
     found = _found(VARIANCE, lambda x: (x.mean(0), x.var(0)), 4)
-    larger = found.shown_by["n"]
+    larger = found.shown_by.axes["n"]
     ratios = f"{larger / (larger - 1):.5g} x expected at n={larger}, 1.3333 x expected at n=4"
     assert found.sentence == f"var: every element is {ratios}"
+
+
+@pytest.mark.parametrize("known", ["", " (which is n / (n - 1))", " (which is sqrt(n))"])
+@pytest.mark.parametrize("mark", ["", " (only in a third call)", " (of others) (only twice)"])
+def test_a_factor_at_two_workloads_keeps_its_circumstances(known, mark):
+    """As where only a third call is wrong: the larger one is then right in a first."""
+
+    def failed(factor, *more):
+        sentence = f"y: every element is {factor} x expected{''.join(more)}"
+        diagnosis = Diagnosis(sentence=sentence, output="y", pattern="one factor")
+        return Evaluation(
+            status="INCORRECT_NUMERICAL", correctness=Correctness(), diagnosis=diagnosis
+        )
+
+    workload = make_workload(SCALE, {"n": 2})
+    found = diagnose_failure(
+        SCALE, workload, failed(1.5), lambda w: failed(1.02, known, mark), 1 << 16
+    ).diagnosis
+    at = found.shown_by.axes["n"]
+    assert found.sentence == (
+        f"y: every element is 1.02 x expected at n={at}, 1.5 x expected at n=2{mark}"
+    )
 
 
 def test_where_another_output_is_right_in_the_smallest_workload_it_is_said_where_it_is_not():
@@ -391,7 +444,7 @@ def test_where_another_output_is_right_in_the_smallest_workload_it_is_said_where
         return mean, x.square().mean(0) if len(x) < 8 else x.var(0, correction=0)
 
     found = _found(VARIANCE, half, 4)
-    at = found.shown_by["n"]
+    at = found.shown_by.axes["n"]
     assert found.sentence == f"mean: NaN everywhere, where numbers are expected (n={at})"
     assert found.details[0].strip().startswith("var[")
 

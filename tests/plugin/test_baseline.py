@@ -85,7 +85,7 @@ def test_what_is_credibly_slower_fails_its_item(timed, before):
     start = lines.index("SLOWER: 1.00 ms is 25.0 % slower than 800 µs before; 5 % is allowed")
     assert lines[start + 2 : start + 5] == [
         "  implementation  good  kernel_impls/toy/good.py:4",
-        "  workload        n=8; normal values, seed 0",
+        "  workload        n=8; factor 3; normal values, seed 0",
         "  slower by       23.7 to 26.3 %",
     ]
     assert lines[start + 5].startswith("  before          good, 20")

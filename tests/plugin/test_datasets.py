@@ -217,7 +217,7 @@ def test_a_replay_runs_the_failed_test_alone(dataset, project, monkeypatch, wher
     there = os.path.relpath(project.path / "dataset")
     result = project.run(f"--fib-dataset={there}", there, "--fib-examples=3")
     result.assert_outcomes(passed=2, failed=1)
-    [command] = [line for line in result.outlines if line.startswith("  pytest ")]
+    command, *_ = [line for line in result.outlines if line.startswith("  pytest ")]
     project.run(*shlex.split(command)[1:]).assert_outcomes(failed=1)
 
 
@@ -239,7 +239,7 @@ def test_a_replay_of_a_projects_kernel_does_not_run_the_dataset(dataset, project
     project.implement("wrong", "x\nreturn x", "double")
     result = dataset.run("--fib-examples=3", "kernel_defs")
     result.assert_outcomes(passed=1, failed=1)
-    [command] = [line for line in result.outlines if line.startswith("  pytest ")]
+    command, *_ = [line for line in result.outlines if line.startswith("  pytest ")]
     project.run(*shlex.split(command)[1:]).assert_outcomes(failed=1)
 
 

@@ -28,7 +28,7 @@ def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
         "  wrong           4 of 4 elements of double (100 %)\n"
         "  wrong           4 of 4 elements of negative (100 %)\n"
         "  largest error   absolute 3.38, relative 3; 3480 times the bound\n"
-        "  pattern         seen at n=63\n"
+        "  pattern         seen at n=63; normal values, seed 0\n"
         "\n"
         "  double[0, 3] got -1.12598, expected 2.25195, allowed ±0.0036\n"
         "  double[0, 1] got 0.705078, expected -1.41016, allowed ±0.0028\n"
@@ -37,8 +37,18 @@ def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
         "\n"
         "replay:\n"
         "  pytest 'kernel_defs/toy/split.yaml::split[swapped-correctness]'"
-        """ --fib-workload '{"axes": {"n": 1}}'"""
+        """ --fib-workload '{"axes": {"n": 1}}'\n"""
+        "\n"
+        "replay of the pattern:\n"
+        "  pytest 'kernel_defs/toy/split.yaml::split[swapped-correctness]'"
+        """ --fib-workload '{"axes": {"n": 63}}'"""
     )
+
+
+def replays(text: str) -> list[list[str]]:
+    """The replay commands that a failure's text ends with."""
+    after = text.partition("\nreplay:\n")[2]
+    return [shlex.split(line) for line in after.splitlines() if line.startswith("  pytest ")]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -46,30 +56,30 @@ def test_shrinking_ends_at_the_smallest_axis_that_fails(toys, seed):
     result = toys.run("-k", "tail", "--fib-examples=20", f"--fib-seed={seed}")
     text = failure(result, "scale[tail-correctness]")
     assert text.startswith("INCORRECT_NUMERICAL: y: zeros at n 64..254\n")
-    assert "\n  pattern         seen at n=255\n" in text
+    assert "\n  pattern         seen at n=255; factor 3; normal values, seed 0\n" in text
     assert "\n  y[64] got 0, expected " in text
-    assert "  workload        n=65; normal values, seed 0  (the smallest that fails)\n" in text
+    assert "  workload        n=65; factor 3; normal values, seed 0  (the smallest" in text
     assert "  wrong           1 of 65 elements of y (1.54 %)\n" in text
 
 
 def test_the_replay_command_tests_just_that_workload(toys):
     text = failure(toys.run("-k", "tail", "--fib-examples=20"), "scale[tail-correctness]")
-    command = shlex.split(text.splitlines()[-1])
-    assert command[0] == "pytest"
-    result = toys.run(*command[1:])
-    result.assert_outcomes(failed=1)
-    [trace] = toys.traces()
-    assert trace["workload"]["axes"] == {"n": 65}
-    assert "  workload        n=65; normal values, seed 0\n" in failure(
-        result, "scale[tail-correctness]"
-    )
+    for command, n in zip(replays(text), (65, 255), strict=True):
+        assert command[0] == "pytest"
+        result = toys.run(*command[1:])
+        result.assert_outcomes(failed=1)
+        [trace] = toys.traces()
+        assert trace["workload"]["axes"] == {"n": n}
+        assert f"  workload        n={n}; factor 3; normal values, seed 0\n" in failure(
+            result, "scale[tail-correctness]"
+        )
 
 
 def test_the_replay_command_names_the_directories_it_needs(toys):
     (toys.path / "kernel_defs").rename(toys.path / "defs")
     (toys.path / "kernel_impls").rename(toys.path / "impls")
     result = toys.run("--fib-defs", "defs", "--fib-impls", "impls", "-k", "swapped")
-    command = shlex.split(failure(result, "split[swapped-correctness]").splitlines()[-1])
+    command = replays(failure(result, "split[swapped-correctness]"))[0]
     assert command[2:4] == ["--fib-defs=defs", "--fib-impls=impls"]
     toys.run(*command[1:]).assert_outcomes(failed=1)
 
@@ -82,7 +92,7 @@ def test_a_kernel_that_is_wrong_now_and_then_is_found_by_more_calls(scale):
     result = scale.run("-k", "flaky", *workload, "--fib-repeat=20")
     text = failure(result, "scale[flaky-correctness]")
     assert "(right on a first call; this is repeat 9 of 19)" in " ".join(text.split())
-    command = shlex.split(text.splitlines()[-1])
+    command = replays(text)[0]
     assert command[2] == "--fib-repeat=20"
     scale.run(*command[1:]).assert_outcomes(failed=1)
 
@@ -92,6 +102,40 @@ def test_a_replay_takes_the_values_it_is_given(scale):
     scale.run("--fib-workload", json.dumps(workload)).assert_outcomes(passed=1)
     [trace] = scale.traces()
     assert trace["workload"]["inputs"]["factor"] == {"type": "scalar", "value": 0.5}
+
+
+def test_a_scalar_that_was_given_is_shown_and_replayed(scale):
+    scale.implement("bad", "x, factor\nreturn x * factor if factor != 0.5 else x")
+    workload = {"axes": {"n": 4}, "inputs": {"factor": {"type": "scalar", "value": 0.5}}}
+    result = scale.run("-k", "bad", "--fib-workload", json.dumps(workload))
+    text = failure(result, "scale[bad-correctness]")
+    assert "  workload        n=4; factor 0.5; normal values, seed 0\n" in text
+    [command] = replays(text)
+    assert json.loads(command[-1]) == workload
+    scale.run(*command[1:]).assert_outcomes(failed=1)
+
+
+def test_what_a_third_call_shows_is_replayed_with_its_values_and_scalars(scale, scale_yaml):
+    """Of a kernel that is wrong if the sum is positive; a scalar stays what it was."""
+    scale.define(scale_yaml.replace("{value: 3.0}", "{kind: uniform, min: 2, max: 9}"))
+    scale.implement("bad", "x, factor\nreturn x * factor * (1 + (x.sum() > 0))")
+    for seed in range(20):
+        workload = json.dumps({"axes": {"n": 2}, "seed": seed})
+        result = scale.run("-k", "bad", "--fib-workload", workload)
+        if "of the third call" in result.stdout.str():
+            break
+    text = failure(result, "scale[bad-correctness]")
+    replayed, of_pattern = replays(text)
+    assert replayed[-1] == workload
+    given = json.loads(of_pattern[-1])
+    factor = given["inputs"]["factor"]["value"]
+    assert f"  workload        n=2; factor {factor:.6g}; normal values, seed {seed}\n" in text
+    shown = f"n=2; factor {factor:.6g}; normal values, seed {given['seed']}\n"
+    assert f"  pattern         seen at {shown}" in text
+    again = failure(scale.run(*of_pattern[1:]), "scale[bad-correctness]")
+    assert f"  workload        {shown}" in again
+    assert "third call" not in again
+    assert again.partition("\n")[0] == text.partition("\n")[0]
 
 
 def test_a_replay_that_does_not_fit_the_definition_says_why(toys):
@@ -110,7 +154,7 @@ def test_an_earlier_failure_is_tried_first(toys):
     # One workload more than the earlier one would pass: n=1, which the smallest budget allows.
     result = toys.run("-k", "tail", "--fib-examples=1", "--fib-seed=1")
     text = failure(result, "scale[tail-correctness]")
-    assert "n=65; normal values, seed 0  (failed before)\n" in text
+    assert "n=65; factor 3; normal values, seed 0  (failed before)\n" in text
 
 
 def test_an_earlier_failure_is_forgotten_once_it_passes(toys):
@@ -119,7 +163,7 @@ def test_an_earlier_failure_is_forgotten_once_it_passes(toys):
     toys.run("-k", "tail").assert_outcomes(passed=1)
     toys.implement("tail", "x, factor\ny = x * factor\ny[64:] = 0\nreturn y")
     result = toys.run("-k", "tail", "--fib-examples=20")
-    assert "(the smallest that fails)" in failure(result, "scale[tail-correctness]")
+    assert "(the smallest that" in failure(result, "scale[tail-correctness]")
 
 
 def test_an_earlier_failure_is_not_tried_where_the_definition_rules_it_out(toys, scale_yaml):
@@ -132,14 +176,15 @@ def test_an_earlier_failure_does_not_outlive_its_axis(toys, scale_yaml):
     toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
     toys.define(scale_yaml.replace("n: var", "m: var").replace("[n]", "[m]").replace("{n:", "{m:"))
     text = failure(toys.run("-k", "tail", "--fib-examples=20"), "scale[tail-correctness]")
-    assert "  workload        m=65; normal values, seed 0  (the smallest that fails)\n" in text
+    assert "  workload        m=65; factor 3; normal values, seed 0  (the smallest" in text
 
 
 @pytest.mark.thorough
 def test_without_the_cache_no_failure_is_stored_and_nothing_breaks(toys):
     for _ in range(2):
         result = toys.run("-p", "no:cacheprovider", "-k", "tail", "--fib-examples=20")
-        assert "(the smallest that fails)" in failure(result, "scale[tail-correctness]")
+        text = failure(result, "scale[tail-correctness]")
+        assert "(the smallest that fails)" in " ".join(text.split())
 
 
 def test_a_listed_example_is_always_tested(scale, scale_yaml):
@@ -147,13 +192,13 @@ def test_a_listed_example_is_always_tested(scale, scale_yaml):
     scale.implement("good", "x, factor\nreturn x * factor if len(x) != 211 else x")
     result = scale.run("--fib-examples=4")
     text = failure(result, "scale[good-correctness]")
-    assert "  workload        n=211; normal values, seed 0  (listed in the definition)\n" in text
+    assert "n=211; factor 3; normal values, seed 0  (listed in the\n" in text
 
 
 def test_a_listed_example_that_fails_is_shrunk(toys, scale_yaml):
     toys.define(scale_yaml.replace("bench:", "examples: [{n: 211}]\n  bench:"))
     text = failure(toys.run("-k", "tail", "--fib-examples=20"), "scale[tail-correctness]")
-    assert "  workload        n=65; normal values, seed 0  (the smallest that fails)\n" in text
+    assert "  workload        n=65; factor 3; normal values, seed 0  (the smallest" in text
 
 
 @pytest.mark.parametrize(
@@ -338,7 +383,7 @@ def test_a_bench_item_of_a_wrong_implementation_fails_without_a_time(toys):
     result.assert_outcomes(failed=1)
     text = failure(result, "split[swapped-bench-n=8]")
     assert text.startswith("INCORRECT_NUMERICAL: ")
-    replay = shlex.split(text.splitlines()[-1])
+    replay = replays(text)[0]
     assert replay[1:3] == ["kernel_defs/toy/split.yaml::split[swapped-bench-n=8]", "--fib-bench"]
     [trace] = toys.traces()
     assert trace["evaluation"]["performance"] is None
@@ -391,7 +436,7 @@ def test_random_choices_are_drawn_many_times_at_the_end_of_a_search(project, mon
     assert re.match(r"INCORRECT_NUMERICAL: samples: (row |\d+ of \d+ draws lie in )", text), text
     [passed] = [t["evaluation"] for t in project.traces() if t["solution"] == "right"]
     assert passed["correctness"]["extra"]["draws"] > 100
-    replay = shlex.split(text.splitlines()[-1])
+    replay = replays(text)[0]
     project.run(*replay[1:]).assert_outcomes(failed=1)
 
 

@@ -11,6 +11,8 @@ from pytest_fib.data import (
     Diagnosis,
     Evaluation,
     EvaluationStatus,
+    RandomInput,
+    ScalarInput,
     Workload,
 )
 from pytest_fib.report import (
@@ -34,13 +36,17 @@ def evaluation(wrong, total, log):
     )
 
 
+def replay(workload):
+    return f"pytest seed={workload.seed}"
+
+
 def test_a_wrong_result_is_described_in_full():
     outcome = evaluation(
         {"out": 3, "lse": 0},
         {"out": 2000000, "lse": 7},
         "out[0] got 1, expected 2, allowed ±0.1\nprinted",
     )
-    text = describe_evaluation(outcome, WORKLOAD, "fast  k/fast.py:3", "pytest it", "shrunk")
+    text = describe_evaluation(outcome, WORKLOAD, "fast  k/fast.py:3", replay, "shrunk")
     assert text == (
         "INCORRECT_NUMERICAL: out[0] got 1, expected 2, allowed ±0.1\n"
         "\n"
@@ -51,7 +57,7 @@ def test_a_wrong_result_is_described_in_full():
         "printed\n"
         "\n"
         "replay:\n"
-        "  pytest it"
+        "  pytest seed=5"
     )
 
 
@@ -59,21 +65,48 @@ def test_a_diagnosis_is_shown_and_the_log_is_not_read():
     diagnosis = Diagnosis(
         sentence="out: every element is 1.25 x expected; lse: " + "a long story, " * 4,
         details=("  out[0] got 1, expected 0.8", "", "printed"),
-        shown_by={"batch": 64, "k": 3},
+        shown_by=Workload(axes={"batch": 64, "k": 3}, seed=6, regime={"values": "shifted"}),
     )
     outcome = evaluation({"out": 3}, {"out": 3}, "another text\nand details")
     outcome = outcome.model_copy(update={"diagnosis": diagnosis})
     guessed = {"guessed": "ids (experts of tokens)"}
-    text = describe_evaluation(outcome, WORKLOAD, "fast  k/fast.py:3", "pytest it", **guessed)
+    text = describe_evaluation(outcome, WORKLOAD, "fast  k/fast.py:3", replay, **guessed)
     first, _, rest = text.partition("\n\n")
     assert "  inferred        ids (experts of tokens); if that is wrong, correct it under" in rest
     assert first == (
         "INCORRECT_NUMERICAL: out: every element is 1.25 x expected; lse: a long story, a\n"
         "  long story, a long story, a long story,"
     )
-    assert "\n  pattern         seen at batch=64, k=3\n" in rest
+    assert "\n  pattern         seen at batch=64, k=3; shifted values, seed 6\n" in rest
+    assert rest.endswith("\nreplay:\n  pytest seed=5\n\nreplay of the pattern:\n  pytest seed=6")
     assert "\n\n  out[0] got 1, expected 0.8\n\nprinted\n\nreplay:" in rest
     assert "another" not in text
+
+
+def test_other_values_for_recorded_tensors_have_no_command():
+    recorded = {"x": {"type": "safetensors", "path": "a.safetensors", "tensor_key": "x"}}
+    diagnosis = Diagnosis(sentence="y: wrong", shown_by=Workload(axes={}, inputs=recorded, seed=6))
+    outcome = evaluation({}, {}, "").model_copy(update={"diagnosis": diagnosis})
+    text = describe_evaluation(outcome, WORKLOAD, "fast", replay)
+    assert "\n  pattern         seen at no var axes; normal values, seed 6\n" in text
+    assert text.endswith("\n\nreplay:\n  pytest seed=5")
+
+
+@pytest.mark.parametrize(
+    ("scalars", "words"),
+    [
+        ({"alpha": 0.25, "beta": 0.0}, "alpha 0.25, beta 0"),
+        ({"eps": 1e-5, "q": 123456789, "causal": True}, "eps 1e-05, q 123456789, causal True"),
+        ({"share": 0.123456789, "cap": math.inf}, "share 0.123457, cap inf"),
+        (dict.fromkeys("abcdef", 1), "a 1, b 1, c 1, d 1, e 1, f 1"),
+        (dict.fromkeys("abcdefg", 1), "a 1, b 1, c 1, d 1, e 1, f 1, ..."),
+    ],
+)
+def test_scalars_of_a_workload_are_shown_in_few_digits(scalars, words):
+    inputs = {name: ScalarInput(value=value) for name, value in scalars.items()}
+    workload = Workload(axes={"n": 5}, inputs={"x": RandomInput(), **inputs}, seed=3)
+    text = describe_definition_fault(FAULT, workload, "a.yaml:1", "pytest", width=100)
+    assert f"\n  workload        n=5; {words}; normal values, seed 3\n" in text
 
 
 def test_a_workload_of_many_axes_is_wrapped_to_the_width_of_a_terminal():
@@ -122,6 +155,9 @@ def test_a_replay_command_survives_the_shell():
 
 def test_a_workload_is_written_without_what_is_usual():
     assert workload_json(Workload(axes={"n": 1})) == '{"axes": {"n": 1}}'
+    assert workload_json(Workload(axes={"n": 1}), {"q": 2}) == (
+        '{"axes": {"n": 1}, "inputs": {"q": {"type": "scalar", "value": 2}}}'
+    )
 
 
 @pytest.mark.parametrize(
