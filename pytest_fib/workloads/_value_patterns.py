@@ -143,8 +143,9 @@ def _large(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> 
     """The fourth root of the largest number: a product of two squares still is one.
 
     Of float16, the first row and half of the others are of the square root: there a square is none,
-    as where sums of squares are kept in that. Half of the rows have one sign, and long sums
-    are none either, as where means are of sums in float16.
+    as where sums of squares are kept in that. Half of the rows are larger still, for what is an
+    infinity in float32 soon, such as an exponential. Half have one sign, and long sums are none
+    either, as where means are of sums in float16.
     """
     usual = limits.max**0.25
     tensor.normal_(generator=generator).mul_(usual)
@@ -152,6 +153,7 @@ def _large(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> 
         larger = tensor.new_empty((*tensor.shape[:-1], 1)).bernoulli_(0.5, generator=generator)
         larger.view(-1)[:1] = 1
         tensor.mul_(larger.mul_(usual - 1).add_(1))
+        tensor.mul_(_for_half(tensor, generator, usual)).clamp_(-limits.max, limits.max)
         has_one_sign = torch.empty_like(larger).bernoulli_(0.5, generator=generator).bool()
         tensor.copy_(torch.where(has_one_sign, tensor.abs(), tensor))
 
