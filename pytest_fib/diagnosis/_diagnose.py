@@ -36,7 +36,7 @@ VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
 #: Patterns that need certain inputs or what was in memory, or that say little anyway.
 OF_THESE_INPUTS = (
     *VAGUE_PATTERNS, "unwritten", "stale", "infinity", "nan", "lost special value", "decision",
-    "small errors", "lower precision",
+    "small errors", "lower precision", "one factor", "factor per row",
 )  # fmt: skip
 #: Columns of a terminal, and the number of elements that are shown.
 WIDTH, SHOWN = 80, 5

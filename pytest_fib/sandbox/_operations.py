@@ -451,11 +451,13 @@ def is_quotient(call: Operation) -> bool:
 
 
 def by_reciprocal(call: Operation) -> Any:
-    """A quotient as a product with float32's reciprocal, which is infinite for faint divisors."""
+    """A quotient as float32's product with its reciprocal, which is infinite for faint divisors."""
     value, divisor = call.args
     reciprocal = torch.as_tensor(divisor).double().reciprocal().float()
     reciprocal = reciprocal.to(divisor.dtype if is_wide(divisor) else value.dtype)
-    return value.mul_(reciprocal) if call.in_place else value * reciprocal
+    product = value * reciprocal
+    product = product.float().to(product.dtype)
+    return value.copy_(product) if call.in_place else product
 
 
 def _step(
@@ -499,7 +501,7 @@ def _held(
     if call.name in _PLAIN_SUMS and not (call.in_place or call.kwargs):
         held &= _is_exact_sum(call, output)
     if call.name in _QUOTIENT_OPERATIONS:
-        held &= _is_power_of_two(call.args[1] if call.name == "div" else output)
+        held &= _is_exact_quotient(call, output) if call.name == "div" else _is_power_of_two(output)
     if call.name in _WITH_IDENTITY and not (call.in_place or call.kwargs):
         neutral, operands = _WITH_IDENTITY[call.name]
         for other in operands:
@@ -516,6 +518,20 @@ def _is_exact_sum(call: Operation, output: torch.Tensor) -> torch.Tensor:
     one, other = {"sub": (one, -other), "rsub": (other, -one)}.get(call.name, (one, other))
     total = output.double()
     return (total - one == other) & (total - other == one)
+
+
+def _is_exact_quotient(call: Operation, output: torch.Tensor) -> torch.Tensor:
+    """Where the divisor is a power of two; or the quotient by a constant, if a product has it too.
+
+    That with the reciprocal: 448 * 2**k / 448 is a power of two in any way to divide, 41 / 41 isn't.
+    """
+    value, divisor = call.args[:2]
+    exact = _is_power_of_two(divisor)
+    if isinstance(divisor, torch.Tensor) or call.in_place:
+        return exact
+    reciprocal = torch.tensor(divisor, dtype=torch.float64, device=output.device).reciprocal()
+    same = value.float() * reciprocal.float() == output.float()
+    return exact | (_is_power_of_two(output) & same)
 
 
 def _is_power_of_two(value: Any) -> torch.Tensor:

@@ -187,6 +187,20 @@ def test_a_stable_order_keeps_that_of_what_each_implementation_computes_alike(wa
     assert alike.tolist() == [0, *[4, 4] * (way < 0), *[5, 5] * (way > 0), 1, 2, 3]
 
 
+@pytest.mark.parametrize("divisor", [448.0, 6.0, 127.0, 240.0])
+def test_a_power_of_two_is_a_quotient_in_any_way_to_divide(divisor):
+    """Where products with reciprocals have it too, as they have on devices."""
+    x = divisor * 2.0 ** torch.arange(-20, 20)
+    run = partial(run_widened, lambda x: (x / divisor).log2().ceil(), [x])
+    assert run().tolist() == [*range(-20, 20)]
+    assert torch.equal(run(moved=1), run())
+    assert torch.equal(run(naive=True), run())
+    assert decides_nothing(lambda x: (x / divisor).log2().ceil(), x)
+    off = 41.0 * 2.0 ** torch.arange(-20, 20)
+    low, high = leaning(lambda x: (x / 41.0).log2().ceil(), off)
+    assert (high > low).all()
+
+
 @pytest.mark.parametrize(("way", "either"), [(-1, 1), (1, 2)])
 def test_a_stable_order_of_equal_sums_may_be_any(way, either):
     x = torch.tensor([9.0, 3.0, 3.0, 1.0])
