@@ -523,14 +523,15 @@ def _is_exact_sum(call: Operation, output: torch.Tensor) -> torch.Tensor:
 def _is_exact_quotient(call: Operation, output: torch.Tensor) -> torch.Tensor:
     """Where the divisor is a power of two; or the quotient by a constant, if a product has it too.
 
-    That with the reciprocal: 448 * 2**k / 448 is a power of two in any way to divide, 41 / 41 isn't.
+    That with the reciprocal: 448 * 2**k / 448 is a power of two in any way to divide, and 41 / 41
+    is not.
     """
     value, divisor = call.args[:2]
-    exact = _is_power_of_two(divisor)
+    exact: torch.Tensor = _is_power_of_two(divisor)
     if isinstance(divisor, torch.Tensor) or call.in_place:
         return exact
     reciprocal = torch.tensor(divisor, dtype=torch.float64, device=output.device).reciprocal()
-    same = value.float() * reciprocal.float() == output.float()
+    same: torch.Tensor = value.float() * reciprocal.float() == output.float()
     return exact | (_is_power_of_two(output) & same)
 
 
