@@ -600,18 +600,26 @@ class Together:
     equal: torch.Tensor
     dim: int
 
+    def joined(self, value: torch.Tensor) -> torch.Tensor:
+        """The values of another run, in which what is equal is what the first of it is."""
+        ordered = value.gather(self.dim, self.order)
+        place = torch.ones_like(self.order).cumsum(self.dim) - 1
+        begins = torch.ones_like(self.order, dtype=torch.bool)
+        begins.narrow(self.dim, 1, self.equal.shape[self.dim]).copy_(~self.equal)
+        first = torch.where(begins, place, 0).cummax(self.dim).values
+        return value.scatter(self.dim, self.order, ordered.gather(self.dim, first))
+
     def opened(self, order: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
         """Which neighbours of those that are ``near`` may change places.
 
-        None may where a group of them has none but equal ones. Of another order all may.
+        None may where a group of them has none but equal ones. In rows of another order all may.
         """
-        if not torch.equal(order, self.order):
-            return near
+        another = (order != self.order).any(self.dim, keepdim=True)
         start = torch.zeros_like(order.narrow(self.dim, 0, 1))
         group = torch.cat([start, (~near).cumsum(self.dim)], self.dim)
         group = group.narrow(self.dim, 0, near.shape[self.dim])  # of the first of two
         apart = torch.zeros_like(order).scatter_add(self.dim, group, (near & ~self.equal).long())
-        return near & (apart.gather(self.dim, group) > 0)
+        return near & ((apart.gather(self.dim, group) > 0) | another)
 
 
 class Decider:

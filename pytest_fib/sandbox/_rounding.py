@@ -13,7 +13,7 @@ a number that was computed has an error, and an input has none.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -319,7 +319,10 @@ class Keeping(Replaying):  # type: ignore[no-untyped-call]
         if first is None or not first.is_of(decision):
             self._left = iter(())
             return decision.call.run()
-        result = decision.call.run()
+        call = decision.call
+        if first.together is not None:  # which is in the order that a stable one has to keep
+            call = replace(call, args=(first.together.joined(call.args[0]), *call.args[1:]))
+        result = call.run()
         if not decision.of_each:
             return result
         kept = torch.where(first.off, decision.decided(result), first.result)

@@ -201,6 +201,19 @@ def test_a_power_of_two_is_a_quotient_in_any_way_to_divide(divisor):
     assert (high > low).all()
 
 
+def test_what_is_equal_is_in_its_order_in_each_row_and_however_results_are_moved():
+    x = torch.tensor([[9.0, 3.0, 3.0, 1.0], [2.0, 7.0, 5.0, 7.0], [4.0, 4.0 - 2**-21, 4.0, 4.0]])
+
+    def order(x):
+        return (x / 3 + 0.1).sigmoid().sort(stable=True, descending=True, dim=-1).indices
+
+    exact = run_widened(order, [x])
+    ways = [{"moved": 1}, {"moved": -1}, *({"lean": ways} for ways in product((-1, 1), repeat=2))]
+    for how in ways:
+        assert torch.equal(run_widened(order, [x], **how)[:2], exact[:2]), how
+    assert any(not torch.equal(run_widened(order, [x], **how)[2], exact[2]) for how in ways)
+
+
 @pytest.mark.parametrize(("way", "either"), [(-1, 1), (1, 2)])
 def test_a_stable_order_of_equal_sums_may_be_any(way, either):
     x = torch.tensor([9.0, 3.0, 3.0, 1.0])
