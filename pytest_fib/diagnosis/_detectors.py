@@ -133,7 +133,7 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
         return
     if value == 0:
         zeros = [name for name, x in failure.context.scalars().items() if x == 0]
-        known = f", where {' and '.join(zeros)} is 0" if zeros else ""
+        known = f", where {' and '.join(zeros)} is 0" if zeros and output.count > FEW else ""
         words = _zeros(output, sample.expected)
         yield "zeros", f"{words}{where(output, left_out=True)}{known}"
     elif len(sample.at) >= 4 and vary(sample.expected) and not _is_common(output, value):

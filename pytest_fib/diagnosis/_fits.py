@@ -29,6 +29,8 @@ LEFT, LEFT_TOGETHER = 0.5, 0.9
 MOST_ROWS = 0.9
 #: The most that a fitted offset of integers may differ from a whole number.
 WHOLE = 1e-3
+#: Offsets that are a smaller share of what is allowed are those of a few faint elements.
+FAINT = 1e-3
 #: Factors of rows are one if they differ by less than this share of it, or of its distance from 1.
 ALIKE = 1e-3
 #: The most likely that a factor may equal a known number by chance.
@@ -120,7 +122,11 @@ def _one_number(
     if best is factor and is_float and value:
         known = _known(value, float(factor.error), failure)
         yield "one factor", f"{which}{_times(value)} x expected{place}{known}"
-    elif best is offset and (is_float or abs(value - round(value)) < WHOLE):
+    elif best is offset and (
+        abs(value) > FAINT * float(sample.bound.median())
+        if is_float
+        else abs(value - round(value)) < WHOLE
+    ):
         yield "one offset", f"{which}off by {output.digits(value, '+')}{place}"
 
 

@@ -85,6 +85,7 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
     _fill_floating(tensor, fill)
     if rule.ends:
         _put_ends(tensor, context, low, high)
+    _put_zeros(tensor, context, low, high)
 
 
 def _with_few_values(tensor: torch.Tensor, turn: int, low: float, high: float) -> None:
@@ -277,7 +278,6 @@ def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None
 def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
     """Make a quarter of the elements the least there may be, a quarter the most.
 
-    Where other values are zeros all are, if they may: what divides by the largest has none then.
     Of three or more, and often of two, one is the least and one the most: random choices are tested
     by the few rows of one workload.
     """
@@ -288,6 +288,11 @@ def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: floa
         choice.view(-1)[torch.stack((first, other))] = torch.tensor([0, 1])
     choice = choice.to(tensor.device)
     tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
+    _put_zeros(tensor, context, low, high)
+
+
+def _put_zeros(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
+    """Make all 0 where other values are, if they may: so states begin, and maxima may be 0."""
     if context.regime.get("values") == "zeros" and low <= 0 <= high:
         tensor.zero_()
 
