@@ -70,7 +70,8 @@ def test_the_square_of_a_large_value_is_none_in_float16(define):
     beyond = (x**2 > float(limits.max)).double().mean(-1)
     assert beyond[0] > 0.2
     assert 0 < (beyond == 0).double().mean() < 1
-    assert x.max() < limits.max / 4
+    # Half are larger still, of which exponentials are none in float32.
+    assert 88 * 20 < x.max() < limits.max / 2
 
 
 def test_a_long_sum_of_large_values_is_now_and_then_none_in_float16(define):
