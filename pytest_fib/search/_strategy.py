@@ -150,8 +150,9 @@ def _draw_axes(
     which = Bounds(0, len(leads) - 1)
     lead = leads[draw_number(draw, f"lead{deck}", "size", which)] if leads else None
     order = sorted(planned.order, key=lambda axis: axis != lead and axis not in odd)
-    may_be_largest = not deck and not odd
-    once = may_be_largest and draw_number(draw, f"largest {lead}", "once", Bounds(0, 1)) == 1
+    # Drawn for all values alike: Hypothesis shrinks to plainer ones where what follows is the same.
+    first = draw_number(draw, f"largest {lead}{deck}", "once", Bounds(0, 1)) == 1
+    once = first and not deck and not odd
     budget = max_bytes if once else min(max_bytes, USUAL_BYTES)
     pick = partial(_draw_size, draw, planned, _Sizes(lead, once, deck, least, odd))
     return planned.choose(dict.fromkeys(order, budget), pick)
