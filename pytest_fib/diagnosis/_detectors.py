@@ -20,7 +20,7 @@ import torch
 from pytest_fib.data import shortened
 from pytest_fib.diagnosis._experiments import correlation, errors_of_moved_inputs
 from pytest_fib.diagnosis._fits import factor_or_offset
-from pytest_fib.diagnosis._localize import localize, where
+from pytest_fib.diagnosis._localize import how_many, localize, where
 from pytest_fib.diagnosis._wrong_output import (
     COMMON,
     FEW,
@@ -69,11 +69,11 @@ def _where_those(output: WrongOutput, which: torch.Tensor) -> str:
     return where(replace(output, wrong=output.wrong & which))
 
 
-def _decision(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _wrong_flag(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """A bool that is wrong beside numbers, which may follow from it."""
     all_wrong = output.count == output.total and not output.is_number
     if all_wrong and len(failure.outputs) > 1 and not vary(output.wrong_sample.got):
-        yield "decision", _wrong(output)
+        yield "wrong flag", _wrong(output)
 
 
 # ---- values that no element should have ----
@@ -132,13 +132,19 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
     if not output.is_number or output.total < FEW or vary(sample.got):
         return
     if value == 0:
-        zeros = [name for name, x in failure.context.scalars().items() if x == 0]
-        known = f", where {' and '.join(zeros)} is 0" if zeros and output.count > FEW else ""
+        known = _scalars_of_zero(failure) if output.count > FEW else ""
         words = _zeros(output, sample.expected)
         yield "zeros", f"{words}{where(output, left_out=True)}{known}"
     elif len(sample.at) >= 4 and vary(sample.expected) and not _is_common(output, value):
         words = f"the same value, {output.digits(value)},{where(output, left_out=True)}"
         yield "constant", words
+
+
+def _scalars_of_zero(failure: Failure) -> str:
+    """``, where alpha is 0``: a factor that is 0 explains zeros."""
+    inputs = failure.context.inputs.items()
+    names = [name for name, x in inputs if type(x) in (int, float) and x == 0]
+    return f", where {' and '.join(names)} {'is' if len(names) == 1 else 'are'} 0" if names else ""
 
 
 def _zeros(output: WrongOutput, expected: torch.Tensor) -> str:
@@ -264,7 +270,7 @@ def _location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
     else:
         name = location.name if location else "scattered"
         yield name, f"{_wrong(output)}{where(output)}"
-        yield "scattered", f"{_wrong(output)} at {output.count} of {output.total} elements"
+        yield "scattered", f"{_wrong(output)} {how_many(output)}"
 
 
 def _wrong(output: WrongOutput) -> str:
@@ -347,7 +353,7 @@ def _like_rounding(error: torch.Tensor) -> bool:
 
 #: Detectors that say what went wrong, the most specific first.
 SPECIFIC: tuple[Detector, ...] = (
-    _decision,
+    _wrong_flag,
     _never_written,
     _special_values,
     _one_value,

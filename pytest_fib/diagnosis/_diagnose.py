@@ -9,7 +9,7 @@ import torch
 
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
-from pytest_fib.diagnosis._experiments import holds_elsewhere, holds_for_others, right_with
+from pytest_fib.diagnosis._experiments import holds_elsewhere, holds_for_other_seeds, right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
 from pytest_fib.diagnosis._localize import localize
 from pytest_fib.diagnosis._wrong_output import (
@@ -35,7 +35,7 @@ from pytest_fib.verdict import (
 VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
 #: Patterns that need certain inputs or what was in memory, or that say little anyway.
 OF_THESE_INPUTS = (
-    *VAGUE_PATTERNS, "unwritten", "stale", "infinity", "nan", "lost special value", "decision",
+    *VAGUE_PATTERNS, "unwritten", "stale", "infinity", "nan", "lost special value", "wrong flag",
     "small errors", "lower precision", "one factor", "factor per row",
 )  # fmt: skip
 #: Columns of a terminal, and the number of elements that are shown.
@@ -116,7 +116,7 @@ def _diagnosis(pattern: str, sentence: str, output: WrongOutput, place: str) -> 
         sentence=f"{output.name}: {sentence}",
         output=output.name,
         element=elements[0],
-        vague=pattern in VAGUE_PATTERNS or (output.count < FEW and pattern != "decision"),
+        vague=pattern in VAGUE_PATTERNS or (output.count < FEW and pattern != "wrong flag"),
         pattern=pattern,
         place=place,
         details=detail_lines(*elements),
@@ -158,7 +158,7 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
         whole = all(share(out.near(x, take(value, x.at))) >= HELD for out, x, value in samples)
         if not (whole or hypothesis.partial):
             continue
-        if not holds_for_others(hypothesis, outputs, context, whole=whole):
+        if not holds_for_other_seeds(hypothesis, outputs, context, whole=whole):
             continue
         if whole:
             return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], "")

@@ -157,7 +157,7 @@ def _is_right_elsewhere(
     return all(each.passed for each in compared if each.name in names)
 
 
-def holds_for_others(
+def holds_for_other_seeds(
     hypothesis: InputHypothesis,
     outputs: Sequence[WrongOutput],
     context: CallContext,
@@ -185,26 +185,17 @@ def holds_for_others(
             continue
         claimed = {name: same.back(value, axes[name]) for name, value in claimed.items()}
         got, expected = sides
-        if not all(_holds(context, got, expected, claimed, name, whole=whole) for name in wrong):
+        of_claim, of_right = (
+            {each.name: each for each in compare_outputs(context.definition, got, right)}
+            for right in (claimed, expected)
+        )
+        if not all(_holds(of_claim[name], of_right[name], whole=whole) for name in wrong):
             return False
     return True
 
 
-def _holds(
-    context: CallContext,
-    got: Mapping[str, torch.Tensor],
-    expected: Mapping[str, torch.Tensor],
-    claimed: Mapping[str, torch.Tensor],
-    name: str,
-    *,
-    whole: bool,
-) -> bool:
+def _holds(of_claim: OutputComparison, of_right: OutputComparison, *, whole: bool) -> bool:
     """Whether an output has the claimed values: the ``whole`` of it, or where it is wrong."""
-    assert context.definition is not None
-    of_claim, of_right = (
-        next(x for x in compare_outputs(context.definition, got, each) if x.name == name)
-        for each in (claimed, expected)
-    )
     if whole and of_claim.matched_ratio < HELD:
         return False
     differ, wrong = (WrongOutput.of(each, None).wrong for each in (of_claim, of_right))

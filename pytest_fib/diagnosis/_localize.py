@@ -62,8 +62,13 @@ def where(output: WrongOutput, *, left_out: bool = False) -> str:
     """Where an output is wrong, behind a blank; with a likely cause if it seems ``left_out``."""
     location = localize(output)
     if location is None:
-        return f" at {output.count} of {output.total} elements"
+        return f" {how_many(output)}"
     return f" {location.phrase}{' (off by one?)' if left_out and location.one_last else ''}"
+
+
+def how_many(output: WrongOutput) -> str:
+    """How many elements are wrong, in place of where."""
+    return f"at {output.count} of {output.total} elements"
 
 
 def localize(output: WrongOutput) -> Location | None:
@@ -103,7 +108,7 @@ def _everywhere(output: WrongOutput) -> str:
         return f"everywhere that {'0' if is_zero else '-inf'} isn't expected"
     if output.count >= ALMOST_ALL * output.total:
         return "nearly everywhere"
-    return f"at {output.count} of {output.total} elements"
+    return how_many(output)
 
 
 def _padding(output: WrongOutput) -> Location | None:

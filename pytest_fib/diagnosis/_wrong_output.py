@@ -79,9 +79,6 @@ class CallContext:
         expected = None if got is None else self.reference_outputs(values)
         return None if got is None or expected is None else (got, expected)
 
-    def scalars(self) -> dict[str, Any]:
-        return {n: x for n, x in self.inputs.items() if not isinstance(x, torch.Tensor)}
-
     def tensors(self) -> dict[str, torch.Tensor]:
         return {n: x for n, x in self.readable_inputs().items() if isinstance(x, torch.Tensor)}
 

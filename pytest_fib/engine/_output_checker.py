@@ -135,6 +135,7 @@ class OutputChecker:
         verdict = self.conclude(compared, outputs)
         if _all_passed(compared):
             return verdict
+        can_try = self.candidate_outputs is not None and not self.workload.has_recorded_tensors
         context = CallContext(
             self.definition,
             self.definition.axis_values(self.workload.axes),
@@ -144,7 +145,7 @@ class OutputChecker:
             previous or {},
             self.reference_outputs,
             self.candidate_outputs,
-            None if self.workload.has_recorded_tensors else self._other_inputs,
+            self._other_inputs if can_try else None,
         )
         return verdict.failed(diagnose(compared, context))
 

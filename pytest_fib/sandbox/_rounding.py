@@ -111,8 +111,8 @@ class Decision:
         return torch.where(self.off, self.error, 0.0)
 
     @property
-    def is_between_computed(self) -> bool:
-        """Whether it may be between numbers that are equal however they are rounded."""
+    def may_have_equals(self) -> bool:
+        """Whether it may be about numbers that are equal however they are rounded."""
         return self.is_open and (self.together is not None or self.name in COMPARISONS)
 
     def is_of(self, decision: Decider) -> bool:

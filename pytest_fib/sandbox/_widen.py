@@ -164,6 +164,8 @@ def run_widened(
         return _run_nudged(function, inputs, nudge)
     if (narrow_operands or round_operands) and _coarsest(inputs) is None:
         raise OracleUnavailable("no input has a 16-bit dtype")
+    if not (narrow_operands or round_operands):  # other inputs, most likely: no variation
+        _LAST.forget()
     return _run(
         function,
         inputs,
@@ -296,7 +298,7 @@ def _note_what_is_equal(
     decisions: Sequence[Decision],
 ) -> None:
     """Note what is equal however it is rounded; nothing, where that can't run."""
-    if not any(each.is_between_computed for each in decisions):
+    if not any(each.may_have_equals for each in decisions):
         return
     try:
         run(function, _copies(inputs), mode=MovingAlike(decisions, _SAMPLES[0]))

@@ -24,7 +24,7 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -178,8 +178,7 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     others = _sizes_beside(planned.definition, choice)
     largest = _largest(choice, alone=len(planned.independent) == 1) if axis == how.lead else None
     sort: Sort = "size" if largest is None or not how.once else "largest"
-    beyond = next((n for n in ODD_BEYOND if _has_odd(choice, n)), None)
-    only = partial(_is_odd, beyond) if axis in how.odd and beyond is not None else None
+    only = _odd_ones(choice) if axis in how.odd else None
     if domain.step == 1 and domain.values is None:
         low = max(domain[0], min(how.least, choice.largest))
         bounds = Bounds(low, choice.largest, others, largest, only)
@@ -193,6 +192,12 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
 
 def _is_odd(beyond: int, size: int) -> bool:
     return size % 2 == 1 and size > beyond
+
+
+def _odd_ones(choice: Choice) -> Callable[[int], bool] | None:
+    """Whether a size is odd and large enough; None where no such size is affordable."""
+    beyond = next((n for n in ODD_BEYOND if _has_odd(choice, n)), None)
+    return None if beyond is None else partial(_is_odd, beyond)
 
 
 def _has_odd(choice: Choice, beyond: int) -> bool:

@@ -475,3 +475,66 @@ def test_a_dimension_without_a_name_has_its_number(judge):
     pairs = define({"x": "float32[n, 2]"}, {"y": "float32[n]"}, "return x[:, 0] - 2 * x[:, 1]")
     found = diagnosis(judge, pairs, "return x[:, 1] - 2 * x[:, 0]")
     assert found.sentence == "y: as if x were reversed along dim1"
+
+
+SKIPPED = define(
+    {"p": "float32[n, d]", "g": "float32[n, d]", "beta": "float32"},
+    {"skipped": "bool[]", "out": "float32[n, d]"},
+    "off = ~g.isfinite().all()\n    return off, torch.where(off, p, p - 0.1 * g) * beta",
+    rules={"beta": {"value": 1.0}},
+)
+
+
+def test_a_wrong_flag_comes_before_the_numbers_that_follow_from_it(judge):
+    wrong = "return g.isnan().any(), (p - 0.1 * g) * beta"
+    found = diagnosis(judge, SKIPPED, wrong, regime={"values": "inf"})
+    assert (found.pattern, found.headline) == (
+        "wrong flag",
+        "skipped: False where True is expected",
+    )
+
+
+def test_zeros_say_which_scalar_is_zero(judge):
+    scaled = define(
+        {"x": "float32[n, d]", "y": "float32[n, d]", "alpha": "float32"},
+        {"z": "float32[n, d]"},
+        "return alpha * x + y",
+        rules={"alpha": {"value": 0.0}},
+    )
+    found = diagnosis(judge, scaled, "return alpha * (x + y)")
+    assert found.sentence == "z: zeros everywhere, where alpha is 0"
+
+
+#: Kernels that are right for most inputs, and that look like a simple mistake on these ones.
+BY_CHANCE = {
+    "of zeros": ("return x * 3 + x[:1] - x[:1].abs()", {"values": "one_hot"}),
+    "of equal numbers": ("return (x * 3).roll(1, 0) + (x - x[:1])", {"values": "ones"}),
+    "of what is NaN": ("return torch.where(x[:1].isnan(), x, x * 3)", {"values": "nan"}),
+}
+
+
+@pytest.mark.parametrize("what", BY_CHANCE)
+def test_what_other_inputs_do_not_show_is_not_said_of_inputs(judge, what):
+    wrong, regime = BY_CHANCE[what]
+    evaluation = outcome(judge, SCALE, wrong, regime=regime)
+    assert evaluation.diagnosis is None or "as if" not in evaluation.diagnosis.sentence
+
+
+def test_an_input_that_is_misread_whatever_it_holds_is_said_to_be(judge):
+    added = define(
+        {"x": "float32[n, d]", "bias": "float32[n, d]"},
+        {"y": "float32[n, d]"},
+        "return x.sigmoid() + bias * x",
+    )
+    found = diagnosis(judge, added, "return x.sigmoid() + bias.flip(0) * x")
+    assert found.sentence == "y: as if bias were reversed along n"
+    chunk = "return x.sigmoid() + torch.where(bias[:1] > 2, bias.flip(0), bias * 1.5) * x"
+    assert "reversed" not in diagnosis(judge, added, chunk).sentence
+
+
+def test_errors_larger_than_those_of_rounding_are_not_called_like_them(judge):
+    for dtype, like_rounding in (("bfloat16", True), ("float8_e5m2", False)):
+        wrong = f"return (x * 1.7).to(torch.{dtype}).float() * (3 / 1.7)"
+        found = diagnosis(judge, SCALE, wrong)
+        assert found.pattern == "lower precision"
+        assert ("like those of rounding" in found.sentence) is like_rounding

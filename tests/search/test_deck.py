@@ -143,6 +143,13 @@ def test_the_plainest_choice_comes_first_and_each_in_its_turn(choices):
     assert count[0] == max(count.values()) == 1 + choices // 3
 
 
+def test_the_last_choices_are_dealt_late():
+    for seed in range(5):
+        drawn = dealt(24, 0, 23, "choice", seed=seed, late=5)
+        assert {*drawn[-5:]} == {*range(19, 24)}
+        assert {*drawn} == {*range(24)}
+
+
 def test_each_name_has_a_deck_of_its_own():
     deck = Deck(0)
     both = [deck.deal(name, "size", Bounds(1, FEW_SIZES)) for name in ["m", "n"] * FEW_SIZES]
