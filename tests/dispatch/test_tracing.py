@@ -378,6 +378,8 @@ with enable_tracing(sys.argv[1], {"pick": config}, waiting=10_000) as tracer:
         pick(torch.full((n,), float(sys.argv[2])), torch.zeros(2, dtype=torch.int64))
         if n % 5 == 0:
             tracer.flush()
+        if n == 5:
+            print("written", flush=True)
 """
 
 
@@ -390,6 +392,7 @@ def test_processes_write_together_and_one_that_is_killed_costs_no_other(dataset)
     endless, short = start(1, 1_000_000), start(2, 60)
     assert endless.stdout.readline() == short.stdout.readline() == "ready\n"
     assert short.wait(120) == 0
+    assert endless.stdout.readline() == "written\n"  # a busy machine may not have let it begin
     endless.kill()
     endless.wait()
     workloads = recorded(dataset)
