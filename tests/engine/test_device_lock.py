@@ -431,7 +431,11 @@ def test_nothing_is_paused_where_this_process_has_the_device_alone():
 
 
 def stopped(pid):
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    """Whether a process is stopped, or has ended since it was listed."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
     return stat.rpartition(")")[2].split()[0] == "T"
 
 
