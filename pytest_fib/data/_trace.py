@@ -81,8 +81,9 @@ class Diagnosis(Record):
     none to look at, as after an exception; ``not evaluated`` is what the machine kept from being
     tried, ``out of memory`` what found none left. `place` names where they are ("last tile").
     `sentence` is one line for people, `details` more lines below it. It is about `output`, of
-    which `element` is the worst one; `vague` says that the sentence needs it. `shown_by` is the
-    workload that shows the pattern, where it isn't that of the evaluation: most often a larger one.
+    which `element` is the worst one; `vague` says that the sentence needs it. `tiles` has the axes
+    at whose end the sentence guesses a rest after tiles, and their size. `shown_by` is the workload
+    that shows the pattern, where it isn't that of the evaluation: most often a larger one.
     """
 
     sentence: str
@@ -91,6 +92,7 @@ class Diagnosis(Record):
     vague: Annotated[bool, Field(exclude_if=_is_empty)] = False
     pattern: Annotated[str, Field(exclude_if=_is_empty)] = ""
     place: Annotated[str, Field(exclude_if=_is_empty)] = ""
+    tiles: dict[str, int] = Field(default_factory=dict, exclude_if=_is_empty)
     details: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
     shown_by: Annotated[
         Workload | None, BeforeValidator(_of_axes_alone), Field(exclude_if=is_none)

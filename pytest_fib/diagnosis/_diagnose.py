@@ -11,7 +11,7 @@ from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
 from pytest_fib.diagnosis._experiments import holds_elsewhere, holds_for_other_seeds, right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
-from pytest_fib.diagnosis._localize import localize
+from pytest_fib.diagnosis._localize import Location, localize
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
     FEW,
@@ -90,8 +90,7 @@ def _detected(
             for pattern, sentence in detect(output, failure):
                 if not _is_seen_elsewhere(detect, pattern, output, failure):
                     continue
-                location = localize(output)
-                return _diagnosis(pattern, sentence, output, location.name if location else "")
+                return _diagnosis(pattern, sentence, output, localize(output))
     return None
 
 
@@ -110,15 +109,19 @@ def _is_seen_elsewhere(
     return any(each == pattern for each, _ in detect(other, elsewhere))
 
 
-def _diagnosis(pattern: str, sentence: str, output: WrongOutput, place: str) -> Diagnosis:
+def _diagnosis(
+    pattern: str, sentence: str, output: WrongOutput, location: Location | None
+) -> Diagnosis:
     elements = _worst_elements(output)
+    tiles = location.tiles if location and location.phrase in sentence else {}
     return Diagnosis(
         sentence=f"{output.name}: {sentence}",
         output=output.name,
         element=elements[0],
         vague=pattern in VAGUE_PATTERNS or (output.count < FEW and pattern != "wrong flag"),
         pattern=pattern,
-        place=place,
+        place=location.name if location else "",
+        tiles=dict(tiles),
         details=detail_lines(*elements),
     )
 
@@ -161,13 +164,13 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
         if not holds_for_other_seeds(hypothesis, outputs, context, whole=whole):
             continue
         if whole:
-            return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], "")
+            return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], None)
         partial = partial or hypothesis
     location = localize(outputs[0])
     if partial is None or location is None or not location.dense or location.name == "everywhere":
         return None
     sentence = f"as if {partial.words}, {location.phrase}"
-    return _diagnosis(partial.pattern, sentence, outputs[0], location.name)
+    return _diagnosis(partial.pattern, sentence, outputs[0], location)
 
 
 def _support(output: WrongOutput, values: torch.Tensor) -> float:

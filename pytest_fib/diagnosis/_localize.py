@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf, lgamma, log, log10, prod
+from typing import TYPE_CHECKING
 
 from pytest_fib.diagnosis._wrong_output import WrongOutput, share, take
 from pytest_fib.workloads import TILE_SIZES
+
+if TYPE_CHECKING:
+    from pytest_fib.data import Diagnosis
 
 #: Usual tile sizes of kernels, the largest first.
 TILES = TILE_SIZES[5:0:-1]
@@ -33,13 +37,14 @@ class Location:
     """Where an output is wrong: the kind of place, and the place in words that follow "wrong".
 
     In a ``dense`` place, all elements are wrong. ``one_last`` says that it is the last index of a
-    dimension.
+    dimension; ``tiles`` are those of which the phrase guesses a rest, by axis.
     """
 
     name: str
     phrase: str
     dense: bool = True
     one_last: bool = False
+    tiles: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,8 @@ class _Indices:
     """Some indices of one dimension.
 
     ``part`` is their share of the dimension, ``choices`` log10 of the number of sets of that kind.
-    ``listed`` indices follow no rule; ``one_last`` is one, and no tile's rest.
+    ``listed`` indices follow no rule; ``one_last`` is one, and no tile's rest. ``tiles`` as in a
+    Location.
     """
 
     name: str
@@ -56,6 +62,7 @@ class _Indices:
     choices: float
     listed: bool = False
     one_last: bool = False
+    tiles: Mapping[str, int] = field(default_factory=dict)
 
 
 def where(output: WrongOutput, *, left_out: bool = False) -> str:
@@ -149,7 +156,8 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     some = "" if dense else f"in {100 * density:.2g} % of elements "
     phrase = some + _joined([each.phrase for each in dimensions])
     one_last = dense and len(dimensions) == 1 and dimensions[0].one_last
-    return Location(dimensions[0].name, phrase, dense, one_last)
+    tiles = {axis: tile for each in dimensions for axis, tile in each.tiles.items()}
+    return Location(dimensions[0].name, phrase, dense, one_last, tiles)
 
 
 def _joined(phrases: Sequence[str]) -> str:
@@ -207,12 +215,14 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
     if role == "some heads" and count == 1:
         return _Indices("one head", f"at {axis} {first}", part, log_size)
     if first + count == size and part <= 0.5:
-        tile = _tile(size, count)
-        phrase = f"at the last {f'{count} ' if count > 1 else ''}of {size} along {axis}{tile}"
+        rest_of = next((tile for tile in TILES if size % tile == count), 0)
+        why = _why_last(size, count, rest_of)
+        phrase = f"at the last {f'{count} ' if count > 1 else ''}of {size} along {axis}{why}"
         name = role if role == "some heads" else "last tile"
-        one_last = count == 1 and size >= LEAST_SIZE and not tile
-        choices = 0.0 if tile or one_last else log_size
-        return _Indices(name, phrase, part, choices - END, one_last=one_last)
+        one_last = count == 1 and size >= LEAST_SIZE and not why
+        choices = 0.0 if why or one_last else log_size
+        tiles = {axis: rest_of} if rest_of else {}
+        return _Indices(name, phrase, part, choices - END, one_last=one_last, tiles=tiles)
     if count == 1:
         return _Indices(role, f"at {axis} {first}", part, log_size)
     if first == 0:
@@ -222,12 +232,30 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
     return _Indices(role, phrase, part, 2 * log_size)
 
 
-def _tile(size: int, count: int) -> str:
+def _why_last(size: int, count: int, rest_of: int) -> str:
     """The likely cause of a tail of this length; in a short dimension, none."""
-    rest = next((f"the rest after tiles of {tile}" for tile in TILES if size % tile == count), "")
     if count == 1:
-        return f" (off by one, or {rest}?)" if rest and size >= LEAST_SIZE else ""
-    return f" ({rest}?)" if rest else f" (a tile of {count}?)" if count in TILES else ""
+        return _guess(rest_of, or_one=True) if rest_of and size >= LEAST_SIZE else ""
+    return _guess(rest_of) if rest_of else f" (a tile of {count}?)" if count in TILES else ""
+
+
+def _guess(rest_of: int, *, or_one: bool = False) -> str:
+    """A tail's likely cause, for a sentence: tiles, if there are any."""
+    rest = f"the rest after tiles of {rest_of}" if rest_of else ""
+    causes = [*["off by one"] * or_one, *[rest] * bool(rest)]
+    return f" ({', or '.join(causes)}?)" if causes else ""
+
+
+def retiled(diagnosis: Diagnosis, tiles: Mapping[str, int]) -> Diagnosis:
+    """The diagnosis with other tiles where it guesses the rest of some; of axes that have none, it
+    guesses no more.
+    """
+    sentence = diagnosis.sentence
+    for axis, tile in diagnosis.tiles.items():
+        for or_one in (False, True):
+            old, new = (_guess(each, or_one=or_one) for each in (tile, tiles.get(axis, 0)))
+            sentence = sentence.replace(f"along {axis}{old}", f"along {axis}{new}")
+    return diagnosis.model_copy(update={"sentence": sentence, "tiles": dict(tiles)})
 
 
 def ordinal(number: int) -> str:

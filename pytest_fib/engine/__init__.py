@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     )
     from pytest_fib.engine._in_process import FunctionChecker as FunctionChecker
     from pytest_fib.engine._judge import Judge as Judge
+    from pytest_fib.engine._larger_workloads import diagnose_failure as diagnose_failure
     from pytest_fib.engine._output_checker import (
         OutputChecker as OutputChecker,
         believed as believed,
     )
     from pytest_fib.engine._reference_costs import Costs as Costs
-    from pytest_fib.engine._search import (
-        diagnose_failure as diagnose_failure,
-        search_and_diagnose as search_and_diagnose,
-    )
+    from pytest_fib.engine._search import search_and_diagnose as search_and_diagnose
     from pytest_fib.engine._start import (
         Isolation as Isolation,
         start_fork_server as start_fork_server,
@@ -42,9 +40,10 @@ __getattr__ = lazily(
         "_device_lock": "DeviceHeldError DeviceLock DeviceUse",
         "_in_process": "FunctionChecker",
         "_judge": "Judge",
+        "_larger_workloads": "diagnose_failure",
         "_output_checker": "OutputChecker believed",
         "_reference_costs": "Costs",
-        "_search": "diagnose_failure search_and_diagnose",
+        "_search": "search_and_diagnose",
         "_start": "Isolation start_fork_server",
     },
 )

@@ -1,23 +1,16 @@
-"""Searches for a workload on which an implementation is wrong, and diagnoses the failure.
-
-A larger workload explains a failure: the smallest that fails shows few patterns.
-"""
+"""Searches for a workload on which an implementation is wrong, and diagnoses the failure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from math import prod
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_fib.data import (
     EXPLAIN_SECONDS,
-    LAYOUTS,
     Definition,
     DefinitionFault,
-    Diagnosis,
     Evaluation,
     EvaluationStatus,
     Outcome,
@@ -25,8 +18,12 @@ from pytest_fib.data import (
     SearchResult,
     Workload,
 )
-from pytest_fib.diagnosis import VAGUE_PATTERNS
-from pytest_fib.verdict import detail_lines, qualified
+from pytest_fib.engine._larger_workloads import (
+    DIAGNOSIS_BYTES,
+    diagnose_failure,
+    facts_of,
+    has_pattern,
+)
 from pytest_fib.workloads import enlarge, make_workload, smallest_axes, workload_bytes
 
 if TYPE_CHECKING:
@@ -34,24 +31,12 @@ if TYPE_CHECKING:
 
 #: Bytes of a workload whose rows are drawn many times: a thousand rows of a thousand tokens.
 DRAWN_BYTES = 32 << 20
-#: Bytes of the larger workload: enough rows for a pattern, and calls of milliseconds.
-DIAGNOSIS_BYTES = 4 << 20
-#: The shares of it that are tried in turn, and the seconds that a check may take longer than that
-#: of the first: all explanations together have 20. Tensors of eight times the size may take 64
-#: times as long.
+#: The shares of ``DIAGNOSIS_BYTES`` that are tried in turn, and the seconds that a check may take
+#: longer than that of the first: all explanations together have 20. Tensors of eight times the size
+#: may take 64 times as long.
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
 #: Where a larger share of the drawn workloads is passed over, the outcome says so.
 MOST_PASSED_OVER = 0.5
-#: A workload shows too little if no tensor has more elements.
-TINY = 16
-#: Patterns that only say how many elements are wrong.
-COUNTED = ("one element", "scattered")
-#: A factor that all elements of a workload have in common, in a sentence; and the circumstances
-#: that the sentence ends with.
-FACTOR = re.compile(r"every element is (\S+ x expected)")
-CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
-#: Patterns that describe inputs, whatever their size.
-ABOUT_INPUTS = ("misread input", "follows an input")
 
 
 class Check(Protocol):
@@ -160,7 +145,7 @@ def _diagnosed(
 ) -> Evaluation:
     """The outcome of a search; wrong numbers are diagnosed with larger workloads."""
     workload, outcome = result
-    if not _has_pattern(outcome):
+    if not has_pattern(outcome):
         return outcome
     seconds_of = partial(_seconds_of, check, clock)
     most = _bytes_to_explain(definition, workload, seconds_of, min(max_bytes, DIAGNOSIS_BYTES))
@@ -242,152 +227,14 @@ def _alike(first: Outcome, other: Outcome) -> bool:
     """Whether two failures have the same status and, for wrong numbers, the same outputs."""
     if not isinstance(first, Evaluation) or not isinstance(other, Evaluation):
         return type(first) is type(other)
-    reported = _facts(other).get("worst", {}).get("output")
-    facts = _facts(first)
+    reported = facts_of(other).get("worst", {}).get("output")
+    facts = facts_of(first)
     wrong = {name for name, count in facts.get("elements_wrong", {}).items() if count}
     wrong.add(facts.get("worst", {}).get("output"))
     return first.status is other.status and reported in wrong
-
-
-def _facts(outcome: Evaluation) -> dict[str, Any]:
-    return (outcome.correctness.extra if outcome.correctness else None) or {}
 
 
 def _closeness(outcome: Outcome) -> float:
     """The share of its bound that a passing evaluation used."""
     correctness = outcome.correctness if isinstance(outcome, Evaluation) else None
     return float(((correctness and correctness.extra) or {}).get("bound_used", 0.0))
-
-
-def diagnose_failure(
-    definition: Definition,
-    workload: Workload,
-    outcome: Evaluation,
-    evaluate: Callable[[Workload], Evaluation | None],
-    max_bytes: int,
-) -> Evaluation:
-    """The outcome of a workload, with the diagnosis of a larger one if that fails too.
-
-    The workload's own diagnosis is kept if the larger one's is vague, and its own is not and isn't
-    about a few elements only, for which nearly anything may hold. A diagnosis about inputs is
-    dropped if it does not explain the larger failure. ``evaluate`` evaluates a workload with
-    ``explain``, or returns None if it can't. Only wrong numbers have a pattern, so other outcomes
-    are returned as they are.
-    """
-    if not _has_pattern(outcome):
-        return outcome
-    first, passes = None, False
-    for shown in (*_larger(definition, workload, max_bytes), workload):
-        explained = evaluate(shown)
-        passes |= explained is not None and explained.status is EvaluationStatus.PASSED
-        diagnosis = _diagnosis_of(explained)
-        if diagnosis is None or (passes and _says_too_much(definition, shown, diagnosis)):
-            continue
-        diagnosis = _with_layout(definition, shown, diagnosis, evaluate)
-        if shown is not workload:
-            diagnosis = _as_shown_by(shown, diagnosis, workload, outcome)
-        is_first, first = first is None, first or diagnosis
-        if diagnosis.pattern not in VAGUE_PATTERNS and (
-            is_first or not (_is_tiny(definition, shown) or _is_refuted(diagnosis, first))
-        ):
-            return _with_diagnosis(outcome, diagnosis)
-    # How many elements of another workload are wrong doesn't go with an element of this one.
-    own = outcome.diagnosis
-    if first is None or (own and (first.pattern in COUNTED or _is_another(own, first))):
-        return outcome
-    return _with_diagnosis(outcome, first)
-
-
-def _is_another(own: Diagnosis, larger: Diagnosis) -> bool:
-    """Whether both say little, and the one would not go with the elements of the other."""
-    return own.pattern in VAGUE_PATTERNS and own.pattern != larger.pattern
-
-
-def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
-    """Whether a diagnosis about inputs or all elements should hold for the larger workload too."""
-    many = larger.pattern in ("everywhere", "scattered")
-    return many and diagnosis.pattern in ("misread input", "one factor", "one offset", "zeros")
-
-
-def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:
-    """Whether a few elements suggest misread inputs, which larger workloads would show too."""
-    return diagnosis.pattern in ABOUT_INPUTS and _is_tiny(definition, shown)
-
-
-def _is_tiny(definition: Definition, workload: Workload) -> bool:
-    """Whether no tensor has more than a few elements."""
-    sizes = definition.axis_values(workload.axes)
-    tensors = {**definition.inputs, **definition.outputs}
-    return max(prod(spec.shape_at(sizes)) for spec in tensors.values()) < TINY
-
-
-def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:
-    """Larger workloads: of plain values, which show patterns best, then of the same regime."""
-    most = min(max_bytes, DIAGNOSIS_BYTES)
-    plain: dict[str, str] = {}
-    for regime in (plain, workload.regime) if workload.regime else (plain,):
-        larger = enlarge(definition, workload, regime, most)
-        if larger != workload:
-            yield larger
-
-
-def _diagnosis_of(outcome: Evaluation | None) -> Diagnosis | None:
-    """The diagnosis of wrong numbers; None for other outcomes."""
-    return outcome.diagnosis if outcome is not None and _has_pattern(outcome) else None
-
-
-def _has_pattern(outcome: Evaluation) -> bool:
-    return outcome.status is EvaluationStatus.INCORRECT_NUMERICAL
-
-
-def _with_layout(
-    definition: Definition,
-    workload: Workload,
-    diagnosis: Diagnosis,
-    evaluate: Callable[[Workload], Evaluation | None],
-) -> Diagnosis:
-    """The diagnosis; it is the layout if the same values are right when contiguous."""
-    layout, contiguous = workload.regime.get("layout", LAYOUTS[0]), LAYOUTS[0]
-    if layout == contiguous:
-        return diagnosis
-    regime = {**workload.regime, "layout": contiguous}
-    outcome = evaluate(make_workload(definition, workload.axes, workload.seed, regime))
-    if outcome is None or outcome.status is not EvaluationStatus.PASSED:
-        return diagnosis
-    circumstance = f"only where inputs are {layout}, not where they are {contiguous}"
-    return qualified(diagnosis, circumstance).model_copy(update={"pattern": "layout"})
-
-
-def _as_shown_by(
-    larger: Workload, diagnosis: Diagnosis, workload: Workload, outcome: Evaluation
-) -> Diagnosis:
-    """The diagnosis of a larger workload, with the elements of this workload's outcome.
-
-    What only goes with the larger one says where it was seen.
-    """
-    own = outcome.diagnosis
-    details = own.details if own else ()
-    if own and own.pattern in VAGUE_PATTERNS and _facts(outcome).get("check") != "elements":
-        details = (*detail_lines(own.sentence), *details)  # what its elements don't show
-    shown: dict[str, Any] = {"shown_by": diagnosis.shown_by or larger, "details": details}
-    if diagnosis.pattern not in (*VAGUE_PATTERNS, "follows an input"):
-        shown["vague"] = False  # an element of this workload would not go with it
-    if own and own.output == diagnosis.output:
-        shown["element"] = own.element
-        factors = [FACTOR.search(each.sentence) for each in (diagnosis, own)]
-        if (both := [factor[1] for factor in factors if factor])[1:] and both[0] != both[1]:
-            at = _sizes_in_words(larger), _sizes_in_words(workload)
-            words = f"every element is {both[0]} at {at[0]}, {both[1]} at {at[1]}"
-            circumstances = CIRCUMSTANCES.search(diagnosis.sentence)
-            shown["sentence"] = f"{own.output}: {words}{circumstances[0] if circumstances else ''}"
-    elif own and own.output:
-        shown["sentence"] = f"{diagnosis.sentence} ({_sizes_in_words(larger)})"
-    return diagnosis.model_copy(update=shown)
-
-
-def _sizes_in_words(workload: Workload) -> str:
-    return ", ".join(f"{axis}={n}" for axis, n in workload.axes.items())
-
-
-def _with_diagnosis(outcome: Evaluation, diagnosis: Diagnosis) -> Evaluation:
-    return outcome.model_copy(update={"diagnosis": diagnosis, "log": diagnosis.text})

@@ -538,3 +538,40 @@ def test_errors_larger_than_those_of_rounding_are_not_called_like_them(judge):
         found = diagnosis(judge, SCALE, wrong)
         assert found.pattern == "lower precision"
         assert ("like those of rounding" in found.sentence) is like_rounding
+
+
+LINE = define({"x": "float32[n]"}, {"y": "float32[n]"}, "return x * 3")
+
+
+@pytest.mark.parametrize("tile", [16, 64, 256])
+def test_the_rest_after_tiles_is_that_after_the_smallest_of_which_whole_ones_are_right(tile):
+    def run(x):
+        done = len(x) // tile * tile
+        return torch.cat((x[:done] * 3, torch.zeros(len(x) - done)))
+
+    found = _found(LINE, run, 1)
+    n = found.shown_by.axes["n"]
+    rest = f"the last {n % tile} of {n} along n (the rest after tiles of {tile}?)"
+    assert found.sentence == f"y: zeros at {rest}"
+    assert found.tiles == {"n": tile}
+
+
+@pytest.mark.parametrize(("left_out", "why"), [(1, " (off by one?)"), (5, "")])
+def test_what_is_left_out_of_whole_tiles_too_is_no_rest_after_them(left_out, why):
+    def run(x):
+        return x * 3 * (torch.arange(len(x)) < len(x) - left_out)[:, None]
+
+    check = FunctionChecker(SCALE, run, "cpu")
+
+    def evaluate(workload):
+        """With a size that looks like some tiles and a rest, where it is a larger one."""
+        n = workload.axes["n"]
+        axes = {"n": 256 + left_out} if n % 16 else {"n": n}
+        return check(make_workload(SCALE, axes, workload.seed), explain=True)
+
+    small = make_workload(SCALE, {"n": left_out})
+    assert "the rest after tiles of 256" in evaluate(small).diagnosis.sentence
+    found = diagnose_failure(SCALE, small, check(small), evaluate, 1 << 20).diagnosis
+    last = "the last" if left_out == 1 else f"the last {left_out}"
+    assert found.sentence == f"y: zeros at {last} of {256 + left_out} along n{why}"
+    assert not found.tiles
