@@ -15,7 +15,7 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
-from pytest_fib.data import Workload, format_distinct
+from pytest_fib.data import format_distinct
 from pytest_fib.sandbox import changed, copy_bits, fill_with_poison
 from pytest_fib.timing import SURE, Ceilings, Timings, hidden_share, surely_longer
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from pytest_fib.verdict import Outputs
 
-#: Turns a seed into another.
-OTHER_SEED = 0x5EED0
 #: The most elements of both sides' timed calls that are compared.
 COMPARED = 1 << 21
 #: The methods of timing, as patterns.
@@ -61,19 +59,6 @@ def poison_outputs(outputs: Outputs, poison: int) -> None:
     """Against outputs that are never written, and right answers that were left in memory."""
     for tensor in outputs.values():
         fill_with_poison(tensor, poison)
-
-
-def with_other_values(workload: Workload) -> Workload:
-    """Against answers from a cache, by pointer, object, shape or coarse content.
-
-    Returns a workload of the same shapes with other values, for a call at the same addresses.
-    """
-    return Workload(
-        axes=workload.axes,
-        inputs=workload.inputs,
-        seed=workload.seed ^ OTHER_SEED,
-        regime=workload.regime,
-    )
 
 
 def check_inputs(

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_fib.engine._cheat_checks import with_other_values
 from pytest_fib.engine._context import EvaluationEnded
 from pytest_fib.engine._output_checker import Expected, OutputChecker, OutputsOf, copies
 from pytest_fib.sandbox import POISONS
+from pytest_fib.workloads import with_other_values
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, Workload
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 #: Workloads up to this size get a third call, with other values.
 THIRD_CALL_BYTES = 8 << 20
-#: The circumstances of failures that only such a call has, or may have since nobody checked.
+#: The circumstances of failures that only such a call has.
 THIRD_CALL_ONLY = "right on a first call, wrong on a second of the same shapes with other values"
-OTHER_VALUES = "with values of another seed"
 
 
 class CallBackend(Protocol):
@@ -115,9 +114,10 @@ def check_third_call(
 ) -> Verdict:
     """Check a call on other values, where the inputs and outputs of ``workload`` were.
 
-    ``previous`` are the right outputs of ``workload``, if they are known.
+    It finds answers from a cache, by pointer, object, shape or coarse content. ``previous`` are the
+    right outputs of ``workload``, if they are known.
     """
-    other = with_other_values(workload)
+    other = with_other_values(definition, workload)
     inputs = calls.make_inputs(other)
     (outputs,) = calls.call_candidate(POISONS[1:])
     checker = output_checker(calls, definition, other, inputs, explain_until=explain_until)
@@ -172,12 +172,7 @@ def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int
     expected = calls.cached(request.workload)
     previous = expected.outputs if expected else {}
     third = check_third_call(calls, *what, previous, explain_until=explain_until)
-    if third.passed:
-        return verdict
-    if explain_until is None:
-        note = _of_third_call(with_other_values(request.workload))
-        return third.qualified(OTHER_VALUES).noted(note)
-    return _afresh(calls, *what, third, explain_until)
+    return verdict if third.passed else _afresh(calls, *what, third, explain_until)
 
 
 def _afresh(
@@ -185,14 +180,14 @@ def _afresh(
     definition: Definition,
     workload: Workload,
     third: Verdict,
-    explain_until: float,
+    explain_until: float | None,
 ) -> Verdict:
     """The verdict of the third call, or of a first call with its values if that is wrong too.
 
     Only if that is right does the failure need the calls before it. Else the diagnosis is that of
     a workload with its values, which anyone can test alone.
     """
-    other = with_other_values(workload)
+    other = with_other_values(definition, workload)
     calls.start_afresh()
     first = check_same_inputs(calls, definition, other, explain_until=explain_until)
     if first.passed:
@@ -202,4 +197,5 @@ def _afresh(
 
 def _of_third_call(other: Workload) -> str:
     """Whose elements the details list: those of a call with ``other`` values."""
-    return f"(of the third call, whose values are those of seed {other.seed})"
+    values = other.regime.get("values", "normal")
+    return f"(of the third call, whose values are {values}, of seed {other.seed})"

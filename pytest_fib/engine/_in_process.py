@@ -24,7 +24,6 @@ from pytest_fib.engine._cheat_checks import (
     check_earlier_outputs,
     check_inputs,
     poison_outputs,
-    with_other_values,
 )
 from pytest_fib.engine._context import EvaluationEnded, conclude
 from pytest_fib.engine._correctness import check_same_inputs
@@ -58,6 +57,7 @@ from pytest_fib.workloads import (
     make_inputs,
     once,
     plain_defaults,
+    with_other_values,
 )
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class FunctionChecker:
         """Check that a call on other values keeps earlier outputs. Raises EvaluationEnded."""
         returned = self._returned_again
         stored = {name: value.clone() for name, value in returned.items()}
-        self.make_inputs(with_other_values(workload))
+        self.make_inputs(with_other_values(self.definition, workload))
         self._call(POISONS[0])
         if wrong := check_earlier_outputs(returned, stored, self._calling):
             raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))

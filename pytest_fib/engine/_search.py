@@ -129,6 +129,7 @@ def _search(
         failed=_failed,
         closeness=_closeness,
         alike=_alike,
+        shown_by=_shown_by,
         failed_before=filter(is_affordable, failed_before),
         listed=filter(is_affordable, listed),
         max_bytes=max_bytes,
@@ -232,6 +233,12 @@ def _alike(first: Outcome, other: Outcome) -> bool:
     wrong = {name for name, count in facts.get("elements_wrong", {}).items() if count}
     wrong.add(facts.get("worst", {}).get("output"))
     return first.status is other.status and reported in wrong
+
+
+def _shown_by(outcome: Outcome) -> Workload | None:
+    """The other workload that a failure is of, if it is."""
+    diagnosis = outcome.diagnosis if isinstance(outcome, Evaluation) else None
+    return diagnosis.shown_by if diagnosis else None
 
 
 def _closeness(outcome: Outcome) -> float:

@@ -63,6 +63,7 @@ class _Checked(Generic[CheckResult]):
         check: Callable[[Workload], CheckResult],
         failed: Callable[[CheckResult], bool],
         alike: Callable[[CheckResult, CheckResult], bool],
+        shown_by: Callable[[CheckResult], Workload | None],
         *,
         shrink_seconds: float,
         clock: Callable[[], float],
@@ -75,6 +76,7 @@ class _Checked(Generic[CheckResult]):
         self._check = check
         self._failed = failed
         self._alike = alike
+        self._shown_by = shown_by
         self._shrink_seconds = shrink_seconds
         self._clock = clock
         self._deadline: float | None = None
@@ -156,7 +158,9 @@ class _Checked(Generic[CheckResult]):
         No check is begun that is expected to end after ``shrink_seconds`` from now.
         """
         self._deadline = self._clock() + self._shrink_seconds
-        failing = shrunk(self._definition, first, self.fails_like(first))
+        shown_by = self._shown_by(self.seen[first.uuid][1])
+        start = shown_by if shown_by and self.fails_like(first)(shown_by) else first
+        failing = shrunk(self._definition, start, self.fails_like(start))
         if failing is not first or failing.axes == smallest_axes(self._definition):
             origin = "shrunk"
         if origin == "shrunk" and self.out_of_time:
@@ -185,6 +189,7 @@ def search(
     failed: Callable[[CheckResult], bool],
     closeness: Callable[[CheckResult], float],
     alike: Callable[[CheckResult, CheckResult], bool] = lambda first, other: True,
+    shown_by: Callable[[CheckResult], Workload | None] = lambda outcome: None,
     affordable: Callable[[Workload], bool] = lambda workload: True,
     undecided: Callable[[Workload, CheckResult], bool] = lambda workload, outcome: False,
     failed_before: Iterable[Workload] = (),
@@ -202,13 +207,16 @@ def search(
     ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
     to take longer than what is left of them. The same ``seed`` and ``run_seed`` draw the same
     workloads in every process: the latter a fifth of them, or none where it is None.
-    Shrinking takes only what fails ``alike``, given the first failure and another. ``closeness``
-    ranks outcomes that passed: the highest came closest to failing.
+    Shrinking takes only what fails ``alike``, given the first failure and another; it begins with
+    the workload that an outcome is ``shown_by``, if that is another that fails. ``closeness`` ranks
+    outcomes that passed: the highest came closest to failing.
     Drawn workloads that are not ``affordable`` by then are left out, and a failure of theirs that
     is ``undecided`` tells nothing, unless nothing else was tried. ``clock`` gives the seconds that
     checks and shrinking take.
     """
-    checked = _Checked(definition, check, failed, alike, shrink_seconds=shrink_seconds, clock=clock)
+    checked = _Checked(
+        definition, check, failed, alike, shown_by, shrink_seconds=shrink_seconds, clock=clock
+    )
     if failing := next(filter(checked.fails, failed_before), None):
         return checked.result(failing, "failed before")
     if failing := next(filter(checked.fails, listed), None):

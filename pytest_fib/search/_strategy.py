@@ -12,6 +12,7 @@ from pytest_fib.data import ON_REQUEST, Definition, Workload, kinds
 from pytest_fib.search._deck import CHOICES, DECK_TILES, USUAL_SIZE, Bounds
 from pytest_fib.search._hypothesis import draw_number
 from pytest_fib.workloads import (
+    HIDING,
     USUAL_BYTES,
     Choice,
     Plan,
@@ -43,8 +44,6 @@ MORE = (
 )  # fmt: skip
 #: So many of these, the last, are dealt after all others: for sizes that no list has.
 LATE = 5
-#: Values that hide a size that is wrong: 0, or next to what else is added they count for nothing.
-HIDING = ("zeros", "small", "subnormal", "large")
 #: How many inputs are zero alone, at most: what the reference divides by may be 0 then.
 ALONE = 4
 #: Odd sizes are larger than the first of these that such sizes fit beyond.

@@ -16,6 +16,7 @@ from pytest_fib.workloads._make import (
     read_workload as read_workload,
     regime_choices as regime_choices,
     why_unfit as why_unfit,
+    with_other_values as with_other_values,
     without_plainest as without_plainest,
 )
 from pytest_fib.workloads._plan import (
@@ -59,6 +60,7 @@ from pytest_fib.workloads._tensors import (
     scalar_inputs as scalar_inputs,
     special_at_end as special_at_end,
 )
+from pytest_fib.workloads._value_patterns import HIDING as HIDING
 from pytest_fib.workloads._workload_files import (
     RecordedWorkload as RecordedWorkload,
     record_workload as record_workload,

@@ -29,6 +29,7 @@ from pytest_fib.data import (
 )
 from pytest_fib.workloads._plan import Choice, Plan, plan
 from pytest_fib.workloads._tensors import scalar_inputs
+from pytest_fib.workloads._value_patterns import HIDING, SHOWING
 
 #: Sizes of every var axis where a definition names no bench workloads.
 LADDER = (1, 8, 64, 512, 4096, 32768)
@@ -36,6 +37,8 @@ LADDER = (1, 8, 64, 512, 4096, 32768)
 MAX_LADDER_BYTES = 4 << 30
 #: How much larger than the smallest workload an enlarged one is, at least.
 LEAST_ENLARGEMENT = 1.125
+#: The bits in which the seed of other values differs.
+OTHER_SEED = 0x5EED0
 #: How many sequences an enlarged workload has, where the definition doesn't bound their number.
 ENLARGED_SEQUENCES = 16
 
@@ -156,6 +159,22 @@ def regime_choices(definition: Definition) -> dict[str, list[str]]:
     if section and section.layouts:
         drawn["layout"] = [LAYOUTS[0], *section.layouts]
     return drawn
+
+
+def with_other_values(definition: Definition, workload: Workload) -> Workload:
+    """A workload of the same shapes with values of another seed.
+
+    Where its own are of a pattern that hides what is wrong, or are all alike, of another pattern.
+    """
+    seed, regime = workload.seed ^ OTHER_SEED, dict(workload.regime)
+    drawn = regime_choices(definition).get("values", [])
+    showing = [name for name in SHOWING if name in drawn]
+    is_given = workload.has_recorded_tensors or given_scalars(definition, workload)
+    if regime.get("values") not in (*HIDING, "ones") or not showing or is_given:
+        return Workload(axes=workload.axes, inputs=workload.inputs, seed=seed, regime=regime)
+    regime["values"] = showing[workload.seed % len(showing)]
+    regime.pop("inputs", None)
+    return make_workload(definition, workload.axes, seed, without_plainest(regime))
 
 
 def without_plainest(regime: Mapping[str, str]) -> dict[str, str]:

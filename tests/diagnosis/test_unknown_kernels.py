@@ -115,6 +115,14 @@ def test_what_a_larger_workload_shows_with_other_values_is_shown_by_these(judge)
         assert own.diagnosis.shown_by is None  # its first call shows it
 
 
+def test_what_values_hide_is_shown_by_others_in_the_same_check(judge):
+    zeros = make_workload(SCALE, {"n": 4}, 0, {"values": "zeros"})
+    found = evaluated(judge, SCALE, "return x * 2", zeros, explain=False).diagnosis
+    assert found.sentence == "y: every element is 0.66667 x expected"
+    assert found.shown_by.regime == {"values": "mixed"}
+    assert found.details[-1].startswith("  (of the third call, whose values are mixed, of seed ")
+
+
 def test_what_depends_on_the_calls_before_says_so(judge):
     wrong = "calls.append(0)\n    return x * 3 + (len(calls) > 2)"
     found = diagnosis(judge, SCALE, wrong, header="calls = []")

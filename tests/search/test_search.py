@@ -244,6 +244,27 @@ def test_shrinking_does_not_go_from_one_failure_to_another(define):
     assert (found.workload.axes, found.outcome) == ({"n": 65}, "dw")
 
 
+def test_shrinking_begins_with_the_workload_that_shows_the_failure(define):
+    """As where the check of one tries other values too."""
+    definition = define()
+    other = make_workload(definition, {"n": 300}, 7)
+
+    def check(workload):
+        own = workload.seed == 7 and workload.axes["n"] >= 65
+        return ("own" if own else "other") if own or workload.axes["n"] == 300 else ""
+
+    found = search(
+        definition,
+        check,
+        failed=bool,
+        closeness=lambda outcome: 0.0,
+        shown_by=lambda outcome: other if outcome == "other" else None,
+        listed=[make_workload(definition, {"n": 300})],
+    )
+    assert (found.workload.axes, found.workload.seed) == ({"n": 65}, 7)
+    assert (found.outcome, found.origin) == ("own", "shrunk")
+
+
 def test_a_kept_failure_ends_the_search(define, look):
     definition = define()
     earlier = make_workload(definition, {"n": 300})

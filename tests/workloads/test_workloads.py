@@ -21,6 +21,7 @@ from pytest_fib.workloads import (
     scalar_inputs,
     smallest_axes,
     why_not_generated,
+    with_other_values,
     workload_bytes,
 )
 
@@ -393,3 +394,43 @@ def test_where_there_is_nothing_but_structure_other_values_are_another_structure
         workload = make_workload(definition, {"n": 100})
         fill_inputs({"order": order}, definition, workload, bulk_seed=bulk_seed)
     assert not orders[0].equal(orders[1])
+
+
+TWO = {"x": {"shape": ["m", "n"], "dtype": "float32"}, "w": {"shape": ["n"], "dtype": "float32"}}
+
+
+@pytest.mark.parametrize("hiding", ["zeros", "ones", "small", "subnormal", "large"])
+def test_where_values_hide_what_is_wrong_others_show_it(define, hiding):
+    definition, shown = define(MATRIX, TWO), set()
+    for seed in range(6):
+        regime = {"values": hiding, "inputs": "one"}
+        workload = make_workload(definition, {"m": 7}, seed, regime)
+        other = with_other_values(definition, workload)
+        assert (other.axes, "inputs" in other.regime) == (workload.axes, False)
+        assert other.seed != seed
+        shown.add(other.regime.get("values", "normal"))
+    assert shown == {"mixed", "shifted", "normal"}
+
+
+@pytest.mark.parametrize("values", ["normal", "nan", "mixed", "wide"])
+def test_other_values_are_of_the_same_pattern_where_that_hides_nothing(define, values):
+    definition, regime = define(MATRIX, TWO), {"values": values, "inputs": "some"}
+    workload = make_workload(definition, {"m": 7}, 3, regime)
+    other = with_other_values(definition, workload)
+    assert (other.axes, other.regime) == (workload.axes, workload.regime)
+    assert other.seed != workload.seed
+
+
+def test_other_values_are_of_patterns_that_the_definition_allows_and_of_scalars_that_were_given(
+    define,
+):
+    zeros = {"values": "zeros"}
+    only = define(MATRIX, TWO, values=["zeros", "normal"])
+    other = with_other_values(only, make_workload(only, {"m": 7}, 1, zeros))
+    assert other.regime == {}
+    scaled = define(MATRIX, {**TWO, "a": {"shape": None, "dtype": "float32"}})
+    workload = make_workload(scaled, {"m": 7}, 1, zeros)
+    inputs = {**workload.inputs, "a": ScalarInput(value=0.25)}
+    given = Workload(axes=workload.axes, inputs=inputs, seed=1, regime=zeros)
+    other = with_other_values(scaled, given)
+    assert (other.regime, other.inputs["a"].value) == (zeros, 0.25)
