@@ -2,6 +2,8 @@
 
 #: Tile sizes that kernels commonly work in. The only table: others take a slice of it.
 TILE_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+#: Integers that may be lengths are made up to this one.
+MOST_OF_LENGTHS = 65536
 #: Workloads whose seeds differ by a multiple of this have special values in the same places.
 TURNS = 24
 #: Bytes of most drawn workloads, whatever the budget: more shows little more, and takes its time.

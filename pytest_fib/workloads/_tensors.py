@@ -32,7 +32,7 @@ from pytest_fib.data import (
 from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._plan import Plan, plan
 from pytest_fib.workloads._recorded import read_tensor, stored_inputs
-from pytest_fib.workloads._sizes import TURNS
+from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, TURNS
 from pytest_fib.workloads._special_values import is_last_special
 
 if TYPE_CHECKING:
@@ -261,6 +261,8 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     elif source.random() < NEAR_SHARE:
         near = _near_an_end if floating else _small
         number = near(low, high, source)
+    elif not floating and source.random() < NEAR_SHARE:
+        number = _whole_tiles(low, high, source)
     else:
         number = source.uniform(low, high) if floating else source.randint(int(low), int(high))
     return float(number) if floating else int(number)
@@ -278,6 +280,16 @@ def _small(low: float, high: float, source: random.Random) -> float:
     most = source.choice([int(end) - base for end in (low, high) if end != base] or [0])
     distance = int(2 ** source.uniform(0, math.log2(abs(most) + 1))) - 1
     return base + int(math.copysign(distance, most))
+
+
+def _whole_tiles(low: float, high: float, source: random.Random) -> float:
+    """What whole tiles hold, or one more or less: it may be a length. Else small."""
+    tiles = [tile for tile in TILE_SIZES[1:] if tile <= high]
+    if not tiles:
+        return _small(low, high, source)
+    tile = source.choice(tiles)
+    count = int((min(high, MOST_OF_LENGTHS) // tile + 1) ** source.random())
+    return min(max(tile * max(count, 1) + source.choice((0, 0, -1, 1)), low), high)
 
 
 def _of_few_bits(number: Scalar) -> Scalar:

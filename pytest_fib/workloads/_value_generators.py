@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.workloads._places import in_turn, one_of_each, places
-from pytest_fib.workloads._sizes import power_of_two
+from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, power_of_two
 from pytest_fib.workloads._value_patterns import Limits, PatternFill, pattern_fill
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
             is_small = torch.empty_like(tensor, dtype=torch.bool)
             is_small.bernoulli_(generator=context.device_random)
             tensor.copy_(torch.where(is_small, small, tensor))
+        _put_whole_tiles(tensor, context, low, high)
         _put_ends(tensor, context, low, high)
     else:
         _whole_numbers(tensor, context, low, high)
@@ -146,6 +147,7 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
 def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
     """Any of them; rows of equal ones, of the same as other inputs have, of close ones, of ends."""
     tensor.random_(low, high + 1, generator=context.device_random)
+    _put_whole_tiles(tensor, context, low, high)
     _with_small_rows(tensor, context, low, high)
     _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn)
     if high - low < FEW_NUMBERS:
@@ -154,6 +156,24 @@ def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: i
         _with_close_rows(tensor, context, high)
         _put_landmarks(tensor, context.turn, low, high)
     _with_all_at_ends(tensor, context.turn, low, high)
+
+
+def _put_whole_tiles(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
+    """Put what whole tiles hold, or one more or less, into some elements: they may be lengths.
+
+    Into a quarter of a vector's; of other tensors, which are more likely data, fewer.
+    """
+    tiles = torch.tensor([tile for tile in TILE_SIZES[1:] if tile <= high])
+    if not len(tiles) or tensor.element_size() < LENGTH_BYTES:
+        return
+    host = context.host_random
+    some = torch.rand(tensor.shape, generator=host) < (0.25 if tensor.dim() < 2 else 0.0625)
+    tile = tiles[torch.randint(0, len(tiles), (int(some.sum()),), generator=host)]
+    most = min(high, MOST_OF_LENGTHS) // tile
+    count = ((most + 1) ** torch.rand(len(tile), generator=host)).long().clamp(min=1)
+    near = torch.tensor([0, 0, -1, 1])[torch.randint(0, 4, (len(tile),), generator=host)]
+    numbers = (tile * count + near).clamp(low, high)
+    tensor[some.to(tensor.device)] = numbers.to(tensor)
 
 
 def _with_small_rows(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
@@ -464,6 +484,8 @@ CLOSE_NUMBERS = 12
 FEW_VALUES, FAINT = 4, 2.0**-30
 #: How much of their range those take that are near one of its ends.
 NEAR_AN_END = 0.125
+#: Integers that may be lengths have so many bytes, at least.
+LENGTH_BYTES = 4
 #: The most that small integers are, in turn.
 SMALL_NUMBERS = (3, 15, 255)
 #: Of fewer, two that are drawn are often equal.

@@ -519,6 +519,26 @@ def _of_integers(names, seed, shape=("n",), sizes=None, **rule):
     return filled(definition, make_workload(definition, {**SIZES, **(sizes or {})}, seed))
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_some_integers_are_what_whole_tiles_hold_or_one_more_or_less(ends):
+    """They may be lengths: few are such by chance."""
+    made = [_of_integers("a", seed, sizes={"n": 12}, ends=ends)["a"] for seed in range(50)]
+    drawn = torch.cat(made)
+    usual = drawn[(drawn > 1) & (drawn <= 65536)]
+    for near in (-1, 0, 1):
+        assert int(((usual - near) % 128 == 0).sum()) >= 4
+
+
+def test_one_number_is_now_and_then_all_of_a_row_of_indices():
+    data = define("indices", "int32", few=20).model_dump()
+    data["workloads"]["inputs"]["x"] = {"kind": "indices", "below": 1000, "unique": False}
+    definition = Definition.model_validate(data)
+    for seed in range(9):
+        x = filled(definition, make_workload(definition, {**SIZES, "n": 24}, seed))["x"]
+        of_the_first = (x == x[:, :1]).double().mean(1)
+        assert 2 <= int((of_the_first > 0.5).sum()) <= 6
+
+
 def test_integers_of_a_wide_range_are_now_and_then_small_in_all_inputs_at_once():
     made = [_of_integers("ab", seed, sizes={"n": 100}) for seed in range(TURNS)]
     small = [each for each in made if max(x.max() for x in each.values()) <= 255]

@@ -262,6 +262,15 @@ def test_a_scalar_often_is_near_to_these(define, rule, dtype, near):
         assert sum(low <= value <= high for value in values) > 5
 
 
+def test_a_scalar_that_may_be_a_length_often_is_that_of_whole_tiles_or_one_more_or_less(define):
+    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": "int32"}}
+    definition = define(inputs=inputs, rules={"s": {"kind": "integers", "min": 9, "max": 4000}})
+    values = [make_workload(definition, {"n": 1}, seed).inputs["s"].value for seed in range(300)]
+    assert all(9 <= value <= 4000 for value in values)
+    for near in (-1, 0, 1):
+        assert sum((value - near) % 128 == 0 for value in values) > 3
+
+
 def _padded(define, padding):
     """Definition of ``n - padding`` columns, of what ``padding`` is made by."""
     inputs = {
