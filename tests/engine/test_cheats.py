@@ -19,6 +19,9 @@ from tests.sampling import one_in
 CHEATS = Path(__file__).parents[1] / "mutants" / "cheats"
 
 SECOND = re.escape(
+    "out: holds the results of an earlier call everywhere (right on a first call, "
+    "wrong on a second of the same shapes with other values)"
+)
     "out: holds the results of an earlier call everywhere (right on a first call, wrong on a second of the same shapes with other values)"
 )
 ZEROS = "out: zeros everywhere"
