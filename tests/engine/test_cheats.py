@@ -22,8 +22,6 @@ SECOND = re.escape(
     "out: holds the results of an earlier call everywhere (right on a first call, "
     "wrong on a second of the same shapes with other values)"
 )
-    "out: holds the results of an earlier call everywhere (right on a first call, wrong on a second of the same shapes with other values)"
-)
 ZEROS = "out: zeros everywhere"
 FORKS = "it killed or disturbed the process that starts sandboxes"
 ALL = "out: never written"
