@@ -99,12 +99,12 @@ def _is_seen_elsewhere(
 ) -> bool:
     """Whether an output that is wrong with other inputs too has the pattern there, or may have it.
 
-    Of a few rows, or where inputs are equal, much looks so by chance.
+    Of a few rows, or where inputs are equal, much looks so by chance; so do a few wrong elements.
     """
     if pattern in OF_THESE_INPUTS or (elsewhere := failure.elsewhere) is None:
         return True
     other = next((each for each in elsewhere.outputs if each.name == output.name), None)
-    if other is None or other.count < FEW:
+    if other is None or other.count < FEW <= output.count:
         return True
     return any(each == pattern for each, _ in detect(other, elsewhere))
 

@@ -13,6 +13,7 @@ from pytest_fib.diagnosis._localize import localize, where
 from pytest_fib.diagnosis._wrong_output import (
     FEW,
     NEARLY_ALL,
+    SIGMAS,
     Failure,
     Sample,
     WrongOutput,
@@ -33,6 +34,8 @@ WHOLE = 1e-3
 FAINT = 1e-3
 #: Factors of rows are one if they differ by less than this share of it, or of its distance from 1.
 ALIKE = 1e-3
+#: The least distance of a factor from one for all, as a share of that one's distance from 1.
+OTHER = 0.1
 #: The most likely that a factor may equal a known number by chance.
 BY_CHANCE = 0.01
 #: Factors that may come from anywhere: ratios of small numbers.
@@ -119,7 +122,7 @@ def _one_number(
     good = [fit for fit in fits if bool(fit.good)]
     best = min(good, key=lambda fit: float(fit.left), default=None)
     is_float, value = output.got.is_floating_point(), float(best.value) if best else 0.0
-    if best is factor and is_float and value:
+    if best is factor and is_float and value and not _varies(output, sample, value):
         known = _known(value, float(factor.error), failure)
         yield "one factor", f"{which}{_times(value)} x expected{place}{known}"
     elif best is offset and (
@@ -128,6 +131,17 @@ def _one_number(
         else abs(value - round(value)) < WHOLE
     ):
         yield "one offset", f"{which}off by {output.digits(value, '+')}{place}"
+
+
+def _varies(output: WrongOutput, sample: Sample, factor: float) -> bool:
+    """Whether many rows have surely another factor: one for all lies between theirs."""
+    rows = output.rows(sample)
+    if len(rows.at) < 2 or rows.at.shape[1] < FEW:
+        return False
+    fit = LinearFit.of(rows, factor=True)
+    distance = (fit.value - factor).abs()
+    others = (distance > SIGMAS * fit.error) & (distance > OTHER * abs(factor - 1))
+    return share(others[fit.good]) > 1 - MOST_ROWS
 
 
 def _differ(expected: torch.Tensor) -> torch.Tensor:

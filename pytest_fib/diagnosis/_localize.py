@@ -143,6 +143,8 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     dimensions = [indices for dim in range(len(output.shape)) if (indices := _along(output, dim))]
     density = output.count / (prod(indices.part for indices in dimensions) * output.total)
     dense = density >= 0.5
+    if not dense:
+        dimensions = [each for each in dimensions if _is_unlikely(each, _rows_with(output))]
     # Else, a place where the errors of all elements are larger by chance. A list of most indices is
     # one of whole rows. Nearly a whole dimension may be wrong by chance, as if an input is small.
     dimensions = [
@@ -177,7 +179,18 @@ def _along(output: WrongOutput, dim: int) -> _Indices | None:
     if len(members) in (0, size):
         return None
     indices = _described(members, size, output.axis(dim), _role(output, dim))
-    return indices if output.count * log10(indices.part) + indices.choices <= CHANCE else None
+    return indices if _is_unlikely(indices, output.count) else None
+
+
+def _is_unlikely(indices: _Indices, count: int) -> bool:
+    """Whether so many elements at random are hardly all at such indices."""
+    return count * log10(indices.part) + indices.choices <= CHANCE
+
+
+def _rows_with(output: WrongOutput) -> int:
+    """How many rows, or columns if these are fewer, have wrong elements: not each is by itself."""
+    dims = range(len(output.shape))
+    return min(int(output.wrong.any(dim).sum()) for dim in dims) if len(dims) > 1 else output.count
 
 
 def _role(output: WrongOutput, dim: int) -> str:

@@ -17,11 +17,11 @@ from pytest_fib.data import (
 )
 from pytest_fib.diagnosis import VAGUE_PATTERNS, retiled
 from pytest_fib.verdict import detail_lines, qualified
-from pytest_fib.workloads import TILE_SIZES, enlarge, in_domain, make_workload
+from pytest_fib.workloads import TILE_SIZES, doubled, enlarge, in_domain, make_workload
 
 #: Bytes of the larger workload: enough rows for a pattern, and calls of milliseconds.
 DIAGNOSIS_BYTES = 4 << 20
-#: A workload shows too little if no tensor has more elements.
+#: A workload shows too little if no tensor has more elements, or no axis of it.
 TINY = 16
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
@@ -43,34 +43,58 @@ def diagnose_failure(
     """The outcome of a workload, with the diagnosis of a larger one if that fails too.
 
     The workload's own diagnosis is kept if the larger one's is vague, and its own is not and isn't
-    about a few elements only, for which nearly anything may hold. A diagnosis about inputs is
-    dropped if it does not explain the larger failure. ``evaluate`` evaluates a workload with
-    ``explain``, or returns None if it can't. Only wrong numbers have a pattern, so other outcomes
-    are returned as they are.
+    about a few elements only, for which nearly anything may hold. A diagnosis about inputs or a
+    place is dropped if it does not explain the larger failure; where larger workloads are right,
+    one of them is named. ``evaluate`` evaluates a workload with ``explain``, or returns None if it
+    can't. Only wrong numbers have a pattern, so other outcomes are returned as they are.
     """
     if not has_pattern(outcome):
         return outcome
-    first, passes = None, False
+    first, right = None, None
     for shown in (*_larger(definition, workload, max_bytes), workload):
         explained = evaluate(shown)
-        passes |= explained is not None and explained.status is EvaluationStatus.PASSED
+        if explained is not None and explained.status is EvaluationStatus.PASSED:
+            right = shown
         diagnosis = _diagnosis_of(explained)
-        if diagnosis is None or (passes and _says_too_much(definition, shown, diagnosis)):
+        if diagnosis is None or (right and _says_too_much(shown, diagnosis)):
             continue
-        diagnosis = _with_layout(definition, shown, diagnosis, evaluate)
-        diagnosis = _with_tiles(definition, shown, diagnosis, evaluate)
+        for tried in (_with_layout, _with_tiles):
+            diagnosis = tried(definition, shown, diagnosis, evaluate)
         if shown is not workload:
             diagnosis = _as_shown_by(shown, diagnosis, workload, outcome)
         is_first, first = first is None, first or diagnosis
         if diagnosis.pattern not in VAGUE_PATTERNS and (
             is_first or not (_is_tiny(definition, shown) or _is_refuted(diagnosis, first))
         ):
-            return _with_diagnosis(outcome, diagnosis)
+            return _with_diagnosis(outcome, _unless_right(diagnosis, right, workload))
+    return _with_diagnosis(outcome, _vague(outcome.diagnosis, first, right, workload))
+
+
+def _vague(
+    own: Diagnosis | None, first: Diagnosis | None, right: Workload | None, workload: Workload
+) -> Diagnosis | None:
+    """What little is said: by the ``first`` larger workload that fails, or by the smallest one."""
+    if own and first and _is_refuted(own, first):
+        return _of_larger_alone(first)
     # How many elements of another workload are wrong doesn't go with an element of this one.
-    own = outcome.diagnosis
-    if first is None or (own and (first.pattern in COUNTED or _is_another(own, first))):
-        return outcome
-    return _with_diagnosis(outcome, first)
+    if own and (first is None or first.pattern in COUNTED or _is_another(own, first)):
+        first = own
+    return first and _unless_right(first, right, workload)
+
+
+def _unless_right(diagnosis: Diagnosis, right: Workload | None, workload: Workload) -> Diagnosis:
+    """The diagnosis of a workload, which names a larger one that is right."""
+    if right is None or (diagnosis.shown_by and diagnosis.shown_by.axes != workload.axes):
+        return diagnosis
+    values = "" if right.regime == workload.regime else " with normal values"
+    return qualified(diagnosis, f"right at {_sizes_in_words(right)}{values}")
+
+
+def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:
+    """A vague diagnosis of a larger workload, without an element, with its sizes."""
+    assert diagnosis.shown_by is not None
+    sizes = _sizes_in_words(diagnosis.shown_by)
+    return qualified(diagnosis, sizes).model_copy(update={"vague": False})
 
 
 def _is_another(own: Diagnosis, larger: Diagnosis) -> bool:
@@ -79,14 +103,16 @@ def _is_another(own: Diagnosis, larger: Diagnosis) -> bool:
 
 
 def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
-    """Whether a diagnosis about inputs or all elements should hold for the larger workload too."""
-    many = larger.pattern in ("everywhere", "scattered")
-    return many and diagnosis.pattern in ("misread input", "one factor", "one offset", "zeros")
+    """Whether what is said of inputs, all elements or a place isn't so in the larger workload."""
+    if larger.pattern not in ("everywhere", "scattered") or larger.shown_by is None:
+        return False
+    is_place = diagnosis.pattern == diagnosis.place and diagnosis.pattern not in VAGUE_PATTERNS
+    return is_place or diagnosis.pattern in ("misread input", "one factor", "one offset", "zeros")
 
 
-def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:
-    """Whether a few elements suggest misread inputs, which larger workloads would show too."""
-    return diagnosis.pattern in ABOUT_INPUTS and _is_tiny(definition, shown)
+def _says_too_much(workload: Workload, diagnosis: Diagnosis) -> bool:
+    """Whether a few rows suggest misread inputs, which larger workloads would show too."""
+    return diagnosis.pattern in ABOUT_INPUTS and max(workload.axes.values(), default=0) < TINY
 
 
 def _is_tiny(definition: Definition, workload: Workload) -> bool:
@@ -97,13 +123,17 @@ def _is_tiny(definition: Definition, workload: Workload) -> bool:
 
 
 def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:
-    """Larger workloads: of plain values, which show patterns best, then of the same regime."""
+    """Larger workloads: of plain values, which show patterns best, then of the same regime.
+
+    The last has axes that are at least as long: other axes may be larger in those before it.
+    """
     most = min(max_bytes, DIAGNOSIS_BYTES)
     plain: dict[str, str] = {}
+    tried = [workload]
     for regime in (plain, workload.regime) if workload.regime else (plain,):
-        larger = enlarge(definition, workload, regime, most)
-        if larger != workload:
-            yield larger
+        tried.append(enlarge(definition, workload, regime, most))
+    tried.append(doubled(definition, workload, max_bytes))
+    yield from (each for i, each in enumerate(tried) if i and each not in tried[:i])
 
 
 def _diagnosis_of(outcome: Evaluation | None) -> Diagnosis | None:
@@ -202,5 +232,7 @@ def _sizes_in_words(workload: Workload) -> str:
     return ", ".join(f"{axis}={n}" for axis, n in workload.axes.items())
 
 
-def _with_diagnosis(outcome: Evaluation, diagnosis: Diagnosis) -> Evaluation:
+def _with_diagnosis(outcome: Evaluation, diagnosis: Diagnosis | None) -> Evaluation:
+    if diagnosis is None:
+        return outcome
     return outcome.model_copy(update={"diagnosis": diagnosis, "log": diagnosis.text})

@@ -8,6 +8,7 @@ from pytest_fib.workloads._bytes_needed import bytes_needed as bytes_needed
 from pytest_fib.workloads._inference import RULES
 from pytest_fib.workloads._make import (
     bench_workloads as bench_workloads,
+    doubled as doubled,
     enlarge as enlarge,
     example_workloads as example_workloads,
     given_scalars as given_scalars,

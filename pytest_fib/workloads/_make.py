@@ -253,6 +253,21 @@ def enlarge(
     return make_workload(definition, axes, workload.seed, regime)
 
 
+def doubled(definition: Definition, workload: Workload, max_bytes: int) -> Workload:
+    """The same seed and regime with axes of twice the size and one more, as far as they may.
+
+    Beyond a size from which a kernel is wrong, there is more than one element then.
+    """
+    planned = plan(definition)
+
+    def pick(choice: Choice) -> int:
+        size = 2 * workload.axes[choice.axis] + 1
+        return choice.domain.nearest(min(size, choice.largest))
+
+    axes = planned.choose(dict.fromkeys(planned.order, max_bytes), pick)
+    return make_workload(definition, axes, workload.seed, workload.regime)
+
+
 def _largest_odd(choice: Choice) -> int:
     """Odd where it can be, since what even sizes are right for may be wrong otherwise."""
     largest, count = choice.largest, choice.affordable
