@@ -84,10 +84,12 @@ def _vague(
 
 def _unless_right(diagnosis: Diagnosis, right: Workload | None, workload: Workload) -> Diagnosis:
     """The diagnosis of a workload, which names a larger one that is right."""
-    if right is None or (diagnosis.shown_by and diagnosis.shown_by.axes != workload.axes):
+    shown = diagnosis.shown_by or workload
+    if right is None:
         return diagnosis
-    values = "" if right.regime == workload.regime else " with normal values"
-    return qualified(diagnosis, f"right at {_sizes_in_words(right)}{values}")
+    sizes = f" at {_sizes_in_words(right)}" if right.axes != shown.axes else ""
+    values = " with normal values" if right.regime != shown.regime else ""
+    return qualified(diagnosis, f"right{sizes}{values}") if sizes or values else diagnosis
 
 
 def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:

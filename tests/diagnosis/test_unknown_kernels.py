@@ -583,3 +583,68 @@ def test_what_is_left_out_of_whole_tiles_too_is_no_rest_after_them(left_out, why
     last = "the last" if left_out == 1 else f"the last {left_out}"
     assert found.sentence == f"y: zeros at {last} of {256 + left_out} along n{why}"
     assert not found.tiles
+
+
+def test_a_larger_workload_that_is_right_is_named():
+    """Few rows are wrong, and what explains them need not be so."""
+    found = _found(SCALE, lambda x: x * 3 if len(x) > 7 else x.sin(), 2)
+    sizes, values = re.search(r" \(right at n=(\d+)(.*)\)$", found.sentence).groups()
+    assert int(sizes) > 7
+    assert not values
+    small = make_workload(SCALE, {"n": 2}, 0, {"values": "small"})
+    check = FunctionChecker(SCALE, lambda x: x * 3 if x.abs().max() > 1 else x.sin(), "cpu")
+    shown = diagnose_failure(SCALE, small, check(small), lambda w: check(w, explain=True), 1 << 16)
+    assert shown.diagnosis.sentence == "y: wrong everywhere (right with normal values)"
+
+
+def test_beyond_a_threshold_more_than_one_element_is_shown():
+    """Elements from 512 on are wrong, where the other axis leaves no room for so many."""
+    square = define(
+        {"x": "float32[n, m]"}, {"y": "float32[n, m]"}, "return x * 3", axes={"m": "var"}
+    )
+
+    def run(x):
+        return torch.cat((x[:, :512] * 3, x[:, 512:].sin()), 1)
+
+    check = FunctionChecker(square, run, "cpu")
+    small = make_workload(square, {"n": 1, "m": 513})
+    found = diagnose_failure(
+        square, small, check(small), lambda w: check(w, explain=True), 1 << 16
+    ).diagnosis
+    m = found.shown_by.axes["m"]
+    assert found.sentence.startswith(f"y: wrong at the last {m - 512} of {m} along m (right at n=")
+
+
+def test_a_place_of_the_smallest_workload_is_not_said_where_the_larger_is_wrong_everywhere():
+    found = _found(
+        SCALE,
+        lambda x: (
+            x * 3 if len(x) < 2 else torch.cat((x[:1] * 3, x.sin()[1:])) if len(x) == 2 else x.sin()
+        ),
+        2,
+    )
+    assert "the last of 2" not in found.headline
+
+
+def test_a_value_that_one_wrong_element_has_by_chance_is_not_said(judge):
+    """The last element is that of another row, which is 0."""
+    rules = {"x": {"kind": "uniform", "min": 0, "max": 2}}
+    gated = define({"x": "float32[n]"}, {"y": "float32[n]"}, "return (x - 1).relu()", rules=rules)
+    wrong = "y = (x - 1).relu()\n    y[-1] = y[0] - (y[0] == y[-1]).float()\n    return y"
+    found = [diagnosis(judge, gated, wrong, seed=seed).sentence for seed in range(6)]
+    assert not any("zeros" in each for each in found)
+
+
+def test_one_factor_is_not_said_of_rows_that_have_others(judge):
+    halves = define({"x": "bfloat16[n, d]"}, {"y": "bfloat16[n, d]"}, "return x")
+    wrong = "return x * (1 - 0.02 * (1 + torch.arange(len(x)) % 8 / 4))[:, None].bfloat16()"
+    found = diagnosis(judge, halves, wrong)
+    assert found.pattern == "factor per row", found.sentence
+
+
+def test_a_few_wrong_rows_have_no_place_by_the_number_of_their_elements(judge):
+    """Two of 33 x 8 rows are wrong, in neighbouring heads by chance."""
+    heads = define({"x": "float32[n, 8, d]"}, {"y": "float32[n, 8, d]"}, "return x * 3")
+    wrong = "y = x * 3\n    y[21, 5, ::4] *= -2\n    y[24, 6, ::2] += 1\n    return y"
+    found = diagnosis(judge, heads, wrong, n=33)
+    assert found.sentence.startswith("y: wrong at 48 of 16896 elements"), found.sentence
