@@ -174,7 +174,7 @@ class FunctionChecker:
             assert self.workload is not None, "it is being evaluated"
             where = f"the reference of {self.definition.name} failed"
             what = f"{one_line(error)}, at axes {self.workload.axes}"
-            raise DefinitionError(f"{where}: {what}", own_traceback(error)) from error
+            raise DefinitionError(f"{where}: {what}") from error
 
     def _check_later_call(self, workload: Workload) -> None:
         """Check that a call on other values keeps earlier outputs. Raises EvaluationEnded."""
