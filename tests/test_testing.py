@@ -300,6 +300,15 @@ def test_what_the_function_raises_comes_through(kernel_check, definition):
         kernel_check(definition, lambda x, factor: 1 / 0)
 
 
+def test_where_the_reference_raises_too_the_function_is_not_at_fault(kernel_check):
+    reference = SCALE["reference"].replace("return", "assert len(x) > 1\n    return")
+    definition = Definition.model_validate({**SCALE, "reference": reference})
+    told = r"^the reference of scale failed: AssertionError, at axes \{'n': 1\}"
+    for function in (lambda x, factor: 1 / (len(x) - 1), lambda x, factor: x[1:]):
+        with pytest.raises(DefinitionError, match=told):
+            kernel_check(definition, function, axes={"n": 1})
+
+
 def test_a_function_that_is_not_repeatable_fails(kernel_check, definition):
     calls = []
 

@@ -173,7 +173,8 @@ class GeneratorKind(_Rule):
         Defaults are left out, except those that say what values there are.
         """
         given = self.model_dump(exclude_defaults=True)
-        parameters = {k: v for k, v in self.model_dump().items() if k in given or k in _ENDS}
+        shown = {*given, *_ENDS}
+        parameters = {k: v for k, v in self.model_dump(exclude_none=True).items() if k in shown}
         kind = parameters.pop("kind", getattr(self, "kind", ""))
         return ", ".join([kind, *(f"{k} {v}" for k, v in parameters.items())])
 
@@ -361,9 +362,18 @@ class _Split(GeneratorKind):
 
 
 class Lengths(_Split, dtypes="integer", dims="1", follows="lengths"):
-    """Lengths of sequences that sum to `total`; with `allow_empty` false, each is 1 or more."""
+    """Lengths of sequences that sum to `total`, each `max` at most.
+
+    With `allow_empty` false, each is 1 or more.
+    """
 
     kind: Literal["lengths"] = "lengths"
+    max: Annotated[OptionalNumber, Held(), Whole.MARK, Limit(">=", 1)] = None
+
+    def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
+        yield from super().implies(name, shapes, rules)
+        if self.max is not None:
+            yield f"{self.total} <= {shapes[name][0]} * ({self.max})"
 
 
 class Starts(_Split, dtypes="integer", dims="1", follows="lengths"):

@@ -156,15 +156,32 @@ class FunctionChecker:
         try:
             return [self._call(poison) for poison in poisons]
         except InvalidOutput as error:
-            self._call_reference()
+            self._refuse_failing_reference()
             raise EvaluationEnded(Failed(error.status, str(error))) from error
+        except EvaluationEnded:
+            raise
+        except Exception:  # foreign code may raise anything
+            self._refuse_failing_reference()
+            raise
+
+    def _refuse_failing_reference(self) -> None:
+        """Raise DefinitionError if the reference fails on these inputs too: it is at fault then."""
+        try:
+            self._call_reference()
+        except DefinitionError:
+            raise
+        except Exception as error:  # foreign code may raise anything
+            assert self.workload is not None, "it is being evaluated"
+            where = f"the reference of {self.definition.name} failed"
+            what = f"{one_line(error)}, at axes {self.workload.axes}"
+            raise DefinitionError(f"{where}: {what}") from error
 
     def _check_later_call(self, workload: Workload) -> None:
         """Check that a call on other values keeps earlier outputs. Raises EvaluationEnded."""
         returned = self._returned_again
         stored = {name: value.clone() for name, value in returned.items()}
         self.make_inputs(with_other_values(self.definition, workload))
-        self._call(POISONS[0])
+        self.call_candidate(POISONS[:1])
         if wrong := check_earlier_outputs(returned, stored, self._calling):
             raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))
 

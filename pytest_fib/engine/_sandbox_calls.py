@@ -96,20 +96,30 @@ class SandboxCalls:
             outputs.append(second)
         for each, poison in zip(outputs, poisons, strict=True):
             poison_outputs(each, poison)
-        try:
-            context.ask_candidate(tensors.call(twice=True) if twice else tensors.call_later())
-        except EvaluationEnded as ended:
-            if ended.failed.status in (*MISSHAPEN, "TIMEOUT"):
-                # If the reference does the same, the definition is at fault.
-                self._call_reference()
-            elif ended.failed.exhausted:
-                self.expected(context.request.workload)  # the reference may run out too
-            raise
+        self._ask_candidate(tensors.call(twice=True) if twice else tensors.call_later())
         self._check_inputs()
         calling = context.request.solution.spec.calling or "value"
         context.refuse_if(check_earlier_outputs(second, stored, calling))
         context.synchronize()
         return outputs
+
+    def _ask_candidate(self, call: Call) -> None:
+        """Have the candidate called. Raises EvaluationEnded if it fails.
+
+        Or DefinitionError if the reference fails on this workload too: it is at fault then.
+        """
+        try:
+            self._context.ask_candidate(call)
+        except EvaluationEnded as error:
+            ended = error
+        else:
+            return
+        # After the handler: in this process, a traceback would show what is handled meanwhile.
+        if ended.failed.exhausted:
+            self.expected(self._context.request.workload)
+        else:
+            self._call_reference()
+        raise ended
 
     def _check_inputs(self) -> None:
         sides = self._candidate_inputs, self._reference_inputs

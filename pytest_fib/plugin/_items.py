@@ -48,6 +48,7 @@ from pytest_fib.workloads import (
     read_workload,
     smallest_axes,
     stored_inputs,
+    why_broken,
     why_not_generated,
     why_unfit,
 )
@@ -121,11 +122,15 @@ class CorrectnessItem(KernelItem):
 
     def _failed_before(self) -> list[Workload]:
         """The workload on which this failed last; none if the definition has changed since."""
+        definition = self.definition
         try:
-            workload = read_workload(self.definition, failure_cache.load(self) or "")
+            workload = read_workload(definition, failure_cache.load(self) or "")
+            if not in_domain(definition, workload.axes):
+                return []
+            is_broken = why_broken(definition, workload, self.path.parent) is not None
         except ValueError:
             return []
-        return [workload] if in_domain(self.definition, workload.axes) else []
+        return [] if is_broken else [workload]
 
 
 class CompileItem(KernelItem):

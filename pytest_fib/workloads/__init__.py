@@ -60,6 +60,7 @@ from pytest_fib.workloads._tensors import (
     row_major_strides as row_major_strides,
     scalar_inputs as scalar_inputs,
     special_at_end as special_at_end,
+    why_broken as why_broken,
 )
 from pytest_fib.workloads._value_patterns import HIDING as HIDING
 from pytest_fib.workloads._workload_files import (

@@ -13,6 +13,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from pytest_fib.workloads._intervals import is_whole
+
 if TYPE_CHECKING:
     from pytest_fib.data import Definition
 
@@ -122,6 +124,23 @@ class Constraint:
     def sum_of(self) -> tuple[str, str] | None:
         """``(tensor, axis)`` where it reads ``axis == tensor.sum().item()``, else None."""
         return self._axis_equal_to(_sum)
+
+    def most_of(self) -> tuple[str, str] | None:
+        """``(tensor, bound)`` where it reads ``tensor.max().item() <= bound``, else None.
+
+        The bound is a whole number made of axes.
+        """
+        match self.tree:
+            case ast.Compare(left, [ast.LtE() | ast.Lt() as sign], [right]):
+                tensor, bound = _largest(left), right
+            case ast.Compare(left, [ast.GtE() | ast.Gt() as sign], [right]):
+                tensor, bound = _largest(right), left
+            case _:
+                return None
+        if tensor is None or _names(bound) & self.tensors or not is_whole(bound):
+            return None
+        one_less = " - 1" if isinstance(sign, ast.Lt | ast.Gt) else ""
+        return tensor, f"{ast.unparse(bound)}{one_less}"
 
     def _axis_equal_to(self, tensor_of: Callable[[ast.expr], str | None]) -> tuple[str, str] | None:
         sides = _sides_of_equality(self.tree)
@@ -313,12 +332,21 @@ def _sides_of_equality(tree: ast.expr) -> tuple[ast.expr, ...]:
 
 def _sum(node: ast.expr) -> str | None:
     """The tensor of ``tensor.sum()``, ``tensor.sum().item()`` or ``sum(tensor)``."""
+    return _reduced("sum", node)
+
+
+def _largest(node: ast.expr) -> str | None:
+    """The tensor of ``tensor.max()``, ``tensor.max().item()`` or ``max(tensor)``."""
+    return _reduced("max", node)
+
+
+def _reduced(by: str, node: ast.expr) -> str | None:
     match node:
         case ast.Call(ast.Attribute(value=inner, attr="item"), args=[]):
-            return _sum(inner)
-        case ast.Call(ast.Attribute(ast.Name(tensor), "sum"), args=[]) | (
-            ast.Call(ast.Name("sum"), args=[ast.Name(tensor)])
-        ):
+            return _reduced(by, inner)
+        case ast.Call(ast.Attribute(ast.Name(tensor), name), args=[]) | (
+            ast.Call(ast.Name(name), args=[ast.Name(tensor)])
+        ) if name == by:
             return tensor
     return None
 

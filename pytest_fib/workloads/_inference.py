@@ -7,7 +7,7 @@ decides; ``workloads.inputs`` in the definition always comes before any of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
@@ -40,7 +40,8 @@ TIMES_AS_LONG = 4
 class Subject:
     """An input of a definition; ``totals`` has the axes that constraints call an indptr's total.
 
-    ``sums`` has those that constraints call the sum of an input.
+    ``sums`` has those that constraints call the sum of an input; ``bounds``, the expressions of
+    axes that constraints say no element of an input is above.
 
     ``doubts`` gathers what was chosen although something else would do as well.
     """
@@ -50,6 +51,7 @@ class Subject:
     definition: Definition
     totals: Mapping[str, str]
     sums: Mapping[str, str]
+    bounds: Mapping[str, Sequence[str]]
     doubts: list[str] = field(default_factory=list, compare=False)
 
     @cached_property
@@ -197,8 +199,17 @@ def _offsets(subject: Subject) -> InputRule | None:
 
 
 def _summands(subject: Subject) -> InputRule | None:
+    """Lengths by their total; bounded where a constraint or the reference bounds each of them."""
     total = subject.sums.get(subject.name)
-    return None if total is None else kinds.Lengths(total=total)
+    if total is None:
+        return None
+    name, uses = subject.name, subject.uses
+    along = uses.lengths.get(name)
+    bounds = dict.fromkeys(subject.bounds.get(name, ()))
+    if along not in (None, total, uses.beyond.get(name)):
+        bounds |= {along: None}
+    most = f"min({', '.join(bounds)})" if len(bounds) > 1 else next(iter(bounds), None)
+    return kinds.Lengths(total=total, max=most)
 
 
 def _parts(subject: Subject) -> str | None:

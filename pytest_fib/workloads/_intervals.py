@@ -40,7 +40,7 @@ def compile_narrow(condition: ast.expr, const: Mapping[str, int]) -> Narrow:
             mirrored = ast.Lt() if isinstance(kind, ast.Gt) else ast.LtE()
             return compile_narrow(ast.Compare(right, [mirrored], [left]), const)
         case ast.Compare(left, [kind], [right]):
-            gap = int(isinstance(kind, ast.Lt) and _is_whole(condition))
+            gap = int(isinstance(kind, ast.Lt) and is_whole(condition))
             return _comparison(kind, _term(left, const), _term(right, const), gap)
         case ast.BoolOp(kind, parts):
             narrows = [compile_narrow(part, const) for part in parts]
@@ -68,12 +68,12 @@ def _comparison(kind: ast.cmpop, left: Term, right: Term, gap: int) -> Narrow:
     return {ast.Eq: equal, ast.NotEq: different}.get(type(kind), ordered)
 
 
-def _is_whole(condition: ast.expr) -> bool:
-    """Whether all of a condition is about whole numbers, whatever the axes are."""
+def is_whole(expression: ast.expr) -> bool:
+    """Whether all of an expression or a condition is whole numbers, whatever the axes are."""
     return not any(
         isinstance(part, ast.Div)
         or (isinstance(part, ast.Constant) and isinstance(part.value, float))
-        for part in ast.walk(condition)
+        for part in ast.walk(expression)
     )
 
 

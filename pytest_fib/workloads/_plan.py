@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -388,7 +388,10 @@ def _planned(definition: Definition) -> Plan:
     stated = [c for text in definition.constraints for c in parse_all(text, definition)]
     totals = dict(total for c in stated if (total := c.total_of()) is not None)
     sums = dict(total for c in stated if (total := c.sum_of()) is not None)
-    rules, inferred, unmade = _rules(definition, totals, sums)
+    bounds: dict[str, list[str]] = {}
+    for name, bound in filter(None, (c.most_of() for c in stated)):
+        bounds.setdefault(name, []).append(bound)
+    rules, inferred, unmade = _rules(definition, totals, sums, bounds)
     shapes = {name: spec.shape or ("1",) for name, spec in definition.inputs.items()}
     implied = {
         name: tuple(
@@ -533,7 +536,10 @@ def _shape(definition: Definition, name: str) -> tuple[str, ...]:
 
 
 def _rules(
-    definition: Definition, totals: Mapping[str, str], sums: Mapping[str, str]
+    definition: Definition,
+    totals: Mapping[str, str],
+    sums: Mapping[str, str],
+    bounds: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, InputRule], dict[str, Inferred], dict[str, str]]:
     stated = definition.workloads.inputs if definition.workloads else {}
     rules: dict[str, InputRule] = {}
@@ -542,7 +548,7 @@ def _rules(
         if (rule := stated.get(name)) is not None:
             rules[name] = rule
             continue
-        inference = infer(Subject(name, spec, definition, totals, sums))
+        inference = infer(Subject(name, spec, definition, totals, sums, bounds))
         if inference is None:
             unmade[name] = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
             rules[name] = FixedValue(value=0)

@@ -24,6 +24,8 @@ DEPTH = 8
 _SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", "cpu"}
 _SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as"}
 _SOME |= {"item", "tolist", "unbind", "as_tensor", "reversed"}
+#: Methods after which an ``arange`` still has its places one after the other.
+_SHAPED = {"view", "reshape", "unsqueeze", "expand", "expand_as"}
 #: Those that change elements, or which is where, and keep the axes.
 _CHANGED = {"masked_fill", "clamp", "clamp_min", "clamp_max", "clip", "roll", "flip"}
 #: Those after which they hold other numbers, as many along every axis.
@@ -104,11 +106,21 @@ class Expressions:
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
                 for one, other in zip(targets, values, strict=True):
                     self.assign(one, other)
-            case ast.Tuple(elts=targets), ast.Attribute(value=tensor, attr="shape"):
-                source = self.source(tensor)
-                for one, axis in zip(targets, (source and source.axes) or (), strict=False):
+            case ast.Tuple(elts=targets), _:
+                for one, axis in zip(targets, self._sizes(value), strict=False):
                     if isinstance(one, ast.Name):
                         self._variables[one.id] = Variable(size=axis)
+
+    def _sizes(self, node: ast.expr) -> Axes:
+        """The axes of ``x.shape``, or from the first one of ``x.shape[1:3]`` on; else nothing."""
+        match node:
+            case ast.Subscript(value=whole, slice=ast.Slice(lower=lower, step=None)):
+                first = 0 if lower is None else constant(lower)
+                return self._sizes(whole)[first:] if isinstance(first, int) else ()
+            case ast.Attribute(value=tensor, attr="shape"):
+                source = self.source(tensor)
+                return (source and source.axes) or ()
+        return ()
 
     def _of_earlier(self, name: str, value: ast.expr) -> ast.expr:
         """A value in which what the variable held until now goes by a name of its own."""
@@ -314,6 +326,8 @@ class Expressions:
             ):
                 size_of = self.size(size)
                 return size_of if isinstance(size_of, str) else None
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _SHAPED:
+                return self.along(value)
         return None
 
     def axis(self, tensor: ast.expr, dim: int, index: str) -> str | None:

@@ -60,7 +60,29 @@ def _indptr(tensor: torch.Tensor, rule: kinds.Indptr, context: FillContext) -> N
 
 def _lengths(tensor: torch.Tensor, rule: kinds.Lengths, context: FillContext) -> None:
     least = torch.full(tensor.shape, 0 if rule.allow_empty else 1)
-    tensor.copy_(_split(context.whole(rule.total), least, context))
+    lengths = _split(context.whole(rule.total), least, context)
+    if rule.max is not None:
+        lengths = _capped(lengths, least, context.whole(rule.max), context.host_random)
+    tensor.copy_(lengths)
+
+
+def _capped(
+    lengths: torch.Tensor, least: torch.Tensor, most: int, generator: torch.Generator
+) -> torch.Tensor:
+    """The same sum without a length above ``most``: what is too much fills others, one by one.
+
+    Those come first that have more than their ``least``, so that empty ones stay empty if they can.
+    Raises ValueError where all together have too much.
+    """
+    surplus = int((lengths - most).clamp_min(0).sum())
+    lengths = lengths.clamp_max(most)
+    if surplus > most * len(lengths) - int(lengths.sum()):
+        raise ValueError(f"{len(lengths)} sequences of at most {most} are too few")
+    order = torch.randperm(len(lengths), generator=generator)
+    order = order[(lengths <= least)[order].long().argsort(stable=True)]
+    room = most - lengths[order]
+    lengths[order] += (surplus - (room.cumsum(0) - room)).clamp_min(0).minimum(room)
+    return lengths
 
 
 def _starts(tensor: torch.Tensor, rule: kinds.Starts, context: FillContext) -> None:
@@ -254,8 +276,12 @@ def _coin(context: FillContext) -> bool:
     return bool(torch.randint(2, (), generator=context.host_random))
 
 
-def _seq_lens_masks(name: str, rule: kinds.SeqLens, inputs: InputTensors) -> Iterator[Needed]:
+def _seq_lens_masks(
+    name: str, rule: kinds.SeqLens | kinds.Lengths, inputs: InputTensors
+) -> Iterator[Needed]:
     """As much of each sequence of a padded batch as there is."""
+    if rule.max is None:
+        return
     longest, batch = inputs.factors(rule.max), inputs.axes(name)
     if len(longest) == len(batch) == 1:
         at = torch.arange(inputs.sizes[longest[0]])
@@ -449,6 +475,7 @@ MASKS: dict[str, Callable[[str, Any, InputTensors], Iterable[Needed]]] = {
     "indptr": _indptr_masks,
     "last_page_len": _last_page_masks,
     "indices": lambda name, rule, inputs: _index_masks(inputs.on_host(name), rule.below, inputs),
+    "lengths": _seq_lens_masks,
     "seq_lens": _seq_lens_masks,
     "block_table": _block_table_masks,
     "positions": lambda name, rule, inputs: _index_masks(inputs.on_host(name), rule.below, inputs),

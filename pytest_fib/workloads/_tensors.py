@@ -117,6 +117,36 @@ def fill_inputs(
     _refuse_broken(planned, sizes, workload, tensors)
 
 
+def why_broken(definition: Definition, workload: Workload, root: Path | None = None) -> str | None:
+    """The message that a workload breaks a constraint once it is made, or None if it does not.
+
+    Only the inputs are made that constraints speak of, on the CPU. Raises as ``make_inputs`` does
+    for anything else.
+    """
+    names = _spoken_of(plan(definition))
+    if not names:
+        return None
+    with plain_defaults():
+        placed = layouts(definition, workload)
+        tensors = {name: empty_tensor(placed[name], "cpu") for name in names & placed.keys()}
+        stored = stored_inputs(definition, workload).values()
+        files = {given.path: Path(root or "") / given.path for given in stored}
+        try:
+            fill_inputs(tensors, definition, workload, files)
+        except BrokenConstraintError as error:
+            return str(error)
+    return None
+
+
+def _spoken_of(planned: Plan) -> set[str]:
+    """The inputs that constraints speak of, and those that are made before them for their sake."""
+    names = {name for constraint in planned.stated for name in constraint.tensors}
+    for name in reversed(planned.fill):
+        if name in names:
+            names |= planned.rules[name].inputs | planned.uses.compared.get(name, set())
+    return names
+
+
 def coupled_inputs(definition: Definition) -> frozenset[str]:
     """The inputs that a bulk seed changes, and whose elements can't be mixed with another's.
 
@@ -217,9 +247,19 @@ def _refuse_broken(
         what = "recorded" if stored else "made"
         where = f"axes {workload.axes}, seed {workload.seed}"
         name = planned.definition.name
+        how = "; ".join((where, *_how_made(planned, broken, workload)))
         raise BrokenConstraintError(
-            f"a workload of {name} was {what} that breaks {broken!r}: {where}"
+            f"a workload of {name} was {what} that breaks {broken!r}: {how}"
         )
+
+
+def _how_made(planned: Plan, broken: str, workload: Workload) -> Iterator[str]:
+    """By which rules the inputs are made that a broken constraint speaks of, for its message."""
+    spoken_of = {name for each in planned.stated if each.text == broken for name in each.tensors}
+    recorded = stored_inputs(planned.definition, workload)
+    for name, line in zip(planned.rules, planned.explained(), strict=True):
+        if name in spoken_of and name not in recorded:
+            yield line
 
 
 def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scalar]:

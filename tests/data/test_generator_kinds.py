@@ -118,6 +118,8 @@ def test_a_wrong_rule_is_reported_with_its_line(tmp_path, rule, message):
             "17: sentinels: uint8 holds 0 to 255, not -1",
         ),
         ("kind: lengths, total: -1", "int32", "16: total: should be at least 0, not -1"),
+        ("kind: lengths, total: 9, max: 0", "int32", "17: max: should be at least 1, not 0"),
+        ("kind: lengths, total: 9, max: 2.5", "int32", "17: max: should be a whole number, not"),
         ("kind: indptr, total: 9, page_size: 0", "int32", "17: page_size: should be at least 1"),
         ("kind: indptr, total: 9, at_least: s", "int32", "17: at_least: 's' is no 1-D tensor of"),
         ("kind: indptr, total: 9, at_least: table", "int32", "17: at_least: 'table' is no 1-D"),

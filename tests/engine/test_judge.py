@@ -90,12 +90,16 @@ def test_a_reference_that_kills_itself_is_the_definitions_error(judge, request_f
     assert fault.message.endswith("the process was killed by SIGKILL")
 
 
-def test_a_failing_implementation_is_not_compared_with_a_failing_reference(
-    judge, request_for, definition
+@pytest.mark.parametrize("line", ["1 / 0", "return x[1:]", "import os; os._exit(3)"])
+def test_an_implementation_that_fails_is_not_at_fault_where_the_reference_fails_too(
+    judge, request_for, definition, line
 ):
     broken = referring(definition, "def run(x, factor):\n    raise ValueError\n")
-    evaluation = judge.evaluate(request_for("def run(x, factor):\n    1 / 0\n", of=broken))
-    assert evaluation.log.startswith("ZeroDivisionError: division by zero")
+    fault = judge.evaluate(request_for(f"def run(x, factor):\n    {line}\n", of=broken))
+    assert isinstance(fault, DefinitionFault)
+    assert fault.message == "the reference of scale_float32 failed: ValueError"
+    evaluation = judge.evaluate(request_for(f"def run(x, factor):\n    {line}\n"))
+    assert evaluation.status in ("RUNTIME_ERROR", "INCORRECT_SHAPE")
 
 
 def test_module_state_does_not_leak_into_the_next_implementation(judge, request_for):

@@ -59,10 +59,28 @@ def test_a_reference_that_raises_is_placed_in_the_yaml(project):
     project.define(RAISES, "kernel_defs/toy/raises.yaml")
     project.implement("same", "x\nreturn x", "raises")
     result = project.run("-m", "")
-    result.stdout.fnmatch_lines(["DEFINITION ERROR: reference: ValueError: not yet"])
+    told = "DEFINITION ERROR: the reference of raises failed: ValueError: not yet"
+    assert result.outlines.count(told) == 2  # of the definition's own item, too
     shown = '  File "kernel_defs/toy/raises.yaml", line 10, in run'
-    assert result.outlines.count(shown) == 2  # of the definition's own item, too
+    assert result.outlines.count(shown) == 2
     assert "reference.py" not in result.stdout.str()
+
+
+def test_where_the_reference_fails_too_no_implementation_is_at_fault(scale, scale_yaml):
+    guard = "if len(x) == 1:\n          raise ValueError('too few')\n      return x * factor"
+    scale.define(scale_yaml.replace("return x * factor", guard))
+    scale.implement("good", "x, factor\nassert len(x) > 1\nreturn x * factor")
+    scale.implement("short", "x, factor\nreturn x[1:] if len(x) == 1 else x * factor")
+    scale.implement("raises", "x, factor\nassert len(x) == 1\nreturn x * factor")
+    result = scale.run("--fib-workload", '{"axes": {"n": 1}}')
+    result.assert_outcomes(failed=3)
+    told = "DEFINITION ERROR: the reference of scale failed: ValueError: too few"
+    assert result.outlines.count(told) == 3
+    assert "AssertionError" not in result.stdout.str()
+    assert scale.traces() == []
+    result = scale.run("--fib-workload", '{"axes": {"n": 2}}')
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["RUNTIME_ERROR: AssertionError"])
 
 
 def test_a_file_that_is_deleted_during_the_run_fails_its_item_in_one_line(scale):

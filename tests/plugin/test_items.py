@@ -172,6 +172,16 @@ def test_an_earlier_failure_is_not_tried_where_the_definition_rules_it_out(toys,
     toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize("added", ["x.max().item() < 0", "factor * n < 100"])
+def test_an_earlier_failure_that_breaks_a_newer_constraint_is_not_tried(toys, scale_yaml, added):
+    toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
+    toys.define(f"{scale_yaml}constraints: [{added}]\n")
+    # The drawn workload of one element is right, if it can be made.
+    result = toys.run("-k", "tail", "--fib-examples=1")
+    assert "failed before" not in result.stdout.str()
+    assert "n=65" not in result.stdout.str()
+
+
 def test_an_earlier_failure_does_not_outlive_its_axis(toys, scale_yaml):
     toys.run("-k", "tail", "--fib-examples=20").assert_outcomes(failed=1)
     toys.define(scale_yaml.replace("n: var", "m: var").replace("[n]", "[m]").replace("{n:", "{m:"))

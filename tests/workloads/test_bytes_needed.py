@@ -150,7 +150,8 @@ def test_groups_without_rows_need_no_weights(define):
     assert used == {"a": 8 * ROW, "b": 2 * ROW, "offsets": 20}
 
 
-def test_a_padded_batch_is_used_as_far_as_its_sequences_reach(define):
+@pytest.mark.parametrize("rule", [{"kind": "seq_lens"}, {"kind": "lengths", "total": 6}])
+def test_a_padded_batch_is_used_as_far_as_its_sequences_reach(define, rule):
     definition = define(
         axes={"batch": "var", "longest": "var", "d": 6},
         inputs={
@@ -158,7 +159,7 @@ def test_a_padded_batch_is_used_as_far_as_its_sequences_reach(define):
             "turns": {"shape": ["longest", "d"], "dtype": "float32"},
             "lens": {"shape": ["batch"], "dtype": "int32"},
         },
-        rules={"lens": {"kind": "seq_lens", "max": "longest"}},
+        rules={"lens": {**rule, "max": "longest"}},
     )
     inputs = {"k": torch.empty(2, 8, 6), "turns": torch.empty(8, 6), **tensors(lens=[1, 5])}
     used = bytes_needed(definition, {"batch": 2, "longest": 8}, inputs)

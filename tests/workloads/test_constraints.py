@@ -14,6 +14,7 @@ from pytest_fib.workloads import (
     make_workload,
     plan,
     smallest_axes,
+    why_broken,
 )
 from tests.definitions.harness import filled, found
 from tests.workloads.signatures import signature
@@ -334,6 +335,14 @@ def test_a_workload_that_breaks_a_constraint_is_reported_with_its_text():
     told = "a workload of op was made that breaks 'x.sum() > 1e9': axes {'n': 3, 'm': 2, 'k': 2}"
     with pytest.raises(BrokenConstraintError, match=re.escape(told)):
         fill_inputs(tensors, definition, workload)
+
+
+def test_of_a_broken_constraint_it_is_told_how_its_inputs_are_made():
+    broken = define("ptr.max().item() < n", "m <= k")
+    workload = make_workload(broken, {"n": 3, "m": 2, "k": 2})
+    told = "; ptr: indptr, total n, as the definition says"
+    assert why_broken(broken, workload).endswith(told)
+    assert why_broken(define("ptr.max().item() <= n"), workload) is None
 
 
 def test_an_item_says_which_constraint_its_workload_breaks(scale, scale_yaml):

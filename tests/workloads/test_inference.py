@@ -466,6 +466,52 @@ def test_what_the_reference_does_with_an_integer_says_what_it_is(result, rule):
     assert rule is None or made.rules["which"] == rule_of(rule)
 
 
+#: What references do with the lengths of x[n, seq], and what these are at most.
+BOUNDS = [
+    ("batch, seq = x.shape\nout = x[torch.arange(seq) < lens[:, None]]", "seq"),
+    ("batch, seq = x.shape[:2]\nout = x[torch.arange(seq)[None, :] < lens[:, None]]", "seq"),
+    ("batch, seq = x.shape[-2:]\nout = x[lens.view(-1, 1) > torch.arange(seq)]", "seq"),
+    ("batch, seq = x.shape[0:2]\nat = torch.arange(seq).unsqueeze(0).to(lens.dtype)\n"
+     "out = x[at.expand(batch, -1) < lens.unsqueeze(1)]", "seq"),
+    ("out = torch.cat([x[i, : int(lens[i])] for i in range(len(lens))])", "seq"),
+    ("(seq,) = x.shape[k:]\nout = x[torch.arange(seq) < lens[:, None]]", None),
+    ("out = x[torch.arange(x.shape[1]) < lens.clamp(max=x.shape[1])[:, None]]", None),
+    ("out = x[torch.arange(len(kept)) < lens.sum()]", None),
+]  # fmt: skip
+
+
+def _packing(lines, *constraints):
+    inputs, body = "x[n,seq]:f32 lens[n]:i32", lines.replace("\n", "\n    ")
+    data = signature("pack", "n seq total", inputs, "y[total]:f32", "total == lens.sum().item()")
+    data["constraints"] += constraints
+    data["reference"] = f"import torch\ndef run(x, lens):\n    {body}\n    return out\n"
+    return Definition.model_validate(data)
+
+
+@pytest.mark.parametrize(("lines", "most"), BOUNDS)
+def test_lengths_with_a_sum_end_where_the_axis_does_that_the_reference_holds_them_to(lines, most):
+    made = plan(_packing(lines))
+    assert made.rules["lens"] == rule_of({"kind": "lengths", "total": "total", "max": most})
+    shown = "lengths, total total, max seq" if most else "lengths, total total"
+    assert f"lens: inferred: lengths that a constraint sums ({shown})" in made.explained()
+
+
+@pytest.mark.parametrize(
+    ("constraint", "most"),
+    [
+        ("lens.max().item() <= seq", "seq"),
+        ("lens.max() < 2 * seq", "2 * seq - 1"),
+        ("seq >= max(lens)", "seq"),
+        ("lens.max() <= seq and 9 >= lens.max()", "min(seq, 9)"),
+        ("lens.max() <= seq / 2", None),
+        ("lens.max() <= lens.min() + 1", None),
+    ],
+)
+def test_lengths_with_a_sum_have_the_bound_that_a_constraint_says(constraint, most):
+    rule = plan(_packing("out = x", constraint)).rules["lens"]
+    assert rule == rule_of({"kind": "lengths", "total": "total", "max": most})
+
+
 @pytest.mark.parametrize(
     ("lines", "kind"),
     [

@@ -54,6 +54,51 @@ def test_lengths_sum_to_the_total_and_are_at_least_what_they_must_be(lengths, n,
         assert (found >= bounds).all()
 
 
+def bounded(most, least=0):
+    """Lengths that sum to ``total``, each at most so many."""
+    rule = {"kind": "lengths", "total": "total", "max": most, "allow_empty": least == 0}
+    data = signature("op", "n total seq", "lens[n]:i32 x[n,seq]:f32", "y[total]:f32")
+    return Definition.model_validate({**data, "workloads": {"inputs": {"lens": rule}}})
+
+
+def capped(total, n, most, lengths, seed=0, least=0):
+    """``n`` lengths that sum to a total, each at most ``most``."""
+    definition = bounded("seq", least)
+    axes = {"n": n, "total": total, "seq": most}
+    return filled(definition, make_workload(definition, axes, seed, {"lengths": lengths}))["lens"]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize(("n", "most"), [(1, 1), (1, 9), (5, 3), (40, 70)])
+def test_lengths_with_a_bound_keep_to_it_whatever_the_total(lengths, n, most):
+    for seed in range(5):
+        for least in (0, 1):
+            for total in {n * least, n, n * most // 2 + 1, n * most - 1, n * most}:
+                if n * least <= total <= n * most:
+                    found = capped(total, n, most, lengths, seed, least)
+                    assert int(found.sum()) == total
+                    assert ((found >= least) & (found <= most)).all()
+
+
+def test_lengths_with_a_bound_are_as_different_as_without_it():
+    assert capped(11, 4, 8, "equal").tolist() == [3, 3, 3, 2]
+    assert capped(8, 4, 8, "one_long").sort().values.tolist() == [0, 0, 0, 8]
+    for seed in range(10):
+        # What is too much for one fills others.
+        assert capped(20, 4, 8, "one_long", seed).sort().values.tolist() == [0, 4, 8, 8]
+        empties = capped(100, 9, 30, "empties", seed)
+        assert empties[0] == empties[-1] == 0
+        assert capped(40, 9, 30, "ones", seed)[-1] == 30
+
+
+@pytest.mark.parametrize(("most", "largest"), [("seq", 8), (3, 12), ("min(seq, 2 * n)", 8)])
+def test_a_total_is_drawn_that_bounded_lengths_can_have(most, largest):
+    definition, sizes = bounded(most, least=1), {"n": 4, "seq": 2}
+    assert in_domain(definition, {**sizes, "total": largest})
+    assert not in_domain(definition, {**sizes, "total": largest + 1})
+    assert not in_domain(definition, {**sizes, "total": 3})
+
+
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_a_seed_decides_the_lengths(lengths):
     assert split(500, 9, lengths, 3).equal(split(500, 9, lengths, 3))
