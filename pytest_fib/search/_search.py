@@ -17,6 +17,7 @@ from pytest_fib.workloads import (
     in_domain,
     is_open,
     make_workload,
+    plan,
     smallest_axes,
     workload_bytes,
 )
@@ -43,7 +44,8 @@ class Search(Generic[CheckResult]):
     ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
     smallest of its kind, ``unfinished`` what it was when time was over; ``failed before`` and
     ``listed`` ones are as they were given. ``undecided`` is the smallest workload whose failure
-    told nothing, with its outcome. ``passed_over`` are drawn ones that were not affordable.
+    told nothing, with its outcome. ``passed_over`` are drawn ones that were not affordable, and
+    ``lowered`` those in whose place smaller ones were tried.
     """
 
     tried: int
@@ -52,6 +54,7 @@ class Search(Generic[CheckResult]):
     origin: Origin | None
     undecided: tuple[Workload, CheckResult] | None = None
     passed_over: Sequence[Workload] = ()
+    lowered: Sequence[Workload] = ()
 
 
 class _Checked(Generic[CheckResult]):
@@ -191,6 +194,7 @@ def search(
     alike: Callable[[CheckResult, CheckResult], bool] = lambda first, other: True,
     shown_by: Callable[[CheckResult], Workload | None] = lambda outcome: None,
     affordable: Callable[[Workload], bool] = lambda workload: True,
+    slow: Callable[[Workload], bool] = lambda workload: False,
     undecided: Callable[[Workload, CheckResult], bool] = lambda workload, outcome: False,
     failed_before: Iterable[Workload] = (),
     listed: Iterable[Workload] = (),
@@ -210,9 +214,9 @@ def search(
     Shrinking takes only what fails ``alike``, given the first failure and another; it begins with
     the workload that an outcome is ``shown_by``, if that is another that fails. ``closeness`` ranks
     outcomes that passed: the highest came closest to failing.
-    Drawn workloads that are not ``affordable`` by then are left out, and a failure of theirs that
-    is ``undecided`` tells nothing, unless nothing else was tried. ``clock`` gives the seconds that
-    checks and shrinking take.
+    Drawn workloads that are not ``affordable`` by then are left out, those that are ``slow`` are
+    halved until they aren't, and a failure of theirs that is ``undecided`` tells nothing, unless
+    nothing else was tried. ``clock`` gives the seconds that checks and shrinking take.
     """
     checked = _Checked(
         definition, check, failed, alike, shown_by, shrink_seconds=shrink_seconds, clock=clock
@@ -224,6 +228,7 @@ def search(
     drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
     # The smallest is always tried: else perhaps none would be.
     passed_over: list[Workload] = []
+    lowered: list[Workload] = []
 
     def is_kept(workload: Workload) -> bool:
         is_affordable = affordable(workload)
@@ -231,10 +236,40 @@ def search(
             passed_over.append(workload)
         return is_affordable
 
-    worthwhile = chain(drawn[:1], filter(is_kept, checked.worthwhile(drawn[1:])))
-    if failing := next(filter(partial(checked.fails_and_tells, undecided), worthwhile), None):
+    quick = _quick(definition, checked.worthwhile(drawn[1:]), slow, lowered)
+    tried = chain(drawn[:1], filter(is_kept, quick))
+    if failing := next(filter(partial(checked.fails_and_tells, undecided), tried), None):
         return checked.shrunk(failing, "shrunk")
-    return replace(checked.closest(closeness), passed_over=passed_over)
+    return replace(checked.closest(closeness), passed_over=passed_over, lowered=lowered)
+
+
+def _quick(
+    definition: Definition,
+    drawn: Iterable[Workload],
+    slow: Callable[[Workload], bool],
+    lowered: list[Workload],
+) -> Iterator[Workload]:
+    """Workloads; instead of a slow one, a smaller one of the same regime, if one is not slow.
+
+    Those that are slow are added to ``lowered``.
+    """
+    for workload in drawn:
+        smaller: Workload | None = workload
+        while smaller is not None and slow(smaller):
+            smaller = _halved(definition, smaller)
+        if smaller is not workload:
+            lowered.append(workload)
+        if smaller is not None:
+            yield smaller
+
+
+def _halved(definition: Definition, workload: Workload) -> Workload | None:
+    """A workload with every axis as near to half as constraints allow; None if none is smaller."""
+    wanted = {axis: n // 2 for axis, n in workload.axes.items()}
+    axes = plan(definition).lowered(workload.axes, {}, wanted)
+    if axes is None or axes == workload.axes:
+        return None
+    return make_workload(definition, axes, workload.seed, workload.regime)
 
 
 def _is_large(definition: Definition, axes: Mapping[str, int]) -> bool:

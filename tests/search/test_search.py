@@ -179,6 +179,23 @@ def test_the_smallest_is_tried_even_where_nothing_is_affordable(define, look):
     assert len(found.passed_over) > len(tried)
 
 
+def test_instead_of_what_is_slow_something_smaller_of_the_same_regime_is_tried(define, look):
+    definition = define({"m": "var", "n": "var"}, domains={"m": {"min": 3}})
+    slow = [w for w in look(definition)[1] if w.axes["n"] > 100]
+    found, tried = look(definition, slow=lambda w: w.axes["n"] > 100)
+    assert max(w.axes["n"] for w in tried) <= 100
+    assert [w.uuid for w in found.lowered] == [w.uuid for w in slow]
+    regimes = {(w.seed, *w.regime.items()) for w in tried}
+    assert {(w.seed, *w.regime.items()) for w in slow} <= regimes
+    assert min(w.axes["m"] for w in tried) == 3
+
+
+def test_what_is_slow_at_any_size_is_left_out_but_for_the_smallest(define, look):
+    found, tried = look(define(), slow=lambda w: True)
+    assert [workload.axes for workload in tried] == [{"n": 1}]
+    assert len(found.lowered) == 24
+
+
 def test_few_workloads_take_more_than_is_usual_whatever_the_budget(define, look):
     rows = {"x": {"shape": ["m", "n"], "dtype": "float32"}}
     definition = define({"m": "var", "n": 4096}, rows)
