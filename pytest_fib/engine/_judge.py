@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
@@ -55,6 +56,7 @@ from pytest_fib.engine._context import (
 from pytest_fib.engine._correctness import check_correctness
 from pytest_fib.engine._counts_cache import CountsCache
 from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock, DeviceUse, silent
+from pytest_fib.engine._interpreted_costs import InterpretedCosts
 from pytest_fib.engine._output_checker import ExpectedCache
 from pytest_fib.engine._reference_costs import ReferenceCosts, memory_of
 from pytest_fib.engine._sample_plan import check_samples
@@ -174,14 +176,24 @@ class Judge:
 
         checked: list[tuple[Workload, Outcome]] = []
         costs = self._caches_of(request.definition).costs
+        interpreted = self._interpreted_costs(request)
+
+        def clock() -> float:
+            return monotonic() - self.waited  # waiting for the device is no cost of a workload
 
         def check(workload: Workload, *, explain: bool = False, **how: Any) -> Outcome:
             step = "explaining a failure" if explain else search_step(request, checked)
             self._progress(f"{step}: {_shown_axes(workload)}")
+            start = clock()
             outcome = self._outcome(request.evaluation(workload, explain=explain, **how))
             if not explain:
                 checked.append((workload, outcome))
+                interpreted.note(workload, outcome, clock() - start)
             return outcome
+
+        def undecided(workload: Workload, outcome: Outcome) -> bool:
+            limits = request.timeout, request.max_bytes, memory_of(self.device)
+            return interpreted.explain(workload) or costs.explain(workload, outcome, *limits)
 
         try:
             return search_and_diagnose(
@@ -197,11 +209,9 @@ class Judge:
                 affordable=lambda workload: costs.are_affordable(
                     workload, request.timeout, request.max_bytes
                 ),
-                undecided=lambda workload, outcome: costs.explain(
-                    workload, outcome, request.timeout, request.max_bytes, memory_of(self.device)
-                ),
-                # Waiting for the device is no cost of a workload.
-                clock=lambda: monotonic() - self.waited,
+                slow=interpreted.is_slow,
+                undecided=undecided,
+                clock=clock,
             )
         except UNAVAILABLE as error:
             return unfinished_result(request, checked, self._not_evaluated(error))
@@ -339,6 +349,11 @@ class Judge:
                 definition, ExpectedCache(), ReferenceCosts(definition), {}
             )
         return self._caches
+
+    def _interpreted_costs(self, request: SearchRequest) -> InterpretedCosts:
+        """What an interpreter's checks take; of what runs in none, nothing is slow."""
+        interpreted = self._hardware.interprets(request.solution.spec.language.value)
+        return InterpretedCosts(request.definition, request.timeout if interpreted else inf)
 
     def _local_files(self, request: EvaluationRequest) -> dict[str, Path]:
         """The paths of recorded tensors on this machine. Raises DefinitionError."""

@@ -68,8 +68,8 @@ def search_and_diagnose(
 ) -> SearchResult:
     """Search for a workload that fails, and for the smallest like it. As in a SearchRequest.
 
-    ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable`` and ``undecided``;
-    ``clock`` is as there.
+    ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable``, ``slow`` and
+    ``undecided``; ``clock`` is as there.
 
     A larger workload explains a failure, within ``EXPLAIN_SECONDS``. If nothing fails, ``draws``
     has outputs that are chosen at random drawn many times, from one workload: that takes seconds,
@@ -86,17 +86,25 @@ def search_and_diagnose(
         outcome = check(workload, draws=True)
     elif isinstance(outcome, Evaluation):
         outcome = _diagnosed(definition, check, (workload, outcome), max_bytes, clock)
-    if result.undecided is not None:
-        left_out, failed = result.undecided
-        why = failed.message if isinstance(failed, DefinitionFault) else failed.log
-        outcome = _with_left_out(outcome, left_out, why)
-    elif len(result.passed_over) > MOST_PASSED_OVER * examples:
-        others = len(result.passed_over) - 1
-        why = f"the reference would take too much time or memory, here and in {others} more"
-        outcome = _with_left_out(outcome, result.passed_over[0], why)
+    if left_out := _left_out(result, examples):
+        outcome = _with_left_out(outcome, *left_out)
     return SearchResult(
         tried=result.tried, workload=workload, outcome=outcome, origin=result.origin
     )
+
+
+def _left_out(result: Search[Outcome], examples: int) -> tuple[Workload, str] | None:
+    """A workload that there was not enough time or memory for, and why; None where all is well."""
+    if result.undecided is not None:
+        workload, failed = result.undecided
+        return workload, failed.message if isinstance(failed, DefinitionFault) else failed.log
+    if len(result.passed_over) > MOST_PASSED_OVER * examples:
+        why, workloads = "the reference would take too much time or memory", result.passed_over
+    elif result.lowered:
+        why, workloads = "interpreted, it would take too long", result.lowered
+    else:
+        return None
+    return workloads[0], f"{why}, here and in {len(workloads) - 1} more"
 
 
 def _with_left_out(outcome: Outcome, workload: Workload, why: str) -> Outcome:

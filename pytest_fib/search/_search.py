@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from statistics import median_high
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -14,9 +15,9 @@ from pytest_fib.search._hypothesis import deal
 from pytest_fib.search._shrink import shrunk
 from pytest_fib.search._strategy import workloads
 from pytest_fib.workloads import (
-    in_domain,
     is_open,
     make_workload,
+    plan,
     smallest_axes,
     workload_bytes,
 )
@@ -30,6 +31,8 @@ SLOW_SHARE = 0.005
 #: Sizes that nobody has asked for are halved, or left out, where a check is expected to take more
 #: seconds: references may go through an axis one by one.
 LARGE_SECONDS = 5.0
+#: So many seconds more than the least may be those of other work on the machine.
+NOISE_SECONDS = 0.05
 #: Of workloads up to so many times smaller than the largest, the quickest says what a byte takes.
 NEARLY_LARGEST = 4
 #: One of so many draws, rounded up, follows from the seed of the run.
@@ -43,7 +46,8 @@ class Search(Generic[CheckResult]):
     ``origin`` says where the failing case comes from, None where nothing failed: ``shrunk`` is the
     smallest of its kind, ``unfinished`` what it was when time was over; ``failed before`` and
     ``listed`` ones are as they were given. ``undecided`` is the smallest workload whose failure
-    told nothing, with its outcome. ``passed_over`` are drawn ones that were not affordable.
+    told nothing, with its outcome. ``passed_over`` are drawn ones that were not affordable, and
+    ``lowered`` those in whose place smaller ones were tried.
     """
 
     tried: int
@@ -52,6 +56,7 @@ class Search(Generic[CheckResult]):
     origin: Origin | None
     undecided: tuple[Workload, CheckResult] | None = None
     passed_over: Sequence[Workload] = ()
+    lowered: Sequence[Workload] = ()
 
 
 class _Checked(Generic[CheckResult]):
@@ -71,6 +76,7 @@ class _Checked(Generic[CheckResult]):
         self.seen: dict[str, tuple[Workload, CheckResult]] = {}
         self._slow: list[tuple[int, float]] = []  # bytes and seconds
         self._timed: list[tuple[int, float]] = []  # of all of them
+        self._by_sequences: list[tuple[int, float]] = []  # their number and seconds
         self.out_of_time = False
         self._definition = definition
         self._check = check
@@ -90,6 +96,8 @@ class _Checked(Generic[CheckResult]):
             self.seen[workload.uuid] = (workload, self._check(workload))
             seconds = self._clock() - start
             self._timed.append((size, seconds))
+            sequences = plan(self._definition).sequences(workload.axes)
+            self._by_sequences.append((sequences, seconds))
             if seconds > self._shrink_seconds * SLOW_SHARE:
                 self._slow.append((size, seconds))
         return self._failed(self.seen[workload.uuid][1])
@@ -121,15 +129,33 @@ class _Checked(Generic[CheckResult]):
                 yield workload
                 continue
             while _is_large(definition, axes) and not self._is_worthwhile(axes):
-                axes = {axis: n // 2 if n > USUAL_SIZE else n for axis, n in axes.items()}
-            if _is_large(definition, axes) and in_domain(definition, axes):
+                wanted = {axis: n // 2 if n > USUAL_SIZE else n for axis, n in axes.items()}
+                smaller = plan(definition).lowered(axes, {}, wanted)
+                axes = smaller if smaller and smaller != axes else {}
+            if _is_large(definition, axes):
                 yield make_workload(definition, axes, workload.seed, workload.regime)
 
     def _is_worthwhile(self, axes: Mapping[str, int]) -> bool:
         """Whether a workload is no larger than usual, or asked for, or takes little time."""
         if not _is_large(self._definition, axes):
             return True
-        return self._expected(workload_bytes(self._definition, axes)) <= LARGE_SECONDS
+        expected = self._expected(workload_bytes(self._definition, axes))
+        return max(expected, self._of_sequences(axes)) <= LARGE_SECONDS
+
+    def _of_sequences(self, axes: Mapping[str, int]) -> float:
+        """Seconds of a workload of more sequences than usual: by what one took of the most so far.
+
+        What goes through them one by one does so with those that aren't empty, so it is not by the
+        quickest.
+        """
+        planned = plan(self._definition)
+        if not planned.has_many_sequences(axes):
+            return 0.0
+        least = min(taken for _, taken in self._by_sequences) + NOISE_SECONDS
+        most = max(of for of, _ in self._by_sequences)
+        near = [(of, taken) for of, taken in self._by_sequences if of * NEARLY_LARGEST >= most]
+        each = median_high(max(0.0, taken - least) / (of + 1) for of, taken in near)
+        return each * planned.sequences(axes)
 
     def _expected(self, size: int) -> float:
         """Seconds that a workload of so many bytes may take, by those that took long.
@@ -191,6 +217,7 @@ def search(
     alike: Callable[[CheckResult, CheckResult], bool] = lambda first, other: True,
     shown_by: Callable[[CheckResult], Workload | None] = lambda outcome: None,
     affordable: Callable[[Workload], bool] = lambda workload: True,
+    slow: Callable[[Workload], bool] = lambda workload: False,
     undecided: Callable[[Workload, CheckResult], bool] = lambda workload, outcome: False,
     failed_before: Iterable[Workload] = (),
     listed: Iterable[Workload] = (),
@@ -210,9 +237,9 @@ def search(
     Shrinking takes only what fails ``alike``, given the first failure and another; it begins with
     the workload that an outcome is ``shown_by``, if that is another that fails. ``closeness`` ranks
     outcomes that passed: the highest came closest to failing.
-    Drawn workloads that are not ``affordable`` by then are left out, and a failure of theirs that
-    is ``undecided`` tells nothing, unless nothing else was tried. ``clock`` gives the seconds that
-    checks and shrinking take.
+    Drawn workloads that are not ``affordable`` by then are left out, those that are ``slow`` are
+    halved until they aren't, and a failure of theirs that is ``undecided`` tells nothing, unless
+    nothing else was tried. ``clock`` gives the seconds that checks and shrinking take.
     """
     checked = _Checked(
         definition, check, failed, alike, shown_by, shrink_seconds=shrink_seconds, clock=clock
@@ -224,6 +251,7 @@ def search(
     drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
     # The smallest is always tried: else perhaps none would be.
     passed_over: list[Workload] = []
+    lowered: list[Workload] = []
 
     def is_kept(workload: Workload) -> bool:
         is_affordable = affordable(workload)
@@ -231,10 +259,40 @@ def search(
             passed_over.append(workload)
         return is_affordable
 
-    worthwhile = chain(drawn[:1], filter(is_kept, checked.worthwhile(drawn[1:])))
-    if failing := next(filter(partial(checked.fails_and_tells, undecided), worthwhile), None):
+    quick = _quick(definition, checked.worthwhile(drawn[1:]), slow, lowered)
+    tried = chain(drawn[:1], filter(is_kept, quick))
+    if failing := next(filter(partial(checked.fails_and_tells, undecided), tried), None):
         return checked.shrunk(failing, "shrunk")
-    return replace(checked.closest(closeness), passed_over=passed_over)
+    return replace(checked.closest(closeness), passed_over=passed_over, lowered=lowered)
+
+
+def _quick(
+    definition: Definition,
+    drawn: Iterable[Workload],
+    slow: Callable[[Workload], bool],
+    lowered: list[Workload],
+) -> Iterator[Workload]:
+    """Workloads; instead of a slow one, a smaller one of the same regime, if one is not slow.
+
+    Those that are slow are added to ``lowered``.
+    """
+    for workload in drawn:
+        smaller: Workload | None = workload
+        while smaller is not None and slow(smaller):
+            smaller = _halved(definition, smaller)
+        if smaller is not workload:
+            lowered.append(workload)
+        if smaller is not None:
+            yield smaller
+
+
+def _halved(definition: Definition, workload: Workload) -> Workload | None:
+    """A workload with every axis as near to half as constraints allow; None if none is smaller."""
+    wanted = {axis: n // 2 for axis, n in workload.axes.items()}
+    axes = plan(definition).lowered(workload.axes, {}, wanted)
+    if axes is None or axes == workload.axes:
+        return None
+    return make_workload(definition, axes, workload.seed, workload.regime)
 
 
 def _is_large(definition: Definition, axes: Mapping[str, int]) -> bool:
@@ -245,11 +303,16 @@ def _is_large(definition: Definition, axes: Mapping[str, int]) -> bool:
 def _drawn(
     definition: Definition, examples: int, seed: int, run_seed: int | None, max_bytes: int
 ) -> list[Workload]:
-    """Drawn workloads, the smallest first.
+    """Drawn workloads, the smallest first, and those of more sequences than usual last.
 
     Which are drawn does not hang on verdicts. So what fails is found at the least expense, and
     there is less to shrink.
     """
+
+    def cost(workload: Workload) -> tuple[bool, int]:
+        of_many = plan(definition).has_many_sequences(workload.axes)
+        return of_many, workload_bytes(definition, workload.axes)
+
     strategy = workloads(definition, max_bytes)
     of_the_run = 0 if run_seed is None else -(-examples // DRAWS_TO_ONE_OF_THE_RUN)
     deck = Deck(seed)
@@ -257,4 +320,4 @@ def _drawn(
     if run_seed is not None:
         # Whatever the seed, the first is the plainest workload of all.
         drawn += deal(strategy, of_the_run + 1, Deck(run_seed, UnforeseenSizes(), deck))[1:]
-    return sorted(drawn, key=lambda workload: workload_bytes(definition, workload.axes))
+    return sorted(drawn, key=cost)

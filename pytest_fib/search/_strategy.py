@@ -154,7 +154,24 @@ def _draw_axes(
     once = first and not deck and not odd
     budget = max_bytes if once else min(max_bytes, USUAL_BYTES)
     pick = partial(_draw_size, draw, planned, _Sizes(lead, once, deck, least, odd))
-    return planned.choose(dict.fromkeys(order, budget), pick)
+    many = _many_sequences(planned, lead, budget) if lead and once else 0
+    if draw_number(draw, "many sequences", "first", Bounds(0, min(many, 1))) == 0:
+        many = 0
+    return planned.choose(dict.fromkeys(order, budget), pick, many)
+
+
+def _many_sequences(planned: Plan, lead: str, max_bytes: int) -> int:
+    """The most sequences of the workload in which ``lead`` is as large as possible; 0 for as usual.
+
+    Where the definition bounds no size, more than is usual of any axis, if so many fit: otherwise
+    references would go through more of them than they are likely to do in no time.
+    """
+    section = planned.definition.workloads
+    if not planned.lengths or (section and section.axes):
+        return 0
+    domain, count = planned.affordable(lead, {}, max_bytes, LARGE_SIZE)
+    sequences = planned.sequences(planned.completed({lead: domain[count - 1]}))
+    return LARGE_SIZE if sequences > USUAL_SIZE else 0
 
 
 @dataclass(frozen=True)

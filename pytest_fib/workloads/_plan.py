@@ -27,8 +27,8 @@ from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
 
 #: How many plans are cached; making one takes about a millisecond.
 CACHED_PLANS = 256
-#: How many sequences are drawn at most where the definition bounds no axis: references go through
-#: them one by one.
+#: How many sequences are drawn at most where the definition bounds no axis, but for once in a
+#: search: references go through them one by one.
 MAX_SEQUENCES = 4096
 #: Bits of integers that sizes of axes may be too large for.
 SMALL_INTEGERS = 16
@@ -199,15 +199,20 @@ class Plan:
         )
         return -(-bits // 8)
 
-    def fits(self, axes: Mapping[str, int], max_bytes: int) -> bool:
-        """Whether a workload of these sizes fits the budget, with what its reference may hold."""
+    def fits(self, axes: Mapping[str, int], max_bytes: int, many: int = 0) -> bool:
+        """Whether a workload of these sizes fits the budget, with what its reference may hold.
+
+        It may have as ``many`` sequences, if these are more than usual.
+        """
         values = {**self.solver.const, **axes}
-        if any(values[axis] > most + 1 for axis, most in self.lengths.items()):
+        if any(values[axis] > max(most, many) + 1 for axis, most in self.lengths.items()):
             return False
         scores = sum(compute(values) for compute in self.scores)
         return self.bytes_at(values) + 8 * int(scores) <= max_bytes
 
-    def affordable(self, axis: str, known: Mapping[str, int], max_bytes: int) -> tuple[Domain, int]:
+    def affordable(
+        self, axis: str, known: Mapping[str, int], max_bytes: int, many: int = 0
+    ) -> tuple[Domain, int]:
         """The domain of an axis, and how many of its values, from the smallest, can be afforded.
 
         Bytes grow with every axis, so a bisection finds it. At least one: a definition whose
@@ -220,34 +225,48 @@ class Plan:
             # Or more: not every value of the axis may meet the constraints.
             limited = {**domains, axis: values.narrowed(values[index], inf)}
             left = self.solver.narrowed(limited, (axis,))
-            return left is None or not self.fits({a: left[a].low for a in self.order}, max_bytes)
+            if left is None:
+                return True
+            return not self.fits({a: left[a].low for a in self.order}, max_bytes, many)
 
         return values, 1 + bisect_left(range(1, len(values)), True, key=is_too_large)
 
-    def choose(self, budgets: Mapping[str, int], pick: Callable[[Choice], int]) -> dict[str, int]:
+    def choose(
+        self, budgets: Mapping[str, int], pick: Callable[[Choice], int], many: int = 0
+    ) -> dict[str, int]:
         """Sizes of all var axes that meet the constraints, decided one after the other.
 
         ``budgets`` has the axes in the order in which they are decided, with the bytes that a
         workload may take then. ``pick`` says what an axis is to be; it gets the nearest value found
-        that leaves some for the others. Raises InfeasibleError.
+        that leaves some for the others. The first axis may make for as ``many`` sequences, which
+        the others then may not add to. Raises InfeasibleError.
         """
         axes: dict[str, int] = {}
         whole = self.smallest
         for axis, budget in budgets.items():
-            choice = Choice(axis, *self.affordable(axis, axes, budget), dict(axes))
+            choice = Choice(axis, *self.affordable(axis, axes, budget, many), dict(axes))
             if len(choice.domain) > 1:
-                whole = self._whole_near(choice, pick(choice), axes, budget) or whole
+                whole = self._whole_near(choice, pick(choice), axes, budget, many) or whole
             axes[axis] = whole[axis]
+            many = min(many, self.sequences(whole))
         return axes
 
+    def sequences(self, axes: Mapping[str, int]) -> int:
+        """How many sequences there are, of those whose number is limited; 0 where none is."""
+        return max((axes[axis] - 1 for axis in self.lengths), default=0)
+
+    def has_many_sequences(self, axes: Mapping[str, int]) -> bool:
+        """Whether there are more sequences than usual."""
+        return any(axes[axis] - 1 > most for axis, most in self.lengths.items())
+
     def _whole_near(
-        self, choice: Choice, wanted: int, known: Mapping[str, int], max_bytes: int
+        self, choice: Choice, wanted: int, known: Mapping[str, int], max_bytes: int, many: int
     ) -> dict[str, int] | None:
         """All axes, where one has the value nearest to the wanted one, of those tried."""
         tries = Tries(QUICK_TRIES)
         for n in choice.domain.narrowed(0, choice.largest).around(wanted):
             axes = self.solver.complete({**known, choice.axis: n}, tries=tries)
-            if axes is not None and self.fits(axes, max_bytes):
+            if axes is not None and self.fits(axes, max_bytes, many):
                 return axes
             if not tries.take():
                 break

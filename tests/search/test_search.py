@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pytest_fib.data import VALUE_PATTERNS
+from pytest_fib.data import VALUE_PATTERNS, Definition
 from pytest_fib.search import search
 from pytest_fib.workloads import USUAL_BYTES, make_workload, workload_bytes
 from tests.definitions.harness import filled
@@ -179,6 +179,23 @@ def test_the_smallest_is_tried_even_where_nothing_is_affordable(define, look):
     assert len(found.passed_over) > len(tried)
 
 
+def test_instead_of_what_is_slow_something_smaller_of_the_same_regime_is_tried(define, look):
+    definition = define({"m": "var", "n": "var"}, domains={"m": {"min": 3}})
+    slow = [w for w in look(definition)[1] if w.axes["n"] > 100]
+    found, tried = look(definition, slow=lambda w: w.axes["n"] > 100)
+    assert max(w.axes["n"] for w in tried) <= 100
+    assert [w.uuid for w in found.lowered] == [w.uuid for w in slow]
+    regimes = {(w.seed, *w.regime.items()) for w in tried}
+    assert {(w.seed, *w.regime.items()) for w in slow} <= regimes
+    assert min(w.axes["m"] for w in tried) == 3
+
+
+def test_what_is_slow_at_any_size_is_left_out_but_for_the_smallest(define, look):
+    found, tried = look(define(), slow=lambda w: True)
+    assert [workload.axes for workload in tried] == [{"n": 1}]
+    assert len(found.lowered) == 24
+
+
 def test_few_workloads_take_more_than_is_usual_whatever_the_budget(define, look):
     rows = {"x": {"shape": ["m", "n"], "dtype": "float32"}}
     definition = define({"m": "var", "n": 4096}, rows)
@@ -342,6 +359,55 @@ def test_sizes_that_nobody_asked_for_are_smaller_or_left_out_where_they_take_lon
     assert (max(w.axes["n"] for w in tried) > 500_000) is (tried_large or max_size is not None)
     if not max_size:
         assert all(w.axes["n"] * seconds <= 6 for w in tried if w.axes["n"] > 65_536)
+
+
+@pytest.fixture
+def ragged():
+    """Sequences of a definition that bounds nothing, as users write it first."""
+    return Definition.model_validate(
+        {
+            "name": "op",
+            "op_type": "op",
+            "axes": {"nodes": "var", "len_indptr": "var", "edges": "var"},
+            "constraints": ["len_indptr == nodes + 1", "edges == indptr[-1].item()"],
+            "inputs": {
+                "x": {"shape": ["edges"], "dtype": "float32"},
+                "indptr": {"shape": ["len_indptr"], "dtype": "int32"},
+            },
+            "outputs": {"y": {"shape": ["nodes"], "dtype": "float32"}},
+            "reference": "def run(x, indptr): ...",
+        }
+    )
+
+
+@pytest.mark.parametrize("budget", [16 << 20, 1 << 28])
+def test_one_workload_of_a_search_has_more_than_65536_sequences_and_it_is_the_last(
+    ragged, look, budget
+):
+    for seed in range(5):
+        _, tried = look(ragged, seed=seed, run_seed=seed, max_bytes=budget)
+        numbers = [w.axes["nodes"] for w in tried]
+        assert numbers[-1] > 65536
+        assert max(numbers[:-1]) <= 4096
+        assert max(workload_bytes(ragged, w.axes) for w in tried) <= budget
+
+
+def test_there_are_no_more_sequences_than_usual_where_no_more_than_65536_fit(ragged, look):
+    _, tried = look(ragged, max_bytes=1 << 20)
+    assert max(w.axes["nodes"] for w in tried) <= 4096
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(1e-3, 4096), (4.5e-5, 131_072), (0.0, 262_144)])
+def test_there_are_fewer_sequences_or_no_more_than_usual_where_each_takes_its_time(
+    ragged, look, clock, seconds, most
+):
+    def fails(workload):
+        clock[0] += workload.axes["nodes"] * seconds
+        return False
+
+    for seed in range(5):
+        _, tried = look(ragged, fails, seed=seed, clock=lambda: clock[0])
+        assert max(w.axes["nodes"] for w in tried) == most
 
 
 def test_a_slow_check_of_a_workload_without_elements_can_be_shrunk_from(define, look, clock):

@@ -1,0 +1,46 @@
+"""Learns how long an interpreter takes by size, so that none is drawn that it can't do in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pytest_fib.data import Definition, Evaluation, EvaluationStatus, Outcome, Workload
+from pytest_fib.engine._reference_costs import DRAWN_SHARE, Costs
+
+#: Checks that took longer than the least by fewer seconds say nothing: others may have run then.
+NOTICEABLE_SECONDS = 0.1
+#: What takes so many times as long as is expected hangs.
+HANGING = 100
+
+
+@dataclass
+class InterpretedCosts:
+    """Seconds of the checks of one implementation, whose calls may take ``timeout`` seconds.
+
+    An interpreter takes milliseconds for each program of a grid, so what a device does in no time
+    may take minutes, with nothing wrong.
+    """
+
+    definition: Definition
+    timeout: float
+    _late: set[str] = field(default_factory=set)
+
+    @cached_property
+    def _seconds(self) -> Costs:
+        return Costs(self.definition, NOTICEABLE_SECONDS)
+
+    def note(self, workload: Workload, outcome: Outcome, seconds: float) -> None:
+        """Learn from a check; whether one that timed out hangs is judged by those before it."""
+        timed_out = isinstance(outcome, Evaluation) and outcome.status is EvaluationStatus.TIMEOUT
+        if timed_out and self._seconds.expected(workload.axes) * HANGING > self.timeout:
+            self._late.add(workload.uuid)
+        self._seconds.add(workload.axes, seconds)
+
+    def is_slow(self, workload: Workload) -> bool:
+        """Whether a check is expected to take longer than one of a drawn workload should."""
+        return self._seconds.expected(workload.axes) > DRAWN_SHARE * self.timeout
+
+    def explain(self, workload: Workload) -> bool:
+        """Whether a workload timed out only because it is interpreted."""
+        return workload.uuid in self._late

@@ -1,0 +1,72 @@
+"""What is drawn stays within what an interpreter can do; whatever hangs is late all the same."""
+
+import pytest
+
+from pytest_fib.data import SearchRequest, SupportedLanguages
+from pytest_fib.workloads import make_workload
+
+#: As slow as an interpreter: it takes longer for each element, or block of them.
+SLOW = """
+import time
+
+def run(x, factor):
+    {slow}
+    return x * factor
+"""
+EACH = SLOW.format(slow="time.sleep(2e-5 * len(x))")
+
+
+@pytest.fixture
+def search(breakable_judge, definition, solution):
+    """The result of a search for what is wrong with a kernel in Triton, or in another language."""
+
+    def search(text, language="triton", listed=(), examples=8, timeout=10.0):
+        given = solution(text)
+        spec = given.spec.model_copy(update={"language": SupportedLanguages(language)})
+        request = SearchRequest(
+            definition=definition,
+            solution=given.model_copy(update={"spec": spec}),
+            listed=[make_workload(definition, {"n": n}) for n in listed],
+            examples=examples,
+            timeout=timeout,
+            max_bytes=1 << 20,
+        )
+        return breakable_judge.search(request)
+
+    return search
+
+
+def test_where_an_interpreter_is_slow_smaller_workloads_are_tried_and_the_outcome_says_so(search):
+    result = search(EACH)
+    assert result.outcome.status.value == "PASSED"
+    assert result.tried > 4
+    left_out = result.outcome.correctness.extra["left_out"]
+    assert left_out["axes"]["n"] > 1000
+    assert left_out["why"].startswith("interpreted, it would take too long, here and in ")
+
+
+def test_what_is_not_interpreted_is_tried_however_slow_it_has_turned_out(search):
+    result = search(EACH, language="python")
+    assert result.outcome.status.value == "PASSED"
+    assert result.tried == 8
+    assert "left_out" not in result.outcome.correctness.extra
+
+
+def test_what_somebody_asked_for_is_tried_however_slow_its_interpreter_is(search):
+    result = search(EACH, listed=[20_000, 40_000], examples=1)
+    assert result.tried == 3
+    assert "left_out" not in result.outcome.correctness.extra
+
+
+@pytest.mark.parametrize("beyond", [0, pytest.param(1, marks=pytest.mark.thorough)])
+def test_an_interpreted_kernel_that_hangs_is_late(search, beyond):
+    hangs = SLOW.format(slow=f"time.sleep(600 * (len(x) > {beyond}))")
+    assert search(hangs, timeout=1.0).outcome.status.value == "TIMEOUT"
+
+
+@pytest.mark.thorough
+def test_what_takes_an_interpreter_longer_than_expected_is_left_out(search):
+    slow = SLOW.format(slow="time.sleep(0 if len(x) < 2 else 0.06 if len(x) < 64 else 600)")
+    result = search(slow, timeout=4.0)
+    assert result.outcome.status.value == "PASSED"
+    assert result.outcome.correctness.extra["left_out"]["axes"]["n"] >= 64
