@@ -30,7 +30,8 @@ LEFT, LEFT_TOGETHER = 0.5, 0.9
 MOST_ROWS = 0.9
 #: The most that a fitted offset of integers may differ from a whole number.
 WHOLE = 1e-3
-#: Offsets that are a smaller share of what is allowed are those of a few faint elements.
+#: Offsets that are a smaller share of what is allowed are those of a few faint elements; smaller
+#: factors are those of elements that are nearly 0 for any reason.
 FAINT = 1e-3
 #: Factors of rows are one if they differ by less than this share of it, or of its distance from 1.
 ALIKE = 1e-3
@@ -122,7 +123,7 @@ def _one_number(
     good = [fit for fit in fits if bool(fit.good)]
     best = min(good, key=lambda fit: float(fit.left), default=None)
     is_float, value = output.got.is_floating_point(), float(best.value) if best else 0.0
-    if best is factor and is_float and value and not _varies(output, sample, value):
+    if best is factor and is_float and abs(value) > FAINT and not _varies(output, sample, value):
         known = _known(value, float(factor.error), failure)
         yield "one factor", f"{which}{_times(value)} x expected{place}{known}"
     elif best is offset and (

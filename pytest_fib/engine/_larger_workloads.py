@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -21,7 +22,7 @@ from pytest_fib.workloads import TILE_SIZES, doubled, enlarge, in_domain, make_w
 
 #: Bytes of the larger workload: enough rows for a pattern, and calls of milliseconds.
 DIAGNOSIS_BYTES = 4 << 20
-#: A workload shows too little if no tensor has more elements, or no axis of it.
+#: A workload shows too little if no tensor has more elements.
 TINY = 16
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
@@ -50,46 +51,78 @@ def diagnose_failure(
     """
     if not has_pattern(outcome):
         return outcome
-    first, right = None, None
+    tried = _Tried(definition, workload, outcome, evaluate)
+    own = None
     for shown in (*_larger(definition, workload, max_bytes), workload):
-        explained = evaluate(shown)
+        diagnosis = tried.explained(shown)
+        if diagnosis is not None and tried.tells(shown, diagnosis):
+            own = diagnosis
+            break
+    # Of one element beyond a threshold, where is what is said of it; of more, more is said.
+    if own is None or (shown is workload and _is_place(own)):
+        twice = doubled(definition, workload, max_bytes)
+        diagnosis = tried.explained(twice) if twice != workload else None
+        if diagnosis is not None and diagnosis.pattern not in VAGUE_PATTERNS:
+            own = diagnosis
+    found = tried.vague() if own is None else tried.unless_right(own)
+    return _with_diagnosis(outcome, found)
+
+
+@dataclass
+class _Tried:
+    """The workloads that were tried: the ``first`` diagnosis, and the last one that is right."""
+
+    definition: Definition
+    workload: Workload
+    outcome: Evaluation
+    evaluate: Callable[[Workload], Evaluation | None]
+    first: Diagnosis | None = None
+    right: Workload | None = None
+
+    def explained(self, shown: Workload) -> Diagnosis | None:
+        """The diagnosis of a workload; None where that fails for no reason that is known."""
+        explained = self.evaluate(shown)
         if explained is not None and explained.status is EvaluationStatus.PASSED:
-            right = shown
+            self.right = shown
         diagnosis = _diagnosis_of(explained)
-        if diagnosis is None or (right and _says_too_much(shown, diagnosis)):
-            continue
-        for tried in (_with_layout, _with_tiles):
-            diagnosis = tried(definition, shown, diagnosis, evaluate)
-        if shown is not workload:
-            diagnosis = _as_shown_by(shown, diagnosis, workload, outcome)
-        is_first, first = first is None, first or diagnosis
-        if diagnosis.pattern not in VAGUE_PATTERNS and (
-            is_first or not (_is_tiny(definition, shown) or _is_refuted(diagnosis, first))
-        ):
-            return _with_diagnosis(outcome, _unless_right(diagnosis, right, workload))
-    return _with_diagnosis(outcome, _vague(outcome.diagnosis, first, right, workload))
-
-
-def _vague(
-    own: Diagnosis | None, first: Diagnosis | None, right: Workload | None, workload: Workload
-) -> Diagnosis | None:
-    """What little is said: by the ``first`` larger workload that fails, or by the smallest one."""
-    if own and first and _is_refuted(own, first):
-        return _of_larger_alone(first)
-    # How many elements of another workload are wrong doesn't go with an element of this one.
-    if own and (first is None or first.pattern in COUNTED or _is_another(own, first)):
-        first = own
-    return first and _unless_right(first, right, workload)
-
-
-def _unless_right(diagnosis: Diagnosis, right: Workload | None, workload: Workload) -> Diagnosis:
-    """The diagnosis of a workload, which names a larger one that is right."""
-    shown = diagnosis.shown_by or workload
-    if right is None:
+        if diagnosis is None or (self.right and _says_too_much(self.definition, shown, diagnosis)):
+            return None
+        for change in (_with_layout, _with_tiles):
+            diagnosis = change(self.definition, shown, diagnosis, self.evaluate)
+        if shown is not self.workload:
+            diagnosis = _as_shown_by(shown, diagnosis, self.workload, self.outcome)
         return diagnosis
-    sizes = f" at {_sizes_in_words(right)}" if right.axes != shown.axes else ""
-    values = " with normal values" if right.regime != shown.regime else ""
-    return qualified(diagnosis, f"right{sizes}{values}") if sizes or values else diagnosis
+
+    def tells(self, shown: Workload, diagnosis: Diagnosis) -> bool:
+        """Whether a diagnosis says more than others of larger workloads, and isn't refuted."""
+        is_first, self.first = self.first is None, self.first or diagnosis
+        return diagnosis.pattern not in VAGUE_PATTERNS and (
+            is_first or not (_is_tiny(self.definition, shown) or _is_refuted(diagnosis, self.first))
+        )
+
+    def vague(self) -> Diagnosis | None:
+        """What little is said: by the first larger workload that fails, or by the smallest one."""
+        own, first = self.outcome.diagnosis, self.first
+        if own and first and _is_refuted(own, first):
+            return _of_larger_alone(first)
+        # How many elements of another workload are wrong doesn't go with an element of this one.
+        if own and (first is None or first.pattern in COUNTED or _is_another(own, first)):
+            first = own
+        return first and self.unless_right(first)
+
+    def unless_right(self, diagnosis: Diagnosis) -> Diagnosis:
+        """The diagnosis of a workload, which names a larger one that is right."""
+        shown = diagnosis.shown_by or self.workload
+        if self.right is None:
+            return diagnosis
+        sizes = f" at {_sizes_in_words(self.right)}" if self.right.axes != shown.axes else ""
+        values = " with normal values" if self.right.regime != shown.regime else ""
+        return qualified(diagnosis, f"right{sizes}{values}") if sizes or values else diagnosis
+
+
+def _is_place(diagnosis: Diagnosis) -> bool:
+    """Whether a diagnosis says no more than where."""
+    return diagnosis.pattern == diagnosis.place
 
 
 def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:
@@ -108,13 +141,13 @@ def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
     """Whether what is said of inputs, all elements or a place isn't so in the larger workload."""
     if larger.pattern not in ("everywhere", "scattered") or larger.shown_by is None:
         return False
-    is_place = diagnosis.pattern == diagnosis.place and diagnosis.pattern not in VAGUE_PATTERNS
+    is_place = _is_place(diagnosis) and diagnosis.pattern not in VAGUE_PATTERNS
     return is_place or diagnosis.pattern in ("misread input", "one factor", "one offset", "zeros")
 
 
-def _says_too_much(workload: Workload, diagnosis: Diagnosis) -> bool:
-    """Whether a few rows suggest misread inputs, which larger workloads would show too."""
-    return diagnosis.pattern in ABOUT_INPUTS and max(workload.axes.values(), default=0) < TINY
+def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:
+    """Whether a few elements suggest misread inputs, which larger workloads would show too."""
+    return diagnosis.pattern in ABOUT_INPUTS and _is_tiny(definition, shown)
 
 
 def _is_tiny(definition: Definition, workload: Workload) -> bool:
@@ -125,17 +158,13 @@ def _is_tiny(definition: Definition, workload: Workload) -> bool:
 
 
 def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:
-    """Larger workloads: of plain values, which show patterns best, then of the same regime.
-
-    The last has axes that are at least as long: other axes may be larger in those before it.
-    """
+    """Larger workloads: of plain values, which show patterns best, then of the same regime."""
     most = min(max_bytes, DIAGNOSIS_BYTES)
     plain: dict[str, str] = {}
-    tried = [workload]
     for regime in (plain, workload.regime) if workload.regime else (plain,):
-        tried.append(enlarge(definition, workload, regime, most))
-    tried.append(doubled(definition, workload, max_bytes))
-    yield from (each for i, each in enumerate(tried) if i and each not in tried[:i])
+        larger = enlarge(definition, workload, regime, most)
+        if larger != workload:
+            yield larger
 
 
 def _diagnosis_of(outcome: Evaluation | None) -> Diagnosis | None:

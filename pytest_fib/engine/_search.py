@@ -233,9 +233,14 @@ def _failed(outcome: Outcome) -> bool:
 
 
 def _alike(first: Outcome, other: Outcome) -> bool:
-    """Whether two failures have the same status and, for wrong numbers, the same outputs."""
+    """Whether two failures have the same status and, for wrong numbers, the same outputs.
+
+    One that other values of the workload show isn't like one of its own.
+    """
     if not isinstance(first, Evaluation) or not isinstance(other, Evaluation):
         return type(first) is type(other)
+    if _shown_by(other) and not _shown_by(first):
+        return False
     reported = facts_of(other).get("worst", {}).get("output")
     facts = facts_of(first)
     wrong = {name for name, count in facts.get("elements_wrong", {}).items() if count}
