@@ -68,6 +68,8 @@ def outcome(judge, mutant, definition, solution):
         definition,
         evaluate,
         failed=lambda evaluation: evaluation.status.value != "PASSED",
+        alike=alike,
+        shown_by=shown_by,
         closeness=lambda evaluation: 0.0,
         listed=example_workloads(definition),
         examples=EXAMPLES,
@@ -75,6 +77,15 @@ def outcome(judge, mutant, definition, solution):
     )
     explained = partial(evaluate, explain=True)
     return diagnose_failure(definition, found.workload, found.outcome, explained, DIAGNOSIS_BYTES)
+
+
+def shown_by(evaluation):
+    return evaluation.diagnosis and evaluation.diagnosis.shown_by
+
+
+def alike(first, other):
+    is_another = shown_by(other) and not shown_by(first)
+    return first.status is other.status and not is_another
 
 
 def assert_caught(evaluation, expected):

@@ -53,7 +53,7 @@ def same_output_twice(input, residual, weight, eps):
 
 
 @implements("fused_add_rmsnorm_d4096")
-@caught("factor per row", "zeros", "by value", "infinity")
+@caught("one factor", "factor per row", "zeros", "by value", "infinity")
 def squares_overflow(input, residual, weight, eps):
     total = input.float() + residual.float()
     square = total.half().square().float().mean(-1, keepdim=True)
