@@ -6,7 +6,10 @@ from pytest_fib.diagnosis._diagnose import (
     explain as explain,
 )
 from pytest_fib.diagnosis._hypotheses import input_hypotheses as input_hypotheses
-from pytest_fib.diagnosis._localize import retiled as retiled
+from pytest_fib.diagnosis._localize import (
+    retiled as retiled,
+    without_guess as without_guess,
+)
 from pytest_fib.diagnosis._wrong_output import (
     CallContext as CallContext,
     Failure as Failure,

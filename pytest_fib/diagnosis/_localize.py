@@ -259,6 +259,12 @@ def _guess(rest_of: int, *, or_one: bool = False) -> str:
     return f" ({', or '.join(causes)}?)" if causes else ""
 
 
+def without_guess(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis without a guess at why the last elements along an axis are wrong."""
+    sentence = retiled(diagnosis, {}).sentence.replace(_guess(0, or_one=True), "")
+    return diagnosis.model_copy(update={"sentence": sentence, "tiles": {}})
+
+
 def retiled(diagnosis: Diagnosis, tiles: Mapping[str, int]) -> Diagnosis:
     """The diagnosis with other tiles where it guesses the rest of some; of axes that have none, it
     guesses no more.

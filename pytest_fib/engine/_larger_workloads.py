@@ -16,7 +16,7 @@ from pytest_fib.data import (
     EvaluationStatus,
     Workload,
 )
-from pytest_fib.diagnosis import VAGUE_PATTERNS, retiled
+from pytest_fib.diagnosis import VAGUE_PATTERNS, retiled, without_guess
 from pytest_fib.verdict import detail_lines, qualified
 from pytest_fib.workloads import TILE_SIZES, doubled, enlarge, in_domain, make_workload
 
@@ -111,13 +111,18 @@ class _Tried:
         return first and self.unless_right(first)
 
     def unless_right(self, diagnosis: Diagnosis) -> Diagnosis:
-        """The diagnosis of a workload, which names a larger one that is right."""
+        """The diagnosis of a workload, which names a larger one that is right.
+
+        That has an end and a rest too, so these don't explain what is wrong.
+        """
         shown = diagnosis.shown_by or self.workload
         if self.right is None:
             return diagnosis
         sizes = f" at {_sizes_in_words(self.right)}" if self.right.axes != shown.axes else ""
         values = " with normal values" if self.right.regime != shown.regime else ""
-        return qualified(diagnosis, f"right{sizes}{values}") if sizes or values else diagnosis
+        if not sizes and not values:
+            return diagnosis
+        return qualified(without_guess(diagnosis), f"right{sizes}{values}")
 
 
 def _is_place(diagnosis: Diagnosis) -> bool:
@@ -129,7 +134,9 @@ def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:
     """A vague diagnosis of a larger workload, without an element, with its sizes."""
     assert diagnosis.shown_by is not None
     sizes = _sizes_in_words(diagnosis.shown_by)
-    return qualified(diagnosis, sizes).model_copy(update={"vague": False})
+    if not diagnosis.sentence.endswith(f"({sizes})"):
+        diagnosis = qualified(diagnosis, sizes)
+    return diagnosis.model_copy(update={"vague": False})
 
 
 def _is_another(own: Diagnosis, larger: Diagnosis) -> bool:

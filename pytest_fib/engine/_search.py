@@ -35,6 +35,8 @@ DRAWN_BYTES = 32 << 20
 #: longer than that of the first: all explanations together have 20. Tensors of eight times the size
 #: may take 64 times as long.
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
+#: What uses so many times its bound is wrong beyond doubt.
+FAR_BEYOND = 8.0
 #: Where a larger share of the drawn workloads is passed over, the outcome says so.
 MOST_PASSED_OVER = 0.5
 
@@ -235,7 +237,8 @@ def _failed(outcome: Outcome) -> bool:
 def _alike(first: Outcome, other: Outcome) -> bool:
     """Whether two failures have the same status and, for wrong numbers, the same outputs.
 
-    One that other values of the workload show isn't like one of its own.
+    One that other values of the workload show isn't like one of its own, and what is just beyond
+    its bound isn't like what is far beyond: nearly as much may be rounding.
     """
     if not isinstance(first, Evaluation) or not isinstance(other, Evaluation):
         return type(first) is type(other)
@@ -243,6 +246,9 @@ def _alike(first: Outcome, other: Outcome) -> bool:
         return False
     reported = facts_of(other).get("worst", {}).get("output")
     facts = facts_of(first)
+    used, others = (each.get("bound_used", 0.0) for each in (facts, facts_of(other)))
+    if others < min(used, FAR_BEYOND):
+        return False
     wrong = {name for name, count in facts.get("elements_wrong", {}).items() if count}
     wrong.add(facts.get("worst", {}).get("output"))
     return first.status is other.status and reported in wrong

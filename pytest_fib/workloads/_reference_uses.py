@@ -130,9 +130,13 @@ class ReferenceUses:
         return _read(definition.reference, inputs, outputs)
 
     def takes_nothing(self, lengths: str) -> bool:
-        """Whether the reference seems to be defined if one of these lengths is 0."""
+        """Whether the reference seems to be defined if one of these lengths is 0.
+
+        What it compares with 0 it does something else for then.
+        """
         needs_some = self.calls & _OF_SOME or lengths in self.counted
-        return lengths in self.seen and (bool(self.calls & _MENDS) or not needs_some)
+        is_mended = self.calls & _MENDS or 0 in self.limits.get(lengths, ())
+        return lengths in self.seen and bool(is_mended or not needs_some)
 
 
 _Specs = tuple[tuple[str, "TensorSpec"], ...]

@@ -648,3 +648,22 @@ def test_a_few_wrong_rows_have_no_place_by_the_number_of_their_elements(judge):
     wrong = "y = x * 3\n    y[21, 5, ::4] *= -2\n    y[24, 6, ::2] += 1\n    return y"
     found = diagnosis(judge, heads, wrong, n=33)
     assert found.sentence.startswith("y: wrong at 48 of 16896 elements"), found.sentence
+
+
+def test_an_end_is_no_reason_where_a_larger_workload_is_right():
+    """Rows from 512 on are left out; a larger workload, of another axis, has fewer."""
+    square = define(
+        {"x": "float32[n, m]"}, {"y": "float32[n, m]"}, "return x * 3", axes={"m": "var"}
+    )
+
+    def run(x):
+        return torch.cat((x[:512] * 3, torch.zeros_like(x[512:])))
+
+    check = FunctionChecker(square, run, "cpu")
+    small = make_workload(square, {"n": 513, "m": 1})
+    found = diagnose_failure(
+        square, small, check(small), lambda w: check(w, explain=True), 1 << 15
+    ).diagnosis
+    assert "(right at n=" in found.sentence
+    assert "off by one" not in found.sentence
+    assert not found.tiles

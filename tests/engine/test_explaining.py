@@ -5,6 +5,7 @@ import pytest
 from pytest_fib.data import EXPLAIN_SECONDS, Definition
 from pytest_fib.engine import FunctionChecker, search_and_diagnose
 from pytest_fib.sandbox import run_widened
+from pytest_fib.workloads import make_workload
 
 DRAWN = {"examples": 3, "seed": 0, "run_seed": None, "max_bytes": 1 << 16}
 DEFINITION = Definition.model_validate(
@@ -74,3 +75,20 @@ def test_what_takes_too_long_is_explained_by_a_smaller_workload(of_a_row, rows):
 
     search_and_diagnose(DEFINITION, check, clock=lambda: now[0], **{**DRAWN, "max_bytes": 1 << 20})
     assert max(explained) == rows
+
+
+def test_what_is_far_beyond_its_bound_is_not_shrunk_to_what_may_be_rounding():
+    """All of one row is off by little more than is allowed; of many rows, some are missing."""
+
+    def run(a, b, c, share, bias):
+        right = a.double() * share + b.double() * c + bias
+        if len(a) >= 100:
+            return (right * 0).float()
+        return (right + 1e-5 * right.abs().mean()).float()
+
+    checker = FunctionChecker(DEFINITION, run, "cpu")
+    assert checker(make_workload(DEFINITION, {"n": 1})).status.value == "INCORRECT_NUMERICAL"
+    how = {**DRAWN, "examples": 1, "max_bytes": 1 << 20}
+    listed = [make_workload(DEFINITION, {"n": 400})]
+    found = search_and_diagnose(DEFINITION, checker, listed=listed, **how)
+    assert found.workload.axes["n"] >= 100
