@@ -7,6 +7,7 @@ from pytest_fib.workloads._axes import Domain as Domain, is_open as is_open
 from pytest_fib.workloads._bytes_needed import bytes_needed as bytes_needed
 from pytest_fib.workloads._inference import RULES
 from pytest_fib.workloads._make import (
+    HIDING as HIDING,
     bench_workloads as bench_workloads,
     doubled as doubled,
     enlarge as enlarge,
@@ -62,7 +63,6 @@ from pytest_fib.workloads._tensors import (
     special_at_end as special_at_end,
     why_broken as why_broken,
 )
-from pytest_fib.workloads._value_patterns import HIDING as HIDING
 from pytest_fib.workloads._workload_files import (
     RecordedWorkload as RecordedWorkload,
     record_workload as record_workload,

@@ -29,8 +29,11 @@ from pytest_fib.data import (
 )
 from pytest_fib.workloads._plan import Choice, Plan, plan
 from pytest_fib.workloads._tensors import scalar_inputs
-from pytest_fib.workloads._value_patterns import HIDING, SHOWING
 
+#: Values that hide a size that is wrong: 0, or next to what else is added they count for nothing.
+HIDING = ("zeros", "small", "subnormal", "large")
+#: Values that show most of what is wrong.
+SHOWING = ("mixed", "shifted", "normal")
 #: Sizes of every var axis where a definition names no bench workloads.
 LADDER = (1, 8, 64, 512, 4096, 32768)
 #: No workload of the ladder takes more.

@@ -18,10 +18,6 @@ from pytest_fib.workloads._special_values import SPECIAL_VALUES
 
 #: How many parts a vector of ``mixed`` has.
 PARTS = 8
-#: Values that hide a size that is wrong: 0, or next to what else is added they count for nothing.
-HIDING = ("zeros", "small", "subnormal", "large")
-#: Values that show most of what is wrong.
-SHOWING = ("mixed", "shifted", "normal")
 #: How close those of ``shifted`` are that are closer, as a share of where they are.
 CLOSE = 2.0**-9.5
 
