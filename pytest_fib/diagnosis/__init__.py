@@ -7,7 +7,7 @@ from pytest_fib.diagnosis._diagnose import (
 )
 from pytest_fib.diagnosis._hypotheses import input_hypotheses as input_hypotheses
 from pytest_fib.diagnosis._localize import (
-    retiled as retiled,
+    with_guessed_tiles as with_guessed_tiles,
     without_guess as without_guess,
 )
 from pytest_fib.diagnosis._wrong_output import (

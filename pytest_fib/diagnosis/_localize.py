@@ -144,7 +144,8 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     density = output.count / (prod(indices.part for indices in dimensions) * output.total)
     dense = density >= 0.5
     if not dense:
-        dimensions = [each for each in dimensions if _is_unlikely(each, _rows_with(output))]
+        rows = _rows_with(output)
+        dimensions = [each for each in dimensions if _is_unlikely(each, rows)]
     # Else, a place where the errors of all elements are larger by chance. A list of most indices is
     # one of whole rows. Nearly a whole dimension may be wrong by chance, as if an input is small.
     dimensions = [
@@ -261,13 +262,14 @@ def _guess(rest_of: int, *, or_one: bool = False) -> str:
 
 def without_guess(diagnosis: Diagnosis) -> Diagnosis:
     """The diagnosis without a guess at why the last elements along an axis are wrong."""
-    sentence = retiled(diagnosis, {}).sentence.replace(_guess(0, or_one=True), "")
+    sentence = with_guessed_tiles(diagnosis, {}).sentence.replace(_guess(0, or_one=True), "")
     return diagnosis.model_copy(update={"sentence": sentence, "tiles": {}})
 
 
-def retiled(diagnosis: Diagnosis, tiles: Mapping[str, int]) -> Diagnosis:
-    """The diagnosis with other tiles where it guesses the rest of some; of axes that have none, it
-    guesses no more.
+def with_guessed_tiles(diagnosis: Diagnosis, tiles: Mapping[str, int]) -> Diagnosis:
+    """The diagnosis with other tiles where it guesses a rest after some.
+
+    Along axes that have none, it guesses no more.
     """
     sentence = diagnosis.sentence
     for axis, tile in diagnosis.tiles.items():

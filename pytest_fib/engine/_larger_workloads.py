@@ -16,7 +16,7 @@ from pytest_fib.data import (
     EvaluationStatus,
     Workload,
 )
-from pytest_fib.diagnosis import VAGUE_PATTERNS, retiled, without_guess
+from pytest_fib.diagnosis import VAGUE_PATTERNS, with_guessed_tiles, without_guess
 from pytest_fib.verdict import detail_lines, qualified
 from pytest_fib.workloads import TILE_SIZES, doubled, enlarge, in_domain, make_workload
 
@@ -126,8 +126,8 @@ class _Tried:
 
 
 def _is_place(diagnosis: Diagnosis) -> bool:
-    """Whether a diagnosis says no more than where."""
-    return diagnosis.pattern == diagnosis.place
+    """Whether a diagnosis says no more than where, and that is not everywhere."""
+    return diagnosis.pattern == diagnosis.place and diagnosis.pattern not in VAGUE_PATTERNS
 
 
 def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:
@@ -148,8 +148,8 @@ def _is_refuted(diagnosis: Diagnosis, larger: Diagnosis) -> bool:
     """Whether what is said of inputs, all elements or a place isn't so in the larger workload."""
     if larger.pattern not in ("everywhere", "scattered") or larger.shown_by is None:
         return False
-    is_place = _is_place(diagnosis) and diagnosis.pattern not in VAGUE_PATTERNS
-    return is_place or diagnosis.pattern in ("misread input", "one factor", "one offset", "zeros")
+    too_much = ("misread input", "one factor", "one offset", "zeros")
+    return _is_place(diagnosis) or diagnosis.pattern in too_much
 
 
 def _says_too_much(definition: Definition, shown: Workload, diagnosis: Diagnosis) -> bool:
@@ -227,8 +227,8 @@ def _with_tiles(
         if outcome is None:
             break
         if outcome.status is not EvaluationStatus.PASSED:
-            return retiled(diagnosis, {}) if tiles == diagnosis.tiles else diagnosis
-        diagnosis = retiled(diagnosis, tiles)
+            return with_guessed_tiles(diagnosis, {}) if tiles == diagnosis.tiles else diagnosis
+        diagnosis = with_guessed_tiles(diagnosis, tiles)
         tiles = {axis: tile // 2 for axis, tile in tiles.items()}
     return diagnosis
 

@@ -244,13 +244,12 @@ def _alike(first: Outcome, other: Outcome) -> bool:
         return type(first) is type(other)
     if _shown_by(other) and not _shown_by(first):
         return False
-    reported = facts_of(other).get("worst", {}).get("output")
-    facts = facts_of(first)
-    used, others = (each.get("bound_used", 0.0) for each in (facts, facts_of(other)))
-    if others < min(used, FAR_BEYOND):
+    if _bound_used(other) < min(_bound_used(first), FAR_BEYOND):
         return False
+    facts = facts_of(first)
     wrong = {name for name, count in facts.get("elements_wrong", {}).items() if count}
     wrong.add(facts.get("worst", {}).get("output"))
+    reported = facts_of(other).get("worst", {}).get("output")
     return first.status is other.status and reported in wrong
 
 
@@ -262,5 +261,9 @@ def _shown_by(outcome: Outcome) -> Workload | None:
 
 def _closeness(outcome: Outcome) -> float:
     """The share of its bound that a passing evaluation used."""
-    correctness = outcome.correctness if isinstance(outcome, Evaluation) else None
-    return float(((correctness and correctness.extra) or {}).get("bound_used", 0.0))
+    return _bound_used(outcome) if isinstance(outcome, Evaluation) else 0.0
+
+
+def _bound_used(outcome: Evaluation) -> float:
+    """The largest error over its bound; 0 where nothing was compared."""
+    return float(facts_of(outcome).get("bound_used", 0.0))

@@ -124,14 +124,12 @@ class _Checked(Generic[CheckResult]):
         That is where nobody has asked for sizes above the usual.
         """
         for workload in drawn:
-            definition, axes = self._definition, dict(workload.axes)
+            definition, axes = self._definition, workload.axes
             if self._is_worthwhile(axes):
                 yield workload
                 continue
             while _is_large(definition, axes) and not self._is_worthwhile(axes):
-                wanted = {axis: n // 2 if n > USUAL_SIZE else n for axis, n in axes.items()}
-                smaller = plan(definition).lowered(axes, {}, wanted)
-                axes = smaller if smaller and smaller != axes else {}
+                axes = _halved(definition, axes, above=USUAL_SIZE) or {}
             if _is_large(definition, axes):
                 yield make_workload(definition, axes, workload.seed, workload.regime)
 
@@ -279,20 +277,22 @@ def _quick(
     for workload in drawn:
         smaller: Workload | None = workload
         while smaller is not None and slow(smaller):
-            smaller = _halved(definition, smaller)
+            axes = _halved(definition, smaller.axes)
+            regime = workload.regime
+            smaller = make_workload(definition, axes, workload.seed, regime) if axes else None
         if smaller is not workload:
             lowered.append(workload)
         if smaller is not None:
             yield smaller
 
 
-def _halved(definition: Definition, workload: Workload) -> Workload | None:
-    """A workload with every axis as near to half as constraints allow; None if none is smaller."""
-    wanted = {axis: n // 2 for axis, n in workload.axes.items()}
-    axes = plan(definition).lowered(workload.axes, {}, wanted)
-    if axes is None or axes == workload.axes:
-        return None
-    return make_workload(definition, axes, workload.seed, workload.regime)
+def _halved(
+    definition: Definition, axes: Mapping[str, int], *, above: int = 0
+) -> dict[str, int] | None:
+    """Sizes ``above`` one as near to half as constraints allow; None if none is smaller."""
+    wanted = {axis: n // 2 if n > above else n for axis, n in axes.items()}
+    smaller = plan(definition).lowered(axes, {}, wanted)
+    return None if smaller == axes else smaller
 
 
 def _is_large(definition: Definition, axes: Mapping[str, int]) -> bool:

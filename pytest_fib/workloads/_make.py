@@ -170,14 +170,20 @@ def with_other_values(definition: Definition, workload: Workload) -> Workload:
     Where its own are of a pattern that hides what is wrong, or are all alike, of another pattern.
     """
     seed, regime = workload.seed ^ OTHER_SEED, dict(workload.regime)
-    drawn = regime_choices(definition).get("values", [])
-    showing = [name for name in SHOWING if name in drawn]
-    is_given = workload.has_recorded_tensors or given_scalars(definition, workload)
-    if regime.get("values") not in (*HIDING, "ones") or not showing or is_given:
+    showing = _showing(definition, workload) if regime.get("values") in (*HIDING, "ones") else []
+    if not showing:
         return Workload(axes=workload.axes, inputs=workload.inputs, seed=seed, regime=regime)
     regime["values"] = showing[workload.seed % len(showing)]
     regime.pop("inputs", None)
     return make_workload(definition, workload.axes, seed, without_plainest(regime))
+
+
+def _showing(definition: Definition, workload: Workload) -> list[str]:
+    """The patterns of ``SHOWING`` that a workload's inputs may have; none if some are given."""
+    if workload.has_recorded_tensors or given_scalars(definition, workload):
+        return []
+    drawn = regime_choices(definition).get("values", [])
+    return [name for name in SHOWING if name in drawn]
 
 
 def without_plainest(regime: Mapping[str, str]) -> dict[str, str]:
