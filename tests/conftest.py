@@ -150,8 +150,12 @@ class Project:
         return target
 
     def run(self, *arguments: str, **options: bool) -> pytest.RunResult:
-        """Run pytest in this process; the options are those of ``pytester.inline_run``."""
-        return self.pytester.runpytest_inprocess(*arguments, **options)
+        """Run pytest in this process; the options are those of ``pytester.inline_run``.
+
+        From 9.2 on it warns of plugins that are imported already, as here.
+        """
+        ignored = "-Wignore::pytest.PytestAssertRewriteWarning"
+        return self.pytester.runpytest_inprocess(ignored, *arguments, **options)
 
     def run_apart(self, *arguments: str) -> pytest.RunResult:
         """Run pytest in a process of its own."""

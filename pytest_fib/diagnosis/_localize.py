@@ -20,6 +20,9 @@ TILES = TILE_SIZES[5:0:-1]
 CHANCE, END = -3.0, 2.0
 #: The share that counts as all.
 NEARLY_WHOLE = 0.9
+#: The share of a range up to half a dimension that is wrong, from which on the range is named: the
+#: others may be right by chance, as half of all booleans are.
+RANGE = 0.4
 #: From which share on those that are right, perhaps by chance, aren't counted.
 ALMOST_ALL = 0.99
 #: Indices that are listed one by one.
@@ -141,7 +144,7 @@ def _filled(output: WrongOutput) -> tuple[float, float]:
 def _along_dimensions(output: WrongOutput) -> Location | None:
     """Some indices of one or more dimensions, and all of the others."""
     dimensions = [indices for dim in range(len(output.shape)) if (indices := _along(output, dim))]
-    density = output.count / (prod(indices.part for indices in dimensions) * output.total)
+    density = _density(output, dimensions)
     dense = density >= 0.5
     if not dense:
         rows = _rows_with(output)
@@ -156,11 +159,18 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     ]
     if not dimensions:
         return None
-    some = "" if dense else f"in {100 * density:.2g} % of elements "
+    density = _density(output, dimensions)  # in what is named
+    dense = density >= 0.5
+    some = "" if density >= NEARLY_WHOLE else f"in {100 * density:.2g} % of elements "
     phrase = some + _joined([each.phrase for each in dimensions])
     one_last = dense and len(dimensions) == 1 and dimensions[0].one_last
     tiles = {axis: tile for each in dimensions for axis, tile in each.tiles.items()}
     return Location(dimensions[0].name, phrase, dense, one_last, tiles)
+
+
+def _density(output: WrongOutput, dimensions: Sequence[_Indices]) -> float:
+    """The share of elements at some indices of each dimension that are wrong, if all wrong are."""
+    return output.count / (prod(indices.part for indices in dimensions) * output.total)
 
 
 def _joined(phrases: Sequence[str]) -> str:
@@ -215,6 +225,10 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
     if size - count == 1:
         left_out = (set(range(size)) - set(members)).pop()
         return _Indices(role, f"{ALL_BUT}at {axis} {left_out}", part, log_size)
+    span = members[-1] - first + 1
+    filled = RANGE if span <= 0.5 * size else NEARLY_WHOLE
+    if span <= NEARLY_WHOLE * size and count >= max(filled * span, LEAST_MEMBERS):
+        return _contiguous(first, span, size, axis, role)
     # log10 of the number of ways to choose so many.
     ways = (lgamma(size + 1) - lgamma(count + 1) - lgamma(size - count + 1)) / log(10)
     some, more = (

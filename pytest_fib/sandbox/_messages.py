@@ -88,7 +88,7 @@ class Widened:
     round_operands: bool = False
     moved: int | None = None
     naive: bool = False
-    lean: tuple[int, int] | None = None
+    lean: tuple[int, ...] | None = None
     own: bool = False
 
 

@@ -15,7 +15,7 @@ from torch._decomp import decomposition_table
 from torch.utils._pytree import tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
-from pytest_fib.sandbox._ties import Ties
+from pytest_fib.sandbox._ties import Ranks, Ties
 
 #: Numbers that have errors. Narrower ones are results of decisions.
 WIDE = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
@@ -629,13 +629,15 @@ class Decider:
     `leaning` makes the result for an input that is moved by up to ``reach``, down (``way`` -1) or
     up (1), while all other decisions go the way ``others``. If that result is an order in which
     several elements may be in one place, ``ties`` has these. ``together`` has those that are equal
-    however they are rounded, which a stable order keeps in theirs. ``of_each`` says whether each
+    however they are rounded, which a stable order keeps in theirs. ``others`` is the number where
+    what may be masked is, and where as much as usual is. ``of_each`` says whether each
     element is decided on by itself, as none of an order is.
     """
 
     of_each = True
     ties: Ties | None = None
     together: Together | None = None
+    others: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def __init__(self, call: Operation) -> None:
         self.call = call
@@ -804,7 +806,8 @@ class _Order(_Extreme):
         if way == others == 1 or dim is None or value.dim() == 0 or value.numel() == 0:
             return call.run()
         ordered, order = self._ordered(value)
-        reach, size = reach.expand(value.shape).gather(dim, order), value.shape[dim]
+        all_reach, size = reach.expand(value.shape), value.shape[dim]
+        reach = all_reach.gather(dim, order)
         left, right = ordered.narrow(dim, 0, size - 1), ordered.narrow(dim, 1, size - 1)
         near = (right - left).abs() <= (
             reach.narrow(dim, 0, size - 1) + reach.narrow(dim, 1, size - 1)
@@ -816,11 +819,26 @@ class _Order(_Extreme):
         group = torch.cat([torch.zeros_like(order.narrow(dim, 0, 1)), (~near).cumsum(dim)], dim)
         if others < 0:
             places = group.narrow(dim, 0, call.args[1]) if call.name == "topk" else group
-            self.ties = Ties(order, group, places, dim, way)
+            self.ties = self._ranked(call.args[0].double(), places.shape[dim], way, all_reach)
+            self.ties = self.ties or Ties(order, group, places, dim, way)
             return self.pinned(self.ties.ends())
         place = torch.arange(size, device=value.device).view(-1, *[1] * (value.dim() - 1 - dim))
         order = order.gather(dim, (group * size - place).argsort(dim))
         return self.pinned(order.narrow(dim, 0, call.args[1]) if call.name == "topk" else order)
+
+    def _ranked(
+        self, value: torch.Tensor, count: int, way: int, reach: torch.Tensor
+    ) -> Ranks | None:
+        """Which elements may be at the first places, where some may be masked; None if none are."""
+        call, dim = self.call, self.call.dim or 0
+        if self.others is None or torch.equal(self.others[0], value) or is_stable(call):
+            return None
+        least, usual = self.others
+        falling = bool(call.argument("largest" if call.name == "topk" else "descending"))
+        ends = (least, value) if falling else (-least, -value)
+        there, usually = (each.isfinite().sum(dim, keepdim=True) for each in (value, usual))
+        ranks = Ranks.of(ends, reach, there - usually, dim=dim, count=count)
+        return ranks and replace(ranks, way=way)
 
 
 def treats_alike(call: Operation) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -40,9 +40,7 @@ from pytest_fib.sandbox._operations import (
     simpler,
     treats_alike,
 )
-
-if TYPE_CHECKING:
-    from pytest_fib.sandbox._ties import Ties
+from pytest_fib.sandbox._ties import ANY, CERTAIN, Ties
 
 #: How much of the reason why there is no float64 reference, in characters.
 REASON_LIMIT = 200
@@ -373,24 +371,43 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
     """Decides as if inputs were as low as their errors may make them (-1), or as high (1).
 
     The first of the ``ways`` is for the first decision that may fall either way, such as that on a
-    scale, the second for all others. Where elements tie in an order, the integers that it picks and
-    the places where floating numbers are put by them are followed.
+    scale, the second for all others; a single one is for all. Where elements tie in an order, the
+    integers that it picks and the places where floating numbers are put by them are followed.
+
+    Masks of what ties are made by one order; with a single way, by what is certain to be chosen.
+    Then ``operands`` has what decisions were on. With these as ``least``, masks are of all that
+    any order may choose, of which each element may be missing.
     """
 
-    def __init__(self, decisions: Sequence[Decision], ways: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        decisions: Sequence[Decision],
+        ways: tuple[int, ...],
+        least: Sequence[torch.Tensor] | None = None,
+    ) -> None:
         super().__init__(decisions)
+        self.has_masks, self.operands = False, list[torch.Tensor]()
         self._tied: list[tuple[torch.Tensor, Ties]] = []
-        self._ways, self._next_ways = ways, ways[::-1]
+        self._least = iter(least or ())
+        both = (ways[0], -1) if len(ways) == 1 else ways
+        self._ways, self._next_ways = both, both if len(ways) == 1 else ways[::-1]
+        self._masks = ways[-1] if len(ways) > 1 else CERTAIN if least is None else ANY
 
     def decide(self, decision: Decider) -> Any:
         """The decision on the moved input."""
-        first = self.first()
+        first, value = self.first(), decision.operand()[0].double()
+        least = next(self._least, None)
+        decision.others = None if least is None else (least, first.value)
+        self.operands.append(value)
         if not first.is_open:
             return decision.call.run()
         first.expect(decision)
         ways, self._ways = self._ways, self._next_ways
         decision.together = first.together
-        result = decision.leaning(first.reach, *ways)
+        reach, unseen = first.reach, value.isfinite() & ~first.value.isfinite()
+        if bool(unseen.any()):  # masked in the first run
+            reach = torch.where(unseen, reach.amax(-1, keepdim=True), reach)
+        result = decision.leaning(reach, *ways)
         if decision.ties is not None:
             self._tied.append((decision.decided(result), decision.ties))
         return result
@@ -409,9 +426,18 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
         return call.run()
 
     def _placed(self, call: Operation) -> torch.Tensor | None:
-        """What a scatter by integers that are tied makes of its first argument."""
+        """What a scatter by integers that are tied makes of its first argument.
+
+        A mask is that of an order: the ends of ties may be fewer elements than are selected.
+        """
         into, dim, index, source, *rest = call.args
         known = next((ties for tied, ties in self._tied if tied is index), None)
         if known is None or rest or call.kwargs:
             return None
+        if into.dtype is torch.bool:
+            if not isinstance(source, bool) or dim % max(into.dim(), 1) != known.dim:
+                return None
+            masked = known.masked(into, source, self._masks)
+            self.has_masks |= masked is not None
+            return masked
         return known.scattered(into, dim, source, call.name == "scatter_add")

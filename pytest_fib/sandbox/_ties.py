@@ -15,6 +15,12 @@ _SELECTED = frozenset({"slice", "narrow", "clone", "alias", "detach"})
 _COMPUTED = frozenset({"add", "sub", "mul", "floor_divide", "remainder", "fmod", "div", "_to_copy"})
 
 
+#: What of a group that ties is in a mask: all of it, or only what every honest order chooses.
+ANY, CERTAIN = 0, 2
+#: How many elements are compared with places at most.
+LARGEST = 1 << 26
+
+
 @dataclass(frozen=True)
 class Ties:
     """Integers in an order that has ties: ``values`` of one ``group`` may come in any sequence.
@@ -79,6 +85,34 @@ class Ties:
         may_change = (looked_at > 0).gather(self.dim, self.group)
         return into.scatter(self.dim, self.values, torch.where(may_change, new, held))
 
+    def masked(self, into: torch.Tensor, value: bool, way: int) -> torch.Tensor | None:
+        """A mask with a value where the first elements of an honest order say.
+
+        That order has groups as they are (-1) or turned round (1). With ``ANY``, all of a group
+        count of which any may be chosen, with ``CERTAIN``, none unless all are. None where other
+        elements are of interest.
+        """
+        if self.places.dim() != self.group.dim():
+            return None
+        count, size = self.places.shape[self.dim], self.group.shape[self.dim]
+        firsts = self.group.narrow(self.dim, 0, count)
+        if not count or firsts.shape != self.places.shape or not torch.equal(firsts, self.places):
+            return None
+        place = torch.arange(size, device=self.group.device)
+        place = place.view(-1, *[1] * (self.group.dim() - 1 - self.dim))
+        last = firsts.narrow(self.dim, count - 1, 1)
+        any_chosen = self.group <= last
+        if way == ANY:
+            chosen = any_chosen
+        elif way == CERTAIN:
+            all_are = any_chosen.sum(self.dim, keepdim=True) == count
+            chosen = (self.group < last) | (any_chosen & all_are)
+        else:
+            chosen = (place < count).expand(self.group.shape)
+        order = (self.group * size - (way if way in (-1, 1) else 0) * place).argsort(self.dim)
+        at = self.values.gather(self.dim, order)
+        return into.scatter(self.dim, at, torch.where(chosen, value, into.gather(self.dim, at)))
+
     def _gathered(self, source: torch.Tensor, dim: int, _index: Any) -> Ties | None:
         """The elements of a source at these places."""
         if dim % source.dim() != self.dim or self.values is source:
@@ -90,3 +124,69 @@ class Ties:
         if values.is_floating_point() or values.dtype is torch.bool:
             return None
         return replace(self, values=values)
+
+
+@dataclass(frozen=True)
+class Ranks(Ties):
+    """Integers of which each may be at some of an order's places, as others may be missing.
+
+    ``group`` has the first place that each may have, ``last_place`` the last one; ``places`` are
+    those of interest.
+    """
+
+    last_place: torch.Tensor
+
+    @classmethod
+    def of(
+        cls,
+        ends: tuple[torch.Tensor, torch.Tensor],
+        reach: torch.Tensor,
+        missing: torch.Tensor,
+        *,
+        dim: int,
+        count: int,
+    ) -> Ranks | None:
+        """The first ``count`` indices of an order, the largest number first, as the least of each.
+
+        ``ends`` are the numbers where as few, and as many, are there as may be; ``missing``, how
+        many of these honest orders leave out of a row. Each number may be off by ``reach``. None
+        for too many elements.
+        """
+        if reach.numel() * count > LARGEST:
+            return None
+        lows, highs, reaches, missing = (each.movedim(dim, -1) for each in (*ends, reach, missing))
+        size = highs.shape[-1]
+        above, below = (highs + reaches).contiguous(), (highs - reaches).contiguous()
+        surely, mostly = (
+            size - torch.searchsorted(least.sort(-1).values, above, right=True)
+            for least in (lows - reaches, below)
+        )
+        first = torch.maximum(surely, mostly - missing)
+        last = size - 1 - torch.searchsorted(above.sort(-1).values, below)
+        index = torch.arange(size, device=reach.device).expand(highs.shape)
+        place = torch.arange(count, device=reach.device).expand(*highs.shape[:-1], count)
+        values, group, places, last = (
+            each.movedim(-1, dim) for each in (index, first, place, last)
+        )
+        return cls(values, group, places, dim, -1, last)
+
+    def ends(self) -> torch.Tensor:
+        """The least or the greatest that may be at each place of interest."""
+        values, first, last, places = (
+            each.movedim(self.dim, -1)
+            for each in (self.values, self.group, self.last_place, self.places)
+        )
+        place = places[..., None, :]
+        may_be = (first[..., None] <= place) & (place <= last[..., None])
+        info = torch.iinfo(values.dtype)
+        beyond, pick = (info.max, torch.amin) if self.way < 0 else (info.min, torch.amax)
+        ends: torch.Tensor = pick(torch.where(may_be, values[..., None], beyond), -2)
+        return ends.movedim(-1, self.dim)
+
+    def masked(self, into: torch.Tensor, value: bool, way: int) -> None:
+        """Not followed."""
+
+    def scattered(
+        self, into: torch.Tensor, dim: int, source: torch.Tensor | float, adds: bool
+    ) -> None:
+        """Not followed."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from itertools import product
 from math import inf
 from typing import Any
 
@@ -68,6 +67,11 @@ NUDGE_OF_FLOATS = 2.0**-22
 #: and the other in turn: with others, the errors of a small workload may happen to cancel.
 _ONE_WAY, _IN_TURN = 284, 106
 
+#: How decisions may lean, see ``lean``: so that of what ties each element is in each place, with
+#: other masks, and in orders of their own.
+_LEANING, _LEANING_ORDERS = ((-1, -1), (-1, 1)), ((1, -1), (1, 1))
+_LEANING_MASKS = ((-1,), (1,))
+
 #: Variations of ``run_widened`` that show how far honest rounding may carry, besides the reference
 #: in its own dtypes. Random ones are several, since one may happen to change little, and of two the
 #: second moves all the other way: of two large scores that nearly tie, each wins once.
@@ -75,7 +79,7 @@ _ONE_WAY, _IN_TURN = 284, 106
 YARDSTICKS: tuple[tuple[Mapping[str, Any], ...], ...] = (
     ({"nudge": 1}, {"nudge": -1}, {"narrow_operands": True}, {"round_operands": True}),
     ({"moved": _ONE_WAY}, {"moved": -_ONE_WAY}, {"moved": _IN_TURN}),
-    tuple({"lean": ways} for ways in product((-1, 1), repeat=2)),
+    tuple({"lean": ways} for ways in (*_LEANING, *_LEANING_MASKS, *_LEANING_ORDERS)),
     ({"naive": True},),
 )
 #: Seeds of the runs that measure how far the inputs of decisions are off.
@@ -129,7 +133,7 @@ def run_widened(
     round_operands: bool = False,
     moved: int | None = None,
     naive: bool = False,
-    lean: tuple[int, int] | None = None,
+    lean: tuple[int, ...] | None = None,
     own: bool = False,
 ) -> Any:
     """What ``function(*inputs)`` returns when every floating dtype it asks for is float64.
@@ -150,7 +154,8 @@ def run_widened(
       product with a reciprocal; running sums of what is flipped are differences of those from the
       beginning, softmax subtracts the logarithm of its sum, and tanh and elu subtract 1.
     - ``lean``, -1 or 1 twice: what is rounded or compared is as low, or as high, as float32
-      arithmetic may make it; the first such number, and all others. See ``_rounding``.
+      arithmetic may make it; the first such number, and all others. With -1 or 1 once, all
+      go that way, and masks may or may not have each of what ties. See ``_rounding``.
 
     With ``own``, the last three are made in the dtypes that the function asks for.
 
@@ -179,22 +184,42 @@ def _run_varied(
     inputs: Sequence[Any],
     *,
     moved: int | None,
-    lean: tuple[int, int] | None,
+    lean: tuple[int, ...] | None,
     own: bool,
 ) -> Any:
     """A function's result with varied operations; naive without ``lean`` or ``moved``."""
     run = _call if own else _run
     if lean is not None:
-        decisions = _LAST.decisions(function, inputs, own=own)
-        if lean == (1, 1):  # the last of them
-            _LAST.forget()
-        if not any(decision.is_open for decision in decisions):
-            raise OracleUnavailable("nothing is decided by numbers that have errors")
-        return run(function, _copies(inputs), mode=Leaning(decisions, lean))
+        return _run_leaning(function, inputs, lean, own=own)
     if moved is not None:
         decisions = _LAST.decisions(function, inputs, own=own)
         return run(function, _copies(inputs), mode=Moving(decisions, moved))
     return run(function, _copies(inputs), mode=Naive())
+
+
+def _run_leaning(
+    function: Callable[..., Any], inputs: Sequence[Any], lean: tuple[int, ...], *, own: bool
+) -> Any:
+    """A function's result with decisions that lean."""
+    decisions = _LAST.decisions(function, inputs, own=own)
+    if not any(decision.is_open for decision in decisions):
+        raise OracleUnavailable("nothing is decided by numbers that have errors")
+    run = partial(_call if own else _run, function)
+    least = None
+    if lean in _LEANING_MASKS:
+        certain = Leaning(decisions, lean)
+        if _LAST.has_masks is not False:
+            run(_copies(inputs), mode=certain)
+        if not certain.has_masks:
+            raise OracleUnavailable("nothing that ties is in a mask")
+        least = certain.operands
+    leaning = Leaning(decisions, lean, least)
+    result = run(_copies(inputs), mode=leaning)
+    if lean == _LEANING[0]:
+        _LAST.has_masks = leaning.has_masks
+    if lean == _LEANING_ORDERS[-1]:  # the last of all
+        _LAST.forget()
+    return result
 
 
 def _run_nudged(function: Callable[..., Any], inputs: Sequence[Any], nudge: int) -> Any:
@@ -251,6 +276,8 @@ class _Measured:
     def __init__(self) -> None:
         self._of: tuple[Callable[..., Any], bool, list[Any]] | None = None
         self._decisions: list[Decision] = []
+        #: Whether they put what ties in masks, once that is known.
+        self.has_masks: bool | None = None
 
     def decisions(
         self, function: Callable[..., Any], inputs: Sequence[Any], *, own: bool
@@ -258,13 +285,13 @@ class _Measured:
         """The decisions of a function on these inputs."""
         known = self._of
         if known is None or known[:2] != (function, own) or not _all_same(known[2], inputs):
-            self._decisions = _measured(function, inputs, own=own)
+            self._decisions, self.has_masks = _measured(function, inputs, own=own), None
             self._of = function, own, _copies(inputs)
         return self._decisions
 
     def forget(self) -> None:
         """Free their memory."""
-        self._of, self._decisions = None, []
+        self._of, self._decisions, self.has_masks = None, [], None
 
 
 _LAST = _Measured()

@@ -491,6 +491,13 @@ def _soft_cap(subject: Subject) -> InputRule:
     return kinds.Uniform(min=1.0, max=50.0)
 
 
+def _clamp_limit(subject: Subject) -> InputRule | None:
+    """What is clamped is now and then between limits, now and then beyond; these don't cross."""
+    if subject.name in subject.uses.most:
+        return kinds.Uniform(min=0.5, max=24.0)
+    return kinds.Uniform(min=0.01, max=0.5) if subject.name in subject.uses.least else None
+
+
 def _expert_offset(subject: Subject) -> InputRule | None:
     experts = subject.const("num_experts", "num_global_experts", "experts")
     local = subject.const("num_local_experts", "local_experts")
@@ -591,6 +598,7 @@ RULES: tuple[Rule, ...] = (
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
     Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
     Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
+    Rule("what something is clamped to", ".*", _clamp_limit, "floating", scalar=True),
     Rule("some factor", ".*", lambda s: kinds.Uniform(min=0.5, max=1.0), "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),

@@ -8,7 +8,7 @@ by is not zero, unless the reference looks for that.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -56,8 +56,9 @@ _MENDS = {"nan_to_num"}
 #: Functions that compare elements with numbers, or with others.
 _COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne", "greater", "greater_equal", "less"}
 _COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsorted"}
-#: What keeps numbers below others, which are the argument of that place.
+#: What keeps numbers below others, or above, which are the argument of that place or name.
 _CLAMPS = {"clamp": 2, "clip": 2, "clamp_max": 1}
+_CLAMPS_BELOW = {"clamp": 1, "clip": 1, "clamp_min": 1}
 
 
 @dataclass
@@ -108,6 +109,9 @@ class ReferenceUses:
     divisors: set[str] = field(default_factory=set)
     #: Floating tensors that are compared with something, or clamped.
     limited: set[str] = field(default_factory=set)
+    #: Floating scalars that something is clamped to, the most that it may be; and the least.
+    most: set[str] = field(default_factory=set)
+    least: set[str] = field(default_factory=set)
     #: The numbers that inputs are compared with.
     limits: dict[str, set[float]] = field(default_factory=dict)
     #: The floating inputs that others are compared with, either way.
@@ -286,14 +290,25 @@ class _Reader(ast.NodeVisitor):
             self._limited_by(arguments[0], number)
 
     def _clamped(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
-        """Note an integer that is clamped to the size of an axis."""
-        if name not in _CLAMPS or not arguments:
-            return
-        most = [each.value for each in keywords if each.arg == "max"] or arguments[_CLAMPS[name] :]
-        number = self._expressions.integer(arguments[0])
+        """Note an integer that is clamped to the size of an axis, and scalars that are limits."""
+        most, least = (
+            [each.value for each in keywords if each.arg == keyword] or arguments[places[name] :]
+            if arguments and name in places
+            else []
+            for keyword, places in (("max", _CLAMPS), ("min", _CLAMPS_BELOW))
+        )
+        self._uses.least |= self._scalars(least[:1])
+        self._uses.most |= self._scalars(most[:1])
+        number = self._expressions.integer(arguments[0]) if arguments else None
         axis = self._expressions.size(most[0]) if most else None
         if number is not None and isinstance(axis, str):
             self._uses.beyond.setdefault(number, axis)
+
+    def _scalars(self, nodes: Sequence[ast.expr]) -> set[str]:
+        """The inputs that are floating scalars among expressions."""
+        sources = [source.input for node in nodes if (source := self._expressions.source(node))]
+        specs = self._inputs
+        return {each for each in sources if specs[each].is_scalar and specs[each].dtype.is_floating}
 
     def _compute(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note which numbers a function is computed of."""

@@ -190,6 +190,40 @@ def test_nearly_everywhere_is_not_where_a_threshold_leaves_the_first_right():
     assert by_chance.sentence == "out: zeros at 4948 of 5000 elements"
 
 
+def test_a_range_in_which_some_are_right_by_chance_is_a_place():
+    expected = torch.zeros(300, 8)
+    expected[0::2] = normal((150, 8))
+
+    def tail(x):
+        x[200:] = 0
+        return x
+
+    found = explained((("n", "d"), (300, 8), torch.float32), tail, expected)
+    assert found.sentence == "out: zeros in 51 % of elements at n 200..298"
+    zero_at_one = normal((300,)).index_fill(0, torch.tensor([150]), 0.0)
+    found = explained((("n",), (300,), torch.float32), put(slice(100, 299), value=0.0), zero_at_one)
+    assert found.sentence == "out: zeros at n 100..298"
+    found = explained(
+        (("n",), (300,), torch.float32), put(torch.arange(1, 300, 3) * 7 % 300, value=9.0)
+    )
+    assert " at n " not in found.sentence
+
+
+def test_the_share_is_of_the_place_that_is_named():
+    """Not of fewer rows, which happen to have all of the errors."""
+    at = torch.rand((40, 6, 50), generator=torch.Generator().manual_seed(0)) < 0.02
+    at[:, :4] = False
+    at[3::9] = False
+
+    def some(x):
+        x[at] += 3
+        return x
+
+    found = explained((("rows", "heads", "d"), (40, 6, 50), torch.float32), some)
+    share = 100 * at.sum() / (40 * 2 * 50)
+    assert f"in {share:.2g} % of elements at the last 2 of 6 along heads" in found.sentence
+
+
 def test_what_a_place_leaves_out_comes_last():
     rows = torch.arange(8)[:, None] != 2
     columns = torch.arange(80) < 48

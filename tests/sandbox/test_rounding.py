@@ -5,7 +5,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from functools import partial
-from itertools import chain, product
+from itertools import chain, combinations, product
 
 import pytest
 import torch
@@ -154,6 +154,37 @@ def test_numbers_put_at_all_places_of_equal_numbers_are_there():
         run = partial(run_widened, inputs=[x], lean=ways)
         made = run(lambda x: torch.zeros_like(x).scatter_(0, x.topk(3).indices, x.topk(3).values))
         assert made.tolist() == [2, 3, 2, 0]
+
+
+def of_the_best_groups(x):
+    """Indices of two elements in order, of those two groups of two whose sums are the largest."""
+    best = x.view(-1, 2).sum(-1).topk(2).indices
+    keep = torch.zeros(4, dtype=torch.bool).scatter_(0, best, True)
+    return x.masked_fill(~keep.repeat_interleave(2), -math.inf).topk(2).indices
+
+
+def test_where_groups_tie_each_element_of_any_may_be_in_an_order():
+    x = torch.tensor([2.0, 1.0, 1.0, 2.0, 2.0, 1.0, 0.0, 3.0])
+    run = partial(run_widened, of_the_best_groups, [x])
+    low, high = run(lean=(-1,)), run(lean=(1,))
+    for best in combinations(range(4), 2):
+        chosen = torch.full_like(x, -math.inf).view(-1, 2)
+        chosen[list(best)] = x.view(-1, 2)[list(best)]
+        for order in (chosen.view(-1).topk(2).indices, 7 - chosen.view(-1).flip(0).topk(2).indices):
+            assert bool((low <= order).all() and (order <= high).all())
+    assert high[1] < 7  # which is the first, if it is there
+
+
+def test_groups_that_are_certain_are_those():
+    x = torch.tensor([2.0, 1.0, 0.0, 1.0, 2.0, 2.0, 1.0, 0.0])
+    for way, ends in ((-1, [0, 0]), (1, [5, 5])):
+        assert run_widened(of_the_best_groups, [x + 0], lean=(way,)).tolist() == ends
+
+
+def test_without_a_mask_of_what_ties_there_is_no_run_with_others():
+    x = torch.tensor([2.0, 2.0, 1.0])
+    with pytest.raises(OracleUnavailable, match="nothing that ties is in a mask"):
+        run_widened(lambda x: x.topk(2).indices, [x], lean=(-1,))
 
 
 def test_integers_that_numbers_apart_pick_are_those():

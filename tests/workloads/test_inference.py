@@ -331,6 +331,7 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
+    referred.add(SCALAR_LIMIT)
     referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
     log_decay = _of_reference("x * log_decay.exp()[:, None]", "float32", name="log_decay")
     referred.add(plan(log_decay).inferred["log_decay"].by.says)
@@ -340,6 +341,7 @@ def test_every_rule_decides_a_case(rule):
 #: The rule of a test of its own.
 SCALAR_THAT_PICKS = "a number along an axis that it picks of"
 SCALAR_EXPONENT = "a step, to whose power the reference raises"
+SCALAR_LIMIT = "what something is clamped to"
 #: What a name says of an int32 tensor with which the reference only calculates.
 CALCULATED_BY_NAME = [
     ("counts", {"min": 0, "max": 8192}),
@@ -585,6 +587,30 @@ def test_a_scalar_to_whose_power_the_reference_raises_is_a_step():
     squared = {**definition.model_dump(), "inputs": inputs}
     squared["reference"] = squared["reference"].replace("0.9**one", "x**one")
     assert plan(Definition.model_validate(squared)).unmade.keys() == {"one"}
+
+
+@pytest.mark.parametrize(
+    ("result", "least", "most"),
+    [
+        ("x.exp().clamp(low, high)", (0.01, 0.5), (0.5, 24)),
+        ("torch.clamp(x, max=high, min=low)", (0.01, 0.5), (0.5, 24)),
+        ("x.clip(-high, high) * low", (0.5, 1), (0.5, 24)),
+        ("x.clamp_min(low).clamp_max(high)", (0.01, 0.5), (0.5, 24)),
+        ("x.clamp(1 - low, 1 + high)", (0.5, 1), (0.5, 1)),
+    ],
+)
+def test_scalars_that_the_reference_clamps_to_are_within_and_beyond_what_is_usual(
+    result, least, most
+):
+    definition = _of_reference(result, "float32", name="low")
+    scalars = {name: {"shape": None, "dtype": "float32"} for name in ("low", "high")}
+    inputs = definition.model_dump()["inputs"] | scalars
+    reference = definition.reference.replace("low):", "low, high):")
+    given = {**definition.model_dump(), "inputs": inputs, "reference": reference}
+    made = plan(Definition.model_validate(given))
+    for name, (low, high) in {"low": least, "high": most}.items():
+        assert made.rules[name] == rule_of({"kind": "uniform", "min": low, "max": high})
+        assert (made.inferred[name].by.says == SCALAR_LIMIT) is ((low, high) != (0.5, 1))
 
 
 def _of_name(name, result="x * {}[:, None] + ({} > 0)[:, None]"):
