@@ -60,6 +60,8 @@ LIKE_ROUNDING, SMALL = 0.008, 0.08
 #: the correlation from which they are the same. Of products with a factor beside a power of two,
 #: neighbours over dozens of steps are rounded alike.
 MOVED, RELATED = 64.0, 0.5
+#: Bits of narrow integers; and how many must agree: offsets of tiles are powers of two as well.
+WIDTHS, LEAST_BITS = (32, 16, 8), 32
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDING_SHARE = 0.15
 
@@ -159,6 +161,21 @@ def _is_common(output: WrongOutput, value: torch.Tensor) -> bool:
     return share(output.any_sample.expected == value) > COMMON
 
 
+def _wrapped(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+    """Integers that are what fewer bits hold of the expected ones."""
+    if output.got.is_floating_point() or not output.is_number:
+        return
+    got, error = output.wrong_sample.got, output.wrong_sample.error
+    for width in WIDTHS:
+        least = -(2.0 ** (width - 1)) if bool((got < 0).any()) else 0.0
+        fits = bool(((got >= least) & (got < least + 2.0**width)).all())
+        if len(error) * width < LEAST_BITS or not fits or (len(error) > 1 and not vary(got)):
+            continue
+        if share(error.remainder(2.0**width) == 0) >= NEARLY_ALL:
+            yield "wrapped", f"wrapped around, as if of {width} bits{where(output)}"
+            return
+
+
 # ---- values of other elements or tensors ----
 
 
@@ -166,6 +183,9 @@ def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, s
     if not output.is_number:
         return
     for pattern, words, values, known in _other_values(output, failure):
+        # One number, as of an input that is all the same, is right there by chance.
+        if pattern == "copied input" and not vary(output.wrong_sample.got):
+            continue
         if output.holds(values, known, exact=pattern == "copied input"):
             yield pattern, words if pattern == "transposed" else f"{words}{where(output)}"
 
@@ -357,6 +377,7 @@ SPECIFIC: tuple[Detector, ...] = (
     _never_written,
     _special_values,
     _one_value,
+    _wrapped,
     _held_values,
     _rounded_toward_zero,
     _permuted,

@@ -36,7 +36,7 @@ VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
 #: Patterns that need certain inputs or what was in memory, or that say little anyway.
 OF_THESE_INPUTS = (
     *VAGUE_PATTERNS, "unwritten", "stale", "infinity", "nan", "lost special value", "wrong flag",
-    "small errors", "lower precision", "one factor", "factor per row",
+    "small errors", "lower precision", "one factor", "factor per row", "wrapped",
 )  # fmt: skip
 #: Columns of a terminal, and the number of elements that are shown.
 WIDTH, SHOWN = 80, 5
@@ -66,9 +66,10 @@ def diagnose(
 
 def explain(failure: Failure) -> Diagnosis:
     """Diagnose these outputs; at least one of them has elements."""
-    # The most wrong output first: others may be wrong because it is, or by chance.
+    # The most wrong output first: others may be wrong because it is, or by chance. Elements that
+    # are within their bounds show little of rows that aren't.
     outputs = [output for output in failure.outputs if output.total]
-    outputs.sort(key=lambda output: -output.count / output.total if output.marked else 0.0)
+    outputs.sort(key=lambda each: (each.by_rows, -each.count / each.total if each.marked else 0.0))
     diagnosis = (
         _detected(SPECIFIC, outputs, failure)
         or _misread_input(outputs, failure.context)
@@ -88,23 +89,34 @@ def _detected(
     for detect in detectors:
         for output in outputs:
             for pattern, sentence in detect(output, failure):
-                if not _is_seen_elsewhere(detect, pattern, output, failure):
-                    continue
-                return _diagnosis(pattern, sentence, output, localize(output))
+                location = localize(output)
+                if location is None or location.phrase not in sentence:
+                    location = None
+                if _is_seen_elsewhere(detect, pattern, output, failure, location):
+                    return _diagnosis(pattern, sentence, output, localize(output))
     return None
 
 
 def _is_seen_elsewhere(
-    detect: Detector, pattern: str, output: WrongOutput, failure: Failure
+    detect: Detector,
+    pattern: str,
+    output: WrongOutput,
+    failure: Failure,
+    location: Location | None,
 ) -> bool:
     """Whether an output that is wrong with other inputs too has the pattern there, or may have it.
 
     Of a few rows, or where inputs are equal, much looks so by chance; so do a few wrong elements.
+    A ``location`` that is named must be where it is wrong with other inputs: else values say where.
     """
     if pattern in OF_THESE_INPUTS or (elsewhere := failure.elsewhere) is None:
         return True
     other = next((each for each in elsewhere.outputs if each.name == output.name), None)
-    if other is None or other.count < FEW <= output.count:
+    if other is None:
+        return output.count >= FEW or location is None or not location.at
+    if location is not None and other.marked and not location.holds(other):
+        return False
+    if other.count < FEW <= output.count:
         return True
     return any(each == pattern for each, _ in detect(other, elsewhere))
 

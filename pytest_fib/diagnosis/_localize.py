@@ -11,6 +11,8 @@ from pytest_fib.diagnosis._wrong_output import WrongOutput, share, take
 from pytest_fib.workloads import TILE_SIZES
 
 if TYPE_CHECKING:
+    import torch
+
     from pytest_fib.data import Diagnosis
 
 #: Usual tile sizes of kernels, the largest first.
@@ -31,7 +33,8 @@ MOST_LISTED = 5
 LEAST_SIZE = 10
 #: How a place is named that is nearly all.
 ALL_BUT = "everywhere but "
-#: The least number of members of a progression.
+#: Indices of a progression; the least number of its members.
+EVERY_KTH = "every k-th"
 LEAST_MEMBERS = 4
 
 
@@ -40,7 +43,8 @@ class Location:
     """Where an output is wrong: the kind of place, and the place in words that follow "wrong".
 
     In a ``dense`` place, all elements are wrong. ``one_last`` says that it is the last index of a
-    dimension; ``tiles`` are those of which the phrase guesses a rest, by axis.
+    dimension; ``tiles`` are those of which the phrase guesses a rest, by axis. ``at`` marks the
+    indices of the dimensions that the phrase names.
     """
 
     name: str
@@ -48,6 +52,14 @@ class Location:
     dense: bool = True
     one_last: bool = False
     tiles: Mapping[str, int] = field(default_factory=dict)
+    at: Mapping[int, torch.Tensor] = field(default_factory=dict)
+
+    def holds(self, output: WrongOutput) -> bool:
+        """Whether nearly all wrong elements of an output, of the same shape, are there."""
+        inside = output.wrong
+        for dim, at in self.at.items():
+            inside = inside & at.view(-1, *[1] * (inside.dim() - 1 - dim))
+        return int(inside.sum()) >= NEARLY_WHOLE * output.marked
 
 
 @dataclass(frozen=True)
@@ -143,7 +155,9 @@ def _filled(output: WrongOutput) -> tuple[float, float]:
 
 def _along_dimensions(output: WrongOutput) -> Location | None:
     """Some indices of one or more dimensions, and all of the others."""
-    dimensions = [indices for dim in range(len(output.shape)) if (indices := _along(output, dim))]
+    along = {dim: _along(output, dim) for dim in range(len(output.shape))}
+    named = {dim: indices for dim, indices in along.items() if indices}
+    dimensions = [*named.values()]
     density = _density(output, dimensions)
     dense = density >= 0.5
     if not dense:
@@ -165,7 +179,18 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     phrase = some + _joined([each.phrase for each in dimensions])
     one_last = dense and len(dimensions) == 1 and dimensions[0].one_last
     tiles = {axis: tile for each in dimensions for axis, tile in each.tiles.items()}
-    return Location(dimensions[0].name, phrase, dense, one_last, tiles)
+    at = {dim: _marked(output, dim, each) for dim, each in named.items() if each in dimensions}
+    return Location(dimensions[0].name, phrase, dense, one_last, tiles, at)
+
+
+def _marked(output: WrongOutput, dim: int, indices: _Indices) -> torch.Tensor:
+    """The indices of a dimension that are named."""
+    others = [other for other in range(len(output.shape)) if other != dim]
+    wrong = output.wrong.amax(dim=others) if others else output.wrong.clone()
+    if not (indices.listed or indices.name == EVERY_KTH or indices.phrase.startswith(ALL_BUT)):
+        members = wrong.nonzero()[:, 0]
+        wrong[int(members[0]) : int(members[-1]) + 1] = True  # some are right by chance
+    return wrong
 
 
 def _density(output: WrongOutput, dimensions: Sequence[_Indices]) -> float:
@@ -221,7 +246,7 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
         return _contiguous(first, count, size, axis, role)
     if members == list(range(first, size, step)) and first < step and count >= LEAST_MEMBERS:
         phrase = f"at every {ordinal(step)} of {axis}, from {first} on"
-        return _Indices("every k-th", phrase, part, 2 * log_size)
+        return _Indices(EVERY_KTH, phrase, part, 2 * log_size)
     if size - count == 1:
         left_out = (set(range(size)) - set(members)).pop()
         return _Indices(role, f"{ALL_BUT}at {axis} {left_out}", part, log_size)

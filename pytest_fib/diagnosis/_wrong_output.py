@@ -145,7 +145,8 @@ class WrongOutput:
 
     ``dims`` names the axis of every dimension. ``wrong`` (bool) marks the elements beyond
     ``bound``, which broadcasts to the output's shape. If none is marked, the output as a whole is
-    wrong, and all are examined. Float4 outputs are unpacked.
+    wrong, and all are examined. ``by_rows`` says that only rows are, or the output as a whole, and
+    each element by itself is within its bound. Float4 outputs are unpacked.
     """
 
     name: str
@@ -154,13 +155,15 @@ class WrongOutput:
     expected: torch.Tensor
     wrong: torch.Tensor
     bound: torch.Tensor
+    by_rows: bool = False
 
     @classmethod
     def of(cls, comparison: OutputComparison, definition: Definition | None) -> WrongOutput:
         """From a failed comparison; without a definition, axes have no names."""
         name = comparison.name
         dims = () if definition is None else definition.outputs[name].shape or ()
-        return cls(name, tuple(dims), comparison.got, comparison.expected, *marked(comparison))
+        sides, by_rows = (comparison.got, comparison.expected), comparison.check != "elements"
+        return cls(name, tuple(dims), *sides, *marked(comparison), by_rows)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from math import nan
 from typing import TYPE_CHECKING, TypeAlias
@@ -41,14 +42,18 @@ def put_limits(
     """Put what elements are compared with into an input, a contiguous tensor, where it may be.
 
     ``before`` are the inputs that were filled before this one. Integers are clamped to a number now
-    and then, so that it is their greatest or their least. Of floating numbers some become such
-    numbers, or elements of another input that has the same axes, or else any of it.
+    and then, so that it is their greatest or their least, or some are what they are compared with.
+    Of floating numbers some become such numbers, or elements of another input that has the same
+    axes, or else any of it.
     """
     rule, numbers = context.rules[name], sorted(uses.limits.get(name, ()))
     if not tensor.numel():
         return
     if isinstance(rule, kinds.Integers | kinds.Positions):
         _clamp(tensor, numbers, context.turn)
+        edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
+        if edges and context.turn % INTEGER_TURNS == 1 and not _is_constrained(name, context):
+            _put_edges(tensor, edges, name, context, before)
     elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
         others = sorted(uses.compared.get(name, set()) & before.keys())
         sources: list[Source] = [*numbers, *((other, before[other]) for other in others)]
@@ -70,6 +75,35 @@ def _clamp(tensor: torch.Tensor, limits: Sequence[float], turn: int) -> None:
     limit, end = limits[turn // INTEGER_TURNS % count], turn // INTEGER_TURNS // count % 2
     if tensor.min() < limit < tensor.max():
         tensor.clamp_(**{("max", "min")[end]: int(limit)})
+
+
+def _is_constrained(name: str, context: FillContext) -> bool:
+    return any(re.search(rf"\b{name}\b", text) for text in context.definition.constraints)
+
+
+def _put_edges(
+    tensor: torch.Tensor,
+    edges: Sequence[tuple[str, int, int | str]],
+    name: str,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Make some integers what they are compared with, or one less, where they may be that."""
+    rule = context.rules[name]
+    put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
+    put.bernoulli_(SHARE, generator=context.device_random)
+    put.view(-1)[context.turn % put.numel()] = True
+    other, sign, size = edges[context.turn // INTEGER_TURNS % len(edges)]
+    edge = _values_of((other, before[other]), name, put, context)
+    values = (edge + sign * context.whole(size)).expand(int(put.sum())).clone()
+    values[context.turn % 2 :: 2] -= 1
+    may = values.isfinite()
+    if isinstance(rule, kinds.Integers):
+        low, high, step = (context.number(each) for each in (rule.min, rule.max, rule.step))
+        may &= (values >= low) & (values <= high) & (values % step == 0)
+    elif isinstance(rule, kinds.Positions):
+        may &= (values >= 0) & (values < context.whole(rule.below))
+    tensor[put] = torch.where(may, values.nan_to_num(0.0).to(tensor.dtype), tensor[put])
 
 
 def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: FillContext) -> None:

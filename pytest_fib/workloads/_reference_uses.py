@@ -8,7 +8,7 @@ by is not zero, unless the reference looks for that.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -116,6 +116,9 @@ class ReferenceUses:
     limits: dict[str, set[float]] = field(default_factory=dict)
     #: The floating inputs that others are compared with, either way.
     compared: dict[str, set[str]] = field(default_factory=dict)
+    #: What integers are compared with: another integer, a sign, and a number or the axis whose size
+    #: is added with it.
+    edges: dict[str, set[tuple[str, int, int | str]]] = field(default_factory=dict)
     #: Terms of sums, and attention's masks.
     added: set[str] = field(default_factory=set)
     #: Factors of products.
@@ -169,6 +172,16 @@ def _constants(module: ast.Module) -> dict[str, object]:
         for target in each.targets
         if isinstance(target, ast.Name)
     }
+
+
+def _terms(node: ast.expr, sign: int) -> Iterator[tuple[int, ast.expr]]:
+    """The terms of a sum or a difference, with their signs."""
+    match node:
+        case ast.BinOp(left=left, right=right, op=ast.Add() | ast.Sub() as op):
+            yield from _terms(left, sign)
+            yield from _terms(right, sign if isinstance(op, ast.Add) else -sign)
+        case _:
+            yield sign, node
 
 
 class _Reader(ast.NodeVisitor):
@@ -472,10 +485,35 @@ class _Reader(ast.NodeVisitor):
             for side, limit in ((one, self._number(other)), (other, self._number(one))):
                 if limit is not None:
                     self._limited_by(side, limit)
+            self._note_edge(one, other)
             names = self._compared(one), self._compared(other)
             if None not in names and names[0] != names[1]:
                 for name, beside in (names, names[::-1]):
                     self._uses.compared.setdefault(str(name), set()).add(str(beside))
+
+    def _note_edge(self, *sides: ast.expr) -> None:
+        """Note two integers that are held against each other, or a sum of either and a number.
+
+        As in ``ids < start + 8``, and ``ids - start < 8``.
+        """
+        signs: dict[str, int] = {}
+        sizes: list[tuple[int, int | str]] = []
+        for side, sign in zip(sides, (1, -1), strict=True):
+            for part_sign, part in _terms(self._expressions.calculation(side) or side, sign):
+                name, number = self._expressions.integer(part), self._number(part)
+                size = int(number) if number is not None else self._expressions.size(part)
+                if name is not None and name not in signs:
+                    signs[name] = part_sign
+                elif size is not None:
+                    sizes.append((part_sign, size))
+                else:
+                    return
+        if sorted(signs.values()) == [-1, 1] and len(sizes) < 2:
+            (one, sign), (other, _) = signs.items()
+            size_sign, size = sizes[0] if sizes else (1, 0)
+            way = size_sign * sign if size else 1
+            self._uses.edges.setdefault(one, set()).add((other, -way if size else 1, size))
+            self._uses.edges.setdefault(other, set()).add((one, way, size))
 
     def _number(self, node: ast.expr | None) -> float | None:
         """The number that an expression is: a literal, or a name or the negative of one."""

@@ -99,7 +99,8 @@ def fill_inputs(
     inputs = InputTensors(definition, planned.rules, sizes, tensors)
     any_bulk = any(rule.bulk for rule in planned.rules.values())
     before: dict[str, Any] = {}
-    if any(definition.inputs[name].is_scalar for name in planned.uses.compared):
+    compared = planned.uses.compared.keys() | planned.uses.edges.keys()
+    if any(definition.inputs[name].is_scalar for name in compared):
         before |= scalar_inputs(definition, workload)
     for name in planned.fill:
         if name not in tensors:
@@ -296,7 +297,12 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     known = (low, high, 0, 1) if floating else (low, high, 0, 1, 2)
     special = sorted({n for n in known if low <= n <= high})
     turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))
-    if turn < len(special):
+    whole = [n for n in (0, 1, 1, 1, 2) if low <= n <= high]
+    number: float
+    if floating and workload.regime.get("values") == "zeros_and_ones" and whole:
+        # Squares of distances are whole numbers here: they may equal what they are compared with.
+        number = source.choice(whole)
+    elif turn < len(special):
         number = special[turn]
     elif source.random() < NEAR_SHARE:
         near = _near_an_end if floating else _small

@@ -528,6 +528,29 @@ def test_what_other_inputs_do_not_show_is_not_said_of_inputs(judge, what):
     assert evaluation.diagnosis is None or "as if" not in evaluation.diagnosis.sentence
 
 
+def test_rows_that_values_choose_are_no_place(judge):
+    """With other inputs other rows are wrong, with the same ones always those of a place."""
+    at = "at = x.sum(1).argmax()"
+    wrong = "return torch.where(torch.arange(len(x))[:, None] == at, x.abs(), x * 3)"
+    assert " at n " not in diagnosis(judge, SCALE, f"{at}\n    {wrong}").sentence
+    wrong = "return torch.where(torch.arange(len(x))[:, None] < 70, x.abs(), x * 3)"
+    assert " at the first 70 of 200 along n" in diagnosis(judge, SCALE, wrong).sentence
+
+
+def test_integers_that_wrapped_around_say_how_wide_they_seem_to_be(judge):
+    right = "((x[:, 0] * 8).long() * 11255)"
+    counted = define({"x": "float32[n, d]"}, {"y": "int64[n]"}, f"return {right}")
+    for width in (8, 16):
+        found = diagnosis(judge, counted, f"return {right}.to(torch.int{width}).long()")
+        assert re.match(rf"y: wrapped around, as if of {width} bits", found.sentence)
+
+
+def test_an_input_of_one_number_is_not_said_to_be_copied(judge):
+    runs = define({"x": "int32[n]"}, {"y": "int32[n]"}, "return x * 0", rules={"x": {"value": 7}})
+    wrong = "return torch.where(torch.arange(len(x)) == 100, x, 0).int()"
+    assert "input" not in diagnosis(judge, runs, wrong).sentence
+
+
 def test_an_input_that_is_misread_whatever_it_holds_is_said_to_be(judge):
     added = define(
         {"x": "float32[n, d]", "bias": "float32[n, d]"},
