@@ -88,7 +88,7 @@ def _put_edges(
     context: FillContext,
     before: Mapping[str, torch.Tensor | float],
 ) -> None:
-    """Make some integers what they are compared with, or one less, where they may be that."""
+    """Make some integers what they are compared with, or one less or more, if they may be that."""
     rule = context.rules[name]
     put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
     put.bernoulli_(SHARE, generator=context.device_random)
@@ -96,7 +96,8 @@ def _put_edges(
     other, sign, size = edges[context.turn // INTEGER_TURNS % len(edges)]
     edge = _values_of((other, before[other]), name, put, context)
     values = (edge + sign * context.whole(size)).expand(int(put.sum())).clone()
-    values[context.turn % 2 :: 2] -= 1
+    values[context.turn % 3 :: 3] -= 1
+    values[(context.turn + 1) % 3 :: 3] += 1
     may = values.isfinite()
     if isinstance(rule, kinds.Integers):
         low, high, step = (context.number(each) for each in (rule.min, rule.max, rule.step))

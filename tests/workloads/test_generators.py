@@ -464,6 +464,44 @@ def test_what_the_reference_compares_inputs_with_each_other_by_is_now_and_then_e
     assert equal >= TURNS // 2
 
 
+EDGES = {
+    "a sum": "(ids >= start) & (ids < start + 2000)",
+    "a difference": "(ids - start < 2000) & (ids - start >= 0)",
+    "a name": "inside(ids - start)",
+    "lengths": "ids < lens",
+}
+
+
+@pytest.mark.parametrize("what", EDGES)
+def test_integers_that_are_held_against_others_are_now_and_then_those_or_beside(what):
+    inputs = {"ids": (["n"], "int64"), "lens": (["n"], "int64"), "start": (None, "int32")}
+    wide = {"kind": "integers", "min": 0, "max": 1_000_000}
+    rules = {"ids": wide, "lens": wide, "start": {"kind": "integers", "min": 7, "max": 90000}}
+    body = "def inside(x):\n    return (x < 2000) & (x >= 0)\n"
+    body += f"def run(ids, lens, start):\n    return {EDGES[what]}"
+    edges = {"start": 0, "end": 0} if what != "lengths" else {"lens": 0}
+    for made in _held(body, inputs, rules, sizes={"n": 64}):
+        ends = {"start": made["start"], "end": made["start"] + 2000, "lens": made["lens"]}
+        for name in edges:
+            edges[name] += all(bool((made["ids"] == ends[name] - less).any()) for less in (0, 1))
+        assert int(made["ids"].min()) >= 0
+        assert int(made["ids"].max()) <= wide["max"]
+    assert min(edges.values()) >= (2 if what == "lengths" else TURNS // 8)
+
+
+def test_where_values_are_zeros_and_ones_scalars_are_whole_numbers_if_they_may_be():
+    """Squares of distances between points of whole numbers equal those of a radius now and then."""
+    inputs = {"x": (["n", "k"], "float32"), "radius": (None, "float32")}
+    reference = "def run(x, radius):\n    return x.square().sum(1) < radius**2"
+    for least, may_be in ((0.25, {1.0, 2.0}), (1.5, {2.0})):
+        rules = {"radius": {"kind": "uniform", "min": least, "max": 2.5}}
+        made = _held(reference, inputs, rules, values="zeros_and_ones")
+        assert {each["radius"] for each in made} == may_be
+    rules = {"radius": {"kind": "uniform", "min": 0.25, "max": 0.75}}
+    made = _held(reference, inputs, rules, values="zeros_and_ones")
+    assert all(0.25 <= each["radius"] <= 0.75 for each in made)
+
+
 def test_elements_are_among_the_boundaries_that_they_are_compared_with():
     inputs = {"x": (["n"], "float32"), "boundaries": (["k"], "float32")}
     reference = """
