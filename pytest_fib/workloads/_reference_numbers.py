@@ -52,7 +52,10 @@ def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str], set[str],
 
 
 class _Follower(ast.NodeVisitor):
-    """``_arguments_of`` has the arguments that each variable was calculated from."""
+    """``_arguments_of`` has the arguments that each variable was calculated from.
+
+    ``_apart`` are the variables that hold some bits of numbers.
+    """
 
     def __init__(self, run: ast.FunctionDef) -> None:
         self._arguments = {each.arg for each in run.args.args}
@@ -60,6 +63,7 @@ class _Follower(ast.NodeVisitor):
         self._parents = {
             child: node for node in ast.walk(run) for child in ast.iter_child_nodes(node)
         }
+        self._apart: set[str] = set()
         self.seen: set[str] = set()
         self.steering: set[str] = set()
         self.bitwise: set[str] = set()
@@ -105,10 +109,15 @@ class _Follower(ast.NodeVisitor):
 
     def _note(self, target: ast.expr, value: ast.expr) -> None:
         """What any variable in a target is made of from now on, besides what it was."""
-        held = self._held(value)
+        held, some_bits = self._held(value), any(map(self._takes_bits, ast.walk(value)))
         for each in ast.walk(target):
             if held and isinstance(each, ast.Name):
                 self._arguments_of[each.id] = self._arguments_of.get(each.id, set()) | held
+                self._apart |= {each.id} if some_bits else set()
+
+    def _takes_bits(self, node: ast.AST) -> bool:
+        is_apart = isinstance(node, ast.Name) and node.id in self._apart
+        return is_apart or isinstance(getattr(node, "op", None), ast.BitAnd)
 
     def _held(self, node: ast.AST) -> set[str]:
         """The arguments that an expression is calculated from; not those that it compares."""
@@ -123,7 +132,7 @@ class _Follower(ast.NodeVisitor):
 
     def _calculates(self, node: ast.AST) -> bool:
         """Whether what an expression is used for depends on its numbers alone."""
-        parent, is_apart = self._parents[node], False
+        parent, is_apart = self._parents[node], self._takes_bits(node)
         while self._goes_on(node, parent) or (is_apart and _is_asked(parent)):
             is_apart = is_apart or isinstance(getattr(parent, "op", None), _LOGICAL)
             node, parent = parent, self._parents[parent]

@@ -680,6 +680,13 @@ def test_an_int8_that_is_calculated_with_is_any(result):
             "kept = (which[:, None] >> torch.arange(8) & 1).bool()\n"
             "return x.masked_fill(~kept, float('-inf')).softmax(-1)",
         ),
+        (
+            "int32",
+            "bits = (which[..., None] >> torch.arange(32)) & 1\n"
+            "allowed = bits.flatten()[: x.shape[0]].bool()\n"
+            "allowed = allowed | (x[:, 0] < 0)\n"
+            "return x.masked_fill(~allowed[:, None], 0.0)",
+        ),
         ("uint8", "return x * (which > 3)"),
         (
             "uint8",
@@ -703,6 +710,7 @@ def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
         ("uint8", "return 1 << which"),
         ("uint8", "return torch.where(which != 0, 1, 2)"),
         ("uint8", "return torch.where(which.bool(), 1, 2)"),
+        ("uint8", "flag = which.flip(0)\nreturn torch.where(flag.bool(), 1, 2)"),
         ("uint8", "return x * (which > which.flip(0))"),
         ("uint8", "return which.view(torch.float8_e4m3fn).float() + 1"),
         ("int32", "return which + 1"),
