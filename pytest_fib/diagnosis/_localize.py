@@ -175,7 +175,8 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
         return None
     density = _density(output, dimensions)  # in what is named
     dense = density >= 0.5
-    some = "" if density >= NEARLY_WHOLE else f"in {100 * density:.2g} % of elements "
+    is_said = density < 0.5 or (density < NEARLY_WHOLE and not any(d.listed for d in dimensions))
+    some = f"in {100 * density:.2g} % of elements " if is_said else ""
     phrase = some + _joined([each.phrase for each in dimensions])
     one_last = dense and len(dimensions) == 1 and dimensions[0].one_last
     tiles = {axis: tile for each in dimensions for axis, tile in each.tiles.items()}
