@@ -295,7 +295,13 @@ def _errors(correctness: Correctness) -> list[Field]:
 
         used = float(extra["bound_used"])
         precise = format_distinct(used, 1.0, 6)[0] if used < 1.01 else times(used)
-        bound = f"{precise} times the bound" if math.isfinite(used) else "nothing may differ"
+        output = extra["worst"].get("output") if len(total) > 1 else None
+        words, joint = (
+            (f"{precise} times the bound", "of")
+            if math.isfinite(used)
+            else ("nothing may differ", "in")
+        )
+        bound = f"{words} {joint} {output}" if output else words
         errors = f"absolute {absolute:.3g}, relative {times(relative)}; {bound}"
         lines.append(("largest error", errors))
     if reason := extra.get("no_oracle"):

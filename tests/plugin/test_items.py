@@ -27,7 +27,7 @@ def test_a_failure_says_what_where_how_much_and_how_to_see_it_again(toys):
         "  workload        n=1; normal values, seed 0  (the smallest that fails)\n"
         "  wrong           4 of 4 elements of double (100 %)\n"
         "  wrong           4 of 4 elements of negative (100 %)\n"
-        "  largest error   absolute 3.38, relative 3; 3480 times the bound\n"
+        "  largest error   absolute 3.38, relative 3; 3480 times the bound of negative\n"
         "  pattern         seen at n=63; normal values, seed 0\n"
         "\n"
         "  double[0, 3] got -1.12598, expected 2.25195, allowed ±0.0036\n"
