@@ -432,10 +432,11 @@ def _reach(
 def _used_by(yardstick: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
     """The share of the bounds that a yardstick uses.
 
-    NaN and infinities in it say nothing about the errors of finite numbers.
+    NaN and infinities in it say nothing about the errors of finite numbers. In float64: where 0 is
+    expected, bounds may be so small that the share overflows float32.
     """
-    used = (yardstick.to(value.dtype) - value).abs_().div_(allowed)
-    return used.nan_to_num_(0.0, 0.0, 0.0)
+    error = (yardstick.to(value.dtype) - value).abs_()
+    return error.nan_to_num_(0.0, 0.0, 0.0).double().div_(allowed)
 
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
