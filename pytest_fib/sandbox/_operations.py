@@ -144,22 +144,33 @@ class Sum:
     """A sum that a run has computed, which ``add_again`` computes with other roundoffs.
 
     ``before`` has the versions of the sum and of its terms at that time: once they have changed, it
-    is another sum. ``used`` counts how often the run has used it.
+    is another sum. ``uses`` has an entry for each time that the run has used it, or what it showed
+    of it or scaled.
     """
 
     add_again: Callable[[], torch.Tensor]
     of: Operation
     before: list[int]
-    used: int = 0
+    uses: list[None] = field(default_factory=list)
 
     @classmethod
     def noted(
-        cls, result: torch.Tensor, of: Operation, add_again: Callable[[], torch.Tensor]
+        cls,
+        result: torch.Tensor,
+        of: Operation,
+        add_again: Callable[[], torch.Tensor],
+        uses: list[None] | None = None,
     ) -> Sum:
         """The record of a sum that was just computed."""
-        return cls(add_again, of, _versions(result, of))
+        return cls(add_again, of, _versions(result, of), [] if uses is None else uses)
+
+    def again(self, result: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> Sum:
+        """The record of what was just made of the sum."""
+        return Sum.noted(result, self.of, lambda: change(self.add_again()), self.uses)
 
 
+#: Operations that may scale a sum by a number.
+_SCALINGS = {"mul", "div", "true_divide"}
 #: The sums of a run, and views of them.
 Sums = MutableMapping[torch.Tensor, Sum]
 
@@ -208,6 +219,13 @@ def _moved_result(
     offset = _offset(call, computed)
     if call.in_place:
         return _moved_in_place(call, noise, adds, offset)
+    if (scaled := _scaled_sum(call, sums)) is not None:
+        result = _moved(call, noise, adds, offset)
+        sums[result] = scaled.again(
+            result,
+            lambda value: _moved(replace(call, args=(value, *call.args[1:])), noise, adds, offset),
+        )
+        return result
     call = replace(call, args=tuple(_used(x, sums) for x in call.args))
     if adds and _is_exact(call):
         return call.run()
@@ -280,14 +298,26 @@ def _versions(result: torch.Tensor, call: Operation) -> list[int]:
     return [x._version for x in (result, *call.args) if isinstance(x, torch.Tensor)]
 
 
+def _scaled_sum(call: Operation, sums: Sums) -> Sum | None:
+    """The sum that an operation scales by a number: the result has the roundoffs of a sum."""
+    if call.name not in _SCALINGS or not is_wide(call.args[0]):
+        return None
+    value, number = call.args[:2]
+    known = sums.get(value)
+    is_number = not isinstance(number, torch.Tensor) or not number.dim()
+    if known is None or not is_number or _versions(value, known.of) != known.before:
+        return None
+    return known
+
+
 def _viewed(call: Operation, sums: Sums) -> Any:
     """What an operation returns that computes nothing; what it shows of a sum is one."""
     result = call.run()
     known = sums.get(call.args[0]) if call.args and is_wide(call.args[0]) else None
     if known is not None and is_wide(result) and not call.in_place:
-        rest = call.args[1:]
-        add_again = partial(lambda each: replace(call, args=(each.add_again(), *rest)).run(), known)
-        sums[result] = Sum.noted(result, known.of, add_again)
+        sums[result] = known.again(
+            result, lambda value: replace(call, args=(value, *call.args[1:])).run()
+        )
     return result
 
 
@@ -296,8 +326,8 @@ def _used(value: Any, sums: Sums) -> Any:
     known = sums.get(value) if is_wide(value) else None
     if known is None or _versions(value, known.of) != known.before:
         return value
-    known.used += 1
-    return value if known.used == 1 else value + _typical(known.add_again() - value)
+    known.uses.append(None)
+    return value if len(known.uses) == 1 else value + _typical(known.add_again() - value)
 
 
 def _typical(error: torch.Tensor) -> torch.Tensor:

@@ -648,6 +648,19 @@ def test_a_sum_that_is_used_twice_may_be_two_sums():
     assert _spread(lambda x, y: (x @ y) * 0, x, y) == 0
 
 
+def test_a_sum_that_is_scaled_is_one():
+    """As a temperature's logits, of which one is subtracted from a logarithm of a sum of all."""
+    x, y = torch.randn(1, 64), torch.randn(64, 1)
+
+    def loss(x, y, shown=lambda logits: logits.diagonal()):
+        logits = x @ y / 0.07
+        return logits.logsumexp(1) - shown(logits)
+
+    assert _spread(loss, x, y) > 1e-7 * abs((x @ y).item())
+    assert _spread(partial(loss, shown=lambda logits: logits[:, 0]), x, y) > 0
+    assert _spread(lambda x: (x / 3)[:, 0].unsqueeze(1).expand(1, 2).diff(), x) == 0  # no sum
+
+
 def test_a_sum_that_was_written_to_is_no_longer_that_sum():
     def replaced(x, y):
         total = x @ y

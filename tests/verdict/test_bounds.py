@@ -213,6 +213,18 @@ def test_yardsticks_never_narrow():
     assert beside.bound_used <= alone.bound_used
 
 
+def test_where_zero_is_expected_yardsticks_may_be_far_beyond_the_bound_of_the_dtype():
+    """In bfloat16, whose bounds are compared in float32: it holds no share of more than 10^38."""
+    right, bound = torch.zeros(1, 1, dtype=torch.float64), dtype_bound(torch.bfloat16)
+    own, moved = torch.full_like(right, -8.4375), torch.full_like(right, 26.0)
+    for got, passes in ((-8.4375, True), (30.0, True), (200.0, False)):
+        compared = compare_tensor(
+            "y", torch.full((1, 1), got, dtype=torch.bfloat16), right, bound, [own, moved]
+        )
+        assert compared.passed is passes
+    assert not compare_tensor("y", own.bfloat16(), right, bound).passed
+
+
 def test_infinities_say_nothing_of_a_rows_scale_and_keep_no_yardstick_from_widening_it():
     right = torch.full((4, 128), -math.inf, dtype=torch.float64)
     right[:, :2] = torch.tensor([1e-3, 10.0])
