@@ -113,7 +113,8 @@ def _is_seen_elsewhere(
         return True
     other = next((each for each in elsewhere.outputs if each.name == output.name), None)
     if other is None:
-        return output.count >= FEW or location is None or not location.at
+        is_rule = location is None or not location.listed
+        return is_rule and (output.count >= FEW or location is None or not location.at)
     if location is not None and other.marked and not location.holds(other):
         return False
     if other.count < FEW <= output.count:

@@ -44,7 +44,7 @@ class Location:
 
     In a ``dense`` place, all elements are wrong. ``one_last`` says that it is the last index of a
     dimension; ``tiles`` are those of which the phrase guesses a rest, by axis. ``at`` marks the
-    indices of the dimensions that the phrase names.
+    indices of the dimensions that the phrase names; some of them are ``listed``.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Location:
     one_last: bool = False
     tiles: Mapping[str, int] = field(default_factory=dict)
     at: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    listed: bool = False
 
     def holds(self, output: WrongOutput) -> bool:
         """Whether nearly all wrong elements of an output, of the same shape, are there."""
@@ -175,13 +176,14 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
         return None
     density = _density(output, dimensions)  # in what is named
     dense = density >= 0.5
-    is_said = density < 0.5 or (density < NEARLY_WHOLE and not any(d.listed for d in dimensions))
+    listed = any(each.listed for each in dimensions)
+    is_said = density < 0.5 or (density < NEARLY_WHOLE and not listed)
     some = f"in {100 * density:.2g} % of elements " if is_said else ""
     phrase = some + _joined([each.phrase for each in dimensions])
     one_last = dense and len(dimensions) == 1 and dimensions[0].one_last
     tiles = {axis: tile for each in dimensions for axis, tile in each.tiles.items()}
     at = {dim: _marked(output, dim, each) for dim, each in named.items() if each in dimensions}
-    return Location(dimensions[0].name, phrase, dense, one_last, tiles, at)
+    return Location(dimensions[0].name, phrase, dense, one_last, tiles, at, listed)
 
 
 def _marked(output: WrongOutput, dim: int, indices: _Indices) -> torch.Tensor:
