@@ -90,10 +90,9 @@ def _detected(
         for output in outputs:
             for pattern, sentence in detect(output, failure):
                 location = localize(output)
-                if location is None or location.phrase not in sentence:
-                    location = None
-                if _is_seen_elsewhere(detect, pattern, output, failure, location):
-                    return _diagnosis(pattern, sentence, output, localize(output))
+                named = location if location and location.phrase in sentence else None
+                if _is_seen_elsewhere(detect, pattern, output, failure, named):
+                    return _diagnosis(pattern, sentence, output, location)
     return None
 
 
@@ -113,8 +112,8 @@ def _is_seen_elsewhere(
         return True
     other = next((each for each in elsewhere.outputs if each.name == output.name), None)
     if other is None:
-        is_rule = location is None or not location.listed
-        return is_rule and (output.count >= FEW or location is None or not location.at)
+        is_little = location and location.at and (location.listed or output.count < FEW)
+        return not is_little
     if location is not None and other.marked and not location.holds(other):
         return False
     if other.count < FEW <= output.count:

@@ -182,14 +182,13 @@ def _along_dimensions(output: WrongOutput) -> Location | None:
     phrase = some + _joined([each.phrase for each in dimensions])
     one_last = dense and len(dimensions) == 1 and dimensions[0].one_last
     tiles = {axis: tile for each in dimensions for axis, tile in each.tiles.items()}
-    at = {dim: _marked(output, dim, each) for dim, each in named.items() if each in dimensions}
+    at = {dim: _range_of(output, dim, each) for dim, each in named.items() if each in dimensions}
     return Location(dimensions[0].name, phrase, dense, one_last, tiles, at, listed)
 
 
-def _marked(output: WrongOutput, dim: int, indices: _Indices) -> torch.Tensor:
-    """The indices of a dimension that are named."""
-    others = [other for other in range(len(output.shape)) if other != dim]
-    wrong = output.wrong.amax(dim=others) if others else output.wrong.clone()
+def _range_of(output: WrongOutput, dim: int, indices: _Indices) -> torch.Tensor:
+    """Marks the indices of a dimension that are named (bool)."""
+    wrong = _wrong_along(output, dim).clone()
     if not (indices.listed or indices.name == EVERY_KTH or indices.phrase.startswith(ALL_BUT)):
         members = wrong.nonzero()[:, 0]
         wrong[int(members[0]) : int(members[-1]) + 1] = True  # some are right by chance
@@ -212,13 +211,17 @@ def _joined(phrases: Sequence[str]) -> str:
 
 def _along(output: WrongOutput, dim: int) -> _Indices | None:
     """The indices of one dimension at which elements are wrong, if that is unlikely by chance."""
-    others = [other for other in range(len(output.shape)) if other != dim]
-    wrong = output.wrong.amax(dim=others) if others else output.wrong
-    members, size = wrong.nonzero()[:, 0].tolist(), output.shape[dim]
+    members, size = _wrong_along(output, dim).nonzero()[:, 0].tolist(), output.shape[dim]
     if len(members) in (0, size):
         return None
     indices = _described(members, size, output.axis(dim), _role(output, dim))
     return indices if _is_unlikely(indices, output.count) else None
+
+
+def _wrong_along(output: WrongOutput, dim: int) -> torch.Tensor:
+    """Marks the indices of a dimension at which any element is wrong (bool)."""
+    others = [other for other in range(len(output.shape)) if other != dim]
+    return output.wrong.amax(dim=others) if others else output.wrong
 
 
 def _is_unlikely(indices: _Indices, count: int) -> bool:

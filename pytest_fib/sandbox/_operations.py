@@ -300,14 +300,17 @@ def _versions(result: torch.Tensor, call: Operation) -> list[int]:
 
 def _scaled_sum(call: Operation, sums: Sums) -> Sum | None:
     """The sum that an operation scales by a number: the result has the roundoffs of a sum."""
-    if call.name not in _SCALINGS or not is_wide(call.args[0]):
+    if call.name not in _SCALINGS:
         return None
     value, number = call.args[:2]
-    known = sums.get(value)
     is_number = not isinstance(number, torch.Tensor) or not number.dim()
-    if known is None or not is_number or _versions(value, known.of) != known.before:
-        return None
-    return known
+    return _known_sum(value, sums) if is_number else None
+
+
+def _known_sum(value: Any, sums: Sums) -> Sum | None:
+    """The record of a sum that has not changed since."""
+    known = sums.get(value) if is_wide(value) else None
+    return known if known is not None and _versions(value, known.of) == known.before else None
 
 
 def _viewed(call: Operation, sums: Sums) -> Any:
@@ -323,8 +326,8 @@ def _viewed(call: Operation, sums: Sums) -> Any:
 
 def _used(value: Any, sums: Sums) -> Any:
     """An argument; of a sum, another from its second use on."""
-    known = sums.get(value) if is_wide(value) else None
-    if known is None or _versions(value, known.of) != known.before:
+    known = _known_sum(value, sums)
+    if known is None:
         return value
     known.uses.append(None)
     return value if len(known.uses) == 1 else value + _typical(known.add_again() - value)

@@ -202,6 +202,8 @@ def _run_leaning(
 ) -> Any:
     """A function's result with decisions that lean."""
     decisions = _LAST.decisions(function, inputs, own=own)
+    if lean == _LEANING_ORDERS[-1]:  # the last of all
+        _LAST.forget()
     if not any(decision.is_open for decision in decisions):
         raise OracleUnavailable("nothing is decided by numbers that have errors")
     run = partial(_call if own else _run, function)
@@ -217,8 +219,6 @@ def _run_leaning(
     result = run(_copies(inputs), mode=leaning)
     if lean == _LEANING[0]:
         _LAST.has_masks = leaning.has_masks
-    if lean == _LEANING_ORDERS[-1]:  # the last of all
-        _LAST.forget()
     return result
 
 

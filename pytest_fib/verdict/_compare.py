@@ -435,8 +435,8 @@ def _used_by(yardstick: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor
     NaN and infinities in it say nothing about the errors of finite numbers. In float64: where 0 is
     expected, bounds may be so small that the share overflows float32.
     """
-    error = (yardstick.to(value.dtype) - value).abs_()
-    return error.nan_to_num_(0.0, 0.0, 0.0).double().div_(allowed)
+    used = (yardstick.to(value.dtype) - value).abs_().double().div_(allowed)
+    return used.nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _same(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

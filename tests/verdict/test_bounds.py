@@ -225,6 +225,15 @@ def test_where_zero_is_expected_yardsticks_may_be_far_beyond_the_bound_of_the_dt
     assert not compare_tensor("y", own.bfloat16(), right, bound).passed
 
 
+def test_where_nothing_is_allowed_a_yardstick_that_is_right_says_nothing():
+    """A share of 0 of 0 is no number, and widens no bound."""
+    bound = overridden(dtype_bound(torch.float32), Tolerance(rtol=0.01, atol=0.0))
+    right = torch.zeros(1, 4, dtype=torch.float64)
+    compared = compare_tensor("y", right.float(), right, bound, [right.float()])
+    other = compare_tensor("y", right.float() + 1, right, bound, [right.float()])
+    assert (compared.passed, other.passed) == (True, False)
+
+
 def test_infinities_say_nothing_of_a_rows_scale_and_keep_no_yardstick_from_widening_it():
     right = torch.full((4, 128), -math.inf, dtype=torch.float64)
     right[:, :2] = torch.tensor([1e-3, 10.0])
