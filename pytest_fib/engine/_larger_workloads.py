@@ -115,14 +115,25 @@ class _Tried:
 
         That has an end and a rest too, so these don't explain what is wrong.
         """
-        shown = diagnosis.shown_by or self.workload
-        if self.right is None:
+        shown, right = diagnosis.shown_by or self.workload, self.right
+        if right is None or (right.axes == shown.axes and right.regime == shown.regime):
             return diagnosis
-        sizes = f" at {_sizes_in_words(self.right)}" if self.right.axes != shown.axes else ""
-        values = " with normal values" if self.right.regime != shown.regime else ""
-        if not sizes and not values:
+        diagnosis = without_guess(diagnosis)
+        # Where other values of these sizes are right, or some of the larger ones are wrong, it
+        # isn't the sizes that decide.
+        has_same_values = right.regime == shown.regime
+        if self._passes(right) is not True or (has_same_values and self._passes(shown)):
             return diagnosis
-        return qualified(without_guess(diagnosis), f"right{sizes}{values}")
+        sizes = f" at {_sizes_in_words(right)}" if right.axes != shown.axes else ""
+        values = "" if has_same_values else " with normal values"
+        return qualified(diagnosis, f"right{sizes}{values}")
+
+    def _passes(self, workload: Workload) -> bool | None:
+        """Whether a workload passes with values of another seed; None where that isn't known."""
+        seed = workload.seed + 1
+        again = make_workload(self.definition, workload.axes, seed, workload.regime)
+        outcome = self.evaluate(again)
+        return None if outcome is None else outcome.status is EvaluationStatus.PASSED
 
 
 def _is_place(diagnosis: Diagnosis) -> bool:

@@ -18,7 +18,7 @@ from pytest_fib.data import (
     SupportedLanguages,
 )
 from pytest_fib.engine import FunctionChecker, Judge, diagnose_failure
-from pytest_fib.workloads import make_workload
+from pytest_fib.workloads import make_inputs, make_workload
 
 
 @pytest.fixture(scope="module")
@@ -618,6 +618,31 @@ def test_a_larger_workload_that_is_right_is_named():
     check = FunctionChecker(SCALE, lambda x: x * 3 if x.abs().max() > 1 else x.sin(), "cpu")
     shown = diagnose_failure(SCALE, small, check(small), lambda w: check(w, explain=True), 1 << 16)
     assert shown.diagnosis.sentence == "y: wrong everywhere (right with normal values)"
+
+
+def test_no_size_is_named_where_values_decide():
+    """Of the smallest workload, or of the larger one that is right."""
+    small = make_workload(SCALE, {"n": 2})
+    its_own = make_inputs(SCALE, small, "cpu")["x"]
+
+    def wrong_for_these_values(x):
+        return x.sin() if torch.equal(x, its_own) else x * 3
+
+    found = _found(SCALE, wrong_for_these_values, 2)
+    assert found.sentence == "y: wrong everywhere"
+
+    seeds = []
+    check = FunctionChecker(
+        SCALE, lambda x: x * 3 if len(x) > 7 and seeds[-1] == 0 else x.sin(), "cpu"
+    )
+
+    def evaluate(workload):
+        seeds.append(workload.seed)
+        return check(workload, explain=True)
+
+    found = diagnose_failure(SCALE, small, evaluate(small), evaluate, 1 << 16).diagnosis
+    assert seeds[-1] != 0
+    assert "right at" not in found.sentence
 
 
 def test_beyond_a_threshold_more_than_one_element_is_shown():
