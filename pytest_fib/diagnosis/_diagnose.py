@@ -11,7 +11,7 @@ from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
 from pytest_fib.diagnosis._experiments import holds_elsewhere, holds_for_other_seeds, right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
-from pytest_fib.diagnosis._localize import Location, localize
+from pytest_fib.diagnosis._localize import Location, counted, held, localize, without_place
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
     FEW,
@@ -91,9 +91,38 @@ def _detected(
             for pattern, sentence in detect(output, failure):
                 location = localize(output)
                 named = location if location and location.phrase in sentence else None
-                if _is_seen_elsewhere(detect, pattern, output, failure, named):
+                if not _is_seen_elsewhere(detect, pattern, output, failure, named):
+                    continue
+                if named is None or pattern in OF_THESE_INPUTS:
                     return _diagnosis(pattern, sentence, output, location)
+                if found := _at_held_place(pattern, sentence, output, failure, named):
+                    return found
     return None
+
+
+def _at_held_place(
+    pattern: str, sentence: str, output: WrongOutput, failure: Failure, location: Location
+) -> Diagnosis | None:
+    """The diagnosis with what of the place that it names is so with other inputs too.
+
+    If values say where, only at how many indices; None if it says no more than where.
+    """
+    other, is_place = _elsewhere(output, failure), pattern == location.name
+    if other is None or not other.marked:
+        return _diagnosis(pattern, sentence, output, location)
+    place = held(location, output, other)
+    if place is None and is_place:
+        return None
+    sentence = without_place(
+        sentence, location, place.phrase if place else counted(location, output)
+    )
+    return _diagnosis(place.name if place and is_place else pattern, sentence, output, place)
+
+
+def _elsewhere(output: WrongOutput, failure: Failure) -> WrongOutput | None:
+    """The output with other inputs, if it is wrong then."""
+    outputs = failure.elsewhere.outputs if failure.elsewhere else ()
+    return next((each for each in outputs if each.name == output.name), None)
 
 
 def _is_seen_elsewhere(
@@ -106,16 +135,12 @@ def _is_seen_elsewhere(
     """Whether an output that is wrong with other inputs too has the pattern there, or may have it.
 
     Of a few rows, or where inputs are equal, much looks so by chance; so do a few wrong elements.
-    A ``location`` that is named must be where it is wrong with other inputs: else values say where.
     """
     if pattern in OF_THESE_INPUTS or (elsewhere := failure.elsewhere) is None:
         return True
-    other = next((each for each in elsewhere.outputs if each.name == output.name), None)
-    if other is None:
+    if (other := _elsewhere(output, failure)) is None:
         is_little = location and location.at and (location.listed or output.count < FEW)
         return not is_little
-    if location is not None and other.marked and not location.holds(other):
-        return False
     if other.count < FEW <= output.count:
         return True
     return any(each == pattern for each, _ in detect(other, elsewhere))

@@ -33,6 +33,8 @@ MOST_LISTED = 5
 LEAST_SIZE = 10
 #: How a place is named that is nearly all.
 ALL_BUT = "everywhere but "
+#: How the ends of a dimension begin.
+ENDS = ("at the first ", "at the last ")
 #: Indices of a progression; the least number of its members.
 EVERY_KTH = "every k-th"
 LEAST_MEMBERS = 4
@@ -54,13 +56,6 @@ class Location:
     tiles: Mapping[str, int] = field(default_factory=dict)
     at: Mapping[int, torch.Tensor] = field(default_factory=dict)
     listed: bool = False
-
-    def holds(self, output: WrongOutput) -> bool:
-        """Whether nearly all wrong elements of an output, of the same shape, are there."""
-        inside = output.wrong
-        for dim, at in self.at.items():
-            inside = inside & at.view(-1, *[1] * (inside.dim() - 1 - dim))
-        return int(inside.sum()) >= NEARLY_WHOLE * output.marked
 
 
 @dataclass(frozen=True)
@@ -103,6 +98,44 @@ def localize(output: WrongOutput) -> Location | None:
     if _is_everywhere(output):
         return Location("everywhere", _everywhere(output))
     return _padding(output) or _along_dimensions(output)
+
+
+def held(location: Location, output: WrongOutput, other: WrongOutput) -> Location | None:
+    """What of a place is so with other inputs too: along which dimensions; None if along none.
+
+    Nearly all that is wrong is at the same indices, or at the same end.
+    """
+    dims = [dim for dim in location.at if _is_held(dim, location, output, other)]
+    return location if len(dims) == len(location.at) else _along_dimensions(output, dims)
+
+
+def _is_held(dim: int, location: Location, output: WrongOutput, other: WrongOutput) -> bool:
+    wrong, at = other.wrong.movedim(dim, 0), location.at[dim]
+    if int(wrong[at].sum()) >= NEARLY_WHOLE * other.marked:
+        return True
+    ends = [_end(_along(each, dim)) for each in (output, other)]
+    return ends[0] is not None and ends[0] == ends[1]
+
+
+def _end(indices: _Indices | None) -> str | None:
+    """Which end of a dimension some indices are, if they are one."""
+    return next((end for end in ENDS if indices and indices.phrase.startswith(end)), None)
+
+
+def without_place(sentence: str, location: Location, place: str) -> str:
+    """A sentence with another place than the one that it names, and no guess at a cause of that."""
+    guess = _guess(0, or_one=True)
+    return sentence.replace(f"{location.phrase}{guess}", place).replace(location.phrase, place)
+
+
+def counted(location: Location, output: WrongOutput) -> str:
+    """At how many indices of a place, in place of at which."""
+    if not location.dense or not location.at:
+        return how_many(output)
+    along = location.at.items()
+    return " and ".join(
+        f"at {int(at.sum())} of {len(at)} along {output.axis(n)}" for n, at in along
+    )
 
 
 def _is_everywhere(output: WrongOutput) -> bool:
@@ -154,9 +187,11 @@ def _filled(output: WrongOutput) -> tuple[float, float]:
     return every, wrong
 
 
-def _along_dimensions(output: WrongOutput) -> Location | None:
-    """Some indices of one or more dimensions, and all of the others."""
-    along = {dim: _along(output, dim) for dim in range(len(output.shape))}
+def _along_dimensions(output: WrongOutput, dims: Sequence[int] | None = None) -> Location | None:
+    """Some indices of one or more dimensions, all or these, and all of the others."""
+    along = {
+        dim: _along(output, dim) for dim in (range(len(output.shape)) if dims is None else dims)
+    }
     named = {dim: indices for dim, indices in along.items() if indices}
     dimensions = [*named.values()]
     density = _density(output, dimensions)
@@ -276,7 +311,7 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
     if first + count == size and part <= 0.5:
         rest_of = next((tile for tile in TILES if size % tile == count), 0)
         why = _why_last(size, count, rest_of)
-        phrase = f"at the last {f'{count} ' if count > 1 else ''}of {size} along {axis}{why}"
+        phrase = f"{ENDS[1]}{f'{count} ' if count > 1 else ''}of {size} along {axis}{why}"
         name = role if role == "some heads" else "last tile"
         one_last = count == 1 and size >= LEAST_SIZE and not why
         choices = 0.0 if why or one_last else log_size
@@ -285,7 +320,7 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
     if count == 1:
         return _Indices(role, f"at {axis} {first}", part, log_size)
     if first == 0:
-        return _Indices(role, f"at the first {count} of {size} along {axis}", part, log_size)
+        return _Indices(role, f"{ENDS[0]}{count} of {size} along {axis}", part, log_size)
     tile = f", a tile of {count}" if count in TILES and first % count == 0 else ""
     phrase = f"at {axis} {first}..{first + count - 1}{tile}"
     return _Indices(role, phrase, part, 2 * log_size)

@@ -698,6 +698,22 @@ def test_a_few_wrong_rows_have_no_place_by_the_number_of_their_elements(judge):
     assert found.sentence.startswith("y: wrong at 48 of 16896 elements"), found.sentence
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("y[x[:, 0, 0] > 1.3] = 0", r"zeros at \d+ of 33 along n"),
+        ("y[-5 - int(x.abs().sum() * 100) % 5:] = 0", r"zeros at the last \d of 33 along n"),
+        ("y[:, 5] *= (x[:, :1, 0] == x[:, 0, 0].max())", "zeros at head 5"),
+    ],
+)
+def test_of_a_place_is_said_what_other_inputs_show_too(judge, wrong, words):
+    tensor = "float32[n, head, d]"
+    heads = define({"x": tensor}, {"y": tensor}, "return x * 3", axes={"head": 8})
+    found = diagnosis(judge, heads, f"y = x * 3\n    {wrong}\n    return y", n=33)
+    assert found.pattern == "zeros"
+    assert re.fullmatch(f"y: {words}", found.sentence), found.sentence
+
+
 def test_an_end_is_no_reason_where_a_larger_workload_is_right():
     """Rows from 512 on are left out; a larger workload, of another axis, has fewer."""
     square = define(
