@@ -159,8 +159,8 @@ def _everywhere(output: WrongOutput) -> str:
     sample = output.any_sample
     filled = (sample.expected != 0) & (sample.expected != -inf)
     right = ~take(output.wrong, sample.at).bool()
-    if not bool((filled & right).any()):
-        is_zero = bool((sample.expected == 0).any())
+    if bool(right.any()) and not bool((filled & right).any()):
+        is_zero = bool((sample.expected[right] == 0).any())
         return f"everywhere that {'0' if is_zero else '-inf'} isn't expected"
     if output.count >= ALMOST_ALL * output.total:
         return "nearly everywhere"

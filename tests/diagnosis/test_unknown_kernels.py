@@ -714,6 +714,13 @@ def test_of_a_place_is_said_what_other_inputs_show_too(judge, wrong, words):
     assert re.fullmatch(f"y: {words}", found.sentence), found.sentence
 
 
+def test_a_few_right_elements_are_no_expected_infinities(judge):
+    lines = define({"x": "float32[n, d]"}, {"y": "float32[n, d]"}, "return x * 3")
+    wrong = "y = x.sin() - 2\n    y[1777, 3:5] = x[1777, 3:5] * 3\n    return y"
+    found = diagnosis(judge, lines, wrong, n=4000)
+    assert found.sentence == "y: wrong nearly everywhere"
+
+
 def test_an_end_is_no_reason_where_a_larger_workload_is_right():
     """Rows from 512 on are left out; a larger workload, of another axis, has fewer."""
     square = define(
