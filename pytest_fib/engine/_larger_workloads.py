@@ -62,7 +62,7 @@ def diagnose_failure(
     if own is None or (shown is workload and _is_place(own)):
         twice = doubled(definition, workload, max_bytes)
         diagnosis = tried.explained(twice) if twice != workload else None
-        if diagnosis is not None and diagnosis.pattern not in VAGUE_PATTERNS:
+        if diagnosis is not None and tried.is_specific(diagnosis):
             own = diagnosis
     found = tried.vague() if own is None else tried.unless_right(own)
     return _with_diagnosis(outcome, found)
@@ -96,9 +96,13 @@ class _Tried:
     def tells(self, shown: Workload, diagnosis: Diagnosis) -> bool:
         """Whether a diagnosis says more than others of larger workloads, and isn't refuted."""
         is_first, self.first = self.first is None, self.first or diagnosis
-        return diagnosis.pattern not in VAGUE_PATTERNS and (
-            is_first or not (_is_tiny(self.definition, shown) or _is_refuted(diagnosis, self.first))
-        )
+        may_tell = is_first or not _is_tiny(self.definition, shown)
+        return may_tell and self.is_specific(diagnosis)
+
+    def is_specific(self, diagnosis: Diagnosis) -> bool:
+        """Whether a diagnosis says more than how much is wrong, and isn't refuted."""
+        is_refuted = self.first is not None and _is_refuted(diagnosis, self.first)
+        return diagnosis.pattern not in VAGUE_PATTERNS and not is_refuted
 
     def vague(self) -> Diagnosis | None:
         """What little is said: by the first larger workload that fails, or by the smallest one."""

@@ -721,6 +721,28 @@ def test_a_few_right_elements_are_no_expected_infinities(judge):
     assert found.sentence == "y: wrong nearly everywhere"
 
 
+def test_a_few_integers_that_are_those_of_another_row_by_chance_are_no_mixup(judge):
+    """Indices of what is allowed, and -1: without it, rows are as that of many allowed."""
+    first = "torch.arange(4).expand(len(limit), 4)"
+    rules = {"limit": {"kind": "integers", "min": 0, "max": 30}}
+    chosen = define(
+        {"limit": "int32[n]"},
+        {"index": "int32[n, 4]"},
+        f"return torch.where({first} < limit[:, None], {first}, -1).to(torch.int32)",
+        rules=rules,
+    )
+    found = [diagnosis(judge, chosen, f"return {first}.int()", n=n) for n in (20, 200)]
+    assert not [each.sentence for each in found if each.pattern == "permuted"]
+
+
+@pytest.mark.parametrize(("source", "is_said"), [(0, True), (9, True), (40, False)])
+def test_one_row_that_others_hold_is_that_at_an_end_or_beside_them(judge, source, is_said):
+    lines = define({"x": "float32[n, d]"}, {"y": "float32[n, d]"}, "return x * 3")
+    wrong = f"y = x * 3\n    y[10:13] = y[{source}]\n    return y"
+    found = diagnosis(judge, lines, wrong, n=64)
+    assert (found.pattern == "permuted") is is_said, found.sentence
+
+
 def test_an_end_is_no_reason_where_a_larger_workload_is_right():
     """Rows from 512 on are left out; a larger workload, of another axis, has fewer."""
     square = define(
