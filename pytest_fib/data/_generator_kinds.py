@@ -246,6 +246,17 @@ class Mask(GeneratorKind, dtypes="not packed", dims="1+"):
     allow_empty: Flag = True
 
 
+class Sorted(GeneratorKind, dtypes="not packed", dims="1+", bulk=True, follows="values"):
+    """Numbers that never fall along the last dimension, as those among which others are searched.
+
+    From 0 to `max`; without that by the value pattern, or whole ones up to 100 in an integer
+    tensor.
+    """
+
+    kind: Literal["sorted"] = "sorted"
+    max: Annotated[OptionalNumber, Held(), Limit(">=", 0)] = None
+
+
 class L2Normalized(GeneratorKind, dtypes="floating", dims="1+", bulk=True):
     """Normal values, scaled to length 1 along the last dimension."""
 
@@ -483,10 +494,10 @@ class Safetensors(GeneratorKind):
 
 
 _Kind = (
-    Values | Normal | Uniform | Integers | Labels | Boolean | Mask | L2Normalized | Probabilities
-    | RouterLogits | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin | Indptr
-    | Lengths | Starts | LastPageLen | Indices | Permutation | SeqLens | BlockTable | Positions
-    | TopkIds | Routing | Safetensors
+    Values | Normal | Uniform | Integers | Labels | Boolean | Mask | Sorted | L2Normalized
+    | Probabilities | RouterLogits | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin
+    | Indptr | Lengths | Starts | LastPageLen | Indices | Permutation | SeqLens | BlockTable
+    | Positions | TopkIds | Routing | Safetensors
 )  # fmt: skip
 #: The kinds of generators by name.
 GENERATOR_KINDS: dict[str, type[GeneratorKind]] = {

@@ -451,6 +451,14 @@ def _lengths(subject: Subject) -> InputRule | None:
     return kinds.Integers(min=least, max=f"{TIMES_AS_LONG} * {axis}")
 
 
+def _searched(subject: Subject) -> InputRule | None:
+    if subject.name not in subject.uses.searched or not subject.spec.shape:
+        return None
+    if not subject.spec.dtype.is_floating:
+        subject.doubts.append("from 0 to 100")
+    return kinds.Sorted()
+
+
 def _positive(subject: Subject) -> InputRule | None:
     return kinds.Uniform(min=0.0) if subject.name in subject.uses.positive else None
 
@@ -658,6 +666,7 @@ RULES: tuple[Rule, ...] = (
     Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
+    Rule("sorted, as the reference searches in it", ".*", _searched, "not packed"),
     Rule("numbers that the reference calculates with", ".*", _int8, "integer"),
     Rule("labels, which the reference only compares", ".*", _equated, "integer"),
     Rule("numbers that the reference only moves", ".*", _moved, "integer"),

@@ -56,6 +56,8 @@ _MENDS = {"nan_to_num"}
 #: Functions that compare elements with numbers, or with others.
 _COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne", "greater", "greater_equal", "less"}
 _COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsorted"}
+#: Functions that search among elements in order, and where these are among the arguments.
+_SEARCHED = {"searchsorted": 0, "bucketize": 1}
 #: What keeps numbers below others, or above, which are the argument of that place or name.
 _CLAMPS = {"clamp": 2, "clip": 2, "clamp_max": 1}
 _CLAMPS_BELOW = {"clamp": 1, "clip": 1, "clamp_min": 1}
@@ -116,6 +118,8 @@ class ReferenceUses:
     limits: dict[str, set[float]] = field(default_factory=dict)
     #: The floating inputs that others are compared with, either way.
     compared: dict[str, set[str]] = field(default_factory=dict)
+    #: Tensors among whose elements others are searched, so that these never fall.
+    searched: set[str] = field(default_factory=set)
     #: What integers are compared with: another integer, a sign, and a number or the axis whose size
     #: is added with it.
     edges: dict[str, set[tuple[str, int, int | str]]] = field(default_factory=dict)
@@ -295,6 +299,10 @@ class _Reader(ast.NodeVisitor):
         """Note what a function compares elements with; of ``hardshrink``, the two numbers."""
         if name in _COMPARISONS:
             self._note_limits(*arguments[:2])
+        is_sorted = not any(each.arg == "sorter" for each in keywords)
+        if name in _SEARCHED and len(arguments) > _SEARCHED[name] and is_sorted:
+            source = self._expressions.source(arguments[_SEARCHED[name]])
+            self._uses.searched |= {source.input} if source else set()
         if name != "hardshrink" or not arguments:
             return
         given = [each.value for each in keywords if each.arg == "lambd"] or arguments[1:]

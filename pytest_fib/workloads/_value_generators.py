@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_fib.data import kinds
 from pytest_fib.workloads._places import in_turn, one_of_each, places
 from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, power_of_two
 from pytest_fib.workloads._value_patterns import Limits, PatternFill, pattern_fill
 
 if TYPE_CHECKING:
-    from pytest_fib.data import kinds
     from pytest_fib.workloads._tensors import Fill, FillContext
 
 
@@ -36,6 +36,17 @@ def _fill_floating(tensor: torch.Tensor, fill: Callable[[torch.Tensor], object])
 def _values(tensor: torch.Tensor, rule: kinds.Values, context: FillContext) -> None:
     limits = _limits(tensor.dtype, context)
     _fill_floating(tensor, lambda t: _pattern(context)(t, context.device_random, limits))
+
+
+def _sorted(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -> None:
+    if not tensor.dtype.is_floating_point:
+        most = 1 if tensor.dtype is torch.bool else SORTED_INTEGERS
+        _integers(tensor, kinds.Integers(max=most if rule.max is None else rule.max), context)
+    elif rule.max is None:
+        _values(tensor, kinds.Values(), context)
+    else:
+        _uniform(tensor, kinds.Uniform(max=rule.max), context)
+    tensor.copy_(tensor.sort(-1).values)
 
 
 def _limits(dtype: torch.dtype, context: FillContext) -> Limits:
@@ -480,6 +491,8 @@ SPARED = 2.0**96
 HALF_MAX = 65504.0
 #: Over how many integers those are spread that are close together.
 CLOSE_NUMBERS = 12
+#: The largest of sorted integers, if nothing says so.
+SORTED_INTEGERS = 100
 #: How many different numbers a row of uniform ones has that tie; and how large those near to 0 are.
 FEW_VALUES, FAINT = 4, 2.0**-30
 #: How much of their range those take that are near one of its ends.
@@ -499,6 +512,7 @@ LABEL_SHIFTS: Sequence[Callable[[int], int]] = (
 #: By kind.
 VALUE_FILLS: dict[str, Fill] = {
     "values": _values,
+    "sorted": _sorted,
     "normal": _normal,
     "uniform": _uniform,
     "integers": _integers,

@@ -21,6 +21,7 @@ MADE = {
     "labels": (["n", "k"], {"count": 3}, {}),
     "boolean": (["n", "k"], {"p": 0.25}, {}),
     "mask": (["n", "k"], {}, {}),
+    "sorted": (["n", "k"], {}, {}),
     "l2_normalized": (["n", "k"], {}, {}),
     "probabilities": (["n", "k"], {"sharpness": 1.0}, {}),
     "router_logits": (["n", "k"], {}, {}),
@@ -250,6 +251,26 @@ def test_a_vector_of_indices_has_sentinels_of_each_kind_in_turn():
     assert all(kinds[name].sum() == 1 for name in ("all", "first"))
     assert kinds["last"].sum() >= 1
     assert kinds["none"].sum() >= 3
+
+
+@pytest.mark.parametrize("dtype", fitting("sorted"))
+@pytest.mark.parametrize("values", ["normal", "ones", "outlier"])
+def test_sorted_numbers_never_fall(dtype, values):
+    x = made("sorted", dtype, values=values)["x"]
+    assert torch.equal(x, x.sort(-1).values)
+    assert values == "ones" or dtype == "bool" or len(x.unique()) > 40
+
+
+@pytest.mark.parametrize(("dtype", "few"), [("float32", 1.0), ("int32", 4.0)])
+def test_sorted_numbers_are_from_0_to_their_maximum(dtype, few):
+    definition = define("sorted", dtype)
+    data = definition.model_dump(exclude_none=True)
+    data["workloads"]["inputs"]["x"]["max"] = 30
+    definition = Definition.model_validate(data)
+    x = filled(definition, make_workload(definition, SIZES))["x"].double()
+    assert torch.equal(x, x.sort(-1).values)
+    assert 0 <= x.min() < few
+    assert 30 - few < x.max() <= 30
 
 
 def test_rows_have_length_one():

@@ -331,7 +331,7 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
-    referred.add(SCALAR_LIMIT)
+    referred |= {SCALAR_LIMIT, _says("torch.searchsorted(which, x)")}
     referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
     log_decay = _of_reference("x * log_decay.exp()[:, None]", "float32", name="log_decay")
     referred.add(plan(log_decay).inferred["log_decay"].by.says)
@@ -463,6 +463,24 @@ def _of_reference(result, kind="int64", name="which"):
 
 def _says(result, kind="int64"):
     return plan(_of_reference(result, kind)).inferred["which"].by.says
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64"])
+@pytest.mark.parametrize(
+    ("result", "rule"),
+    [
+        ("torch.searchsorted(which, x, right=True)", "sorted"),
+        ("torch.searchsorted(which.contiguous(), x.float())", "sorted"),
+        ("torch.bucketize(x, which)", "sorted"),
+        ("torch.searchsorted(x, which)", None),
+        ("torch.searchsorted(which.sort().values, x)", None),
+        ("torch.searchsorted(which.cumsum(0), x)", None),
+        ("torch.searchsorted(which, x, sorter=which.argsort())", None),
+    ],
+)
+def test_what_others_are_searched_in_is_sorted(result, rule, kind):
+    found = plan(_of_reference(result, kind)).rules["which"].kind
+    assert (found == "sorted") is (rule == "sorted")
 
 
 @pytest.mark.parametrize(("result", "rule"), REFERENCES)
