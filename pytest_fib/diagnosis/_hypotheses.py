@@ -367,18 +367,24 @@ def _ordered(x: torch.Tensor, axes: Sequence[str], axis: str, order: torch.Tenso
 def _cut_short(
     definition: Definition, tensors: Mapping[str, torch.Tensor], wrong: Collection[str]
 ) -> Iterator[InputHypothesis]:
-    """Sums that leave out the end of an axis, by the first of the inputs that share it."""
+    """Sums that leave out the end of an axis, by the first of the inputs that share it.
+
+    Of whole numbers by each, since some have a zero of their own.
+    """
     covered = {axis for name in wrong for axis in definition.outputs[name].shape or ()}
+    rules = plan(definition).rules
     axes = [
         (name, x, dim, axis)
         for name, x in tensors.items()
-        if x.is_floating_point() and x.dtype is not torch.float4_e2m1fn_x2
+        if x.dtype is not torch.float4_e2m1fn_x2
+        and (x.is_floating_point() or isinstance(rules[name], kinds.Integers))
         for dim, axis in enumerate(definition.inputs[name].shape or ())
     ]
     for name, x, dim, axis in axes:
         if axis in covered:
             continue
-        covered.add(axis)
+        if x.is_floating_point():
+            covered.add(axis)
         size = x.shape[dim]
         for count in sorted({1, *TILE_SIZES, *(size % tile for tile in TILE_SIZES)}):
             if 0 < count < size:

@@ -743,6 +743,20 @@ def test_one_row_that_others_hold_is_that_at_an_end_or_beside_them(judge, source
     assert (found.pattern == "permuted") is is_said, found.sentence
 
 
+def test_sums_of_whole_numbers_that_leave_out_the_end_are_named(judge):
+    """Of the one that has no zero point."""
+    product = define(
+        {"a": "uint8[n, k]", "zero": "uint8[n]", "b": "int8[d, k]"},
+        {"y": "int32[n, d]"},
+        "return ((a.int() - zero.int()[:, None]).long() @ b.long().T).to(torch.int32)",
+        axes={"k": 100},
+    )
+    wrong = "return ((a.int() - zero.int()[:, None])[:, :96].long() @ b[:, :96].long().T).int()"
+    assert diagnosis(judge, product, wrong, n=40).sentence == (
+        "y: as if b were 0 at the last 4 of 100 along k"
+    )
+
+
 def test_an_end_is_no_reason_where_a_larger_workload_is_right():
     """Rows from 512 on are left out; a larger workload, of another axis, has fewer."""
     square = define(
