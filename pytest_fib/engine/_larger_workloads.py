@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -228,23 +228,30 @@ def _with_tiles(
     diagnosis: Diagnosis,
     evaluate: Callable[[Workload], Evaluation | None],
 ) -> Diagnosis:
-    """The diagnosis with the smallest tiles of which whole ones are right.
+    """The diagnosis with the smallest tiles of which whole ones are right, and one with a rest not.
 
     Or with none if what is wrong at their rest is so without a rest too.
     """
-    tiles = diagnosis.tiles
-    while tiles and min(tiles.values()) >= TILE_SIZES[1]:
-        whole = {axis: _whole(workload.axes.get(axis, 0), tile) for axis, tile in tiles.items()}
-        axes = {**workload.axes, **whole}
+
+    def passes(sizes: Mapping[str, int]) -> bool | None:
+        axes = {**workload.axes, **sizes}
         if not in_domain(definition, axes):
-            break
+            return None
         outcome = evaluate(make_workload(definition, axes, workload.seed, workload.regime))
-        if outcome is None:
+        return None if outcome is None else outcome.status is EvaluationStatus.PASSED
+
+    tiles, sizes = diagnosis.tiles, workload.axes
+    while tiles and min(tiles.values()) >= TILE_SIZES[1]:
+        is_right = passes({axis: _whole(sizes.get(axis, 0), tile) for axis, tile in tiles.items()})
+        if is_right is False and tiles == diagnosis.tiles:
+            return with_guessed_tiles(diagnosis, {})
+        if not is_right:
             break
-        if outcome.status is not EvaluationStatus.PASSED:
-            return with_guessed_tiles(diagnosis, {}) if tiles == diagnosis.tiles else diagnosis
         diagnosis = with_guessed_tiles(diagnosis, tiles)
         tiles = {axis: tile // 2 for axis, tile in tiles.items()}
+        # A size below that of the real tiles has no rest after any.
+        if passes({axis: tile + sizes.get(axis, 0) % tile for axis, tile in tiles.items()}):
+            break
     return diagnosis
 
 

@@ -400,12 +400,12 @@ def test_zeros_of_one_row_alone_are_no_zeros_everywhere():
     assert "zeros" not in found.diagnosis.sentence
 
 
-def _found(definition, run, n):
+def _found(definition, run, n, max_bytes=1 << 16):
     """The diagnosis of a small workload, with a larger one."""
     check = FunctionChecker(definition, run, "cpu")
     workload = make_workload(definition, {"n": n})
     shown = diagnose_failure(
-        definition, workload, check(workload), lambda w: check(w, explain=True), 1 << 16
+        definition, workload, check(workload), lambda w: check(w, explain=True), max_bytes
     )
     return shown.diagnosis
 
@@ -585,6 +585,20 @@ def test_the_rest_after_tiles_is_that_after_the_smallest_of_which_whole_ones_are
     rest = f"the last {n % tile} of {n} along n (the rest after tiles of {tile}?)"
     assert found.sentence == f"y: zeros at {rest}"
     assert found.tiles == {"n": tile}
+
+
+def test_the_rest_is_not_that_after_tiles_of_which_one_with_a_rest_is_right():
+    """Of an odd number of smaller ones there is no rest, as they are fewer than one real tile."""
+
+    def run(x):
+        done = len(x) // 128 * 128 if len(x) >= 128 else len(x)
+        return torch.cat((x[:done] * 3, torch.zeros(len(x) - done)))
+
+    found = _found(LINE, run, 129, max_bytes=4000)
+    n = found.shown_by.axes["n"]
+    assert n < 256
+    rest = f"the last {n % 128} of {n} along n (the rest after tiles of 128?)"
+    assert found.sentence == f"y: zeros at {rest}"
 
 
 @pytest.mark.parametrize(("left_out", "why"), [(1, " (off by one?)"), (5, "")])
