@@ -72,9 +72,11 @@ def _where_those(output: WrongOutput, which: torch.Tensor) -> str:
 
 
 def _wrong_flag(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    """A bool that is wrong beside numbers, which may follow from it."""
+    """A bool that is wrong beside numbers, which may follow from it: not one for each of them."""
     all_wrong = output.count == output.total and not output.is_number
-    if all_wrong and len(failure.outputs) > 1 and not vary(output.wrong_sample.got):
+    others = [other for other in failure.outputs if other is not output]
+    is_flag = bool(others) and all(other.shape != output.shape for other in others)
+    if all_wrong and is_flag and not vary(output.wrong_sample.got):
         yield "wrong flag", _wrong(output)
 
 

@@ -67,10 +67,12 @@ def diagnose(
 
 def explain(failure: Failure) -> Diagnosis:
     """Diagnose these outputs; at least one of them has elements."""
-    # The most wrong output first: others may be wrong because it is, or by chance. Elements that
-    # are within their bounds show little of rows that aren't.
+    # The most wrong output first: others may be wrong because it is, or by chance, as bools are
+    # that say something of numbers. Elements that are within their bounds show little of rows that
+    # aren't.
     outputs = [output for output in failure.outputs if output.total]
-    outputs.sort(key=lambda each: (each.by_rows, -each.count / each.total if each.marked else 0.0))
+    wrong = {each.name: -each.count / each.total if each.marked else 0.0 for each in outputs}
+    outputs.sort(key=lambda each: (each.by_rows, not each.is_number, wrong[each.name]))
     diagnosis = (
         _detected(SPECIFIC, outputs, failure)
         or _misread_input(outputs, failure.context)

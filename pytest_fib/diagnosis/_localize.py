@@ -152,10 +152,11 @@ def _everywhere(output: WrongOutput) -> str:
     Or unless all of it is where neither 0 nor -inf is expected, or a few elsewhere are right: then
     how many are wrong, since the others may show why.
     """
-    along = [_along(output, dim) for dim in range(len(output.shape))]
-    phrases = [indices.phrase for indices in along if indices and not indices.listed]
-    if phrases or output.count == output.total:
-        return _joined(phrases) or "everywhere"
+    if output.count >= NEARLY_WHOLE * output.total:  # else inputs say where anything is expected
+        along = [_along(output, dim) for dim in range(len(output.shape))]
+        phrases = [indices.phrase for indices in along if indices and not indices.listed]
+        if phrases or output.count == output.total:
+            return _joined(phrases) or "everywhere"
     sample = output.any_sample
     filled = (sample.expected != 0) & (sample.expected != -inf)
     right = ~take(output.wrong, sample.at).bool()

@@ -30,6 +30,8 @@ COUNTED = ("one element", "scattered")
 #: that the sentence ends with.
 FACTOR = re.compile(r"every element is (\S+ x expected)")
 CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
+#: What a factor or an offset is, in a sentence.
+NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
 #: Patterns that describe inputs, whatever their size.
 ABOUT_INPUTS = ("misread input", "follows an input")
 
@@ -64,6 +66,10 @@ def diagnose_failure(
         diagnosis = tried.explained(twice) if twice != workload else None
         if diagnosis is not None and tried.is_specific(diagnosis):
             own = diagnosis
+        elif diagnosis is not None and own is not None and _is_refuted(own, diagnosis):
+            own = _of_larger_alone(diagnosis)
+    if own is not None and own.shown_by is None and NAMED.search(own.sentence):
+        own = tried.with_name_that_holds(own, max_bytes)
     found = tried.vague() if own is None else tried.unless_right(own)
     return _with_diagnosis(outcome, found)
 
@@ -113,6 +119,14 @@ class _Tried:
         if own and (first is None or first.pattern in COUNTED or _is_another(own, first)):
             first = own
         return first and self.unless_right(first)
+
+    def with_name_that_holds(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
+        """The diagnosis, which names a factor only if that is the same at twice the sizes."""
+        again = self.explained(doubled(self.definition, self.workload, max_bytes))
+        name = NAMED.search(diagnosis.sentence)
+        if again is None or name is None or name[0] in again.sentence:
+            return diagnosis
+        return diagnosis.model_copy(update={"sentence": diagnosis.sentence.replace(name[0], "")})
 
     def unless_right(self, diagnosis: Diagnosis) -> Diagnosis:
         """The diagnosis of a workload, which names a larger one that is right.
@@ -277,8 +291,11 @@ def _as_shown_by(
         shown["vague"] = False  # an element of this workload would not go with it
     if own and own.output == diagnosis.output:
         shown["element"] = own.element
+        names = {name[0] if (name := NAMED.search(d.sentence)) else None for d in (diagnosis, own)}
+        is_one_name = len(names) == 1 and None not in names
         factors = [FACTOR.search(each.sentence) for each in (diagnosis, own)]
-        if (both := [factor[1] for factor in factors if factor])[1:] and both[0] != both[1]:
+        both = [factor[1] for factor in factors if factor]
+        if len(both) > 1 and both[0] != both[1] and not is_one_name:
             at = _sizes_in_words(larger), _sizes_in_words(workload)
             words = f"every element is {both[0]} at {at[0]}, {both[1]} at {at[1]}"
             circumstances = CIRCUMSTANCES.search(diagnosis.sentence)

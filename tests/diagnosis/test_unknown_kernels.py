@@ -1,6 +1,7 @@
 """First lines on kernels of no known kind say what is so, and where little is known, little."""
 
 import re
+from functools import partial
 from time import monotonic as now
 
 import pytest
@@ -779,6 +780,69 @@ def test_what_changes_from_call_to_call_is_said_to(judge):
     )
     found = diagnosis(judge, lines, wrong, header="left = {}")
     assert found.sentence == "y: changes from call to call, with the same inputs everywhere"
+
+
+#: Of two axes, so that a larger workload may have less of one of them.
+MEANS = define({"x": "float32[n, m]"}, {"y": "float32[m]"}, "return x.mean(0)", axes={"m": "var"})
+TRIPLES = define({"x": "float32[n, m]"}, {"y": "float32[n, m]"}, "return x * 3", axes={"m": "var"})
+
+
+def _found_beside_right_ones(definition, run, n, m=1):
+    """Diagnoses of a workload of few columns: by itself, and beside larger ones of fewer rows."""
+    check = FunctionChecker(definition, run, "cpu")
+    small = make_workload(definition, {"n": n, "m": m})
+    explained = partial(check, explain=True)
+    own = explained(small).diagnosis.sentence
+    return own, diagnose_failure(definition, small, check(small), explained, 1 << 18).diagnosis
+
+
+def test_a_name_of_a_factor_that_is_another_at_other_sizes_is_not_said():
+    """Above 255, counts stay there: 256 / 255 is no n / (n - 1)."""
+    own, found = _found_beside_right_ones(MEANS, lambda x: x.sum(0) / min(len(x), 255), 256, 16)
+    assert "(which is n / (n - 1))" in own
+    assert found.sentence.startswith("y: every element is 1.0039 x expected")
+    assert "which is" not in found.sentence
+
+    def above_255(x):
+        return x.sum(0) / (len(x) - (len(x) > 255))
+
+    own, found = _found_beside_right_ones(MEANS, above_255, 256, 16)
+    assert "(which is n / (n - 1))" in found.sentence
+
+
+def test_a_place_that_twice_the_sizes_refute_is_not_said():
+    """Every 512th row from 512 on is wrong: the last one only of 513."""
+
+    def run(x):
+        y = x * 3
+        y[512::512] += x[:1]
+        return y
+
+    own, found = _found_beside_right_ones(TRIPLES, run, 513)
+    assert own == "y: wrong in the very last element"
+    assert "last" not in found.sentence
+
+
+def test_a_bool_for_each_number_is_not_said_before_these_are(judge):
+    most = define(
+        {"x": "float32[n, d]"},
+        {"one": "bool[n]", "y": "float32[n]"},
+        "return (x == x.amax(1, keepdim=True)).sum(1) == 1, x.amax(1)",
+    )
+    wrong = "y = x.amax(1) + 1\n    return (x == y[:, None]).sum(1) == 1, y"
+    assert diagnosis(judge, most, wrong).output == "y"
+
+
+def test_where_little_but_zeros_is_expected_no_row_is_named(judge):
+    sums = define(
+        {"x": "float32[n, d]", "row": "int64[n]", "like": "float32[m]"},
+        {"y": "float32[m, d]"},
+        "return torch.zeros(like.shape[0], x.shape[1], dtype=x.dtype).index_add_(0, row, x)",
+        axes={"m": 900},
+        rules={"row": {"kind": "integers", "min": 7, "max": 7}},
+    )
+    wrong = "y = torch.zeros(len(like), x.shape[1])\n    y[row] = x.sin()\n    return y"
+    assert diagnosis(judge, sums, wrong).sentence == "y: wrong everywhere that 0 isn't expected"
 
 
 def test_an_end_is_no_reason_where_a_larger_workload_is_right():
