@@ -284,6 +284,7 @@ class _Reader(ast.NodeVisitor):
         self._converted(name, arguments)
         self._clamped(name, arguments, node.keywords)
         self._decides(name, arguments, node.keywords)
+        self._reads_bits(node, name, arguments)
         if name in _CLASSES:
             self._classes(name, arguments, node.keywords)
         if name == "embedding" and len(arguments) == 2:
@@ -309,6 +310,13 @@ class _Reader(ast.NodeVisitor):
         limit = self._number(given[0]) if given else 0.5
         for number in () if limit is None else (limit, -limit):
             self._limited_by(arguments[0], number)
+
+    def _reads_bits(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
+        """Note the ends of a floating input whose bits are read: rounded up, they are infinite."""
+        is_view = name == "view" and arguments and views_bits(node)
+        source = self._expressions.source(arguments[0]) if is_view else None
+        if source and (dtype := self._inputs[source.input].dtype).is_floating:
+            self._uses.limits.setdefault(source.input, set()).update(dtype.ends)
 
     def _clamped(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
         """Note an integer that is clamped to the size of an axis, and scalars that are limits."""

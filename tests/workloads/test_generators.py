@@ -464,6 +464,20 @@ def test_what_a_dtype_or_a_rule_or_a_pattern_does_not_hold_is_not_put_there():
     assert count(_held(COMPARED["run"], tensor, values="one_hot")) == 0
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "bits", ["x.float().contiguous().view(torch.int32)", "x.view(dtype=torch.int16)"]
+)
+def test_of_what_the_bits_are_read_the_largest_numbers_are_among_them(bits, dtype):
+    body = f"bits = {bits}\n    return (bits + 1).any(-1)"
+    largest = torch.finfo(getattr(torch, dtype)).max
+    made = [x["x"] for x in _held(f"def run(x):\n    {body}", {"x": (["n", "k"], dtype)})]
+    for end in (largest, -largest):
+        assert sum(bool((x == end).any()) for x in made) >= TURNS // 2
+    usual = _held("def run(x):\n    return x.view(-1, 4).sum(1)", {"x": (["n", "k"], dtype)})
+    assert not any(bool((x["x"].abs() == largest).any()) for x in usual)
+
+
 BESIDE = {
     "all": (["n", "k"], "x >= y"),
     "columns": (["k"], "x >= y"),
