@@ -160,7 +160,8 @@ def _everywhere(output: WrongOutput) -> str:
     sample = output.any_sample
     filled = (sample.expected != 0) & (sample.expected != -inf)
     right = ~take(output.wrong, sample.at).bool()
-    if bool(right.any()) and not bool((filled & right).any()):
+    is_filled = share(filled[~right]) > NEARLY_WHOLE
+    if is_filled and bool(right.any()) and not bool((filled & right).any()):
         is_zero = bool((sample.expected[right] == 0).any())
         return f"everywhere that {'0' if is_zero else '-inf'} isn't expected"
     if output.count >= ALMOST_ALL * output.total:

@@ -845,6 +845,13 @@ def test_where_little_but_zeros_is_expected_no_row_is_named(judge):
     assert diagnosis(judge, sums, wrong).sentence == "y: wrong everywhere that 0 isn't expected"
 
 
+def test_what_is_wrong_where_0_is_expected_is_not_said_to_be_elsewhere(judge):
+    none = define({"x": "float32[n, d]"}, {"y": "int32[n]"}, "return (x > 1e9).sum(1).int()")
+    found = diagnosis(judge, none, "return (x > 1.5).sum(1).int()", n=300)
+    assert found.pattern == "everywhere"
+    assert "isn't expected" not in found.sentence
+
+
 def test_an_end_is_no_reason_where_a_larger_workload_is_right():
     """Rows from 512 on are left out; a larger workload, of another axis, has fewer."""
     square = define(
