@@ -111,9 +111,9 @@ def _at_held_place(
     If values say where, only at how many indices; None if it says no more than where.
     """
     other, is_place = _elsewhere(output, failure), pattern == location.name
-    if other is None or not other.marked:
+    place = held(location, output, other) if other is not None and other.marked else location
+    if place is location:
         return _diagnosis(pattern, sentence, output, location)
-    place = held(location, output, other)
     if place is None and is_place:
         return None
     sentence = without_place(

@@ -719,6 +719,7 @@ def test_a_few_wrong_rows_have_no_place_by_the_number_of_their_elements(judge):
         ("y[x[:, 0, 0] > 1.3] = 0", r"zeros at \d+ of 33 along n"),
         ("y[-5 - int(x.abs().sum() * 100) % 5:] = 0", r"zeros at the last \d of 33 along n"),
         ("y[:, 5] *= (x[:, :1, 0] == x[:, 0, 0].max())", "zeros at head 5"),
+        ("y[-1] = 0", r"zeros at the last of 33 along n \(off by one, or the rest .*\?\)"),
     ],
 )
 def test_of_a_place_is_said_what_other_inputs_show_too(judge, wrong, words):
