@@ -240,17 +240,6 @@ def _moved(output: WrongOutput) -> Iterator[OtherValues]:
                 yield "shifted", f"shifted by {by:+d} along {output.axis(dim)}", values, has_source
 
 
-def _changing(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
-    """Elements that a second call on the same inputs writes other numbers to."""
-    second_call = failure.context.second_outputs.get(output.name)
-    if second_call is None or not output.is_number:
-        return
-    sample = output.wrong_sample
-    moved = (sample.got - take(second_call, sample.at)).abs()
-    if share(moved > 2 * sample.bound) >= MOST:
-        yield "changing", f"changes from call to call, with the same inputs{where(output)}"
-
-
 def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     if not output.is_number:
         return
@@ -399,7 +388,6 @@ SPECIFIC: tuple[Detector, ...] = (
     _one_value,
     _wrapped,
     _held_values,
-    _changing,
     _rounded_toward_zero,
     _permuted,
 )

@@ -18,6 +18,7 @@ from pytest_fib.diagnosis._wrong_output import (
     Sample,
     WrongOutput,
     share,
+    take,
     vary,
 )
 
@@ -98,12 +99,23 @@ def _bent(rest: torch.Tensor, column: torch.Tensor, expected: torch.Tensor) -> t
     return (shared > LEFT * whole) & (expected.shape[-1] >= FEW)
 
 
+def _changes(output: WrongOutput, failure: Failure) -> bool:
+    """Whether a second call on the same inputs writes other numbers to most wrong elements."""
+    second_call = failure.context.second_outputs.get(output.name)
+    if second_call is None:
+        return False
+    sample = output.wrong_sample
+    moved = (sample.got - take(second_call, sample.at)).abs()
+    return share(moved > 2 * sample.bound) > 0.5
+
+
 def factor_or_offset(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
     """One factor or offset for all elements, or for the wrong ones; or one factor for each row.
 
     If the wrong elements have no pattern, rows come first: in wrong rows some elements may pass.
+    What a second call of the same inputs changes has none.
     """
-    if not output.is_number:
+    if not output.is_number or _changes(output, failure):
         return
     if vary(output.any_sample.expected.abs()):
         yield from _one_number(output, failure, output.any_sample, "every element is ", "")
