@@ -88,6 +88,7 @@ from pytest_fib.data._trace import (
     NOT_EVALUATED as NOT_EVALUATED,
     OUT_OF_MEMORY as OUT_OF_MEMORY,
     OWN_FAULT as OWN_FAULT,
+    STATE as STATE,
     Compiled as Compiled,
     Correctness as Correctness,
     Diagnosis as Diagnosis,

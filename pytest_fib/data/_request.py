@@ -108,7 +108,8 @@ class EvaluationRequest(_Request):
     is one of `timing.PRECISIONS`. With `draws`, outputs that are chosen at random are also drawn
     many times, which takes seconds; not where calls are timed. With `explain`, a failure without a
     pattern is compared with what the reference makes of other inputs, which takes many calls: no
-    more are begun `explain_seconds` after the evaluation was.
+    more are begun `explain_seconds` after the evaluation was. With `afresh`, the implementation is
+    loaded anew, so that nothing is left of earlier calls.
     """
 
     workload: Workload
@@ -117,6 +118,7 @@ class EvaluationRequest(_Request):
     draws: bool = False
     explain: bool = False
     explain_seconds: float = EXPLAIN_SECONDS
+    afresh: bool = False
 
 
 class BuildRequest(_SeamRecord):

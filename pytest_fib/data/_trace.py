@@ -63,6 +63,8 @@ class Performance(Record):
 #: The pattern of what the machine, not an implementation, kept from being tried; and that of an
 #: implementation that found no memory left.
 NOT_EVALUATED, OUT_OF_MEMORY = "not evaluated", "out of memory"
+#: The pattern of what only calls on other inputs before it lead to.
+STATE = "state"
 #: How the sentence of an error of this package begins.
 OWN_FAULT = "pytest-fib's own fault"
 

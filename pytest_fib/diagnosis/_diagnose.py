@@ -93,9 +93,12 @@ def _detected(
             for pattern, sentence in detect(output, failure):
                 location = localize(output)
                 named = location if location and location.phrase in sentence else None
-                if not _is_seen_elsewhere(detect, pattern, output, failure, named):
+                if pattern in OF_THESE_INPUTS:
+                    return _diagnosis(pattern, sentence, output, location)
+                is_place = named is not None and pattern == named.name
+                if not is_place and not _is_seen_elsewhere(detect, pattern, output, failure):
                     continue
-                if named is None or pattern in OF_THESE_INPUTS:
+                if named is None:
                     return _diagnosis(pattern, sentence, output, location)
                 if found := _at_held_place(pattern, sentence, output, failure, named):
                     return found
@@ -105,14 +108,18 @@ def _detected(
 def _at_held_place(
     pattern: str, sentence: str, output: WrongOutput, failure: Failure, location: Location
 ) -> Diagnosis | None:
-    """The diagnosis with what of the place that it names is so with other inputs too.
+    """The diagnosis with what of the place that it names is so with all other inputs.
 
     If values say where, only at how many indices; None if it says no more than where.
     """
-    other, is_place = _elsewhere(output, failure), pattern == location.name
-    place = held(location, output, other) if other is not None and other.marked else location
+    place: Location | None = location
+    for other, _ in _elsewhere(output, failure):
+        place = place and held(place, output, other)
+    if failure.elsewhere and location.at and not _elsewhere(output, failure):
+        place = None  # only certain values are wrong, so these may say where
     if place is location:
         return _diagnosis(pattern, sentence, output, location)
+    is_place = pattern == location.name
     if place is None and is_place:
         return None
     sentence = without_place(
@@ -121,31 +128,28 @@ def _at_held_place(
     return _diagnosis(place.name if place and is_place else pattern, sentence, output, place)
 
 
-def _elsewhere(output: WrongOutput, failure: Failure) -> WrongOutput | None:
-    """The output with other inputs, if it is wrong then."""
-    outputs = failure.elsewhere.outputs if failure.elsewhere else ()
-    return next((each for each in outputs if each.name == output.name), None)
+def _elsewhere(output: WrongOutput, failure: Failure) -> list[tuple[WrongOutput, Failure]]:
+    """The output with each of other inputs with which elements of it are wrong."""
+    return [
+        (each, other)
+        for other in failure.elsewhere
+        for each in other.outputs
+        if each.name == output.name and each.marked
+    ]
 
 
 def _is_seen_elsewhere(
-    detect: Detector,
-    pattern: str,
-    output: WrongOutput,
-    failure: Failure,
-    location: Location | None,
+    detect: Detector, pattern: str, output: WrongOutput, failure: Failure
 ) -> bool:
-    """Whether an output that is wrong with other inputs too has the pattern there, or may have it.
+    """Whether an output has the pattern with all other inputs with which it is as wrong.
 
     Of a few rows, or where inputs are equal, much looks so by chance; so do a few wrong elements.
     """
-    if pattern in OF_THESE_INPUTS or (elsewhere := failure.elsewhere) is None:
-        return True
-    if (other := _elsewhere(output, failure)) is None:
-        is_little = location and location.at and (location.listed or output.count < FEW)
-        return not is_little
-    if other.count < FEW <= output.count:
-        return True
-    return any(each == pattern for each, _ in detect(other, elsewhere))
+    return all(
+        any(seen == pattern for seen, _ in detect(other, elsewhere))
+        for other, elsewhere in _elsewhere(output, failure)
+        if other.count >= FEW or output.count < FEW
+    )
 
 
 def _diagnosis(

@@ -8,7 +8,7 @@ is 0 or 1, the use of this input is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -20,13 +20,14 @@ from pytest_fib.diagnosis._wrong_output import (
     FEW,
     HELD,
     NEARLY_ALL,
+    OTHERS,
     CallContext,
     Failure,
     WrongOutput,
     share,
     take,
 )
-from pytest_fib.verdict import PRECISION, OutputComparison, compare_outputs
+from pytest_fib.verdict import PRECISION, OutputComparison
 from pytest_fib.workloads import once, plan
 
 #: The most that inputs are moved, relatively.
@@ -130,8 +131,8 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
         return []
     conditions: dict[str, str] = {}
     for name, number, value in _plain_inputs(context):
-        sides = context.both({name: value})
-        if sides is not None and _is_right(outputs, context, *sides, value):
+        compared = context.compared({name: value})
+        if compared is not None and _is_right(outputs, context, compared, value):
             if not _is_right_elsewhere(outputs, context, {name: value}):
                 continue
             is_bool = context.definition.inputs[name].dtype.value == "bool"
@@ -144,16 +145,27 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
 def _is_right_elsewhere(
     outputs: Sequence[WrongOutput], context: CallContext, changed: Mapping[str, Any]
 ) -> bool:
-    """Whether outputs are right with that value and other inputs, or nobody knows."""
+    """Whether outputs are right with that value and other inputs, or nobody knows.
+
+    With which some are wrong as they are; more tell less often the same by chance.
+    """
     if context.other_inputs is None:
         return True
-    assert context.definition is not None
-    inputs = {**context.other_inputs(1), **changed}
-    sides = context.both(inputs)
-    if sides is None:
-        return True
-    names = {output.name for output in outputs}
-    compared = compare_outputs(context.definition, *sides, inputs=inputs)
+    names = [output.name for output in outputs]
+    is_known = is_shown = False
+    for number in range(OTHERS):
+        inputs = context.other_inputs(number)
+        sides = context.compared(inputs), context.compared({**inputs, **changed})
+        if sides[0] is None or sides[1] is None:
+            continue
+        as_is, with_value = (_all_passed(side, names) for side in sides if side is not None)
+        if not with_value:
+            return False
+        is_known, is_shown = True, is_shown or not as_is
+    return is_shown or not is_known
+
+
+def _all_passed(compared: Sequence[OutputComparison], names: Collection[str]) -> bool:
     return all(each.passed for each in compared if each.name in names)
 
 
@@ -172,24 +184,18 @@ def holds_for_other_seeds(
     if context.other_inputs is None or context.definition is None:
         return True
     wrong = [output.name for output in outputs]
-    axes = {name: spec.shape or () for name, spec in context.definition.outputs.items()}
     is_seen = whole
     for number in range(1, OTHER_SEEDS + 1):
         inputs = context.other_inputs(number)
         hypotheses = input_hypotheses(context.definition, inputs, wrong)
         same = next((each for each in hypotheses if each.words == hypothesis.words), None)
-        sides = context.both(inputs) if same is not None else None
-        if same is None or sides is None or context.reference_outputs is None:
+        if same is None:
             continue
-        claimed = context.reference_outputs({**inputs, **same.values})
-        if claimed is None:
+        claimed = context.compared(inputs, same.values, same.back)
+        expected = context.compared(inputs)
+        if claimed is None or expected is None:
             continue
-        claimed = {name: same.back(value, axes[name]) for name, value in claimed.items()}
-        got, expected = sides
-        of_claim, of_right = (
-            {each.name: each for each in compare_outputs(context.definition, got, right)}
-            for right in (claimed, expected)
-        )
+        of_claim, of_right = ({each.name: each for each in side} for side in (claimed, expected))
         if not all(_holds(of_claim[name], of_right[name], whole=whole) for name in wrong):
             return False
         is_seen |= not all(of_right[name].passed for name in wrong)
@@ -211,7 +217,7 @@ def holds_elsewhere(
 
     Of all elements, or of those that were wrong if it may be partial.
     """
-    if hypothesis.elsewhere is None or context.definition is None or context.outputs is None:
+    if hypothesis.elsewhere is None:
         return True
     tried = (_holds_with(*pair, hypothesis, outputs, context) for pair in hypothesis.elsewhere())
     return all(tried)
@@ -225,14 +231,10 @@ def _holds_with(
     context: CallContext,
 ) -> bool:
     """Whether it holds for such values, or they can't be tried."""
-    assert context.definition is not None
-    assert context.outputs is not None
-    got = context.outputs(moved)
-    expected = context.reference_outputs(read_as) if context.reference_outputs else None
-    if got is None or expected is None:
+    compared = context.compared(moved, read_as)
+    if compared is None:
         return True
     wrong = {output.name: output for output in outputs}
-    compared = compare_outputs(context.definition, got, expected, inputs=context.inputs)
     return all(
         _is_right_where(wrong[name], each)
         and (hypothesis.partial or each.matched_ratio >= NEARLY_ALL)
@@ -271,8 +273,7 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
 def _is_right(
     outputs: Sequence[WrongOutput],
     context: CallContext,
-    got: Mapping[str, torch.Tensor],
-    expected: Mapping[str, torch.Tensor],
+    compared: Sequence[OutputComparison],
     changed: Any,
 ) -> bool:
     """Whether wrong elements are right now, and not trivially so.
@@ -280,7 +281,7 @@ def _is_right(
     The right values must not be nearly equal, nor just an input, as after an optimiser's step with
     rate 0. But if a term of each element's own vanishes and an input remains, that term is wrong.
     """
-    assert context.definition is not None
+    expected = {each.name: each.expected for each in compared}
     for output in outputs:
         is_term = isinstance(changed, torch.Tensor) and changed.shape == output.got.shape
         at = output.wrong_sample.at
@@ -290,6 +291,4 @@ def _is_right(
         given = (x for x in context.tensors().values() if x.shape == output.got.shape)
         if not is_term and any(share(take(x, at) == values) >= NEARLY_ALL for x in given):
             return False
-    names = {output.name for output in outputs}
-    compared = compare_outputs(context.definition, got, expected, inputs=context.inputs)
-    return all(each.passed for each in compared if each.name in names)
+    return _all_passed(compared, [output.name for output in outputs])

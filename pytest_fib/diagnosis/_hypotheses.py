@@ -21,7 +21,7 @@ from pytest_fib.diagnosis._wrong_output import dimension
 from pytest_fib.workloads import TILE_SIZES, bits, dtype_name, once, plan
 
 if TYPE_CHECKING:
-    from pytest_fib.diagnosis._wrong_output import CallContext
+    from pytest_fib.diagnosis._wrong_output import Back, CallContext
 
 #: Kinds of integers that stay valid in another order, or if all equal the first.
 _MOVABLE = ("indices", "positions", "permutation", "last_page_len")
@@ -78,7 +78,7 @@ class InputHypothesis:
 
     words: str
     values: Mapping[str, Any]
-    back: Callable[[torch.Tensor, Sequence[str]], torch.Tensor] = lambda output, axes: output
+    back: Back = lambda output, axes: output
     pattern: str = "misread input"
     partial: bool = True
     elsewhere: Elsewhere | None = None

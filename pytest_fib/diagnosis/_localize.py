@@ -25,6 +25,9 @@ NEARLY_WHOLE = 0.9
 #: The share of a range up to half a dimension that is wrong, from which on the range is named: the
 #: others may be right by chance, as half of all booleans are.
 RANGE = 0.4
+#: The most that are wrong outside of a place, as a share of those inside; and how much smaller an
+#: end may be with other inputs: some are right by chance.
+RIGHT, ALIKE = 0.1, 0.5
 #: From which share on those that are right, perhaps by chance, aren't counted.
 ALMOST_ALL = 0.99
 #: Indices that are listed one by one.
@@ -111,10 +114,13 @@ def held(location: Location, output: WrongOutput, other: WrongOutput) -> Locatio
 
 def _is_held(dim: int, location: Location, output: WrongOutput, other: WrongOutput) -> bool:
     wrong, at = other.wrong.movedim(dim, 0), location.at[dim]
-    if int(wrong[at].sum()) >= NEARLY_WHOLE * other.marked:
+    inside, outside = (share(wrong[which]) for which in (at, ~at))
+    if int(wrong[at].sum()) >= NEARLY_WHOLE * other.marked and outside <= RIGHT * inside:
         return True
-    ends = [_end(_along(each, dim)) for each in (output, other)]
-    return ends[0] is not None and ends[0] == ends[1]
+    sides = [_along(each, dim) for each in (output, other)]
+    ends = [_end(side) for side in sides]
+    parts = sorted(side.part for side in sides if side)
+    return ends[0] is not None and ends[0] == ends[1] and parts[0] >= ALIKE * parts[1]
 
 
 def _end(indices: _Indices | None) -> str | None:

@@ -15,6 +15,8 @@ from pytest_fib.verdict import PRECISION, OutputComparison, compare_outputs, mar
 from pytest_fib.workloads import row_major_strides
 
 OutputsOf: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, torch.Tensor] | None]
+#: Turns an output of the reference, whose axes it is given, into what a kernel writes.
+Back: TypeAlias = Callable[[torch.Tensor, Sequence[str]], torch.Tensor]
 
 #: The share of wrong elements that a pattern must account for.
 NEARLY_ALL = 0.95
@@ -36,6 +38,8 @@ SAME_FACTOR, SIGMAS = 0.005, 4.0
 SAMPLE = 1 << 14
 #: More wrong elements are sampled by trial, since a list of all would be large.
 LISTED = 1 << 20
+#: How many other inputs are tried, since much is so by chance with some.
+OTHERS = 4
 #: Rows in a sample of rows, and elements of each.
 ROWS, ROW_ELEMENTS = 64, 2048
 
@@ -47,8 +51,9 @@ class CallContext:
     ``axes`` are the sizes of all axes. ``poisons`` filled the outputs before each call, two bytes
     each. ``second_outputs`` are those of a second call on the same inputs, ``previous`` what
     earlier calls should have written. ``reference_outputs`` computes the outputs of the reference
-    for other values of some inputs, ``outputs`` those of the implementation; each returns None if
-    it fails. ``other_inputs`` makes plain inputs of the same sizes, others for each number.
+    for other values of some inputs, ``own_outputs`` the same in its own dtypes, and ``outputs``
+    those of the implementation; each returns None if it fails. ``other_inputs`` makes plain inputs
+    of the same sizes, others for each number; number 0 has the same kinds of values as ``inputs``.
     """
 
     definition: Definition | None = None
@@ -58,6 +63,7 @@ class CallContext:
     second_outputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
     previous: Mapping[str, torch.Tensor] = field(default_factory=dict)
     reference_outputs: OutputsOf | None = None
+    own_outputs: OutputsOf | None = None
     outputs: OutputsOf | None = None
     other_inputs: Callable[[int], Mapping[str, Any]] | None = None
 
@@ -79,6 +85,33 @@ class CallContext:
         expected = None if got is None else self.reference_outputs(values)
         return None if got is None or expected is None else (got, expected)
 
+    def compared(
+        self,
+        values: Mapping[str, Any],
+        read_as: Mapping[str, Any] | None = None,
+        back: Back = lambda output, axes: output,
+    ) -> list[OutputComparison] | None:
+        """The implementation's outputs for ``values`` beside those of the reference.
+
+        Or beside what the reference computes from what they are ``read_as``, as ``back`` turns it.
+        The reference's own rounding is allowed for. None if one of them fails.
+        """
+        if self.definition is None or self.outputs is None or self.reference_outputs is None:
+            return None
+        read = {**values, **(read_as or {})}
+        got, expected = self.outputs(values), self.reference_outputs(read)
+        if got is None or expected is None:
+            return None
+        own = self.own_outputs(read) if self.own_outputs else None
+        axes = {name: spec.shape or () for name, spec in self.definition.outputs.items()}
+        expected, *yardsticks = (
+            {name: back(output, axes[name]) for name, output in outputs.items()}
+            for outputs in (expected, own)
+            if outputs is not None
+        )
+        inputs = {**self.inputs, **values}
+        return compare_outputs(self.definition, got, expected, yardsticks, inputs=inputs)
+
     def tensors(self) -> dict[str, torch.Tensor]:
         return {n: x for n, x in self.readable_inputs().items() if isinstance(x, torch.Tensor)}
 
@@ -92,17 +125,19 @@ class Failure:
     right: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     @cached_property
-    def elsewhere(self) -> Failure | None:
-        """What is wrong with other inputs; None where nobody knows."""
+    def elsewhere(self) -> tuple[Failure, ...]:
+        """What is wrong with each of some other inputs; empty where nobody knows."""
+        failures = map(self._with_other_inputs, range(OTHERS))
+        return tuple(failure for failure in failures if failure is not None)
+
+    def _with_other_inputs(self, number: int) -> Failure | None:
         context = self.context
         if context.other_inputs is None or context.definition is None:
             return None
-        inputs = context.other_inputs(1)
-        sides = context.both(inputs)
-        if sides is None:
+        inputs = context.other_inputs(number)
+        compared = context.compared(inputs)
+        if compared is None:
             return None
-        got, expected = sides
-        compared = compare_outputs(context.definition, got, expected, inputs=inputs)
         wrong = [each for each in compared if not each.passed]
         outputs = tuple(WrongOutput.of(each, context.definition) for each in wrong)
         right = {each.name: each.expected for each in compared if each.passed}

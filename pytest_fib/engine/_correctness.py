@@ -54,6 +54,9 @@ class CallBackend(Protocol):
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """The reference's outputs for other values of some inputs; None if it fails."""
 
+    def own_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """The same in the reference's own dtypes."""
+
     def candidate_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """The candidate's, likewise."""
 
@@ -142,6 +145,7 @@ def output_checker(
         partial(calls.yardsticks, own=expected.no_oracle is not None),
         no_oracle=expected.no_oracle,
         reference_outputs=_until(explain_until, calls.clock, calls.reference_outputs),
+        own_outputs=_until(explain_until, calls.clock, calls.own_outputs),
         candidate_outputs=_until(explain_until, calls.clock, calls.candidate_outputs),
     )
 

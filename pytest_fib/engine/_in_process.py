@@ -113,10 +113,12 @@ class FunctionChecker:
         draws: bool = False,
         explain: bool = False,
         explain_seconds: float = EXPLAIN_SECONDS,
+        afresh: bool = False,
     ) -> Outcome:
         """The outcome on a workload; options are as in an EvaluationRequest.
 
-        Outputs that are chosen at random are not drawn many times.
+        Outputs that are chosen at random are not drawn many times. A function can't be loaded
+        ``afresh``: it keeps what earlier calls left.
         """
         self.workload = workload
         try:
@@ -282,6 +284,16 @@ class FunctionChecker:
             return self._widened(self._with(values))
         except (OracleUnavailable, VariationError):
             return None
+
+    def own_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """The same in the reference's own dtypes."""
+        pristine, self._pristine = self._pristine, self._with(values)
+        try:
+            return self._call_reference()
+        except Exception:  # noqa: BLE001  (foreign code may raise anything)
+            return None
+        finally:
+            self._pristine = pristine
 
     def clock(self) -> float:
         return monotonic()

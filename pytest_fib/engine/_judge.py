@@ -307,6 +307,8 @@ class Judge:
         request = context.request
         with self._lock.shared():
             context.load_candidate()
+            if request.afresh:
+                context.restart_candidate()
             buffers = context.buffers(context.candidate)
             tensors = buffers.first, context.buffers(context.reference).first
             calls = SandboxCalls(context, *tensors, self._caches_of(request.definition).expected)

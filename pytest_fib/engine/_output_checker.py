@@ -39,6 +39,8 @@ STREAM_WAS_BUSY = (
     "the second call was launched while its stream was busy: if the kernel uses another stream, "
     "does that wait for the current one, and the current one for that?"
 )
+#: How far the seed of other inputs of the same regime is from the workload's.
+OTHER_SEED = 1 << 10
 #: The ratio of float64's roundoff to float32's.
 FLOAT64_ROUNDOFF = 2.0**-29
 #: A side's outputs for other values of some inputs, or None if it can't compute them.
@@ -67,6 +69,7 @@ class OutputChecker:
     yardsticks: Callable[[], Iterator[list[Outputs]]] = lambda: iter(())
     no_oracle: str | None = None
     reference_outputs: OutputsOf | None = None
+    own_outputs: OutputsOf | None = None
     candidate_outputs: OutputsOf | None = None
 
     def check_twice(self, first: Outputs, second: Outputs) -> Verdict:
@@ -144,15 +147,20 @@ class OutputChecker:
             second_outputs or {},
             previous or {},
             self.reference_outputs,
+            self.own_outputs,
             self.candidate_outputs,
             self._other_inputs if can_try else None,
         )
         return verdict.failed(diagnose(compared, context))
 
     def _other_inputs(self, number: int) -> Mapping[str, Any]:
-        """Plain inputs of the same sizes, on the same device; of size 1 where they repeat."""
-        seed = self.workload.seed + number
-        other = make_workload(self.definition, self.workload.axes, seed)
+        """Inputs of the same sizes, on the same device; of size 1 where they repeat.
+
+        Those of number 0 have the same regime, others none.
+        """
+        seed, regime = self.workload.seed + number, self.workload.regime
+        seed, regime = (seed, {}) if number else (seed + OTHER_SEED, regime)
+        other = make_workload(self.definition, self.workload.axes, seed, regime)
         device = next(iter(self.expected.values())).device
         inputs = make_inputs(self.definition, other, str(device))
         return {n: once(x) if isinstance(x, torch.Tensor) else x for n, x in inputs.items()}

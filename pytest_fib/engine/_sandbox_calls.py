@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import nan
@@ -27,6 +27,7 @@ from pytest_fib.sandbox import (
     Call,
     Failed,
     Reply,
+    TensorRef,
     Widened,
     changed,
     copy_bits,
@@ -245,22 +246,35 @@ class SandboxCalls:
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
         """In float64; inputs and expected outputs are restored."""
+        outputs = self._reference.widened_outputs
+        return self._with_values(values, outputs, lambda call: call.call_widened(Widened()))
+
+    def own_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
+        """The same in the reference's own dtypes."""
+        return self._with_values(values, self._reference.outputs, lambda call: call.call())
+
+    def _with_values(
+        self,
+        values: Mapping[str, Any],
+        outputs: Mapping[str, TensorRef],
+        call_of: Callable[[CallTensors], Call],
+    ) -> Outputs | None:
         context = self._context
         inputs = self._reference_inputs
         targets = {name: bits(once(inputs[name])) for name in inputs if name in values}
         # Copies first: the new values of an input may be another input.
         new = {name: bits(values[name]).clone() for name in targets}
         scalars = {n: value for n, value in values.items() if n not in inputs}
-        widened = context.reference.read(self._reference.widened_outputs)
-        before, expected = copies(targets), copies(widened)
+        written = context.reference.read(outputs)
+        before, expected = copies(targets), copies(written)
         context.load_reference()
         _put_back(targets, new)
         call = replace(self._reference, inputs={**self._reference.inputs, **scalars})
-        reply = self._ask_reference(call.call_widened(Widened()))
-        outputs = None if isinstance(reply, Failed) else copies(widened)
+        reply = self._ask_reference(call_of(call))
+        new_outputs = None if isinstance(reply, Failed) else copies(written)
         _put_back(targets, before)
-        _put_back(widened, expected)
-        return outputs
+        _put_back(written, expected)
+        return new_outputs
 
 
 def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_fib.data import (
     EXPLAIN_SECONDS,
+    STATE,
     Definition,
     DefinitionFault,
     Evaluation,
@@ -24,6 +25,7 @@ from pytest_fib.engine._larger_workloads import (
     facts_of,
     has_pattern,
 )
+from pytest_fib.verdict import qualified
 from pytest_fib.workloads import enlarge, make_workload, smallest_axes, workload_bytes
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ DRAWN_BYTES = 32 << 20
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
 #: What uses so many times its bound is wrong beyond doubt.
 FAR_BEYOND = 8.0
+#: How often a failure must be right in a new process: what is wrong at random is right once.
+TIMES_AFRESH = 2
+#: The circumstance of failures that earlier calls lead to.
+RIGHT_AFRESH = "only after calls on other inputs; right in a new process"
 #: Where a larger share of the drawn workloads is passed over, the outcome says so.
 MOST_PASSED_OVER = 0.5
 
@@ -51,6 +57,7 @@ class Check(Protocol):
         draws: bool = False,
         explain: bool = False,
         explain_seconds: float = EXPLAIN_SECONDS,
+        afresh: bool = False,
     ) -> Outcome: ...
 
 
@@ -154,14 +161,38 @@ def _diagnosed(
     max_bytes: int,
     clock: Callable[[], float],
 ) -> Evaluation:
-    """The outcome of a search; wrong numbers are diagnosed with larger workloads."""
+    """The outcome of a search; wrong numbers are diagnosed with larger workloads.
+
+    But not what is right in a new process: there, what earlier calls left explains the failure.
+    """
     workload, outcome = result
+    again = (check(workload, afresh=True) for _ in range(TIMES_AFRESH))
+    if _may_need_earlier_calls(outcome) and all(map(_passes, again)):
+        return _with_state(outcome)
     if not has_pattern(outcome):
         return outcome
     seconds_of = partial(_seconds_of, check, clock)
     most = _bytes_to_explain(definition, workload, seconds_of, min(max_bytes, DIAGNOSIS_BYTES))
     explain = partial(_explained, check, clock, clock() + EXPLAIN_SECONDS)
     return diagnose_failure(definition, workload, outcome, explain, most)
+
+
+def _may_need_earlier_calls(outcome: Evaluation) -> bool:
+    """Whether an outcome is what the calls did, and not for want of time or memory."""
+    did = (EvaluationStatus.RUNTIME_ERROR, EvaluationStatus.INCORRECT_SHAPE)
+    is_unexplained = outcome.diagnosis is not None and not outcome.diagnosis.pattern
+    return has_pattern(outcome) or (outcome.status in did and is_unexplained)
+
+
+def _passes(outcome: Outcome) -> bool:
+    return isinstance(outcome, Evaluation) and outcome.status is EvaluationStatus.PASSED
+
+
+def _with_state(outcome: Evaluation) -> Evaluation:
+    assert outcome.diagnosis is not None
+    diagnosis = qualified(outcome.diagnosis, RIGHT_AFRESH)
+    diagnosis = diagnosis.model_copy(update={"pattern": STATE})
+    return outcome.model_copy(update={"diagnosis": diagnosis, "log": diagnosis.text})
 
 
 def _seconds_of(check: Check, clock: Callable[[], float], workload: Workload) -> float:
@@ -231,7 +262,7 @@ def search_step(request: SearchRequest, checked: Sequence[tuple[Workload, Outcom
 
 def _failed(outcome: Outcome) -> bool:
     """Whether an outcome ends a search."""
-    return not isinstance(outcome, Evaluation) or outcome.status is not EvaluationStatus.PASSED
+    return not _passes(outcome)
 
 
 def _alike(first: Outcome, other: Outcome) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from pytest_fib.build import (
     why_not_runnable,
 )
 from pytest_fib.data import (
+    STATE,
     Evaluation,
     EvaluationStatus,
     LoadedDefinition,
@@ -295,7 +297,7 @@ class KernelItem(pytest.Item):
                 outcome,
                 workload,
                 self.implementation_place,
-                self._replay,
+                self._replay_of(outcome),
                 origin,
                 guessed=self._guessed(workload),
                 parameters=() if self.blamed else self.implementation.parameters(),
@@ -387,6 +389,15 @@ class KernelItem(pytest.Item):
         """The item's id for a command line in the same directory, without a repetition."""
         file = self.settings.from_start(self.path)
         return f"{file}::{self.name.removesuffix(f'{self.repetition}]')}]"
+
+    def _replay_of(self, outcome: Evaluation) -> Callable[[Workload], str]:
+        """Makes the command that shows a failure: of its workload, unless others come first."""
+        if outcome.diagnosis is None or outcome.diagnosis.pattern != STATE:
+            return self._replay
+        fixed, of_the_run = self.run.seeds
+        seed = str(fixed) if of_the_run is None else f"{fixed}:{of_the_run}"
+        command = ["pytest", self.id_to_replay, f"--fib-seed={seed}", *self.settings.replay_options]
+        return lambda workload: shlex.join(command)
 
     def _replay(self, workload: Workload) -> str:
         """The command that tests this workload alone, with --fib-workload if it has no tensors."""
