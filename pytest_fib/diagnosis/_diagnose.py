@@ -38,6 +38,8 @@ OF_THESE_INPUTS = (
     *VAGUE_PATTERNS, "unwritten", "stale", "infinity", "nan", "lost special value", "wrong flag",
     "small errors", "lower precision", "one factor", "factor per row", "wrapped",
 )  # fmt: skip
+#: Patterns of what was in memory, which may be elsewhere with other inputs.
+OF_MEMORY = ("unwritten", "stale")
 #: Columns of a terminal, and the number of elements that are shown.
 WIDTH, SHOWN = 80, 5
 
@@ -74,7 +76,7 @@ def explain(failure: Failure) -> Diagnosis:
     outputs.sort(key=lambda each: (each.by_rows, not each.is_number, wrong[each.name]))
     diagnosis = (
         _detected(SPECIFIC, outputs, failure)
-        or _misread_input(outputs, failure.context)
+        or _misread_input(outputs, failure)
         or _detected(GENERAL, outputs, failure)
     )
     if diagnosis is None:
@@ -93,12 +95,14 @@ def _detected(
             for pattern, sentence in detect(output, failure):
                 location = localize(output)
                 named = location if location and location.phrase in sentence else None
-                if pattern in OF_THESE_INPUTS:
-                    return _diagnosis(pattern, sentence, output, location)
                 is_place = named is not None and pattern == named.name
-                if not is_place and not _is_seen_elsewhere(detect, pattern, output, failure):
+                if not (
+                    is_place
+                    or pattern in OF_THESE_INPUTS
+                    or _is_seen_elsewhere(detect, pattern, output, failure)
+                ):
                     continue
-                if named is None:
+                if named is None or pattern in OF_MEMORY:
                     return _diagnosis(pattern, sentence, output, location)
                 if found := _at_held_place(pattern, sentence, output, failure, named):
                     return found
@@ -115,8 +119,8 @@ def _at_held_place(
     place: Location | None = location
     for other, _ in _elsewhere(output, failure):
         place = place and held(place, output, other)
-    if failure.elsewhere and location.at and not _elsewhere(output, failure):
-        place = None  # only certain values are wrong, so these may say where
+    if location.at and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):
+        place = None  # only certain values are wrong, so these may say where; or nobody knows
     if place is location:
         return _diagnosis(pattern, sentence, output, location)
     is_place = pattern == location.name
@@ -187,12 +191,12 @@ def _element(output: WrongOutput, sample: Sample, i: int) -> str:
     return whole if len(whole) <= room else element_sentence(element, *sides, None)[:room]
 
 
-def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diagnosis | None:
+def _misread_input(outputs: Sequence[WrongOutput], failure: Failure) -> Diagnosis | None:
     """The hypothesis about the inputs that explains all wrong outputs.
 
     The best one explains all other outputs as well.
     """
-    partial = None
+    partial, context = None, failure.context
     hypotheses = hypothetical_outputs(context, [output.name for output in outputs])
     for number, (hypothesis, values) in enumerate(hypotheses, 1):
         sides = [(output, values[output.name]) for output in outputs]
@@ -213,7 +217,7 @@ def _misread_input(outputs: Sequence[WrongOutput], context: CallContext) -> Diag
     if partial is None or location is None or not location.dense or location.name == "everywhere":
         return None
     sentence = f"as if {partial.words}, {location.phrase}"
-    return _diagnosis(partial.pattern, sentence, outputs[0], location)
+    return _at_held_place(partial.pattern, sentence, outputs[0], failure, location)
 
 
 def _support(output: WrongOutput, values: torch.Tensor) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from pytest_fib.data import kinds
-from pytest_fib.diagnosis._hypotheses import InputHypothesis, input_hypotheses
+from pytest_fib.diagnosis._hypotheses import InputHypothesis, another_number, input_hypotheses
 from pytest_fib.diagnosis._wrong_output import (
     FEW,
     HELD,
@@ -135,6 +135,8 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
         if compared is not None and _is_right(outputs, context, compared, value):
             if not _is_right_elsewhere(outputs, context, {name: value}):
                 continue
+            if _is_right_with_any(outputs, context, name, value):
+                continue
             is_bool = context.definition.inputs[name].dtype.value == "bool"
             conditions.setdefault(name, f"{name} is {bool(number) if is_bool else number}")
         if len(conditions) == NAMED:
@@ -163,6 +165,19 @@ def _is_right_elsewhere(
             return False
         is_known, is_shown = True, is_shown or not as_is
     return is_shown or not is_known
+
+
+def _is_right_with_any(
+    outputs: Sequence[WrongOutput], context: CallContext, name: str, value: Any
+) -> bool:
+    """Whether any other number of a scalar is right too: inputs may hold that of its own."""
+    assert context.definition is not None
+    if isinstance(value, torch.Tensor) or math.isnan(
+        other := another_number(plan(context.definition).rules[name])
+    ):
+        return False
+    compared = context.compared({name: type(value)(other)})
+    return compared is not None and _all_passed(compared, [output.name for output in outputs])
 
 
 def _all_passed(compared: Sequence[OutputComparison], names: Collection[str]) -> bool:

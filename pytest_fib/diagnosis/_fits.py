@@ -137,13 +137,26 @@ def _one_number(
     is_float, value = output.got.is_floating_point(), float(best.value) if best else 0.0
     if best is factor and is_float and abs(value) > FAINT and not _varies(output, sample, value):
         known = _known(value, float(factor.error), failure)
-        yield "one factor", f"{which}{_times(value)} x expected{place}{known}"
+        other = "" if known or place else _other_factor(output, failure, value)
+        yield "one factor", f"{which}{_times(value)} x expected{place}{known}{other}"
     elif best is offset and (
         abs(value) > FAINT * float(sample.bound.median())
         if is_float
         else abs(value - round(value)) < WHOLE
     ):
         yield "one offset", f"{which}off by {output.digits(value, '+')}{place}"
+
+
+def _other_factor(output: WrongOutput, failure: Failure, factor: float) -> str:
+    """Another factor that all elements have with other inputs, in words, if there is one."""
+    for elsewhere in failure.elsewhere:
+        for other in elsewhere.outputs:
+            if other.name == output.name and vary(other.any_sample.expected.abs()):
+                fit = LinearFit.of(other.any_sample, factor=True)
+                distance = abs(float(fit.value) - factor)
+                if bool(fit.good) and distance > OTHER * abs(factor - 1):
+                    return f", {_times(float(fit.value))} x with other inputs"
+    return ""
 
 
 def _varies(output: WrongOutput, sample: Sample, factor: float) -> bool:

@@ -140,10 +140,12 @@ def _of_a_scalar(
 
     So may another scalar that it is confused with; that one gets another value too.
     """
-    other = _elsewhere(rules[name])
+    other = another_number(rules[name])
     changed = {} if isnan(other) else dict(_numbers(other, axes))
     for words, value in _numbers(number, axes):
-        alike = {n: _elsewhere(rules[n]) for n, x in scalars.items() if n != name and x == value}
+        alike = {
+            n: another_number(rules[n]) for n, x in scalars.items() if n != name and x == value
+        }
         others = {n: x for n, x in alike.items() if not isnan(x)}
         elsewhere = ({name: other}, {name: changed[words]}) if words in changed else ({}, {})
         moved, read_as = ({**each, **others} for each in elsewhere)
@@ -160,7 +162,7 @@ def _both(
     return [(moved, read_as)]
 
 
-def _elsewhere(rule: InputRule) -> float:
+def another_number(rule: InputRule) -> float:
     """Another number for a scalar; NaN if its rule has no range."""
     ends = (rule.min, rule.max) if isinstance(rule, kinds.Uniform) else (None, None)
     low, high = (end if isinstance(end, (int, float)) else nan for end in ends)

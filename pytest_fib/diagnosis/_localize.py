@@ -36,6 +36,8 @@ MOST_LISTED = 5
 LEAST_SIZE = 10
 #: How a place is named that is nearly all.
 ALL_BUT = "everywhere but "
+#: Where only zeros or -inf are expected.
+PADDING = "padding region"
 #: How the ends of a dimension begin.
 ENDS = ("at the first ", "at the last ")
 #: Indices of a progression; the least number of its members.
@@ -99,7 +101,7 @@ def localize(output: WrongOutput) -> Location | None:
         name, phrase = ("last tile", "the very last") if last else ("one element", "one")
         return Location(name, f"in {phrase} element")
     if _is_everywhere(output):
-        return Location("everywhere", _everywhere(output))
+        return _everywhere(output)
     return _padding(output) or _along_dimensions(output)
 
 
@@ -108,6 +110,9 @@ def held(location: Location, output: WrongOutput, other: WrongOutput) -> Locatio
 
     Nearly all that is wrong is at the same indices, or at the same end.
     """
+    if location.name == PADDING and _padding(other) is None:
+        place = _along_dimensions(output)
+        return place and held(place, output, other)
     dims = [dim for dim in location.at if _is_held(dim, location, output, other)]
     return location if len(dims) == len(location.at) else _along_dimensions(output, dims)
 
@@ -152,22 +157,31 @@ def _is_everywhere(output: WrongOutput) -> bool:
     return wrong_filled > NEARLY_WHOLE and output.count >= NEARLY_WHOLE * filled * output.total
 
 
-def _everywhere(output: WrongOutput) -> str:
+def _everywhere(output: WrongOutput) -> Location:
     """``everywhere``, unless right elements have a place of their own, as before a threshold.
 
     Or unless all of it is where neither 0 nor -inf is expected, or a few elsewhere are right: then
     how many are wrong, since the others may show why.
     """
     if output.count >= NEARLY_WHOLE * output.total:  # else inputs say where anything is expected
-        along = [_along(output, dim) for dim in range(len(output.shape))]
-        phrases = [indices.phrase for indices in along if indices and not indices.listed]
-        if phrases or output.count == output.total:
-            return _joined(phrases) or "everywhere"
+        along = {dim: _along(output, dim) for dim in range(len(output.shape))}
+        named = {dim: each for dim, each in along.items() if each and not each.listed}
+        if named or output.count == output.total:
+            phrase = _joined([each.phrase for each in named.values()])
+            at = {dim: _range_of(output, dim, each) for dim, each in named.items()}
+            return Location("everywhere", phrase or "everywhere", at=at)
+    return Location("everywhere", _nearly_everywhere(output))
+
+
+def _nearly_everywhere(output: WrongOutput) -> str:
+    """As _everywhere, of an output of which some elements are right."""
     sample = output.any_sample
     filled = (sample.expected != 0) & (sample.expected != -inf)
     right = ~take(output.wrong, sample.at).bool()
     is_filled = share(filled[~right]) > NEARLY_WHOLE
     if is_filled and bool(right.any()) and not bool((filled & right).any()):
+        if not output.is_number:
+            return "everywhere"  # that it is: the sentence says what is expected
         is_zero = bool((sample.expected[right] == 0).any())
         return f"everywhere that {'0' if is_zero else '-inf'} isn't expected"
     if output.count >= ALMOST_ALL * output.total:
@@ -185,7 +199,7 @@ def _padding(output: WrongOutput) -> Location | None:
     value = "0" if bool((output.wrong_sample.expected == 0).any()) else "-inf"
     place = _along_dimensions(output)
     where = f"{place.phrase}, where" if place and place.dense else "only where"
-    return Location("padding region", f"{where} {value} is expected")
+    return Location(PADDING, f"{where} {value} is expected")
 
 
 def _filled(output: WrongOutput) -> tuple[float, float]:

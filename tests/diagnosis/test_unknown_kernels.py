@@ -871,3 +871,88 @@ def test_an_end_is_no_reason_where_a_larger_workload_is_right():
     assert "(right at n=" in found.sentence
     assert "off by one" not in found.sentence
     assert not found.tiles
+
+
+def test_a_row_that_is_right_by_chance_has_no_place(judge):
+    wrong = "at = x[:, 0].argmax()\n    y = x.sin()\n    y[at] = x[at] * 3\n    return y"
+    assert "but at n" not in diagnosis(judge, SCALE, wrong).sentence
+    assert (
+        "but at n 70" in diagnosis(judge, SCALE, wrong.replace("x[:, 0].argmax()", "70")).sentence
+    )
+
+
+def test_a_factor_that_inputs_decide_is_shown_with_others(judge):
+    summed = diagnosis(judge, SCALE, "return x * 3 * (1 + x.mean().abs())").sentence
+    factors = re.fullmatch(
+        r"y: every element is (\S+) x expected, (\S+) x with other inputs", summed
+    )
+    assert factors is not None, summed
+    assert 1 < float(factors[1]) != float(factors[2]) > 1
+    assert (
+        diagnosis(judge, SCALE, "return x * 4").sentence == "y: every element is 1.3333 x expected"
+    )
+
+
+def test_zeros_that_are_expected_by_chance_are_no_padding(judge):
+    """Of keys below all others the place is 0; the kernel is wrong for any of them."""
+    found = define(
+        {"keys": "int32[n]", "x": "int32[n]"},
+        {"y": "int32[n]"},
+        "return torch.searchsorted(keys, x).int()",
+        rules={
+            "keys": {"kind": "sorted", "max": 9},
+            "x": {"kind": "integers", "min": -9, "max": 9},
+        },
+    )
+    wrong = "y = torch.searchsorted(keys, x).int()\n    return torch.where(x == x[0], y + 1, y)"
+    found = [diagnosis(judge, found, wrong, n=30, seed=seed).sentence for seed in range(8)]
+    assert not any("only where 0" in each for each in found), found
+
+
+def test_a_scalar_of_which_any_other_number_is_right_is_not_named(judge):
+    """Inputs hold the number that they are compared with; 0 is no other than any other one."""
+    above = define(
+        {"x": "float32[n, d]", "limit": "float32"},
+        {"y": "int32[n]"},
+        "return (x > limit).sum(1).int()",
+        rules={"limit": {"kind": "uniform", "min": -1, "max": 1}},
+    )
+    outcomes = [outcome(judge, above, "return (x >= limit).sum(1).int()", seed=n) for n in range(8)]
+    said = [each.diagnosis.sentence for each in outcomes if each.diagnosis is not None]
+    assert said
+    assert not any("limit is" in each for each in said), said
+
+
+def test_an_angle_that_is_rounded_as_the_reference_rounds_it_refutes_nothing(judge):
+    """The reference's own angles are off by far more than what one operation may be."""
+    body = """angle = at[:, None] * x.abs()
+    half = d.shape[0] // 2
+    a, b = d[:half], d[half:]
+    return torch.cat((a * angle.cos()[:, :half] - b * angle.sin()[:, :half],
+                      b * angle.cos()[:, :half] {} a * angle.sin()[:, :half]), 1)"""
+    turned = define(
+        {"x": "float32[n, d]", "at": "int32[n]", "d": "float32[d]"},
+        {"y": "float32[n, d]"},
+        body.format("+"),
+        rules={"at": {"kind": "positions", "below": 9999}},
+    )
+    found = diagnosis(judge, turned, body.format("-"))
+    assert "at the last 32 of 64 along d" in found.sentence, found.sentence
+
+
+def test_values_are_not_said_to_decide_where_a_layout_does():
+    strided = SCALE.model_copy(
+        update={"workloads": SCALE.workloads.model_copy(update={"layouts": ["row_strided"]})}
+    )
+    small = make_workload(strided, {"n": 2}, 0, {"layout": "row_strided"})
+
+    def run(x):
+        return x * 3 if x.is_contiguous() else x.sin()
+
+    check = FunctionChecker(strided, run, "cpu")
+    found = diagnose_failure(
+        strided, small, check(small), lambda w: check(w, explain=True), 1 << 16
+    ).diagnosis
+    assert found.sentence.endswith(
+        "(only where inputs are row_strided, not where they are contiguous)"
+    )

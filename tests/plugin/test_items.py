@@ -138,6 +138,23 @@ def test_what_a_third_call_shows_is_replayed_with_its_values_and_scalars(scale, 
     assert again.partition("\n")[0] == text.partition("\n")[0]
 
 
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_what_only_earlier_calls_lead_to_is_replayed_with_these(scale, scale_yaml, isolation):
+    """The first factor is kept for all calls: each workload by itself is right."""
+    scale.define(scale_yaml.replace("{value: 3.0}", "{kind: uniform, min: 1, max: 9}"))
+    scale.implement("keeps", "x, factor\nkept.append(factor)\nreturn x * kept[0]")
+    path = scale.path / "kernel_impls/toy/keeps.py"
+    path.write_text(path.read_text().replace("@implements", "kept = []\n\n\n@implements"))
+    result = scale.run("--fib-implementation=keeps", f"--fib-isolation={isolation}")
+    result.assert_outcomes(failed=1)
+    text = " ".join(" ".join(result.outlines).split())
+    assert "(only after calls on other inputs; right in a new process)" in text
+    (replay,) = [line for line in result.outlines if line.startswith("  pytest ")]
+    assert "--fib-workload" not in replay
+    again = scale.run(*shlex.split(replay)[1:], f"--fib-isolation={isolation}")
+    again.assert_outcomes(failed=1)
+
+
 def test_a_replay_that_does_not_fit_the_definition_says_why(toys):
     result = toys.run("-k", "pair", "--fib-workload", '{"axes": {"m": 4}}')
     assert failure(result, "split[pair-correctness]") == (
