@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
@@ -45,6 +44,7 @@ from pytest_fib.data import (
 )
 from pytest_fib.engine._artifacts import Artifacts, build_result, build_subject
 from pytest_fib.engine._benchmark import BenchmarkPhase, ReferenceFacts
+from pytest_fib.engine._candidate_costs import CandidateCosts
 from pytest_fib.engine._context import (
     ATTEMPT_PAUSES,
     EvaluationContext,
@@ -56,7 +56,6 @@ from pytest_fib.engine._context import (
 from pytest_fib.engine._correctness import check_correctness
 from pytest_fib.engine._counts_cache import CountsCache
 from pytest_fib.engine._device_lock import DeviceHeldError, DeviceLock, DeviceUse, silent
-from pytest_fib.engine._interpreted_costs import InterpretedCosts
 from pytest_fib.engine._output_checker import ExpectedCache
 from pytest_fib.engine._reference_costs import ReferenceCosts, memory_of
 from pytest_fib.engine._sample_plan import check_samples
@@ -176,7 +175,7 @@ class Judge:
 
         checked: list[tuple[Workload, Outcome]] = []
         costs = self._caches_of(request.definition).costs
-        interpreted = self._interpreted_costs(request)
+        own_costs = self._candidate_costs(request)
 
         def clock() -> float:
             return monotonic() - self.waited  # waiting for the device is no cost of a workload
@@ -188,12 +187,12 @@ class Judge:
             outcome = self._outcome(request.evaluation(workload, explain=explain, **how))
             if not explain:
                 checked.append((workload, outcome))
-                interpreted.note(workload, outcome, clock() - start)
+                own_costs.note(workload, outcome, clock() - start)
             return outcome
 
         def undecided(workload: Workload, outcome: Outcome) -> bool:
             limits = request.timeout, request.max_bytes, memory_of(self.device)
-            return interpreted.explain(workload) or costs.explain(workload, outcome, *limits)
+            return own_costs.explain(workload) or costs.explain(workload, outcome, *limits)
 
         try:
             return search_and_diagnose(
@@ -209,7 +208,7 @@ class Judge:
                 affordable=lambda workload: costs.are_affordable(
                     workload, request.timeout, request.max_bytes
                 ),
-                slow=interpreted.is_slow,
+                slow=own_costs.is_slow,
                 undecided=undecided,
                 clock=clock,
             )
@@ -352,10 +351,9 @@ class Judge:
             )
         return self._caches
 
-    def _interpreted_costs(self, request: SearchRequest) -> InterpretedCosts:
-        """What an interpreter's checks take; of what runs in none, nothing is slow."""
+    def _candidate_costs(self, request: SearchRequest) -> CandidateCosts:
         interpreted = self._hardware.interprets(request.solution.spec.language.value)
-        return InterpretedCosts(request.definition, request.timeout if interpreted else inf)
+        return CandidateCosts(request.definition, request.timeout, interpreted)
 
     def _local_files(self, request: EvaluationRequest) -> dict[str, Path]:
         """The paths of recorded tensors on this machine. Raises DefinitionError."""

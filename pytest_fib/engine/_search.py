@@ -110,7 +110,7 @@ def _left_out(result: Search[Outcome], examples: int) -> tuple[Workload, str] | 
     if len(result.passed_over) > MOST_PASSED_OVER * examples:
         why, workloads = "the reference would take too much time or memory", result.passed_over
     elif result.lowered:
-        why, workloads = "interpreted, it would take too long", result.lowered
+        why, workloads = "the implementation would take too long", result.lowered
     else:
         return None
     return workloads[0], f"{why}, here and in {len(workloads) - 1} more"

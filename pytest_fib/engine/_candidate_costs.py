@@ -1,4 +1,4 @@
-"""Learns how long an interpreter takes by size, so that none is drawn that it can't do in time."""
+"""Learns how long an implementation takes by size, and draws none that it can't do in time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from pytest_fib.engine._reference_costs import DRAWN_SHARE, Costs
 
 #: Checks that took longer than the least by fewer seconds say nothing: others may have run then.
 NOTICEABLE_SECONDS = 0.1
-#: What takes so many times as long as is expected hangs.
-HANGING = 100
+#: What takes so many times as long as is expected hangs: in an interpreter, whose time is far from
+#: even, and elsewhere.
+HANGING_INTERPRETED, HANGING = 100, 20
+#: The share of the time that what isn't interpreted may be expected to take on a drawn workload.
+SHARE = 0.5
 
 
 @dataclass
-class InterpretedCosts:
+class CandidateCosts:
     """Seconds of the checks of one implementation, whose calls may take ``timeout`` seconds.
 
     An interpreter takes milliseconds for each program of a grid, so what a device does in no time
-    may take minutes, with nothing wrong.
+    may take minutes, with nothing wrong; so may a loop in Python over thousands of sequences.
     """
 
     definition: Definition
     timeout: float
+    interpreted: bool
     _late: set[str] = field(default_factory=set)
 
     @cached_property
@@ -32,15 +36,17 @@ class InterpretedCosts:
 
     def note(self, workload: Workload, outcome: Outcome, seconds: float) -> None:
         """Learn from a check; whether one that timed out hangs is judged by those before it."""
+        hanging = HANGING_INTERPRETED if self.interpreted else HANGING
         timed_out = isinstance(outcome, Evaluation) and outcome.status is EvaluationStatus.TIMEOUT
-        if timed_out and self._seconds.expected(workload.axes) * HANGING > self.timeout:
+        if timed_out and self._seconds.expected(workload.axes) * hanging > self.timeout:
             self._late.add(workload.uuid)
         self._seconds.add(workload.axes, seconds)
 
     def is_slow(self, workload: Workload) -> bool:
         """Whether a check is expected to take longer than one of a drawn workload should."""
-        return self._seconds.expected(workload.axes) > DRAWN_SHARE * self.timeout
+        share = DRAWN_SHARE if self.interpreted else SHARE
+        return self._seconds.expected(workload.axes) > share * self.timeout
 
     def explain(self, workload: Workload) -> bool:
-        """Whether a workload timed out only because it is interpreted."""
+        """Whether a workload timed out as those before it made likely."""
         return workload.uuid in self._late
