@@ -7,7 +7,7 @@ between devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf, log2
+from math import ceil, floor, inf, log2
 from typing import TYPE_CHECKING
 
 import torch
@@ -94,9 +94,19 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
             _with_faint_rows(wide, context.shared_turn, max(FAINT, least))
 
     _fill_floating(tensor, fill)
+    _put_whole_numbers(tensor, context, low, high)
     if rule.ends:
         _put_ends(tensor, context, low, high)
     _put_zeros(tensor, context, low, high)
+
+
+def _put_whole_numbers(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
+    """Make one element of sixteen whole in a range of several: coordinates on an edge."""
+    least, most = ceil(low), floor(high)
+    if most - least >= LEAST_WHOLE and tensor.element_size() > 1:
+        some = torch.rand(tensor.shape, generator=context.host_random) < 1 / 16
+        some = some.to(tensor.device)
+        tensor[some] = tensor[some].round().clamp(least, most)
 
 
 def _with_few_values(tensor: torch.Tensor, turn: int, low: float, high: float) -> None:
@@ -166,6 +176,8 @@ def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: i
     if high - low > CLOSE_NUMBERS**2:
         _with_close_rows(tensor, context, high)
         _put_landmarks(tensor, context.turn, low, high)
+    if (low, high) in BYTES:
+        _with_rows_of_marks(tensor, context, low, high)
     _with_all_at_ends(tensor, context.turn, low, high)
 
 
@@ -294,6 +306,18 @@ def _with_close_rows(tensor: torch.Tensor, context: FillContext, high: int) -> N
         some = rows[at]
         more = torch.empty_like(some).random_(0, CLOSE_NUMBERS, generator=context.device_random)
         rows[at] = (some[:, :1].clamp(max=high - CLOSE_NUMBERS) + more).clamp(max=high)
+
+
+def _with_rows_of_marks(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
+    """Make those of one row of eight the numbers at the ends, and at a change of the leading bit.
+
+    Of bytes that are put together to numbers, these make the largest and the least.
+    """
+    if tensor.dim() and tensor.numel():
+        rows, at = _one_of_eight(tensor, 7 - context.turn)
+        marks = torch.tensor([low, low + 1, low + 127, low + 128, high - 1, high])
+        which = torch.randint(0, len(marks), rows[at].shape, generator=context.host_random)
+        rows[at] = marks[which].to(tensor)
 
 
 def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
@@ -509,6 +533,8 @@ LENGTH_BYTES = 4
 SMALL_NUMBERS = (3, 15, 255)
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
+#: The least range of which some numbers are whole; and the ranges of all that a byte holds.
+LEAST_WHOLE, BYTES = 2, ((0, 255), (-128, 127))
 #: By how many bits labels are moved up; the last, how many an equal part above them has.
 LABEL_SHIFTS: Sequence[Callable[[int], int]] = (
     lambda bits: bits // 2,
