@@ -137,26 +137,35 @@ def _one_number(
     is_float, value = output.got.is_floating_point(), float(best.value) if best else 0.0
     if best is factor and is_float and abs(value) > FAINT and not _varies(output, sample, value):
         known = _known(value, float(factor.error), failure)
-        other = "" if known or place else _other_factor(output, failure, value)
-        yield "one factor", f"{which}{_times(value)} x expected{place}{known}{other}"
+        other = None if known else _another(output, failure, value, factor=True)
+        if other is None:
+            yield "one factor", f"{which}{_times(value)} x expected{place}{known}"
+        elif not place:
+            words = f"{_times(value)} x expected, {_times(other)} x with other inputs"
+            yield "one factor", f"{which}{words}"
     elif best is offset and (
         abs(value) > FAINT * float(sample.bound.median())
         if is_float
         else abs(value - round(value)) < WHOLE
     ):
-        yield "one offset", f"{which}off by {output.digits(value, '+')}{place}"
+        off = f"{which}off by {output.digits(value, '+')}{place}"
+        other = _another(output, failure, value, factor=False)
+        if other is None:
+            yield "one offset", off
+        elif not place:
+            yield "one offset", f"{off}, by {output.digits(other, '+')} with other inputs"
 
 
-def _other_factor(output: WrongOutput, failure: Failure, factor: float) -> str:
-    """Another factor that all elements have with other inputs, in words, if there is one."""
+def _another(output: WrongOutput, failure: Failure, value: float, *, factor: bool) -> float | None:
+    """Another factor, or offset, that wrong elements have with other inputs, if there is one."""
+    least = OTHER * abs(value - 1 if factor else value)
     for elsewhere in failure.elsewhere:
         for other in elsewhere.outputs:
-            if other.name == output.name and vary(other.any_sample.expected.abs()):
-                fit = LinearFit.of(other.any_sample, factor=True)
-                distance = abs(float(fit.value) - factor)
-                if bool(fit.good) and distance > OTHER * abs(factor - 1):
-                    return f", {_times(float(fit.value))} x with other inputs"
-    return ""
+            if other.name == output.name and vary(other.wrong_sample.expected.abs()):
+                fit = LinearFit.of(other.wrong_sample, factor=factor)
+                if bool(fit.good) and abs(float(fit.value) - value) > least:
+                    return float(fit.value)
+    return None
 
 
 def _varies(output: WrongOutput, sample: Sample, factor: float) -> bool:

@@ -362,6 +362,10 @@ class _Reader(ast.NodeVisitor):
                 self._not_negative(right, depth - 1)
             case ast.BinOp(left=ast.Constant(), right=right, op=ast.Sub()):
                 self._not_negative(right, depth - 1)  # 1 less what is between 0 and 1
+            case ast.BinOp(
+                left=left, right=ast.Call(func=ast.Attribute(value=whole)), op=ast.Div()
+            ) if ast.unparse(whole) == ast.unparse(left):
+                self._not_negative(left, depth - 1)  # as shares of their mean or sum
             case ast.BinOp(left=left, right=right, op=ast.Mult() | ast.Div()):
                 sides = [side for side in (left, right) if self._expressions.has_tensor(side)]
                 if len(sides) == 1:
