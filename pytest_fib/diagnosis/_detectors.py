@@ -20,7 +20,7 @@ import torch
 from pytest_fib.data import shortened
 from pytest_fib.diagnosis._experiments import correlation, errors_of_moved_inputs
 from pytest_fib.diagnosis._fits import factor_or_offset
-from pytest_fib.diagnosis._localize import how_many, localize, where
+from pytest_fib.diagnosis._localize import how_many, localize, shares_filled, where
 from pytest_fib.diagnosis._wrong_output import (
     COMMON,
     FEW,
@@ -228,7 +228,7 @@ def _moved(output: WrongOutput) -> Iterator[OtherValues]:
             source = torch.stack([index * step for index, step in pairs]).sum(0)
             words = f"{output.axis(i)} and {output.axis(j)} are transposed"
             yield "transposed", words, take(output.expected, source), None
-    if output.count < MOST * output.total:
+    if output.count < MOST * output.total * shares_filled(output)[0]:
         return
     for dim, (size, step) in enumerate(zip(output.shape, steps, strict=True)):
         index = at // step % size

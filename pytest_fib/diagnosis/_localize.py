@@ -153,7 +153,7 @@ def _is_everywhere(output: WrongOutput) -> bool:
     """Whether all elements are wrong, except expected zeros or -inf, as of empty sequences."""
     if output.count >= NEARLY_WHOLE * output.total:
         return True
-    filled, wrong_filled = _filled(output)
+    filled, wrong_filled = shares_filled(output)
     return wrong_filled > NEARLY_WHOLE and output.count >= NEARLY_WHOLE * filled * output.total
 
 
@@ -191,7 +191,7 @@ def _nearly_everywhere(output: WrongOutput) -> str:
 
 def _padding(output: WrongOutput) -> Location | None:
     """Where only zeros or -inf are expected, if more is elsewhere."""
-    filled, wrong_filled = _filled(output)
+    filled, wrong_filled = shares_filled(output)
     if not output.is_number or wrong_filled > 0:
         return None
     if filled < 0.05 or (1 - filled) ** output.count > 0.01:
@@ -202,7 +202,7 @@ def _padding(output: WrongOutput) -> Location | None:
     return Location(PADDING, f"{where} {value} is expected")
 
 
-def _filled(output: WrongOutput) -> tuple[float, float]:
+def shares_filled(output: WrongOutput) -> tuple[float, float]:
     """The share of all and of wrong elements for which neither 0 nor -inf is expected."""
     sides = output.any_sample.expected, output.wrong_sample.expected
     every, wrong = (share((values != 0) & (values != -inf)) for values in sides)
