@@ -120,6 +120,8 @@ class _Tried:
     def vague(self) -> Diagnosis | None:
         """What little is said: by the first larger workload that fails, or by the smallest one."""
         own, first = self.outcome.diagnosis, self.first
+        if own and facts_of(self.outcome).get("check", "elements") != "elements":
+            first = own  # how far all elements together are off says more than how many are
         if own and first and _is_refuted(own, first):
             return _of_larger_alone(first)
         # How many elements of another workload are wrong doesn't go with an element of this one.
