@@ -275,14 +275,14 @@ def _with_extremes_at_ends(tensor: torch.Tensor, turn: int) -> torch.Tensor:
 def _with_equal_rows(tensor: torch.Tensor, turn: int) -> None:
     """Make all of a row the same, in one row of eight: ties, and sums that meet a limit exactly.
 
-    In a third of the workloads with the row behind it, for what goes on from row to row.
+    In a third of the workloads with the end of the row before, for what goes on from row to row.
     """
     if tensor.dim() and tensor.numel():
         rows, at = _one_of_eight(tensor, 1 - turn)
         rows[at] = rows[at, :1].expand(-1, rows.shape[1])
-        if turn % 3 == 0:
-            at = at[at < len(rows) - 1]
-            rows[at + 1] = rows[at]
+        if turn % 3 == 2:
+            at = at[at > 0]
+            rows[at - 1, -1] = rows[at, 0]
 
 
 def _with_shared_rows(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
