@@ -189,7 +189,8 @@ def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, s
         if pattern == "copied input" and not vary(output.wrong_sample.got):
             continue
         if output.holds(values, known, exact=pattern == "copied input"):
-            yield pattern, words if pattern == "transposed" else f"{words}{where(output)}"
+            is_most = output.count >= MOST * output.total * shares_filled(output)[0]
+            yield pattern, words if pattern == "transposed" and is_most else words + where(output)
 
 
 def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues]:

@@ -285,12 +285,17 @@ def _rounded(tensors: Mapping[str, torch.Tensor]) -> Iterator[InputHypothesis]:
     for dtype in _NARROW:
         wider = {name: x for name, x in wide.items() if x.dtype is not dtype}
         for names in (tuple(wider), *((name,) for name in wider if len(wider) > 1)):
-            values = {name: wider[name].to(dtype).to(wider[name].dtype) for name in names}
+            values = {name: _as_rounded(wider[name], dtype) for name in names}
             held = partial(_held_by, dtype, {name: wider[name] for name in names})
             of_which = "all inputs" if len(names) > 1 else "".join(names)
             if names:
                 words = f"{of_which} were rounded to {dtype_name(dtype)}"
                 yield InputHypothesis(words, values, pattern="lower precision", elsewhere=held)
+
+
+def _as_rounded(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Rounded to a dtype; infinities stay what they are, though it may have none."""
+    return torch.where(x.isfinite(), x.to(dtype).to(x.dtype), x)
 
 
 def _held_by(

@@ -19,6 +19,7 @@ from pytest_fib.data import (
     SearchResult,
     Workload,
 )
+from pytest_fib.engine._correctness import THIRD_CALL_ONLY
 from pytest_fib.engine._larger_workloads import (
     DIAGNOSIS_BYTES,
     diagnose_failure,
@@ -166,9 +167,13 @@ def _diagnosed(
     But not what is right in a new process: there, what earlier calls left explains the failure.
     """
     workload, outcome = result
-    again = (check(workload, afresh=True) for _ in range(TIMES_AFRESH))
-    if _may_need_earlier_calls(outcome) and all(map(_passes, again)):
-        return _with_state(outcome)
+    if _may_need_earlier_calls(outcome):
+        again = [check(workload, afresh=True) for _ in range(TIMES_AFRESH)]
+        if all(map(_passes, again)):
+            return _with_state(outcome)
+        if not _needs_first_call(outcome) and all(map(_needs_first_call, again)):
+            assert isinstance(again[0], Evaluation)
+            return again[0]
     if not has_pattern(outcome):
         return outcome
     seconds_of = partial(_seconds_of, check, clock)
@@ -182,6 +187,12 @@ def _may_need_earlier_calls(outcome: Evaluation) -> bool:
     did = (EvaluationStatus.RUNTIME_ERROR, EvaluationStatus.INCORRECT_SHAPE)
     is_unexplained = outcome.diagnosis is not None and not outcome.diagnosis.pattern
     return has_pattern(outcome) or (outcome.status in did and is_unexplained)
+
+
+def _needs_first_call(outcome: Outcome) -> bool:
+    """Whether calls with other values are wrong because of the first one."""
+    diagnosis = outcome.diagnosis if isinstance(outcome, Evaluation) else None
+    return diagnosis is not None and diagnosis.sentence.endswith(f"({THIRD_CALL_ONLY})")
 
 
 def _passes(outcome: Outcome) -> bool:

@@ -28,6 +28,8 @@ SHARE = 0.125
 #: Of so many workloads, one is without them where values are normal; and one has integers that end
 #: at such a number.
 USUAL_TURNS, INTEGER_TURNS = 4, 3
+#: What puts elements in their order.
+SORTING = {"sort", "argsort", "msort", "topk", "kthvalue", "unique"}
 #: Value patterns whose elements may be any, those above 0, and those below 0.
 ANY, ABOVE, BELOW = ("normal", "wide", "outlier"), ("positive",), ("negative",)
 
@@ -44,11 +46,16 @@ def put_limits(
     ``before`` are the inputs that were filled before this one. Integers are clamped to a number now
     and then, so that it is their greatest or their least, or some are what they are compared with.
     Of floating numbers some become such numbers, or elements of another input that has the same
-    axes, or else any of it.
+    axes, or else any of it. Of zeros that are sorted, half are -0, which is none less than 0.
     """
     rule, numbers = context.rules[name], sorted(uses.limits.get(name, ()))
     if not tensor.numel():
         return
+    if uses.calls & SORTING and isinstance(rule, HOLD_ANY) and tensor.element_size() > 1:
+        minus = torch.empty_like(tensor, dtype=torch.bool).bernoulli_(
+            generator=context.device_random
+        )
+        tensor.masked_fill_((tensor == 0) & minus, -0.0)
     if isinstance(rule, kinds.Integers | kinds.Positions):
         _clamp(tensor, numbers, context.turn)
         edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
@@ -101,7 +108,7 @@ def _put_edges(
     may = values.isfinite()
     if isinstance(rule, kinds.Integers):
         low, high, step = (context.number(each) for each in (rule.min, rule.max, rule.step))
-        may &= (values >= low) & (values <= high) & (values % step == 0)
+        may &= (values >= low * step) & (values <= high * step) & (values % step == 0)
     elif isinstance(rule, kinds.Positions):
         may &= (values >= 0) & (values < context.whole(rule.below))
     tensor[put] = torch.where(may, values.nan_to_num(0.0).to(tensor.dtype), tensor[put])

@@ -499,9 +499,16 @@ def _scalars(
             continue
         if isinstance(rule, kinds.Integers):
             ends = {">=": rule.min, "<=": rule.max}
-            low, high = (None if isinstance(end, str) else int(end) for end in ends.values())
-            domains[name] = Domain(low or 0, OPEN_MAXIMUM if high is None else high)
-            texts = [f"{name} {sign} {end}" for sign, end in ends.items() if isinstance(end, str)]
+            step = (
+                rule.step if isinstance(rule.step, int) else 1
+            )  # nothing is said of an expression
+            low, high = (None if isinstance(end, str) else step * int(end) for end in ends.values())
+            domains[name] = Domain(low or 0, OPEN_MAXIMUM if high is None else high, step)
+            texts = [
+                f"{name} {sign} {step} * ({end})"
+                for sign, end in ends.items()
+                if isinstance(end, str)
+            ]
             bounds += [parse(text, definition) for text in texts]
         elif isinstance(rule, FixedValue):
             domains[name] = Domain(int(rule.value), int(rule.value))
@@ -616,13 +623,14 @@ def _compared(
     """Inputs with others that they are compared with, and may hold elements of.
 
     What may hold any number holds those of others; of two, the one whose dtype is wider, or that
-    has more dimensions.
+    has more dimensions, or comes first.
     """
+    places = {name: -place for place, name in enumerate(definition.inputs)}
 
-    def rank(name: str) -> tuple[bool, int, int]:
+    def rank(name: str) -> tuple[bool, int, int, int]:
         spec = definition.inputs[name]
         may = isinstance(rules[name], HOLD_ANY)
-        return may, spec.dtype.itemsize_bits, len(spec.shape or ())
+        return may, spec.dtype.itemsize_bits, len(spec.shape or ()), places[name]
 
     for name, others in uses.compared.items():
         for other in sorted(others):

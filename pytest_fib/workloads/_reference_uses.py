@@ -580,9 +580,12 @@ class _Reader(ast.NodeVisitor):
                 pass
             case ast.Subscript(value=inner):
                 pass
-            case ast.Call(func=ast.Attribute(ast.Name(id="torch"), attr="sort"), args=[inner, *_]):
+            case ast.Call(
+                func=ast.Attribute(ast.Name(id="torch"), "sort" | "gather" | "index_select"),
+                args=[inner, *_],
+            ):
                 pass
-            case ast.Call(func=ast.Attribute(value=inner, attr="sort")):
+            case ast.Call(func=ast.Attribute(value=inner, attr="sort" | "gather" | "index_select")):
                 pass
             case _:
                 held = self._magnitude_of(node) or self._expressions.calculation(node)

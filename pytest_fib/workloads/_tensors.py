@@ -311,6 +311,7 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
         number = _whole_tiles(low, high, source)
     else:
         number = source.uniform(low, high) if floating else source.randint(int(low), int(high))
+    number *= inputs.number(rule.step) if isinstance(rule, kinds.Integers) else 1
     return float(number) if floating else int(number)
 
 

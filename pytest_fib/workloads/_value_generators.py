@@ -202,11 +202,13 @@ def _put_whole_tiles(tensor: torch.Tensor, context: FillContext, low: int, high:
 def _with_small_rows(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
     """Make those of one row of eight small, the same row of each input.
 
-    Of a wide range, numbers at random are hardly small, and hardly 0 in two inputs at once.
+    Of a wide range, numbers at random are hardly small, and hardly 0 in two inputs at once. A
+    vector's elements belong to rows, unless all of it is small.
     """
     if tensor.dim() and tensor.numel() and high - low > FEW_NUMBERS:
         turn = context.shared_turn
-        rows, at = _one_of_eight(tensor, 4 - turn)
+        is_of_rows = tensor.dim() == 1 and (4 - turn) % 8 > 0
+        rows, at = _one_of_eight(tensor[:, None] if is_of_rows else tensor, 4 - turn)
         rows[at] = _small_numbers(rows[at], turn // 8, low, high, context)
 
 
@@ -340,13 +342,17 @@ def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: floa
     """Make a quarter of the elements the least there may be, a quarter the most.
 
     Of three or more, and often of two, one is the least and one the most: random choices are tested
-    by the few rows of one workload.
+    by the few rows of one workload. Of several rows, one of eight stays as it is: what goes on from
+    element to element, and ends at 0, is seen to go on there.
     """
     choice = torch.randint(0, 4, tensor.shape, generator=context.host_random)
     if (n := choice.numel()) > int(torch.randint(1, 3, (), generator=context.host_random)):
         first = torch.randint(0, n, (), generator=context.host_random)
         other = (first + torch.randint(1, n, (), generator=context.host_random)) % n
         choice.view(-1)[torch.stack((first, other))] = torch.tensor([0, 1])
+    if tensor.dim() > 1 and n >= ROWS_WITH_ENDS * tensor.shape[-1]:
+        rows, at = _one_of_eight(choice, 5 - context.turn)
+        rows[at] = 3
     choice = choice.to(tensor.device)
     tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
     _put_zeros(tensor, context, low, high)
@@ -533,6 +539,8 @@ LENGTH_BYTES = 4
 SMALL_NUMBERS = (3, 15, 255)
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
+#: Rows of which one may be without the ends.
+ROWS_WITH_ENDS = 4
 #: The least range of which some numbers are whole; and the ranges of all that a byte holds.
 LEAST_WHOLE, BYTES = 2, ((0, 255), (-128, 127))
 #: By how many bits labels are moved up; the last, how many an equal part above them has.

@@ -403,7 +403,7 @@ def test_what_the_reference_compares_integers_with_is_now_and_then_the_most_or_t
     assert sum(x.min() < 4096 < x.max() for x in made) >= 12
 
 
-def _held(reference, inputs, rules=None, seeds=range(TURNS), sizes=SIZES, **regime):
+def _held(reference, inputs, rules=None, seeds=range(TURNS), sizes=SIZES, constraints=(), **regime):
     """Inputs of several workloads of a reference, by seed."""
     specs = {name: {"shape": shape, "dtype": dtype} for name, (shape, dtype) in inputs.items()}
     definition = Definition.model_validate(
@@ -414,6 +414,7 @@ def _held(reference, inputs, rules=None, seeds=range(TURNS), sizes=SIZES, **regi
             "inputs": specs,
             "outputs": {"out": {"shape": ["n"], "dtype": "float32"}},
             "reference": reference,
+            "constraints": list(constraints),
             "workloads": {"inputs": rules or {}},
         }
     )
@@ -710,3 +711,87 @@ def test_routing_holds_experts_and_weights():
     weights = (x & 0xFFFF).to(torch.int16).view(torch.bfloat16).float()
     assert (weights > 0).all()
     assert torch.allclose(weights.sum(dim=-1), torch.ones(40), atol=0.02)
+
+
+def test_what_is_gathered_and_then_compared_is_now_and_then_equal():
+    inputs = {"x": (["n", "k"], "float32"), "at": (["n"], "int64"), "limit": (["n"], "float32")}
+    rules = {"at": {"kind": "indices", "below": "k", "unique": False}}
+    reference = """def run(x, at, limit):
+    value = x.gather(1, at[:, None])
+    return value[:, 0] < limit"""
+    equal = 0
+    for made in _held(reference, inputs, rules):
+        equal += bool((made["x"] == made["limit"][:, None]).any())
+    assert equal >= TURNS // 2
+
+
+@pytest.mark.parametrize("sorting", ["sort", "argsort", "topk"])
+def test_half_of_the_zeros_that_are_sorted_are_negative(sorting):
+    body = f"def run(x):\n    return x.{sorting}(1)"
+    for made in _held(body, {"x": (["n", "k"], "float16")}, values="zeros"):
+        minus = made["x"].signbit().double().mean()
+        assert not made["x"].any()
+        assert 0.4 < minus < 0.6
+    for made in _held("def run(x):\n    return x.sum(1)", {"x": (["n", "k"], "float16")}):
+        assert not (made["x"].signbit() & (made["x"] == 0)).any()
+
+
+def test_a_scalar_is_a_multiple_of_its_step():
+    rules = {"rounds": {"kind": "integers", "min": 1, "max": 5, "step": 4}}
+    inputs = {"x": (["n", "k"], "float32"), "rounds": (None, "int32")}
+    for constraints in ([], ["rounds % 4 == 0", "rounds >= 8"]):
+        made = _held(
+            "def run(x, rounds):\n    return x.sum(1)", inputs, rules, constraints=constraints
+        )
+        drawn = Counter(each["rounds"] for each in made)
+        assert set(drawn) == ({8, 12, 16, 20} if constraints else {4, 8, 12, 16, 20})
+
+
+def test_some_rows_of_ends_have_none_of_them():
+    inputs = {"x": (["n", "k"], "float32")}
+    rules = {"x": {"kind": "uniform", "min": 0, "max": 4.5, "ends": True}}
+    for made in _held("def run(x):\n    return x.cumprod(1)", inputs, rules):
+        inner = (made["x"] > 0).all(1) & (made["x"] < 4.5).all(1)
+        assert 2 <= int(inner.sum()) <= 12
+
+
+def test_some_numbers_of_a_range_are_whole():
+    inputs = {"x": (["n", "k"], "float32")}
+    for most, some in ((4.5, (0.02, 0.2)), (1.5, (0, 0.02))):
+        rules = {"x": {"kind": "uniform", "min": -0.5, "max": most}}
+        made = [each["x"] for each in _held("def run(x):\n    return x.sum(1)", inputs, rules)]
+        whole = torch.stack(made).frac() == 0
+        assert some[0] <= float(whole.double().mean()) <= some[1]
+
+
+@pytest.mark.parametrize(("low", "dtype"), [(0, "uint8"), (-128, "int8")])
+def test_some_rows_of_bytes_are_at_the_ends_and_at_a_leading_bit(low, dtype):
+    inputs = {"x": (["n", "k"], dtype)}
+    rules = {"x": {"kind": "integers", "min": low, "max": low + 255}}
+    marks = torch.tensor([low, low + 1, low + 127, low + 128, low + 254, low + 255])
+    seen = 0
+    for made in _held("def run(x):\n    return x.sum(1)", inputs, rules):
+        marked = torch.isin(made["x"].long(), marks).all(1)
+        seen += len(made["x"][marked].unique()) > 3
+    assert seen >= TURNS // 2
+
+
+def test_equal_numbers_go_on_from_the_row_before_now_and_then():
+    wide = {"kind": "integers", "min": -(2**31), "max": 2**31 - 1}
+    made = _held("def run(x):\n    return x.diff()", {"x": (["n", "k"], "int32")}, {"x": wide})
+    goes_on = 0
+    for each in made:
+        equal = (each["x"] == each["x"][:, :1]).all(1)
+        goes_on += bool((equal[1:] & (each["x"][1:, 0] == each["x"][:-1, -1])).any())
+    assert goes_on >= TURNS // 6
+
+
+def test_small_numbers_of_a_vector_go_with_small_rows():
+    wide = {"kind": "integers", "min": -(2**31), "max": 2**31 - 1}
+    inputs = {"x": (["n", "k"], "int32"), "y": (["n"], "int32")}
+    reference = "def run(x, y):\n    return x.sum(1) + y"
+    together = 0
+    for made in _held(reference, inputs, {"x": wide, "y": wide}):
+        small = (made["x"].long().abs() <= 255).all(1) & (made["y"].long().abs() <= 255)
+        together += bool(small.any())
+    assert together >= TURNS // 2
