@@ -46,6 +46,8 @@ def _sorted(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -> N
         _values(tensor, kinds.Values(), context)
     else:
         _uniform(tensor, kinds.Uniform(max=rule.max), context)
+    if tensor.dtype.is_floating_point:
+        tensor.nan_to_num_(0.0, inf, -inf)  # beside NaN, nothing is in order
     tensor.copy_(tensor.sort(-1).values)
 
 

@@ -956,3 +956,21 @@ def test_values_are_not_said_to_decide_where_a_layout_does():
     assert found.sentence.endswith(
         "(only where inputs are row_strided, not where they are contiguous)"
     )
+
+
+def test_infinities_are_not_rounded_away(judge):
+    """float8_e4m3fn has none, so what is infinite would be NaN in it."""
+    wrong = "return torch.where(x.isinf(), float('nan'), x * 3)"
+    found = diagnosis(judge, SCALE, wrong, regime={"values": "inf"})
+    assert "rounded" not in found.sentence, found.sentence
+
+
+def test_a_few_transposed_elements_are_said_to_be_where_they_are(judge):
+    square = define(
+        {"x": "float32[n, 8, 8]"}, {"y": "float32[n, 8, 8]"}, "return x * 3", axes={"d": 8}
+    )
+    wrong = "y = x * 3\n    y[:, 6, 1] = y[:, 1, 6]\n    return y"
+    found = diagnosis(judge, square, wrong)
+    assert re.search("dim1 and dim2 are transposed at dim1 6 and at dim2 1$", found.sentence)
+    found = diagnosis(judge, square, "return x.mT.contiguous() * 3")
+    assert found.sentence == "y: dim1 and dim2 are transposed"

@@ -795,3 +795,11 @@ def test_small_numbers_of_a_vector_go_with_small_rows():
         small = (made["x"].long().abs() <= 255).all(1) & (made["y"].long().abs() <= 255)
         together += bool(small.any())
     assert together >= TURNS // 2
+
+
+def test_no_nan_is_among_what_is_sorted():
+    inputs = {"x": (["n", "k"], "float32")}
+    for values in ("nan", "inf"):
+        rules = {"x": {"kind": "sorted"}}
+        for made in _held("def run(x):\n    return x.sum(1)", inputs, rules, values=values):
+            assert (made["x"][:, 1:] >= made["x"][:, :-1]).all()
