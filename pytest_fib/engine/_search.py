@@ -40,8 +40,6 @@ DRAWN_BYTES = 32 << 20
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
 #: What uses so many times its bound is wrong beyond doubt.
 FAR_BEYOND = 8.0
-#: How often a failure must be right in a new process: what is wrong at random is right once.
-TIMES_AFRESH = 2
 #: The circumstance of failures that earlier calls lead to.
 RIGHT_AFRESH = "only after calls on other inputs; right in a new process"
 #: Where a larger share of the drawn workloads is passed over, the outcome says so.
@@ -168,12 +166,13 @@ def _diagnosed(
     """
     workload, outcome = result
     if _may_need_earlier_calls(outcome):
-        again = [check(workload, afresh=True) for _ in range(TIMES_AFRESH)]
-        if all(map(_passes, again)):
+        again = check(workload, afresh=True)
+        # What is wrong at random is right once.
+        if _passes(again) and _passes(check(workload, afresh=True)):
             return _with_state(outcome)
-        if not _needs_first_call(outcome) and all(map(_needs_first_call, again)):
-            assert isinstance(again[0], Evaluation)
-            return again[0]
+        if _needs_first_call(again) and not _needs_first_call(outcome):
+            assert isinstance(again, Evaluation)
+            return again
     if not has_pattern(outcome):
         return outcome
     seconds_of = partial(_seconds_of, check, clock)
