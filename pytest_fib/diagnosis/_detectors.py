@@ -189,8 +189,8 @@ def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, s
         if pattern == "copied input" and not vary(output.wrong_sample.got):
             continue
         if output.holds(values, known, exact=pattern == "copied input"):
-            is_most = output.count >= MOST * output.total * shares_filled(output)[0]
-            yield pattern, words if pattern == "transposed" and is_most else words + where(output)
+            has_no_place = pattern == "transposed" and _is_mostly_wrong(output)
+            yield pattern, words if has_no_place else words + where(output)
 
 
 def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues]:
@@ -229,7 +229,7 @@ def _moved(output: WrongOutput) -> Iterator[OtherValues]:
             source = torch.stack([index * step for index, step in pairs]).sum(0)
             words = f"{output.axis(i)} and {output.axis(j)} are transposed"
             yield "transposed", words, take(output.expected, source), None
-    if output.count < MOST * output.total * shares_filled(output)[0]:
+    if not _is_mostly_wrong(output):
         return
     for dim, (size, step) in enumerate(zip(output.shape, steps, strict=True)):
         index = at // step % size
@@ -239,6 +239,12 @@ def _moved(output: WrongOutput) -> Iterator[OtherValues]:
             if share(has_source) >= SHIFTED and vary(index):
                 values = take(output.expected, torch.where(has_source, at - by * step, at))
                 yield "shifted", f"shifted by {by:+d} along {output.axis(dim)}", values, has_source
+
+
+def _is_mostly_wrong(output: WrongOutput) -> bool:
+    """Whether most elements are wrong, of those for which neither 0 nor -inf is expected."""
+    filled, _ = shares_filled(output)
+    return output.count >= MOST * output.total * filled
 
 
 def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:

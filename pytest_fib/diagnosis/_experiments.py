@@ -20,7 +20,6 @@ from pytest_fib.diagnosis._wrong_output import (
     FEW,
     HELD,
     NEARLY_ALL,
-    OTHERS,
     CallContext,
     Failure,
     WrongOutput,
@@ -120,11 +119,12 @@ def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor)
     return float((one * other).sum()) / size if size else 0.0
 
 
-def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str]:
+def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> list[str]:
     """The inputs that make all outputs right if they are 0 or 1: ``b is 0``.
 
     Empty for outputs that are hardly wrong: they may become right by chance.
     """
+    context = failure.context
     if context.definition is None or any(output.total < FEW for output in outputs):
         return []
     if not any(_is_clearly_wrong(output) for output in outputs):
@@ -133,7 +133,7 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
     for name, number, value in _plain_inputs(context):
         compared = context.compared({name: value})
         if compared is not None and _is_right(outputs, context, compared, value):
-            if not _is_right_elsewhere(outputs, context, {name: value}):
+            if not _is_right_elsewhere(outputs, failure, {name: value}):
                 continue
             if _is_right_with_any(outputs, context, name, value):
                 continue
@@ -145,25 +145,21 @@ def right_with(outputs: Sequence[WrongOutput], context: CallContext) -> list[str
 
 
 def _is_right_elsewhere(
-    outputs: Sequence[WrongOutput], context: CallContext, changed: Mapping[str, Any]
+    outputs: Sequence[WrongOutput], failure: Failure, changed: Mapping[str, Any]
 ) -> bool:
     """Whether outputs are right with that value and other inputs, or nobody knows.
 
-    With which some are wrong as they are; more tell less often the same by chance.
+    With some of these, they must be wrong without that value.
     """
-    if context.other_inputs is None:
-        return True
     names = [output.name for output in outputs]
     is_known = is_shown = False
-    for number in range(OTHERS):
-        inputs = context.other_inputs(number)
-        sides = context.compared(inputs), context.compared({**inputs, **changed})
-        if sides[0] is None or sides[1] is None:
+    for other in failure.elsewhere:
+        compared = failure.context.compared({**other.context.inputs, **changed})
+        if compared is None:
             continue
-        as_is, with_value = (_all_passed(side, names) for side in sides if side is not None)
-        if not with_value:
+        if not _all_passed(compared, names):
             return False
-        is_known, is_shown = True, is_shown or not as_is
+        is_known, is_shown = True, is_shown or any(each.name in names for each in other.outputs)
     return is_shown or not is_known
 
 

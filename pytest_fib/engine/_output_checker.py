@@ -158,9 +158,9 @@ class OutputChecker:
 
         Those of number 0 have the same regime, others none.
         """
-        seed, regime = self.workload.seed + number, self.workload.regime
-        seed, regime = (seed, {}) if number else (seed + OTHER_SEED, regime)
-        other = make_workload(self.definition, self.workload.axes, seed, regime)
+        own = self.workload
+        seed, regime = (number, {}) if number else (OTHER_SEED, own.regime)
+        other = make_workload(self.definition, own.axes, own.seed + seed, regime)
         device = next(iter(self.expected.values())).device
         inputs = make_inputs(self.definition, other, str(device))
         return {n: once(x) if isinstance(x, torch.Tensor) else x for n, x in inputs.items()}

@@ -391,12 +391,17 @@ class KernelItem(pytest.Item):
         return f"{file}::{self.name.removesuffix(f'{self.repetition}]')}]"
 
     def _replay_of(self, outcome: Evaluation) -> Callable[[Workload], str]:
-        """Makes the command that shows a failure: of its workload, unless others come first."""
+        """Makes the command that shows a failure: of its workload, unless others come first.
+
+        Then it has the seed only if that was given: no kernel may read a run's own before its end.
+        """
         if outcome.diagnosis is None or outcome.diagnosis.pattern != STATE:
             return self._replay
-        fixed, of_the_run = self.run.seeds
-        seed = str(fixed) if of_the_run is None else f"{fixed}:{of_the_run}"
-        command = ["pytest", self.id_to_replay, f"--fib-seed={seed}", *self.settings.replay_options]
+        command = ["pytest", self.id_to_replay, *self.settings.replay_options]
+        if self.settings.seeds is not None:
+            fixed, of_the_run = self.settings.seeds
+            seed = str(fixed) if of_the_run is None else f"{fixed}:{of_the_run}"
+            command.append(f"--fib-seed={seed}")
         return lambda workload: shlex.join(command)
 
     def _replay(self, workload: Workload) -> str:

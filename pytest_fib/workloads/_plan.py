@@ -499,9 +499,8 @@ def _scalars(
             continue
         if isinstance(rule, kinds.Integers):
             ends = {">=": rule.min, "<=": rule.max}
-            step = (
-                rule.step if isinstance(rule.step, int) else 1
-            )  # nothing is said of an expression
+            # Of a step that is an expression of axes, nothing is known yet.
+            step = rule.step if isinstance(rule.step, int) else 1
             low, high = (None if isinstance(end, str) else step * int(end) for end in ends.values())
             domains[name] = Domain(low or 0, OPEN_MAXIMUM if high is None else high, step)
             texts = [

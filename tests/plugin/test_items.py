@@ -151,8 +151,24 @@ def test_what_only_earlier_calls_lead_to_is_replayed_with_these(scale, scale_yam
     assert "(only after calls on other inputs; right in a new process)" in text
     (replay,) = [line for line in result.outlines if line.startswith("  pytest ")]
     assert "--fib-workload" not in replay
+    assert "--fib-seed=0" in replay  # as the ini file says
     again = scale.run(*shlex.split(replay)[1:], f"--fib-isolation={isolation}")
     again.assert_outcomes(failed=1)
+
+
+def test_a_failure_does_not_tell_a_seed_that_others_are_still_drawn_from(scale, scale_yaml):
+    """Other kernels may read the output of a run while they run."""
+    scale.pytester.makeini("[pytest]\naddopts = --fib-isolation=none --fib-device=cpu")
+    scale.define(scale_yaml.replace("{value: 3.0}", "{kind: uniform, min: 1, max: 9}"))
+    path = scale.implement("keeps", "x, factor\nkept.append(factor)\nreturn x * kept[0]")
+    path.write_text(path.read_text().replace("@implements", "kept = []\n\n\n@implements"))
+    result = scale.run("--fib-implementation=keeps")
+    result.assert_outcomes(failed=1)
+    (at_end,) = [
+        line for line in result.outlines if line.endswith(" draws the same workloads again")
+    ]
+    seed = at_end.partition(" ")[0].rpartition(":")[2]
+    assert [line for line in result.outlines if seed in line] == [at_end]
 
 
 def test_a_replay_that_does_not_fit_the_definition_says_why(toys):

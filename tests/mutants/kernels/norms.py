@@ -137,7 +137,7 @@ def mean_in_half(x, weight, bias, eps):
 
 
 @implements("layernorm_d768_bfloat16")
-@caught("nan", "lower precision", "everywhere")  # a factor of each row, but for the bias
+@caught("factor per row", "one factor", "follows an input", "lower precision", "nan")
 def one_pass_in_bfloat16(x, weight, bias, eps):
     mean = x.mean(-1, keepdim=True)
     spread = ((x * x).mean(-1, keepdim=True) - mean * mean).float()
