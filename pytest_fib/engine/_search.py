@@ -42,6 +42,8 @@ SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
 FAR_BEYOND = 8.0
 #: The circumstance of failures that earlier calls lead to.
 RIGHT_AFRESH = "only after calls on other inputs; right in a new process"
+#: For each example, as many small workloads are drawn.
+SMALL_TO_EXAMPLE = 3
 #: Where a larger share of the drawn workloads is passed over, the outcome says so.
 MOST_PASSED_OVER = 0.5
 
@@ -83,7 +85,8 @@ def search_and_diagnose(
     has outputs that are chosen at random drawn many times, from one workload: that takes seconds,
     so it comes at the end.
     """
-    drawn |= {"examples": examples, "seed": seed, "run_seed": run_seed, "clock": clock}
+    drawn |= {"examples": examples, "small": SMALL_TO_EXAMPLE * examples}
+    drawn |= {"seed": seed, "run_seed": run_seed, "clock": clock}
     result = _search(definition, check, failed_before, listed, max_bytes, **drawn)
     workload, outcome = result.workload, result.outcome
     if draws and result.origin is None and any(map(definition.is_sampled, definition.outputs)):
@@ -266,7 +269,8 @@ def search_step(request: SearchRequest, checked: Sequence[tuple[Workload, Outcom
     """The activity of a search after these checks, in words."""
     if any(_failed(outcome) for _, outcome in checked):
         return f"{len(checked)} workloads, making a failure smaller"
-    total = len(request.failed_before) + len(request.listed) + request.examples
+    total = len(request.failed_before) + len(request.listed)
+    total += (1 + SMALL_TO_EXAMPLE) * request.examples
     return f"workload {len(checked) + 1} of {max(total, len(checked) + 1)}"
 
 

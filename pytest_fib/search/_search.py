@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 from statistics import median_high
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -37,6 +37,9 @@ NOISE_SECONDS = 0.05
 NEARLY_LARGEST = 4
 #: One of so many draws, rounded up, follows from the seed of the run.
 DRAWS_TO_ONE_OF_THE_RUN = 5
+#: Bytes of small workloads, or so many times those of the smallest where that is more. A check of
+#: one takes milliseconds; of all of them, at most so many seconds.
+SMALL_BYTES, SMALLEST_TIMES, SMALL_SECONDS = 64 << 10, 4, 3.0
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,11 @@ class _Checked(Generic[CheckResult]):
             if _is_large(definition, axes):
                 yield make_workload(definition, axes, workload.seed, workload.regime)
 
+    def within(self, seconds: float, cheap: Iterable[Workload]) -> Iterator[Workload]:
+        """Workloads, until those before took as long."""
+        end = self._clock() + seconds
+        return takewhile(lambda workload: self._clock() < end, cheap)
+
     def _is_worthwhile(self, axes: Mapping[str, int]) -> bool:
         """Whether a workload is no larger than usual, or asked for, or takes little time."""
         if not _is_large(self._definition, axes):
@@ -220,6 +228,7 @@ def search(
     failed_before: Iterable[Workload] = (),
     listed: Iterable[Workload] = (),
     examples: int = 25,
+    small: int = 0,
     seed: int = 0,
     run_seed: int | None = None,
     max_bytes: int = 1 << 28,
@@ -227,6 +236,9 @@ def search(
     clock: Callable[[], float] = monotonic,
 ) -> Search[CheckResult]:
     """Check workloads that ``failed_before``, those ``listed``, then ``examples`` drawn ones.
+
+    Beside those, as many ``small`` ones are drawn, which cost little: what many random events have
+    to meet for is seen in some of them. They are tried for up to ``SMALL_SECONDS``.
 
     One that fails again is the answer, since it was shrunk when it failed first. Any other failure
     ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
@@ -246,7 +258,7 @@ def search(
         return checked.result(failing, "failed before")
     if failing := next(filter(checked.fails, listed), None):
         return checked.shrunk(failing, "listed")
-    drawn = _drawn(definition, examples, seed, run_seed, max_bytes)
+    drawn, cheap = _drawn(definition, examples, small, seed, run_seed, max_bytes)
     # The smallest is always tried: else perhaps none would be.
     passed_over: list[Workload] = []
     lowered: list[Workload] = []
@@ -258,7 +270,8 @@ def search(
         return is_affordable
 
     quick = _quick(definition, checked.worthwhile(drawn[1:]), slow, lowered)
-    tried = chain(drawn[:1], filter(is_kept, quick))
+    cheap_ones = checked.within(SMALL_SECONDS, cheap)
+    tried = chain(drawn[:1], cheap_ones, filter(is_kept, quick))
     if failing := next(filter(partial(checked.fails_and_tells, undecided), tried), None):
         return checked.shrunk(failing, "shrunk")
     return replace(checked.closest(closeness), passed_over=passed_over, lowered=lowered)
@@ -301,9 +314,14 @@ def _is_large(definition: Definition, axes: Mapping[str, int]) -> bool:
 
 
 def _drawn(
-    definition: Definition, examples: int, seed: int, run_seed: int | None, max_bytes: int
-) -> list[Workload]:
-    """Drawn workloads, the smallest first, and those of more sequences than usual last.
+    definition: Definition,
+    examples: int,
+    small: int,
+    seed: int,
+    run_seed: int | None,
+    max_bytes: int,
+) -> tuple[list[Workload], list[Workload]]:
+    """Drawn workloads, the smallest first, and those of more sequences than usual last; small ones.
 
     Which are drawn does not hang on verdicts. So what fails is found at the least expense, and
     there is less to shrink.
@@ -313,11 +331,19 @@ def _drawn(
         of_many = plan(definition).has_many_sequences(workload.axes)
         return of_many, workload_bytes(definition, workload.axes)
 
-    strategy = workloads(definition, max_bytes)
-    of_the_run = 0 if run_seed is None else -(-examples // DRAWS_TO_ONE_OF_THE_RUN)
+    least = workload_bytes(definition, smallest_axes(definition))
+    few_bytes = min(max_bytes, max(SMALL_BYTES, SMALLEST_TIMES * least))
+    all_sizes, small_sizes = (workloads(definition, most) for most in (max_bytes, few_bytes))
+    of_the_run, small_of_the_run = (
+        0 if run_seed is None else -(-count // DRAWS_TO_ONE_OF_THE_RUN)
+        for count in (examples, small)
+    )
     deck = Deck(seed)
-    drawn = deal(strategy, examples - of_the_run, deck)
+    drawn = deal(all_sizes, examples - of_the_run, deck)
+    # Whatever the seed, the first is the plainest workload of all.
+    cheap = deal(small_sizes, small - small_of_the_run + 1, deck)[1:] if small else []
     if run_seed is not None:
-        # Whatever the seed, the first is the plainest workload of all.
-        drawn += deal(strategy, of_the_run + 1, Deck(run_seed, UnforeseenSizes(), deck))[1:]
-    return sorted(drawn, key=cost)
+        unforeseen = Deck(run_seed, UnforeseenSizes(), deck)
+        drawn += deal(all_sizes, of_the_run + 1, unforeseen)[1:]
+        cheap += deal(small_sizes, small_of_the_run + 1, unforeseen)[1:] if small else []
+    return sorted(drawn, key=cost), cheap
