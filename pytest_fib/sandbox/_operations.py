@@ -49,6 +49,8 @@ _SUMS = _names("""
 """)
 #: Sums whose terms may be added one after the other; and products that are such sums.
 _ADDED, _DOTS = _names("sum mean cumsum"), _names("mv dot vdot")
+#: Products of matrices, and how many products of numbers in them are added one after the other.
+_MATRIX_PRODUCTS, MOST_PRODUCTS = _names("mm bmm addmm baddbmm"), 1 << 28
 #: A quotient that float32 holds may have been a product with a reciprocal, which it does not hold;
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
@@ -385,6 +387,36 @@ def added_from_the_end(call: Operation) -> torch.Tensor:
     sums: torch.Tensor = call.run()
     fore: torch.Tensor = call.args[0].double().flip(dim).cumsum(dim).flip(dim)
     return sums.add(ROUNDOFF * (fore.abs() + fore.narrow(dim, 0, 1).abs()).to(sums.dtype))
+
+
+def is_multiplied(call: Operation) -> bool:
+    """Whether ``multiplied_in_turn`` computes this operation, in a fraction of a second."""
+    if call.name not in _MATRIX_PRODUCTS or call.in_place:
+        return False
+    left, right = _factors(call)
+    products = left.numel() * right.shape[-1]
+    return is_wide(left) and left.itemsize > 2 and 0 < products <= MOST_PRODUCTS
+
+
+def _factors(call: Operation) -> tuple[torch.Tensor, torch.Tensor]:
+    left, right = call.args[-2:]
+    return left, right
+
+
+def multiplied_in_turn(call: Operation) -> torch.Tensor:
+    """A product of matrices in float32, one term after the other."""
+    left, right = _factors(call)
+    columns, rows = left.movedim(-1, 0).float(), right.movedim(-2, 0).float()
+    total = torch.zeros_like(columns[0].unsqueeze(-1) * rows[0].unsqueeze(-2))
+    for column, row in zip(columns.contiguous(), rows.contiguous(), strict=True):
+        total += column.unsqueeze(-1) * row.unsqueeze(-2)
+    result = total.to(left.dtype)
+    if len(call.args) == 2:
+        return result
+    scales = (call.argument(name) for name in ("alpha", "beta"))
+    alpha, beta = (1 if scale is None else scale for scale in scales)
+    sums: torch.Tensor = alpha * result + beta * call.args[0]
+    return sums
 
 
 def is_added(call: Operation) -> bool:

@@ -35,8 +35,10 @@ from pytest_fib.sandbox._operations import (
     by_reciprocal,
     decider,
     is_added,
+    is_multiplied,
     is_quotient,
     moved_result,
+    multiplied_in_turn,
     simpler,
     treats_alike,
 )
@@ -347,10 +349,12 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
         self._flipped: MutableMapping[torch.Tensor, Any] = WeakIdKeyDictionary()
 
     def compute(self, call: Operation) -> Any:
-        """Sums are added in turn, quotients multiply by reciprocals; all else is as it is."""
+        """Sums are added in turn, also those of products, and quotients multiply by reciprocals."""
         if is_added(call):
             from_the_end = call.name == "cumsum" and call.dim in self._flipped.get(call.args[0], ())
             return added_from_the_end(call) if from_the_end else added_in_turn(call)
+        if is_multiplied(call):
+            return multiplied_in_turn(call)
         if call.name == "flip":
             result, axes = call.run(), call.args[0].dim()
             self._flipped[result] = [dim % axes for dim in call.args[1]] if axes else ()

@@ -6,7 +6,7 @@ between devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, floor, inf, log2
 from typing import TYPE_CHECKING
 
@@ -170,17 +170,29 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
 def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
     """Any of them; rows of equal ones, of the same as other inputs have, of close ones, of ends."""
     tensor.random_(low, high + 1, generator=context.device_random)
+    if not tensor.dim():
+        _put_alone(tensor, context.turn, low, high)
+    elif tensor.numel() and high - low >= 1 << 8 * tensor.element_size() - 1:
+        _with_dense_bits(tensor, context, low, high)
     _put_whole_tiles(tensor, context, low, high)
     _with_small_rows(tensor, context, low, high)
-    _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn)
+    goes_on = high - low > FEW_NUMBERS and context.turn % 2 == 0
+    _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn, goes_on=goes_on)
     if high - low < FEW_NUMBERS:
         _with_shared_rows(tensor, context.shared_turn, low, high)
     if high - low > CLOSE_NUMBERS**2:
-        _with_close_rows(tensor, context, high)
+        _with_close_rows(tensor, context, low, high)
         _put_landmarks(tensor, context.turn, low, high)
     if (low, high) in BYTES:
         _with_rows_of_marks(tensor, context, low, high)
     _with_all_at_ends(tensor, context.turn, low, high)
+
+
+def _put_alone(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
+    """Make a single number one of those where things change, in half of the workloads."""
+    marks = sorted({mark for mark in (low, low + 1, 0, 1, high - 1, high) if low <= mark <= high})
+    if turn % (2 * len(marks)) < len(marks):
+        tensor.fill_(marks[turn % len(marks)])
 
 
 def _put_whole_tiles(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
@@ -276,15 +288,15 @@ def _with_extremes_at_ends(tensor: torch.Tensor, turn: int) -> torch.Tensor:
     return tensor
 
 
-def _with_equal_rows(tensor: torch.Tensor, turn: int) -> None:
+def _with_equal_rows(tensor: torch.Tensor, turn: int, *, goes_on: bool) -> None:
     """Make all of a row the same, in one row of eight: ties, and sums that meet a limit exactly.
 
-    In a third of the workloads with the end of the row before, for what goes on from row to row.
+    If it ``goes_on``, with the end of the row before, for what goes on from row to row.
     """
     if tensor.dim() and tensor.numel():
         rows, at = _one_of_eight(tensor, 1 - turn)
         rows[at] = rows[at, :1].expand(-1, rows.shape[1])
-        if turn % 3 == 2:
+        if goes_on:
             at = at[at > 0]
             rows[at - 1, -1] = rows[at, 0]
 
@@ -300,7 +312,7 @@ def _with_shared_rows(tensor: torch.Tensor, turn: int, low: int, high: int) -> N
         rows[at] = low + turn % (high + 1 - low)
 
 
-def _with_close_rows(tensor: torch.Tensor, context: FillContext, high: int) -> None:
+def _with_close_rows(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
     """Make those of one row of eight differ in their last bits alone, by which they are in order.
 
     Some are equal; of all there may be, numbers at random hardly have the first half in common.
@@ -308,8 +320,10 @@ def _with_close_rows(tensor: torch.Tensor, context: FillContext, high: int) -> N
     if tensor.dim() and tensor.numel():
         rows, at = _one_of_eight(tensor, 3 - context.turn)
         some = rows[at]
-        more = torch.empty_like(some).random_(0, CLOSE_NUMBERS, generator=context.device_random)
-        rows[at] = (some[:, :1].clamp(max=high - CLOSE_NUMBERS) + more).clamp(max=high)
+        device = context.device_random
+        more = torch.empty_like(some).random_(0, CLOSE_NUMBERS, generator=device)
+        base = torch.empty_like(some[:, :1]).random_(low, high - CLOSE_NUMBERS, generator=device)
+        rows[at] = base + more
 
 
 def _with_rows_of_marks(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
@@ -322,6 +336,23 @@ def _with_rows_of_marks(tensor: torch.Tensor, context: FillContext, low: int, hi
         marks = torch.tensor([low, low + 1, low + 127, low + 128, high - 1, high])
         which = torch.randint(0, len(marks), rows[at].shape, generator=context.host_random)
         rows[at] = marks[which].to(tensor)
+
+
+def _with_dense_bits(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
+    """Make most bits of one row of eight 1, of another 0, and all the same in two of them.
+
+    They may be masks: of several that all have to be 1, hardly a bit is left of numbers at random.
+    Of a vector, of elements.
+    """
+    rows = tensor.view(-1, tensor.shape[-1] if tensor.dim() > 1 else 1)
+    one, two = (
+        torch.empty_like(rows).random_(low, high + 1, generator=context.device_random)
+        for _ in range(2)
+    )
+    cases = (rows | one | two, rows & one & two, torch.zeros_like(rows), ~torch.zeros_like(rows))
+    which = torch.randint(0, 8, (len(rows), 1), generator=context.host_random).to(tensor.device)
+    for number, case in enumerate(cases):
+        rows.copy_(torch.where(which == number, case.clamp(low, high), rows))
 
 
 def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
@@ -374,7 +405,11 @@ def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) ->
 
 
 def _put_rows(tensor: torch.Tensor, names: Sequence[str], context: FillContext) -> None:
-    """Make 1 what the names say of each row in turn, and the rest 0; "" leaves a row as it is."""
+    """Make 1 what the names say of each row in turn, and the rest 0; "" leaves a row as it is.
+
+    In two turns of all rows alike: what is counted over several is none then, or all.
+    """
+    names = ALIKE.get(context.turn, names)
     rows = in_turn(tensor, [name or "none" for name in names], context.turn)
     ones = places(tensor, rows, context.device_random).to(tensor.dtype)
     put = torch.tensor([bool(name) for name in names], device=tensor.device)
@@ -574,5 +609,7 @@ VALUE_FILLS: dict[str, Fill] = {
 }
 #: What is true in rows of booleans: at random, or as said.
 BOOLEAN_ROWS = ("", "all", "", "none", "", "start", "", "last", "", "first", "", "end")
+#: What is true in all rows, by the turn: in others, the lists here leave a single row as it is.
+ALIKE: Mapping[int, Sequence[str]] = {4: ("none",), 16: ("all",)}
 #: What counts in rows of a mask.
 MASK_ROWS = ("", "start", "none", "first", "", "all", "end", "last", "", "start", "one", "all")
