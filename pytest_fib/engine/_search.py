@@ -173,9 +173,8 @@ def _diagnosed(
         # What is wrong at random is right once.
         if _passes(again) and _passes(check(workload, afresh=True)):
             return _with_state(outcome)
-        if _needs_first_call(again) and not _needs_first_call(outcome):
-            assert isinstance(again, Evaluation)
-            return again
+        if isinstance(again, Evaluation) and _needs_first_call(again):
+            return again  # a larger workload would fail for what the calls before it left
     if not has_pattern(outcome):
         return outcome
     seconds_of = partial(_seconds_of, check, clock)
@@ -191,9 +190,9 @@ def _may_need_earlier_calls(outcome: Evaluation) -> bool:
     return has_pattern(outcome) or (outcome.status in did and is_unexplained)
 
 
-def _needs_first_call(outcome: Outcome) -> bool:
+def _needs_first_call(outcome: Evaluation) -> bool:
     """Whether calls with other values are wrong because of the first one."""
-    diagnosis = outcome.diagnosis if isinstance(outcome, Evaluation) else None
+    diagnosis = outcome.diagnosis
     return diagnosis is not None and diagnosis.sentence.endswith(f"({THIRD_CALL_ONLY})")
 
 

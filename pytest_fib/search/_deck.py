@@ -55,6 +55,12 @@ class Bounds(NamedTuple):
     only: Callable[[int], bool] | None = None
     late: int = 0
 
+    def less(self, by: int) -> Bounds:
+        """The bounds of what is less by a number; ``only`` speaks of it as it is then."""
+        others = {pair: n - by for pair, n in self.others.items()}
+        largest = None if self.largest is None else self.largest - by
+        return Bounds(self.low - by, self.high - by, others, largest, self.only, self.late)
+
     def allow(self, number: int) -> bool:
         """Whether a deck may deal this number."""
         within = self.low <= number <= self.high
@@ -108,11 +114,11 @@ class Deck:
         return is_new
 
     def _in_turn(self, name: str, bounds: Bounds) -> int:
-        """Any number; its remainder by TURNS is one more than that of the last."""
-        turn = self._turns[name] = (self._turns[name] + 1) % TURNS
+        """Any number; its remainder by TURNS squared is one more than that of the last."""
+        self._turns[name] += 1
         number = self.random.randint(bounds.low, bounds.high)
-        number += (turn - number) % TURNS
-        return number if number <= bounds.high else max(number - TURNS, bounds.low)
+        number += (self._turns[name] - number) % TURNS**2
+        return number if number <= bounds.high else max(number - TURNS**2, bounds.low)
 
     def _next(self, name: str, sort: Sort, bounds: Bounds) -> int:
         low, high = bounds.low, bounds.high

@@ -136,10 +136,10 @@ class _Checked(Generic[CheckResult]):
             if _is_large(definition, axes):
                 yield make_workload(definition, axes, workload.seed, workload.regime)
 
-    def within(self, seconds: float, cheap: Iterable[Workload]) -> Iterator[Workload]:
+    def within(self, seconds: float, drawn: Iterable[Workload]) -> Iterator[Workload]:
         """Workloads, until those before took as long."""
         end = self._clock() + seconds
-        return takewhile(lambda workload: self._clock() < end, cheap)
+        return takewhile(lambda workload: self._clock() < end, drawn)
 
     def _is_worthwhile(self, axes: Mapping[str, int]) -> bool:
         """Whether a workload is no larger than usual, or asked for, or takes little time."""
@@ -258,7 +258,9 @@ def search(
         return checked.result(failing, "failed before")
     if failing := next(filter(checked.fails, listed), None):
         return checked.shrunk(failing, "listed")
-    drawn, cheap = _drawn(definition, examples, small, seed, run_seed, max_bytes)
+    drawn, small_ones = _drawn(
+        definition, examples, small, seeds=(seed, run_seed), max_bytes=max_bytes
+    )
     # The smallest is always tried: else perhaps none would be.
     passed_over: list[Workload] = []
     lowered: list[Workload] = []
@@ -270,8 +272,8 @@ def search(
         return is_affordable
 
     quick = _quick(definition, checked.worthwhile(drawn[1:]), slow, lowered)
-    cheap_ones = checked.within(SMALL_SECONDS, cheap)
-    tried = chain(drawn[:1], cheap_ones, filter(is_kept, quick))
+    in_time = checked.within(SMALL_SECONDS, small_ones)
+    tried = chain(drawn[:1], in_time, filter(is_kept, quick))
     if failing := next(filter(partial(checked.fails_and_tells, undecided), tried), None):
         return checked.shrunk(failing, "shrunk")
     return replace(checked.closest(closeness), passed_over=passed_over, lowered=lowered)
@@ -317,8 +319,8 @@ def _drawn(
     definition: Definition,
     examples: int,
     small: int,
-    seed: int,
-    run_seed: int | None,
+    *,
+    seeds: tuple[int, int | None],
     max_bytes: int,
 ) -> tuple[list[Workload], list[Workload]]:
     """Drawn workloads, the smallest first, and those of more sequences than usual last; small ones.
@@ -331,19 +333,19 @@ def _drawn(
         of_many = plan(definition).has_many_sequences(workload.axes)
         return of_many, workload_bytes(definition, workload.axes)
 
+    seed, run_seed = seeds
     least = workload_bytes(definition, smallest_axes(definition))
     few_bytes = min(max_bytes, max(SMALL_BYTES, SMALLEST_TIMES * least))
-    all_sizes, small_sizes = (workloads(definition, most) for most in (max_bytes, few_bytes))
-    of_the_run, small_of_the_run = (
-        0 if run_seed is None else -(-count // DRAWS_TO_ONE_OF_THE_RUN)
-        for count in (examples, small)
-    )
     deck = Deck(seed)
-    drawn = deal(all_sizes, examples - of_the_run, deck)
-    # Whatever the seed, the first is the plainest workload of all.
-    cheap = deal(small_sizes, small - small_of_the_run + 1, deck)[1:] if small else []
-    if run_seed is not None:
-        unforeseen = Deck(run_seed, UnforeseenSizes(), deck)
-        drawn += deal(all_sizes, of_the_run + 1, unforeseen)[1:]
-        cheap += deal(small_sizes, small_of_the_run + 1, unforeseen)[1:] if small else []
-    return sorted(drawn, key=cost), cheap
+    of_the_run = None if run_seed is None else Deck(run_seed, UnforeseenSizes(), deck)
+
+    def dealt(most_bytes: int, count: int) -> Iterator[Workload]:
+        """The plainest of all, and as many after it as make up the count."""
+        strategy = workloads(definition, most_bytes)
+        unforeseen = 0 if of_the_run is None else -(-count // DRAWS_TO_ONE_OF_THE_RUN)
+        yield from deal(strategy, count - unforeseen, deck)
+        if of_the_run is not None:
+            yield from deal(strategy, unforeseen + 1, of_the_run)[1:]
+
+    drawn = [*dealt(max_bytes, examples)]
+    return sorted(drawn, key=cost), [*dealt(few_bytes, small + 1)][1:] if small else []

@@ -197,8 +197,10 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     only = _odd_ones(choice) if axis in how.odd else None
     if domain.step == 1 and domain.values is None:
         low = max(domain[0], min(how.least, choice.largest))
-        bounds = Bounds(low, choice.largest, others, largest, only)
-        return draw_number(draw, axis + how.deck, sort, bounds)
+        # Of offsets there is one more than of what they are offsets of.
+        more = int(axis in planned.offset_axes and low > 1)
+        bounds = Bounds(low, choice.largest, others, largest, only).less(more)
+        return more + draw_number(draw, axis + how.deck, sort, bounds)
     places = {pair: domain.index_below(n) for pair, n in others.items() if n in domain}
     place = None if largest is None else domain.index_below(largest)
     only_at = only and (lambda i: only(domain[i]))

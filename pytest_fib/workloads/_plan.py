@@ -129,6 +129,15 @@ class Plan:
         return [name for name, rule in self.rules.items() if rule.follows == part]
 
     @cached_property
+    def offset_axes(self) -> set[str]:
+        """The axes of offsets, one longer than what they are offsets of."""
+        return {
+            _shape(self.definition, name)[0]
+            for name, rule in self.rules.items()
+            if isinstance(rule, kinds.Indptr)
+        }
+
+    @cached_property
     def outputs_of_bits(self) -> set[str]:
         """Floating outputs that the reference puts together from bits, which nothing has rounded.
 

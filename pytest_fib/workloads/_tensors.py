@@ -406,8 +406,13 @@ class FillContext(InputTensors):
 
 
 def _turn(name: str, definition: Definition, seed: int) -> int:
-    """Which of several special cases an input is, from 0 to TURNS - 1: in turn, by the seed."""
-    return (seed + INPUT_TURNS * [*definition.inputs].index(name)) % TURNS
+    """Which of several special cases an input is, from 0 to TURNS - 1: in turn, by the seed.
+
+    After each of these all inputs but the first are further ahead than before, so that not the same
+    cases of two always meet.
+    """
+    place, round_number = [*definition.inputs].index(name), seed // TURNS
+    return (seed + place * (INPUT_TURNS + round_number)) % TURNS
 
 
 def special_at_end(definition: Definition, values: str, seed: int) -> list[str]:

@@ -185,6 +185,7 @@ def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: i
         _put_landmarks(tensor, context.turn, low, high)
     if (low, high) in BYTES:
         _with_rows_of_marks(tensor, context, low, high)
+        _with_flat_blocks(tensor, context.turn, low)
     _with_all_at_ends(tensor, context.turn, low, high)
 
 
@@ -336,6 +337,13 @@ def _with_rows_of_marks(tensor: torch.Tensor, context: FillContext, low: int, hi
         marks = torch.tensor([low, low + 1, low + 127, low + 128, high - 1, high])
         which = torch.randint(0, len(marks), rows[at].shape, generator=context.host_random)
         rows[at] = marks[which].to(tensor)
+
+
+def _with_flat_blocks(tensor: torch.Tensor, turn: int, low: int) -> None:
+    """Make all of one block of eight what lies in the middle, where an image is grey, or beside."""
+    if tensor.dim() > 2 and tensor.numel():
+        rows, at = tensor.flatten(1), one_of_each(len(tensor), (3 - turn) % 8, 8, tensor.device)
+        rows[at] = low + 127 + turn // 8
 
 
 def _with_dense_bits(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:

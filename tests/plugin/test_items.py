@@ -156,6 +156,20 @@ def test_what_only_earlier_calls_lead_to_is_replayed_with_these(scale, scale_yam
     again.assert_outcomes(failed=1)
 
 
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_what_a_first_call_leaves_is_told_also_where_larger_workloads_fail_for_it(scale, isolation):
+    """What is kept is of no shape: in the same process every other workload fails at once."""
+    body = "kept.append(x.sum())\nreturn x * factor + kept[0] - x.sum()"
+    scale.implement("keeps", f"x, factor\n{body}")
+    path = scale.path / "kernel_impls/toy/keeps.py"
+    path.write_text(path.read_text().replace("@implements", "kept = []\n\n\n@implements"))
+    result = scale.run("--fib-implementation=keeps", f"--fib-isolation={isolation}")
+    result.assert_outcomes(failed=1)
+    text = " ".join(" ".join(result.outlines).split())
+    assert "(right on a first call, wrong on a second of the same shapes with other values)" in text
+    assert "replay of the pattern" not in text
+
+
 def test_a_failure_does_not_tell_a_seed_that_others_are_still_drawn_from(scale, scale_yaml):
     """Other kernels may read the output of a run while they run."""
     scale.pytester.makeini("[pytest]\naddopts = --fib-isolation=none --fib-device=cpu")

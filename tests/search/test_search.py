@@ -434,6 +434,25 @@ def test_the_smallest_of_what_is_drawn_is_checked_first(define, look):
     assert found.origin == "shrunk"
 
 
+def test_small_workloads_are_tried_beside_the_others(define, look):
+    definition = define()
+    _, alone = look(definition, examples=20, run_seed=3)
+    _, tried = look(definition, examples=20, run_seed=3, small=60)
+    assert {w.uuid for w in alone} <= {w.uuid for w in tried}
+    more = [w for w in tried if w not in alone]
+    assert 50 < len(more) <= 60
+    assert max(workload_bytes(definition, w.axes) for w in more) <= 1 << 16
+    _, of_another_run = look(definition, examples=20, run_seed=4, small=60)
+    shared = {w.uuid for w in tried} & {w.uuid for w in of_another_run}
+    assert 5 < len(tried) - len(shared) < 30
+
+
+def test_small_workloads_are_tried_for_a_few_seconds(define, look):
+    clock = iter(range(100_000))
+    _, tried = look(define(), examples=2, small=60, clock=lambda: next(clock) / 4)
+    assert 2 < len(tried) < 8
+
+
 def test_nothing_smaller_is_looked_for_than_the_smallest(define, look):
     definition = define()
     listed = [make_workload(definition, {"n": 1})]
