@@ -348,4 +348,5 @@ def _drawn(
             yield from deal(strategy, unforeseen + 1, of_the_run)[1:]
 
     drawn = [*dealt(max_bytes, examples)]
-    return sorted(drawn, key=cost), [*dealt(few_bytes, small + 1)][1:] if small else []
+    small_ones = [*dealt(few_bytes, small + 1)][1:] if small else []
+    return sorted(drawn, key=cost), sorted(small_ones, key=cost)

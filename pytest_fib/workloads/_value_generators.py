@@ -172,8 +172,6 @@ def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: i
     tensor.random_(low, high + 1, generator=context.device_random)
     if not tensor.dim():
         _put_alone(tensor, context.turn, low, high)
-    elif tensor.numel() and high - low >= 1 << 8 * tensor.element_size() - 1:
-        _with_dense_bits(tensor, context, low, high)
     _put_whole_tiles(tensor, context, low, high)
     _with_small_rows(tensor, context, low, high)
     goes_on = high - low > FEW_NUMBERS and context.turn % 2 == 0
@@ -181,7 +179,7 @@ def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: i
     if high - low < FEW_NUMBERS:
         _with_shared_rows(tensor, context.shared_turn, low, high)
     if high - low > CLOSE_NUMBERS**2:
-        _with_close_rows(tensor, context, low, high)
+        _with_close_rows(tensor, context, high)
         _put_landmarks(tensor, context.turn, low, high)
     if (low, high) in BYTES:
         _with_rows_of_marks(tensor, context, low, high)
@@ -313,7 +311,7 @@ def _with_shared_rows(tensor: torch.Tensor, turn: int, low: int, high: int) -> N
         rows[at] = low + turn % (high + 1 - low)
 
 
-def _with_close_rows(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
+def _with_close_rows(tensor: torch.Tensor, context: FillContext, high: int) -> None:
     """Make those of one row of eight differ in their last bits alone, by which they are in order.
 
     Some are equal; of all there may be, numbers at random hardly have the first half in common.
@@ -321,10 +319,8 @@ def _with_close_rows(tensor: torch.Tensor, context: FillContext, low: int, high:
     if tensor.dim() and tensor.numel():
         rows, at = _one_of_eight(tensor, 3 - context.turn)
         some = rows[at]
-        device = context.device_random
-        more = torch.empty_like(some).random_(0, CLOSE_NUMBERS, generator=device)
-        base = torch.empty_like(some[:, :1]).random_(low, high - CLOSE_NUMBERS, generator=device)
-        rows[at] = base + more
+        more = torch.empty_like(some).random_(0, CLOSE_NUMBERS, generator=context.device_random)
+        rows[at] = (some[:, :1].clamp(max=high - CLOSE_NUMBERS) + more).clamp(max=high)
 
 
 def _with_rows_of_marks(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
@@ -344,23 +340,6 @@ def _with_flat_blocks(tensor: torch.Tensor, turn: int, low: int) -> None:
     if tensor.dim() > 2 and tensor.numel():
         rows, at = tensor.flatten(1), one_of_each(len(tensor), (3 - turn) % 8, 8, tensor.device)
         rows[at] = low + 127 + turn // 8
-
-
-def _with_dense_bits(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
-    """Make most bits of one row of eight 1, of another 0, and all the same in two of them.
-
-    They may be masks: of several that all have to be 1, hardly a bit is left of numbers at random.
-    Of a vector, of elements.
-    """
-    rows = tensor.view(-1, tensor.shape[-1] if tensor.dim() > 1 else 1)
-    one, two = (
-        torch.empty_like(rows).random_(low, high + 1, generator=context.device_random)
-        for _ in range(2)
-    )
-    cases = (rows | one | two, rows & one & two, torch.zeros_like(rows), ~torch.zeros_like(rows))
-    which = torch.randint(0, 8, (len(rows), 1), generator=context.host_random).to(tensor.device)
-    for number, case in enumerate(cases):
-        rows.copy_(torch.where(which == number, case.clamp(low, high), rows))
 
 
 def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
