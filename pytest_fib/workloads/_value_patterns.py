@@ -74,8 +74,8 @@ def _positive(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) 
 def _for_half(tensor: torch.Tensor, generator: torch.Generator, factor: float) -> torch.Tensor:
     """The factor, or as often 1: one for each row, or each index of some first dimensions.
 
-    Once in four of the second one alone, as where batches are normalised. If there are several, not
-    the same for all. Of a vector, one for all.
+    Of three or more, once in four of the second one alone, as where channels are normalised. If
+    there are several, not the same for all. Of a vector, one for all.
     """
     deepest = min(max(tensor.dim() - 1, 1), 2)  # what lies behind may be normalised as one
     depth = int(torch.empty(1, device=tensor.device).random_(0, deepest, generator=generator))
@@ -83,7 +83,7 @@ def _for_half(tensor: torch.Tensor, generator: torch.Generator, factor: float) -
     if tensor.dim() > 1 and tensor.shape[:depth].numel() == 1:
         depth = deepest
     alone = int(torch.empty(1, device=tensor.device).random_(0, 4, generator=generator)) == 0
-    first = 1 if alone and tensor.dim() > 1 and tensor.shape[1] > 1 else 0
+    first = int(alone and tensor.dim() > 2 and tensor.shape[1] > 1)
     end = 2 if first else depth
     shape = [n if first <= i < end else 1 for i, n in enumerate(tensor.shape)]
     some = tensor.new_empty(shape).bernoulli_(generator=generator)
