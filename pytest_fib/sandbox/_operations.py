@@ -51,6 +51,8 @@ _SUMS = _names("""
 _ADDED, _DOTS = _names("sum mean cumsum"), _names("mv dot vdot")
 #: Products of matrices, and how many products of numbers in them are added one after the other.
 _MATRIX_PRODUCTS, MOST_PRODUCTS = _names("mm bmm addmm baddbmm"), 1 << 28
+#: Any number of many bits.
+SCALE_OF_PRODUCTS = 0.7
 #: A quotient that float32 holds may have been a product with a reciprocal, which it does not hold;
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
@@ -404,13 +406,19 @@ def _factors(call: Operation) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def multiplied_in_turn(call: Operation) -> torch.Tensor:
-    """A product of matrices in float32, one term after the other."""
+    """A product of matrices in float32, one term after the other.
+
+    With a scale that belongs to one of the matrices, unless float32 holds all sums without: a scale
+    that comes after the product may be a part of it, and then float32 holds no term exactly.
+    """
     left, right = _factors(call)
+    scale = 1.0 if _is_exact(call) else SCALE_OF_PRODUCTS
+    left = left * scale
     columns, rows = left.movedim(-1, 0).float(), right.movedim(-2, 0).float()
     total = torch.zeros_like(columns[0].unsqueeze(-1) * rows[0].unsqueeze(-2))
     for column, row in zip(columns.contiguous(), rows.contiguous(), strict=True):
         total += column.unsqueeze(-1) * row.unsqueeze(-2)
-    result = total.to(left.dtype)
+    result = total.to(left.dtype) / scale
     if len(call.args) == 2:
         return result
     scales = (call.argument(name) for name in ("alpha", "beta"))

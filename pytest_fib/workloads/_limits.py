@@ -127,6 +127,8 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
     which[put.view(-1)[:certain].sum()] = turn % len(sources)
     for number, source in enumerate(sources):
         values = _values_of(source, name, put, context)
+        if isinstance(source, tuple) and not isinstance(source[1], torch.Tensor):
+            values = values.to(tensor.dtype).double()  # what is next to it, if it isn't one of them
         here = (which == number) & _may_be(values, tensor.dtype, context.rules[name], context)
         elements = torch.where(here, values.to(tensor.dtype), elements)
     tensor[put] = elements

@@ -652,6 +652,10 @@ def _fill_order(
     needs = {name: {*rule.inputs} for name, rule in rules.items()}
     for name, other in _compared(definition, rules, uses):
         needs[name].add(other)
+    for name, edges in uses.edges.items():
+        if isinstance(rules[name], kinds.Integers | kinds.Positions):
+            others = (other for other, *_ in edges)
+            needs[name] |= {other for other in others if isinstance(rules[other], kinds.Sorted)}
     order = TopologicalSorter({name: sorted(others) for name, others in needs.items()})
     try:
         return tuple(order.static_order())

@@ -99,6 +99,7 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
     _put_whole_numbers(tensor, context, low, high)
     if rule.ends:
         _put_ends(tensor, context, low, high)
+    _with_equal_rows(tensor, context.turn + 2, goes_on=False)
     _put_zeros(tensor, context, low, high)
 
 

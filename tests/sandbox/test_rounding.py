@@ -671,19 +671,29 @@ def test_a_sum_that_was_written_to_is_no_longer_that_sum():
     assert _spread(replaced, torch.randn(1, 64), torch.randn(64, 1)) < 1e-5
 
 
-def test_naive_products_add_their_terms_in_turn():
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda a, b: a @ b,
+        lambda a, b: torch.einsum("bij,bjk->bik", a, b),
+        lambda a, b: a[0] @ b[0],
+        lambda a, b: torch.addmm(torch.ones(3, 4).double(), a[0], b[0], beta=0, alpha=2),
+        lambda a, b: torch.baddbmm(torch.ones(()).double(), a, b, beta=0),
+    ],
+)
+def test_naive_products_add_their_terms_in_turn(run):
     """Of 999 equal terms, float32's partial sums are all off in the same direction."""
-    one, third = torch.ones(2, 3, 999), torch.full((2, 999, 4), 1 / 3)
-    in_turn = torch.zeros(())
-    for _ in range(999):
-        in_turn += third[0, 0, 0]
-    for run, factor in (
-        (lambda a, b: a @ b, 1),
-        (lambda a, b: torch.einsum("bij,bjk->bik", a, b), 1),
-        (lambda a, b: a[0] @ b[0], 1),
-        (lambda a, b: torch.addmm(torch.ones(3, 4).double(), a[0], b[0], beta=0, alpha=2), 2),
-        (lambda a, b: torch.baddbmm(torch.ones(()).double(), a, b, beta=0), 1),
-    ):
-        product = run_widened(run, [one, third], naive=True)
-        assert torch.equal(product, torch.full_like(product, factor * float(in_turn)))
-        assert not torch.allclose(product, run_widened(run, [one, third]), rtol=1e-6, atol=0)
+    ones, thirds = torch.ones(2, 3, 999), torch.full((2, 999, 4), 1 / 3)
+    right, naive = run_widened(run, [ones, thirds]), run_widened(run, [ones, thirds], naive=True)
+    assert naive.shape == right.shape
+    off = naive / right - 1
+    assert torch.equal(off, torch.full_like(off, float(off.view(-1)[0])))
+    assert 2**-21 < float(off.abs().max()) < 2**-15
+
+
+def test_naive_products_of_which_float32_holds_all_sums_are_exact():
+    ones, halves = torch.ones(3, 999), torch.full((999, 4), 1.5)
+    run = torch.matmul
+    assert torch.equal(
+        run_widened(run, [ones, halves], naive=True), torch.full((3, 4), 1498.5).double()
+    )

@@ -121,6 +121,20 @@ def test_each_search_has_sequences_of_one_beyond_whole_tiles(define, look):
             assert ((lengths > tile) & (lengths % tile == 1)).any(), (seed, tile)
 
 
+def test_sequences_are_as_many_as_tiles_hold_or_one_more(define, look):
+    definition = define(
+        {"n": "var", "length": "var"},
+        {
+            "x": {"shape": ["n"], "dtype": "float32"},
+            "offsets": {"shape": ["length"], "dtype": "int64"},
+        },
+        rules={"offsets": {"kind": "indptr", "total": "n"}},
+    )
+    _, tried = look(definition, examples=100)
+    sequences = {w.axes["length"] - 1 for w in tried}
+    assert {1, 2, 3, 16, 17, 32, 33, 64, 65, 128, 129} <= sequences
+
+
 def test_each_search_has_axes_of_one_tensor_that_are_equal(define, look):
     axes = {"m": "var", "n": "var", "a": 3, "b": 5, "c": 7, "d": 11, "e": 13}
     inputs = {

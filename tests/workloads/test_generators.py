@@ -171,8 +171,10 @@ def test_a_row_may_be_all_negative_or_all_positive(rule, low, high):
 
 def test_all_uniform_values_of_a_row_may_be_near_an_end():
     x = wide("uniform", n=80)
+    is_equal = (x == x[:, :1]).all(-1)
+    assert int(is_equal.sum()) == 10
     for low, high in ((1.0, 1.125), (1.875, 2.0)):
-        assert int(((x >= low) & (x <= high)).all(-1).sum()) == 10
+        assert int((((x >= low) & (x <= high)).all(-1) & ~is_equal).sum()) == 10
 
 
 def kinds_of_rows(true):
@@ -803,3 +805,68 @@ def test_no_nan_is_among_what_is_sorted():
         rules = {"x": {"kind": "sorted"}}
         for made in _held("def run(x):\n    return x.sum(1)", inputs, rules, values=values):
             assert (made["x"][:, 1:] >= made["x"][:, :-1]).all()
+
+
+def test_integers_that_are_searched_for_are_now_and_then_those_that_are_sorted_or_beside():
+    inputs = {"x": (["n"], "int64"), "times": (["k"], "int64")}
+    rules = {
+        "x": {"kind": "integers", "min": -1000, "max": 40_000_000},
+        "times": {"kind": "sorted", "max": 40_000_000},
+    }
+    reference = "def run(x, times):\n    return torch.searchsorted(times, x, right=True)"
+    beside = [0, 0, 0]
+    for made in _held(f"import torch\n\n{reference}", inputs, rules):
+        for i, less in enumerate((-1, 0, 1)):
+            beside[i] += bool(torch.isin(made["x"] + less, made["times"]).any())
+    assert min(beside) >= TURNS // 8
+
+
+def test_a_scalar_that_is_compared_is_no_number_of_few_bits_in_half_of_the_workloads():
+    inputs = {"x": (["n", "k"], "float16"), "level": (None, "float32")}
+    rules = {"level": {"kind": "uniform", "min": -1.0, "max": 1.0}}
+    made = _held("def run(x, level):\n    return (x.float() >= level).any(1)", inputs, rules)
+    is_half = [float(torch.tensor(each["level"]).half()) == each["level"] for each in made]
+    assert TURNS // 4 < sum(is_half) < TURNS
+    for each, half in zip(made, is_half, strict=True):  # and elements are next to it
+        if not half and abs(each["level"]) > 0.01:
+            nearest = torch.tensor(each["level"]).half()
+            assert (each["x"] == nearest).any() or not (each["x"].abs() < 1).any()
+
+
+def test_a_single_number_is_now_and_then_the_least_or_the_most_or_beside():
+    rule = {"kind": "integers", "min": 3, "max": 2000}
+    inputs = {"x": (["n", "k"], "float32"), "steps": ([], "int32")}
+    made = _held("def run(x, steps):\n    return x.sum(1) + steps", inputs, {"steps": rule})
+    seen = {int(each["steps"]) for each in made}
+    assert {3, 4, 1999, 2000} <= seen
+    assert len(seen) > 8
+
+
+@pytest.mark.parametrize("kind", ["boolean", "mask"])
+def test_all_rows_are_now_and_then_alike(kind):
+    true = [made(kind, "bool", seed)["x"] for seed in range(TURNS)]
+    assert sum(not bool(x.any()) for x in true) == 1
+    assert sum(bool(x.all()) for x in true) == 1
+
+
+def test_bytes_are_grey_in_one_block_of_eight():
+    inputs = {"x": (["n", "k", "k"], "uint8")}
+    grey = set()
+    for each in _held("def run(x):\n    return x.sum((1, 2))", inputs, {"x": BYTE}):
+        blocks = each["x"].flatten(1)
+        is_flat = (blocks == blocks[:, :1]).all(1) & (blocks[:, 0] > 100) & (blocks[:, 0] < 150)
+        grey |= {int(block[0]) for block in blocks[is_flat]}
+        assert is_flat.any()
+    assert {127, 128, 129} <= grey
+
+
+BYTE = {"kind": "integers", "min": 0, "max": 255}
+
+
+def test_not_the_same_cases_of_two_inputs_always_meet():
+    inputs = {"x": (["n", "k"], "float32"), "p": (None, "float32"), "q": (None, "float32")}
+    rule = {"kind": "uniform", "min": 0.25, "max": 0.75}
+    reference = "def run(x, p, q):\n    return x.sum(1) * p + q"
+    made = _held(reference, inputs, {"p": rule, "q": rule}, seeds=range(4 * TURNS))
+    met = {(each["p"], each["q"]) for each in made}
+    assert {(p, q) for p in (0.25, 0.75) for q in (0.25, 0.75)} <= met
