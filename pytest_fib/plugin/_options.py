@@ -184,7 +184,7 @@ class Settings:
     examples: int = _option(
         "--fib-examples",
         "N",
-        "how many workloads to try in a correctness test (default: 25)",
+        "how many workloads to try in a correctness test (default: 25), and three small ones each",
         type=_checked(int, 1),
         default=25,
     )
