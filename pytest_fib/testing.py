@@ -207,8 +207,9 @@ class KernelCheck:
         axes: sizes of the var axes of a single workload; those that follow from others may be left
             out.
         workload: a single workload, as a record or as ``--fib-workload`` takes it.
-        examples: how many workloads are drawn; ``--fib-examples`` where not given. With neither
-            ``axes`` nor a ``workload``, ``--fib-workload`` is tried alone.
+        examples: how many workloads are drawn, with three small ones for each; ``--fib-examples``
+            where not given. With neither ``axes`` nor a ``workload``, ``--fib-workload`` is tried
+            alone.
         calling: ``value`` for a function that returns its outputs, ``destination`` for one that
             takes them as its last arguments, ``tuple`` for one that takes one tuple of both.
 

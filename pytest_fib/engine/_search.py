@@ -81,6 +81,7 @@ def search_and_diagnose(
     ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable``, ``slow`` and
     ``undecided``; ``clock`` is as there.
 
+    Of the workloads, ``examples`` are of all sizes, and ``SMALL_TO_EXAMPLE`` times as many small.
     A larger workload explains a failure, within ``EXPLAIN_SECONDS``. If nothing fails, ``draws``
     has outputs that are chosen at random drawn many times, from one workload: that takes seconds,
     so it comes at the end.
