@@ -157,9 +157,9 @@ class SearchRequest(_Request):
     """One implementation on the workloads of a search.
 
     Workloads that `failed_before` and those `listed` come first, then `examples` drawn from `seed`,
-    none of more than `max_bytes`, with three small ones for each of these. A fifth of those drawn follow from `run_seed` instead, if there
-    is one, so that no implementation can have foreseen them. With `draws`, outputs that are chosen
-    at random are drawn many times at the end.
+    none of more than `max_bytes`, with three small ones for each of these. A fifth of those drawn
+    follow from `run_seed` instead, if there is one, so that no implementation can have foreseen
+    them. With `draws`, outputs that are chosen at random are drawn many times at the end.
     """
 
     failed_before: list[Workload] = Field(default_factory=list)
