@@ -46,6 +46,7 @@ from pytest_fib.data._generator_kinds import (
 )
 from pytest_fib.data._request import (
     EXPLAIN_SECONDS as EXPLAIN_SECONDS,
+    SMALL_FOR_EACH as SMALL_FOR_EACH,
     BuildRequest as BuildRequest,
     BuildResult as BuildResult,
     DefinitionError as DefinitionError,

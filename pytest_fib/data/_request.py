@@ -21,6 +21,8 @@ from ._workload import Workload
 REPORT_IT = "please report it to pytest-fib's authors, with the log of this record"
 #: Seconds for explaining a failure, after which it is told with what is known by then.
 EXPLAIN_SECONDS = 20.0
+#: Small workloads that are drawn for each other one.
+SMALL_FOR_EACH = 3
 #: How exactly a time is to be known.
 Precision: TypeAlias = Literal["quick", "default", "strict"]
 #: Where a failing workload comes from.
@@ -157,14 +159,15 @@ class SearchRequest(_Request):
     """One implementation on the workloads of a search.
 
     Workloads that `failed_before` and those `listed` come first, then `examples` drawn from `seed`,
-    none of more than `max_bytes`, with three small ones for each of these. A fifth of those drawn
-    follow from `run_seed` instead, if there is one, so that no implementation can have foreseen
-    them. With `draws`, outputs that are chosen at random are drawn many times at the end.
+    none of more than `max_bytes`, and `small_for_each` of these as many small ones. A fifth of
+    those drawn follow from `run_seed` instead, if there is one, so that no implementation can have
+    foreseen them. With `draws`, outputs that are chosen at random are drawn many times at the end.
     """
 
     failed_before: list[Workload] = Field(default_factory=list)
     listed: list[Workload] = Field(default_factory=list)
     examples: Annotated[int, Field(ge=1)] = 25
+    small_for_each: Annotated[int, Field(ge=0)] = SMALL_FOR_EACH
     seed: int = 0
     run_seed: Annotated[int | None, Field(exclude_if=is_none)] = None
     max_bytes: Size = 1 << 28

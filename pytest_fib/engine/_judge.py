@@ -201,6 +201,7 @@ class Judge:
                 failed_before=request.failed_before,
                 listed=request.listed,
                 examples=request.examples,
+                small_for_each=request.small_for_each,
                 seed=request.seed,
                 run_seed=request.run_seed,
                 max_bytes=request.max_bytes,

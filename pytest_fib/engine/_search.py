@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_fib.data import (
     EXPLAIN_SECONDS,
+    SMALL_FOR_EACH,
     STATE,
     Definition,
     DefinitionFault,
@@ -42,8 +43,6 @@ SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
 FAR_BEYOND = 8.0
 #: The circumstance of failures that earlier calls lead to.
 RIGHT_AFRESH = "only after calls on other inputs; right in a new process"
-#: For each example, as many small workloads are drawn.
-SMALL_TO_EXAMPLE = 3
 #: Where a larger share of the drawn workloads is passed over, the outcome says so.
 MOST_PASSED_OVER = 0.5
 
@@ -69,6 +68,7 @@ def search_and_diagnose(
     failed_before: Sequence[Workload] = (),
     listed: Sequence[Workload] = (),
     examples: int,
+    small_for_each: int = SMALL_FOR_EACH,
     seed: int,
     run_seed: int | None,
     max_bytes: int,
@@ -81,12 +81,11 @@ def search_and_diagnose(
     ``drawn`` are ``search``'s conditions on drawn workloads, ``affordable``, ``slow`` and
     ``undecided``; ``clock`` is as there.
 
-    Of the workloads, ``examples`` are of all sizes, and ``SMALL_TO_EXAMPLE`` times as many small.
     A larger workload explains a failure, within ``EXPLAIN_SECONDS``. If nothing fails, ``draws``
     has outputs that are chosen at random drawn many times, from one workload: that takes seconds,
     so it comes at the end.
     """
-    drawn |= {"examples": examples, "small": SMALL_TO_EXAMPLE * examples}
+    drawn |= {"examples": examples, "small": small_for_each * examples}
     drawn |= {"seed": seed, "run_seed": run_seed, "clock": clock}
     result = _search(definition, check, failed_before, listed, max_bytes, **drawn)
     workload, outcome = result.workload, result.outcome
@@ -270,7 +269,7 @@ def search_step(request: SearchRequest, checked: Sequence[tuple[Workload, Outcom
     if any(_failed(outcome) for _, outcome in checked):
         return f"{len(checked)} workloads, making a failure smaller"
     total = len(request.failed_before) + len(request.listed)
-    total += (1 + SMALL_TO_EXAMPLE) * request.examples
+    total += (1 + request.small_for_each) * request.examples
     return f"workload {len(checked) + 1} of {max(total, len(checked) + 1)}"
 
 

@@ -63,6 +63,8 @@ class CorrectnessItem(KernelItem):
     kind = "correctness"
     #: Whether outputs that are chosen at random are drawn many times.
     draws = True
+    #: Whether small workloads are tried beside the others.
+    small_ones = True
 
     def skip_reason(self) -> str | None:
         """Also where no workload fits in the budget."""
@@ -85,7 +87,7 @@ class CorrectnessItem(KernelItem):
         self.conclude(workload, self.evaluate(workload, self.path.parent))
 
     def _search(self) -> None:
-        from pytest_fib.data import SearchRequest
+        from pytest_fib.data import SMALL_FOR_EACH, SearchRequest
 
         self._warn_of_lone_sizes()
         seed, run_seed = self.run.seeds
@@ -94,6 +96,7 @@ class CorrectnessItem(KernelItem):
             failed_before=self._failed_before(),
             listed=self._listed(),
             examples=self._examples(),
+            small_for_each=SMALL_FOR_EACH if self.small_ones else 0,
             seed=seed,
             run_seed=run_seed,
             max_bytes=self.max_bytes(),
@@ -204,6 +207,7 @@ class DefinitionItem(CorrectnessItem):
     kind = "definition"
     blamed = "DEFINITION ERROR: reference"
     draws = False  # its own outputs are the distribution
+    small_ones = False
 
     def __init__(self, *, loaded: LoadedDefinition, implemented: bool, **kwargs: Any) -> None:
         line = loaded.lines_before_reference or loaded.line
