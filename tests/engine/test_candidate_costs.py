@@ -28,6 +28,7 @@ def search(breakable_judge, definition, solution):
             solution=given.model_copy(update={"spec": spec}),
             listed=[make_workload(definition, {"n": n}) for n in listed],
             examples=examples,
+            small_for_each=0,
             timeout=timeout,
             max_bytes=1 << 20,
         )

@@ -30,6 +30,7 @@ def search(breakable_judge, definition, solution):
             solution=solution(text),
             listed=[make_workload(of, {"n": n}) for n in listed],
             examples=8,
+            small_for_each=0,
             timeout=timeout,
         )
         return breakable_judge.search(request)

@@ -236,8 +236,9 @@ def test_a_selection_without_paths_collects_kernels_only(toys):
 
 
 def test_examples_limit_how_many_workloads_are_tried(watched):
-    assert len(set(watched("--fib-examples", "4"))) <= 4
-    assert len(set(watched("--fib-examples", "40"))) > 4
+    """With three small ones for each."""
+    assert len(set(watched("--fib-examples", "4"))) <= 16
+    assert len(set(watched("--fib-examples", "40"))) > 16
 
 
 def test_the_budget_is_held_by_every_workload(watched):
