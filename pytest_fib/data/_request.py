@@ -159,9 +159,9 @@ class SearchRequest(_Request):
     """One implementation on the workloads of a search.
 
     Workloads that `failed_before` and those `listed` come first, then `examples` drawn from `seed`,
-    none of more than `max_bytes`, and small ones, `small_for_each` example. A fifth of those drawn
-    follow from `run_seed` instead, if there is one, so that no implementation can have foreseen
-    them. With `draws`, outputs that are chosen at random are drawn many times at the end.
+    none of more than `max_bytes`, and for each of these `small_for_each` small ones. A fifth of
+    those drawn follow from `run_seed` instead, if there is one, so that no implementation can have
+    foreseen them. With `draws`, outputs that are chosen at random are drawn many times at the end.
     """
 
     failed_before: list[Workload] = Field(default_factory=list)

@@ -421,8 +421,7 @@ def multiplied_in_turn(call: Operation) -> torch.Tensor:
     result = total.to(left.dtype) / scale
     if len(call.args) == 2:
         return result
-    scales = (call.argument(name) for name in ("alpha", "beta"))
-    alpha, beta = (1 if scale is None else scale for scale in scales)
+    alpha, beta = call.argument("alpha"), call.argument("beta")
     sums: torch.Tensor = alpha * result + beta * call.args[0]
     return sums
 

@@ -56,10 +56,12 @@ class Bounds(NamedTuple):
     late: int = 0
 
     def less(self, by: int) -> Bounds:
-        """The bounds of what is less by a number; ``only`` speaks of it as it is then."""
+        """The bounds of what is less by a number than what these are the bounds of."""
         others = {pair: n - by for pair, n in self.others.items()}
         largest = None if self.largest is None else self.largest - by
-        return Bounds(self.low - by, self.high - by, others, largest, self.only, self.late)
+        allowed = self.only
+        only = allowed and (lambda number: allowed(number + by))
+        return Bounds(self.low - by, self.high - by, others, largest, only, self.late)
 
     def allow(self, number: int) -> bool:
         """Whether a deck may deal this number."""

@@ -137,9 +137,9 @@ class _Checked(Generic[CheckResult]):
                 yield make_workload(definition, axes, workload.seed, workload.regime)
 
     def within(self, seconds: float, drawn: Iterable[Workload]) -> Iterator[Workload]:
-        """Workloads, until those before took as long."""
+        """Workloads, until those before took as long; what comes before the first doesn't count."""
         end = self._clock() + seconds
-        return takewhile(lambda workload: self._clock() < end, drawn)
+        yield from takewhile(lambda workload: self._clock() < end, drawn)
 
     def _is_worthwhile(self, axes: Mapping[str, int]) -> bool:
         """Whether a workload is no larger than usual, or asked for, or takes little time."""

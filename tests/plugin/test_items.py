@@ -138,13 +138,17 @@ def test_what_a_third_call_shows_is_replayed_with_its_values_and_scalars(scale, 
     assert again.partition("\n")[0] == text.partition("\n")[0]
 
 
+def implement_with_state(project, body):
+    """Write an implementation whose list ``kept`` outlives its calls."""
+    path = project.implement("keeps", f"x, factor\n{body}")
+    path.write_text(path.read_text().replace("@implements", "kept = []\n\n\n@implements"))
+
+
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_what_only_earlier_calls_lead_to_is_replayed_with_these(scale, scale_yaml, isolation):
     """The first factor is kept for all calls: each workload by itself is right."""
     scale.define(scale_yaml.replace("{value: 3.0}", "{kind: uniform, min: 1, max: 9}"))
-    scale.implement("keeps", "x, factor\nkept.append(factor)\nreturn x * kept[0]")
-    path = scale.path / "kernel_impls/toy/keeps.py"
-    path.write_text(path.read_text().replace("@implements", "kept = []\n\n\n@implements"))
+    implement_with_state(scale, "kept.append(factor)\nreturn x * kept[0]")
     result = scale.run("--fib-implementation=keeps", f"--fib-isolation={isolation}")
     result.assert_outcomes(failed=1)
     text = " ".join(" ".join(result.outlines).split())
@@ -159,10 +163,7 @@ def test_what_only_earlier_calls_lead_to_is_replayed_with_these(scale, scale_yam
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_what_a_first_call_leaves_is_told_also_where_larger_workloads_fail_for_it(scale, isolation):
     """What is kept is of no shape: in the same process every other workload fails at once."""
-    body = "kept.append(x.sum())\nreturn x * factor + kept[0] - x.sum()"
-    scale.implement("keeps", f"x, factor\n{body}")
-    path = scale.path / "kernel_impls/toy/keeps.py"
-    path.write_text(path.read_text().replace("@implements", "kept = []\n\n\n@implements"))
+    implement_with_state(scale, "kept.append(x.sum())\nreturn x * factor + kept[0] - x.sum()")
     result = scale.run("--fib-implementation=keeps", f"--fib-isolation={isolation}")
     result.assert_outcomes(failed=1)
     text = " ".join(" ".join(result.outlines).split())
@@ -174,8 +175,7 @@ def test_a_failure_does_not_tell_a_seed_that_others_are_still_drawn_from(scale, 
     """Other kernels may read the output of a run while they run."""
     scale.pytester.makeini("[pytest]\naddopts = --fib-isolation=none --fib-device=cpu")
     scale.define(scale_yaml.replace("{value: 3.0}", "{kind: uniform, min: 1, max: 9}"))
-    path = scale.implement("keeps", "x, factor\nkept.append(factor)\nreturn x * kept[0]")
-    path.write_text(path.read_text().replace("@implements", "kept = []\n\n\n@implements"))
+    implement_with_state(scale, "kept.append(factor)\nreturn x * kept[0]")
     result = scale.run("--fib-implementation=keeps")
     result.assert_outcomes(failed=1)
     (at_end,) = [

@@ -104,8 +104,10 @@ def test_each_search_has_every_input_zero_alone_where_there_are_quotients(
         assert set().union(*zero) == names
 
 
-def test_each_search_has_sequences_of_one_beyond_whole_tiles(define, look):
-    definition = define(
+@pytest.fixture
+def split_by_offsets(define):
+    """Sequences of n tokens in all, by their offsets."""
+    return define(
         {"n": "var", "length": "var"},
         {
             "x": {"shape": ["n"], "dtype": "float32"},
@@ -113,24 +115,19 @@ def test_each_search_has_sequences_of_one_beyond_whole_tiles(define, look):
         },
         rules={"offsets": {"kind": "indptr", "total": "n"}},
     )
+
+
+def test_each_search_has_sequences_of_one_beyond_whole_tiles(split_by_offsets, look):
     for seed in range(8):
-        _, tried = look(definition, seed=seed)
+        _, tried = look(split_by_offsets, seed=seed)
         plain = [w for w in tried if w.regime.get("values") not in ("zeros", "subnormal")]
-        lengths = torch.cat([filled(definition, w)["offsets"].diff() for w in plain])
+        lengths = torch.cat([filled(split_by_offsets, w)["offsets"].diff() for w in plain])
         for tile in (16, 32, 64, 128):
             assert ((lengths > tile) & (lengths % tile == 1)).any(), (seed, tile)
 
 
-def test_sequences_are_as_many_as_tiles_hold_or_one_more(define, look):
-    definition = define(
-        {"n": "var", "length": "var"},
-        {
-            "x": {"shape": ["n"], "dtype": "float32"},
-            "offsets": {"shape": ["length"], "dtype": "int64"},
-        },
-        rules={"offsets": {"kind": "indptr", "total": "n"}},
-    )
-    _, tried = look(definition, examples=100)
+def test_sequences_are_as_many_as_tiles_hold_or_one_more(split_by_offsets, look):
+    _, tried = look(split_by_offsets, examples=100)
     sequences = {w.axes["length"] - 1 for w in tried}
     assert {1, 2, 3, 16, 17, 32, 33, 64, 65, 128, 129} <= sequences
 
