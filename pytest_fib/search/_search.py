@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, takewhile
 from statistics import median_high
 from time import monotonic
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from pytest_fib.search._deck import USUAL_SIZE, Deck, UnforeseenSizes
 from pytest_fib.search._hypothesis import deal
@@ -62,6 +62,14 @@ class Search(Generic[CheckResult]):
     lowered: Sequence[Workload] = ()
 
 
+class _Timed(NamedTuple):
+    """How many seconds the check of a workload took, of these axes and so many bytes."""
+
+    axes: Mapping[str, int]
+    size: int
+    seconds: float
+
+
 class _Checked(Generic[CheckResult]):
     """Outcomes by workload, since shrinking asks for the same one again and again."""
 
@@ -77,9 +85,8 @@ class _Checked(Generic[CheckResult]):
         clock: Callable[[], float],
     ) -> None:
         self.seen: dict[str, tuple[Workload, CheckResult]] = {}
-        self._slow: list[tuple[int, float]] = []  # bytes and seconds
-        self._timed: list[tuple[int, float]] = []  # of all of them
-        self._by_sequences: list[tuple[int, float]] = []  # their number and seconds
+        self._timed: list[_Timed] = []
+        self._slow: list[_Timed] = []
         self.out_of_time = False
         self._definition = definition
         self._check = check
@@ -97,12 +104,10 @@ class _Checked(Generic[CheckResult]):
                 self.out_of_time = True  # no time left to shrink: unknown workloads count as passed
                 return False
             self.seen[workload.uuid] = (workload, self._check(workload))
-            seconds = self._clock() - start
-            self._timed.append((size, seconds))
-            sequences = plan(self._definition).sequences(workload.axes)
-            self._by_sequences.append((sequences, seconds))
-            if seconds > self._shrink_seconds * SLOW_SHARE:
-                self._slow.append((size, seconds))
+            timed = _Timed(workload.axes, size, self._clock() - start)
+            self._timed.append(timed)
+            if timed.seconds > self._shrink_seconds * SLOW_SHARE:
+                self._slow.append(timed)
         return self._failed(self.seen[workload.uuid][1])
 
     def fails_and_tells(
@@ -128,12 +133,11 @@ class _Checked(Generic[CheckResult]):
         """
         for workload in drawn:
             definition, axes = self._definition, workload.axes
-            if self._is_worthwhile(axes):
+            while _is_large(definition, axes) and (which := self._too_large(axes)):
+                axes = _halved(definition, axes, which) or _halved(definition, axes) or {}
+            if axes == workload.axes:
                 yield workload
-                continue
-            while _is_large(definition, axes) and not self._is_worthwhile(axes):
-                axes = _halved(definition, axes, above=USUAL_SIZE) or {}
-            if _is_large(definition, axes):
+            elif _is_large(definition, axes):
                 yield make_workload(definition, axes, workload.seed, workload.regime)
 
     def within(self, seconds: float, drawn: Iterable[Workload]) -> Iterator[Workload]:
@@ -141,12 +145,23 @@ class _Checked(Generic[CheckResult]):
         end = self._clock() + seconds
         yield from takewhile(lambda workload: self._clock() < end, drawn)
 
-    def _is_worthwhile(self, axes: Mapping[str, int]) -> bool:
-        """Whether a workload is no larger than usual, or asked for, or takes little time."""
-        if not _is_large(self._definition, axes):
-            return True
-        expected = self._expected(workload_bytes(self._definition, axes))
-        return max(expected, self._of_sequences(axes)) <= LARGE_SECONDS
+    def _too_large(self, axes: Mapping[str, int]) -> Callable[[int], bool] | None:
+        """Which sizes make a check take long; None if it is expected to take little time.
+
+        If it is for all bytes, those that are usual: the large ones are what the workload is for.
+        """
+        along = (self._along(axis, n) for axis, n in axes.items() if not _is_usual(n))
+        if max(self._of_sequences(axes), *along) > LARGE_SECONDS:
+            return lambda n: not _is_usual(n)
+        by_bytes = self._expected(workload_bytes(self._definition, axes))
+        return _is_usual if by_bytes > LARGE_SECONDS else None
+
+    def _along(self, axis: str, n: int) -> float:
+        """Seconds of what goes through an axis one by one: by the quickest of the largest so far.
+
+        However few bytes there are.
+        """
+        return n * self._each(lambda timed: timed.axes[axis], min, NOISE_SECONDS)
 
     def _of_sequences(self, axes: Mapping[str, int]) -> float:
         """Seconds of a workload of more sequences than usual: by what one took of the most so far.
@@ -157,11 +172,8 @@ class _Checked(Generic[CheckResult]):
         planned = plan(self._definition)
         if not planned.has_many_sequences(axes):
             return 0.0
-        least = min(taken for _, taken in self._by_sequences) + NOISE_SECONDS
-        most = max(of for of, _ in self._by_sequences)
-        near = [(of, taken) for of, taken in self._by_sequences if of * NEARLY_LARGEST >= most]
-        each = median_high(max(0.0, taken - least) / (of + 1) for of, taken in near)
-        return each * planned.sequences(axes)
+        each = self._each(lambda timed: planned.sequences(timed.axes), median_high, NOISE_SECONDS)
+        return planned.sequences(axes) * each
 
     def _expected(self, size: int) -> float:
         """Seconds that a workload of so many bytes may take, by those that took long.
@@ -169,20 +181,32 @@ class _Checked(Generic[CheckResult]):
         In proportion to larger ones, though what is small may take less than its share. A byte more
         on both sides: all tensors may be empty.
         """
-        shares = (taken * min(1.0, (size + 1) / (of + 1)) for of, taken in self._slow)
+        shares = (slow.seconds * min(1.0, (size + 1) / (slow.size + 1)) for slow in self._slow)
         return max((self._beyond(size), *shares))
 
     def _beyond(self, size: int) -> float:
         """Seconds of a workload larger than all before, by what a byte took of the largest ones.
 
-        Without what even the quickest took; by the quickest of them, lest a pause count.
+        By the quickest of them, lest a pause count.
         """
-        largest = max((of for of, _ in self._timed), default=size)
-        if size <= largest:
+        if size <= max((timed.size for timed in self._timed), default=size):
             return 0.0
-        least = min(taken for _, taken in self._timed)
-        near = [(of, taken) for of, taken in self._timed if of * NEARLY_LARGEST >= largest]
-        return min((taken - least) / (of + 1) for of, taken in near) * size
+        return size * self._each(lambda timed: timed.size, min)
+
+    def _each(
+        self,
+        number_of: Callable[[_Timed], int],
+        of_all: Callable[[Iterable[float]], float],
+        noise: float = 0.0,
+    ) -> float:
+        """Seconds for each of what there is a number of, in those checks where it was largest.
+
+        Without what even the quickest check took, with some ``noise``.
+        """
+        least = min(timed.seconds for timed in self._timed) + noise
+        most = max(map(number_of, self._timed))
+        near = [timed for timed in self._timed if number_of(timed) * NEARLY_LARGEST >= most]
+        return of_all(max(0.0, timed.seconds - least) / (number_of(timed) + 1) for timed in near)
 
     def shrunk(self, first: Workload, origin: Origin) -> Search[CheckResult]:
         """The smallest workload that fails like the first; with that ``origin`` if there is none.
@@ -302,17 +326,23 @@ def _quick(
 
 
 def _halved(
-    definition: Definition, axes: Mapping[str, int], *, above: int = 0
+    definition: Definition,
+    axes: Mapping[str, int],
+    which: Callable[[int], bool] = lambda n: True,
 ) -> dict[str, int] | None:
-    """Sizes ``above`` one as near to half as constraints allow; None if none is smaller."""
-    wanted = {axis: n // 2 if n > above else n for axis, n in axes.items()}
+    """``which`` sizes as near to half as constraints allow; None if none is smaller."""
+    wanted = {axis: max(n // 2, 1) if which(n) else n for axis, n in axes.items()}
     smaller = plan(definition).lowered(axes, {}, wanted)
     return None if smaller == axes else smaller
 
 
+def _is_usual(size: int) -> bool:
+    return size <= USUAL_SIZE
+
+
 def _is_large(definition: Definition, axes: Mapping[str, int]) -> bool:
     """Whether an axis has more than the usual size, and nobody has asked for that."""
-    return any(n > USUAL_SIZE and is_open(definition, axis) for axis, n in axes.items())
+    return any(not _is_usual(n) and is_open(definition, axis) for axis, n in axes.items())
 
 
 def _drawn(
@@ -326,7 +356,8 @@ def _drawn(
     """Drawn workloads, the smallest first, and those of more sequences than usual last; small ones.
 
     Which are drawn does not hang on verdicts. So what fails is found at the least expense, and
-    there is less to shrink.
+    there is less to shrink. The small ones are in no order: there may be time for some only, which
+    must not be the smallest.
     """
 
     def cost(workload: Workload) -> tuple[bool, int]:
@@ -349,4 +380,4 @@ def _drawn(
 
     drawn = [*dealt(max_bytes, examples)]
     small_ones = [*dealt(few_bytes, small + 1)][1:] if small else []
-    return sorted(drawn, key=cost), sorted(small_ones, key=cost)
+    return sorted(drawn, key=cost), small_ones

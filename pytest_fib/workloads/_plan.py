@@ -529,11 +529,13 @@ def _most_sequences(
     """Open axes of offsets, and how many sequences these have at most.
 
     Where the definition bounds other axes, only what it bounds the total to: beyond that, all are
-    empty.
+    empty. An axis of constant size is none of them.
     """
     is_unbounded = not (definition.workloads and definition.workloads.axes)
     for name, rule in offsets.items():
         (axis,), total = _shape(definition, name), str(rule.total)
+        if axis not in definition.var_axes:
+            continue
         is_bounded = total in definition.var_axes and not is_open(definition, total)
         if is_unbounded or (is_bounded and is_open(definition, axis)):
             largest = listed_domain(definition, total).high if is_bounded else 0

@@ -302,7 +302,10 @@ class Expressions:
         return None
 
     def size_of_made(self, tensor: ast.expr, dim: int) -> tuple[str, int | None] | None:
-        """The axis that a tensor made here is as long as, and how many numbers it has besides."""
+        """What a tensor made here is as long as, and how many numbers it has besides.
+
+        That is an axis, or a number.
+        """
         shape = self._variable(tensor.id).made_of if isinstance(tensor, ast.Name) else ()
         size = shape[dim] if -len(shape) <= dim < len(shape) else None
         more = None
@@ -311,8 +314,8 @@ class Expressions:
             more = number if isinstance(number, int) and number > 0 else None
             if more is None:
                 return None
-        axis = None if size is None else self.size(size)
-        return (axis, more) if isinstance(axis, str) else None
+        length = None if size is None else self.size(size)
+        return None if length is None else (str(length), more)
 
     def along(self, node: ast.expr) -> str | None:
         """The axis along which an expression has all places, one after the other."""

@@ -171,7 +171,7 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
 def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
     """Any of them; rows of equal ones, of the same as other inputs have, of close ones, of ends."""
     tensor.random_(low, high + 1, generator=context.device_random)
-    if not tensor.dim():
+    if tensor.numel() == 1:
         _put_alone(tensor, context.turn, low, high)
     _put_whole_tiles(tensor, context, low, high)
     _with_small_rows(tensor, context, low, high)

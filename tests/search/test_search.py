@@ -132,6 +132,17 @@ def test_sequences_are_as_many_as_tiles_hold_or_one_more(split_by_offsets, look)
     assert {1, 2, 3, 16, 17, 32, 33, 64, 65, 128, 129} <= sequences
 
 
+def test_offsets_may_be_of_a_constant_number_of_sequences(define, look):
+    offsets = {"x": {"shape": ["n"], "dtype": "float32"}}
+    offsets |= {"offsets": {"shape": ["six"], "dtype": "int64"}}
+    rules = {"offsets": {"kind": "indptr", "total": "n"}}
+    five = define({"n": "var", "six": 6}, offsets, rules=rules)
+    _, tried = look(five, examples=25, small=25)
+    totals = {w.axes["n"]: int(filled(five, w)["offsets"][-1]) for w in tried}
+    assert all(n == total for n, total in totals.items())
+    assert max(totals) > 1024
+
+
 def test_each_search_has_axes_of_one_tensor_that_are_equal(define, look):
     axes = {"m": "var", "n": "var", "a": 3, "b": 5, "c": 7, "d": 11, "e": 13}
     inputs = {
