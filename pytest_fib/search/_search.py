@@ -33,8 +33,9 @@ SLOW_SHARE = 0.005
 LARGE_SECONDS = 5.0
 #: So many seconds more than the least may be those of other work on the machine.
 NOISE_SECONDS = 0.05
-#: Of workloads up to so many times smaller than the largest, the quickest says what a byte takes.
-NEARLY_LARGEST = 4
+#: Of workloads up to so many times smaller than the largest, the quickest says what a byte takes;
+#: of those whose axis is up to so many times smaller, what each place along it takes.
+NEARLY_LARGEST, NEARLY_LONGEST = 4, 16
 #: One of so many draws, rounded up, follows from the seed of the run.
 DRAWS_TO_ONE_OF_THE_RUN = 5
 #: Bytes of small workloads, or so many times those of the smallest where that is more. A check of
@@ -161,7 +162,7 @@ class _Checked(Generic[CheckResult]):
 
         However few bytes there are.
         """
-        return n * self._each(lambda timed: timed.axes[axis], min, NOISE_SECONDS)
+        return n * self._each(lambda timed: timed.axes[axis], min, NOISE_SECONDS, NEARLY_LONGEST)
 
     def _of_sequences(self, axes: Mapping[str, int]) -> float:
         """Seconds of a workload of more sequences than usual: by what one took of the most so far.
@@ -198,14 +199,16 @@ class _Checked(Generic[CheckResult]):
         number_of: Callable[[_Timed], int],
         of_all: Callable[[Iterable[float]], float],
         noise: float = 0.0,
+        nearly: int = NEARLY_LARGEST,
     ) -> float:
-        """Seconds for each of what there is a number of, in those checks where it was largest.
+        """Seconds for each of what there is a number of, by the checks where it was largest.
 
-        Without what even the quickest check took, with some ``noise``.
+        By those too where it was up to ``nearly`` times smaller. Without what even the quickest
+        check took, with some ``noise``.
         """
         least = min(timed.seconds for timed in self._timed) + noise
         most = max(map(number_of, self._timed))
-        near = [timed for timed in self._timed if number_of(timed) * NEARLY_LARGEST >= most]
+        near = [timed for timed in self._timed if number_of(timed) * nearly >= most]
         return of_all(max(0.0, timed.seconds - least) / (number_of(timed) + 1) for timed in near)
 
     def shrunk(self, first: Workload, origin: Origin) -> Search[CheckResult]:

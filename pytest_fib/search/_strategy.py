@@ -192,7 +192,7 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     """A size of an axis, which may equal one that is known."""
     axis, domain = choice.axis, choice.domain
     others = _sizes_beside(planned.definition, choice)
-    largest = _largest(choice, alone=len(planned.independent) == 1) if axis == how.lead else None
+    largest = _largest(planned, choice) if axis == how.lead else None
     sort: Sort = "size" if largest is None or not how.once else "largest"
     only = _odd_ones(choice) if axis in how.odd else None
     if domain.step == 1 and domain.values is None:
@@ -239,12 +239,17 @@ def _sizes_beside(definition: Definition, choice: Choice) -> dict[str, int]:
     }
 
 
-def _largest(choice: Choice, *, alone: bool) -> int | None:
+def _largest(planned: Plan, choice: Choice) -> int | None:
     """The largest size of an axis; None where it takes the whole budget, as that takes its time.
 
-    Unless that is the only axis. Of what is cheap, some more than is usual.
+    Unless that is the only axis. Of what is cheap, some more than is usual, but for sums that no
+    kernel may hold then.
     """
-    if alone or choice.affordable == len(choice.domain):
+    if choice.affordable == len(choice.domain):
+        return choice.largest
+    if choice.axis in planned.sums_of_bytes:
+        return None
+    if len(planned.independent) == 1:
         return choice.largest
     beyond = choice.domain.nearest(min(choice.largest, LARGE_SIZE))
     return beyond if beyond > USUAL_SIZE else None

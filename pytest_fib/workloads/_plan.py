@@ -32,6 +32,7 @@ CACHED_PLANS = 256
 MAX_SEQUENCES = 4096
 #: Bits of integers that sizes of axes may be too large for.
 SMALL_INTEGERS = 16
+BITS_OF_BYTES = 8
 #: How much is tried for a value of an axis near the one that is wanted.
 QUICK_TRIES = 1000
 #: The most of the rule that is suggested for an integer of more than 8 bits that nothing speaks of.
@@ -136,6 +137,22 @@ class Plan:
             for name, rule in self.rules.items()
             if isinstance(rule, kinds.Indptr)
         }
+
+    @cached_property
+    def sums_of_bytes(self) -> set[str]:
+        """The axes along which products of two inputs of bytes are summed: no output has them.
+
+        Kernels sum in int32, which surely holds the sum of 131,071 such products.
+        """
+        specs = self.definition.inputs.values()
+        of_bytes = (
+            set(spec.shape or ())
+            for spec in specs
+            if not spec.dtype.is_floating and spec.dtype.itemsize_bits <= BITS_OF_BYTES
+        )
+        times = Counter(axis for axes in of_bytes for axis in axes)
+        of_outputs = {a for spec in self.definition.outputs.values() for a in spec.shape or ()}
+        return {axis for axis, count in times.items() if count > 1} - of_outputs
 
     @cached_property
     def outputs_of_bits(self) -> set[str]:

@@ -383,6 +383,42 @@ def test_sizes_that_nobody_asked_for_are_smaller_or_left_out_where_they_take_lon
         assert all(w.axes["n"] * seconds <= 6 for w in tried if w.axes["n"] > 65_536)
 
 
+def _of_output(definition, *shape):
+    """The definition, with an output of this shape."""
+    outputs = {"y": definition.outputs["y"].model_copy(update={"shape": shape})}
+    return definition.model_copy(update={"outputs": outputs})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "has_more"), [("int8", False), ("uint8", False), ("float8_e4m3fn", True)]
+)
+def test_of_products_of_bytes_no_more_are_summed_than_an_int32_holds(define, look, dtype, has_more):
+    inputs = {name: {"shape": [name, "k"], "dtype": dtype} for name in ("m", "n")}
+    axes = dict.fromkeys(("m", "n", "k"), "var")
+    definition = _of_output(define(axes, inputs), "m", "n")
+    for seed in range(3):
+        _, tried = look(definition, seed=seed, run_seed=seed)
+        assert (max(w.axes["k"] for w in tried) > 65_536) is has_more
+        assert max(w.axes["m"] for w in tried) > 65_536
+
+
+def test_other_axes_are_halved_before_the_one_that_is_large(define, look, clock):
+    """The time goes with all elements, not with what is along one axis."""
+
+    def fails(workload):
+        clock[0] += workload.axes["m"] * workload.axes["n"] * 2e-6
+        return False
+
+    rows = {"x": {"shape": ["m", "n"], "dtype": "float32"}}
+    definition = define({"m": "var", "n": "var"}, rows)
+    for seed in range(3):
+        _, tried = look(definition, fails, seed=seed, clock=lambda: clock[0])
+        large = [w.axes for w in tried if max(w.axes.values()) > 65_536]
+        assert {max(axes.values()) for axes in large} == {262_144}
+        assert {max(axes, key=axes.get) for axes in large} == {"m", "n"}
+        assert all(axes["m"] * axes["n"] * 2e-6 <= 6 for axes in large)
+
+
 @pytest.fixture
 def ragged():
     """Sequences of a definition that bounds nothing, as users write it first."""
