@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -265,7 +266,8 @@ def _with_tiles(
 ) -> Diagnosis:
     """The diagnosis with the smallest tiles of which whole ones are right, and one with a rest not.
 
-    Or with none if what is wrong at their rest is so without a rest too.
+    Or with none if what is wrong at their rest is so without a rest too, or begins where the
+    definition itself divides an axis.
     """
 
     def passes(sizes: Mapping[str, int]) -> bool | None:
@@ -275,7 +277,15 @@ def _with_tiles(
         outcome = evaluate(make_workload(definition, axes, workload.seed, workload.regime))
         return None if outcome is None else outcome.status is EvaluationStatus.PASSED
 
-    tiles, sizes = diagnosis.tiles, workload.axes
+    parts = _parts(definition)
+    tiles = {
+        axis: tile
+        for axis, tile in diagnosis.tiles.items()
+        if definition.const_axes.get(axis, 0) // tile * tile not in parts
+    }
+    if tiles != diagnosis.tiles:
+        diagnosis = with_guessed_tiles(diagnosis, tiles)
+    sizes = workload.axes
     while tiles and min(tiles.values()) >= TILE_SIZES[1]:
         is_right = passes({axis: _whole(sizes.get(axis, 0), tile) for axis, tile in tiles.items()})
         if is_right is False and tiles == diagnosis.tiles:
@@ -288,6 +298,13 @@ def _with_tiles(
         if passes({axis: tile + sizes.get(axis, 0) % tile for axis, tile in tiles.items()}):
             break
     return diagnosis
+
+
+def _parts(definition: Definition) -> set[int]:
+    """Sizes that the definition may divide an axis into: its constants, and its reference's."""
+    nodes = ast.walk(ast.parse(definition.reference))
+    numbers = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    return {*definition.const_axes.values(), *(n for n in numbers if type(n) is int and n)}
 
 
 def _whole(size: int, tile: int) -> int:

@@ -588,6 +588,21 @@ def test_the_rest_after_tiles_is_that_after_the_smallest_of_which_whole_ones_are
     assert found.tiles == {"n": tile}
 
 
+@pytest.mark.parametrize(
+    ("body", "axes", "why"),
+    [
+        ("return x * 3", {"width": 160}, " (the rest after tiles of 64?)"),
+        ("return torch.cat((x[:, :128], x[:, 128:]), 1) * 3", {"width": 160}, ""),
+        ("return x * 3", {"width": 160, "of_queries": 128}, ""),
+    ],
+)
+def test_no_rest_after_tiles_begins_where_the_definition_divides_an_axis(body, axes, why):
+    shape = "float32[n, width]"
+    parts = define({"x": shape}, {"y": shape}, body, axes)
+    found = _found(parts, lambda x: x * 3 * (torch.arange(160) < 128), 1)
+    assert found.sentence == f"y: zeros at the last 32 of 160 along width{why}"
+
+
 def test_the_rest_is_not_that_after_tiles_of_which_one_with_a_rest_is_right():
     """Of an odd number of smaller ones there is no rest, as they are fewer than one real tile."""
 
