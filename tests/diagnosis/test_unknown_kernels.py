@@ -591,7 +591,7 @@ def test_the_rest_after_tiles_is_that_after_the_smallest_of_which_whole_ones_are
 @pytest.mark.parametrize(
     ("body", "axes", "why"),
     [
-        ("return x * 3", {"width": 160}, " (the rest after tiles of 64?)"),
+        ("return x * 3", {"width": 160}, " (the rest after tiles of 128?)"),
         ("return torch.cat((x[:, :128], x[:, 128:]), 1) * 3", {"width": 160}, ""),
         ("return x * 3", {"width": 160, "of_queries": 128}, ""),
     ],
