@@ -40,7 +40,7 @@ NEARLY_LARGEST, NEARLY_LONGEST = 4, 16
 DRAWS_TO_ONE_OF_THE_RUN = 5
 #: Bytes of small workloads, or so many times those of the smallest where that is more. A check of
 #: one takes milliseconds; of all of them, at most so many seconds.
-SMALL_BYTES, SMALLEST_TIMES, SMALL_SECONDS = 64 << 10, 4, 3.0
+SMALL_BYTES, SMALLEST_TIMES, SMALL_SECONDS = 512 << 10, 4, 3.0
 
 
 @dataclass(frozen=True)

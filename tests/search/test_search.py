@@ -499,7 +499,7 @@ def test_small_workloads_are_tried_beside_the_others(define, look):
     assert {w.uuid for w in alone} <= {w.uuid for w in tried}
     more = [w for w in tried if w not in alone]
     assert 50 < len(more) <= 60
-    assert max(workload_bytes(definition, w.axes) for w in more) <= 1 << 16
+    assert max(workload_bytes(definition, w.axes) for w in more) <= 1 << 19
     _, of_another_run = look(definition, examples=20, run_seed=4, small=60)
     shared = {w.uuid for w in tried} & {w.uuid for w in of_another_run}
     assert 5 < len(tried) - len(shared) < 30
