@@ -173,6 +173,8 @@ class Sum:
         return Sum.noted(result, self.of, lambda: change(self.add_again()), self.uses)
 
 
+#: Rows shorter than that are taken with all others.
+SHORT_ROW = 64
 #: Operations that may scale a sum by a number.
 _SCALINGS = {"mul", "div", "true_divide"}
 #: The sums of a run, and views of them.
@@ -334,14 +336,20 @@ def _used(value: Any, sums: Sums) -> Any:
     if known is None:
         return value
     known.uses.append(None)
-    return value if len(known.uses) == 1 else value + _typical(known.add_again() - value)
+    return value if len(known.uses) == 1 else value + _typical(known.add_again() - value, value)
 
 
-def _typical(error: torch.Tensor) -> torch.Tensor:
-    """Errors of a sum, none of which luck makes less than the root mean square of its row."""
+def _typical(error: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Errors of a sum, none of which luck makes less than the root mean square of its row.
+
+    Nor, in short rows, less than the median of all errors in proportion to the sums.
+    """
     if not error.dim():
         return error
     usual = error.square().mean(-1, keepdim=True).sqrt()
+    if error.shape[-1] < SHORT_ROW:
+        shares = (error / value).abs().nan_to_num_(0.0, 0.0, 0.0)
+        usual = torch.maximum(usual, value.abs() * shares[error != 0].median().nan_to_num_(0.0))
     return torch.where(error.abs() < usual, error.sign() * usual, error).nan_to_num_(0.0, 0.0, 0.0)
 
 

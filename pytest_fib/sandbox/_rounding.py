@@ -25,6 +25,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory
 from pytest_fib.sandbox._operations import (
     COMPARISONS,
+    SHORT_ROW,
     UNDERFLOW,
     Computed,
     Decider,
@@ -52,8 +53,6 @@ ANOTHER_WAY = "it does not always make the same decisions"
 BELIEVED = 2.0
 #: Operations that put numbers at places, or add them there.
 _SCATTERS = ("scatter", "scatter_add")
-#: Rows shorter than that are taken with all others.
-SHORT_ROW = 64
 #: How many different numbers are noise.
 NOISES = 1 << 24
 

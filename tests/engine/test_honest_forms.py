@@ -164,6 +164,21 @@ def test_what_is_equal_may_be_in_any_order_unless_the_reference_has_a_stable_one
     assert not check(F32[0], outputs, stable, last_first, cases)
 
 
+def test_the_gradient_of_softmax_may_take_its_sum_from_the_output():
+    """As attention's does; of a single key, both are the same number, and the gradient is 0."""
+    inputs = {name: ("float32", ["n", "m"]) for name in ("dout", "v", "k")}
+
+    def gradient(dout, v, k):
+        return ((dout @ v.T).diagonal() - (dout * v).sum(-1))[:, None] * k
+
+    products = "(dout[:, None] @ v[..., None])[..., 0]"
+    reference = f"((lambda dp: dp - (1.0 * dp).sum(-1, keepdim=True))({products})) * k"
+    cases = [({"m": 24, "n": 2048}, values) for values in ("outlier", "normal", "mixed")]
+    outputs = {"dk": ("float32", ["n", "m"])}
+    assert check(inputs, outputs, reference, gradient, cases)
+    assert not check(inputs, outputs, reference, lambda *x: gradient(*x) + 1e-2 * x[2], cases)
+
+
 def test_outputs_in_float64_are_not_computed_in_float32():
     outputs = {"y": ("float64", ["m"])}
     cases = [({"m": 3, "n": 3000}, values) for values in ("normal", "cancelling", "mixed")]

@@ -648,6 +648,18 @@ def test_a_sum_that_is_used_twice_may_be_two_sums():
     assert _spread(lambda x, y: (x @ y) * 0, x, y) == 0
 
 
+def test_no_luck_makes_two_ways_to_add_the_same_nearly_agree():
+    """Of ten thousand sums by themselves, some would in all of few runs."""
+    x, y = torch.rand(10_000, 1, 24) + 0.5, torch.rand(10_000, 24, 1) + 0.5
+
+    def difference(x, y):
+        total = x @ y
+        return total - total * 1
+
+    runs = [run_widened(difference, [x, y], moved=seed).abs() for seed in (1, -1, 2)]
+    assert float((torch.stack(runs).amax(0) / (x @ y)).min()) > 2**-24
+
+
 def test_a_sum_that_is_scaled_is_one():
     """As a temperature's logits, of which one is subtracted from a logarithm of a sum of all."""
     x, y = torch.randn(1, 64), torch.randn(64, 1)
