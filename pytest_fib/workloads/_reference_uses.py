@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pytest_fib.workloads._folding import folded
 from pytest_fib.workloads._inlining import inlined_run
 from pytest_fib.workloads._reference_expressions import (
     DEPTH,
@@ -161,21 +162,11 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
     except SyntaxError:
         return uses  # it is seen where the reference is loaded
     if run := inlined_run(module):
+        run = folded(run, module)
         arguments = [each.arg for each in run.args.args]
-        _Reader(dict(inputs), dict(outputs), uses, arguments, _constants(module)).visit(run)
+        _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
         uses.calculated, uses.bitwise, uses.angles, uses.summed = calculated_with(run)
     return uses
-
-
-def _constants(module: ast.Module) -> dict[str, object]:
-    """What a module's names are that it gives a literal."""
-    return {
-        target.id: constant(each.value)
-        for each in module.body
-        if isinstance(each, ast.Assign)
-        for target in each.targets
-        if isinstance(target, ast.Name)
-    }
 
 
 def _terms(node: ast.expr, sign: int) -> Iterator[tuple[int, ast.expr]]:
@@ -197,10 +188,8 @@ class _Reader(ast.NodeVisitor):
         outputs: Mapping[str, TensorSpec],
         uses: ReferenceUses,
         arguments: list[str],
-        constants: Mapping[str, object],
     ) -> None:
-        self._inputs, self._outputs = inputs, outputs
-        self._uses, self._constants = uses, constants
+        self._inputs, self._outputs, self._uses = inputs, outputs, uses
         self._expressions = Expressions(inputs, outputs, arguments)
         self._parents: dict[ast.AST, ast.AST] = {}
 
@@ -536,14 +525,17 @@ class _Reader(ast.NodeVisitor):
             self._uses.edges.setdefault(other, set()).add((one, way, size))
 
     def _number(self, node: ast.expr | None) -> float | None:
-        """The number that an expression is: a literal, or a name or the negative of one."""
+        """The number that an expression is: a literal, or a name or the negative of one.
+
+        Arithmetic with numbers is folded before.
+        """
         match node:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 number = self._number(operand)
                 return None if number is None else -number
-            case ast.Name(id=name):
+            case ast.Name():
                 value = self._expressions.calculation(node)
-                held = constant(value) if value else self._constants.get(name)
+                held = constant(value) if value else None
             case _:
                 held = None if node is None else constant(node)
         return held if isinstance(held, (int, float)) else None
