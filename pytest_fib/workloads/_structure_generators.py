@@ -184,14 +184,17 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
     if not rule.unique:
         _repeat_one(drawn, context.turn)
         _put_extremes(drawn, below, context.turn)
-    if rule.pad is not None:
+        if context.all_alike:
+            drawn[:] = drawn[:1, :1]
+    if rule.pad is not None and (rule.unique or not context.all_alike):
         lengths = torch.randint(0, n + 1, (rows, 1), generator=host)
         lengths[torch.rand((rows, 1), generator=host) < 0.5] = n
         if rule.unique:
             lengths.clamp_max_(below)
         drawn = torch.where(torch.arange(n) < lengths, drawn, context.whole(rule.pad))
     tensor.copy_(drawn.reshape(tensor.shape))
-    _put_sentinels(tensor, rule.sentinels, context)
+    if rule.unique or not context.all_alike:
+        _put_sentinels(tensor, rule.sentinels, context)
 
 
 def _repeat_one(drawn: torch.Tensor, turn: int) -> None:

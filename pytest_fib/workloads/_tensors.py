@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 #: By how many turns one input is ahead of the one before it.
 INPUT_TURNS = 5
+#: The turns in which all that is counted is alike.
+ALIKE_TURNS = (11, 23)
 #: Significant bits of scalars that tensors are compared with: as many as bfloat16 has.
 SCALAR_BITS = 8
 #: How many scalars that could be any number are near to an end of their range; and how near at
@@ -401,6 +403,14 @@ class FillContext(InputTensors):
     host_random: torch.Generator
     device_random: torch.Generator
     files: Mapping[str, Path]
+
+    @property
+    def all_alike(self) -> bool:
+        """Whether all integers of each input are one number, and all that is true or false true.
+
+        What counts them then counts as many as there may be.
+        """
+        return self.shared_turn in ALIKE_TURNS
 
     def lengths_of(self, indptr: str | None) -> torch.Tensor | None:
         """Sequence lengths from an indptr, on the host."""

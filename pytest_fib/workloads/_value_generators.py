@@ -186,6 +186,8 @@ def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: i
         _with_rows_of_marks(tensor, context, low, high)
         _with_flat_blocks(tensor, context.turn, low)
     _with_all_at_ends(tensor, context.turn, low, high)
+    if context.all_alike and tensor.numel():
+        tensor.fill_(tensor.view(-1)[context.turn % tensor.numel()].clone())
 
 
 def _put_alone(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
@@ -397,7 +399,7 @@ def _put_rows(tensor: torch.Tensor, names: Sequence[str], context: FillContext) 
 
     In two turns of all rows alike: what is counted over several is none then, or all.
     """
-    names = ALIKE.get(context.turn, names)
+    names = ("all",) if context.all_alike else ALIKE.get(context.turn, names)
     rows = in_turn(tensor, [name or "none" for name in names], context.turn)
     ones = places(tensor, rows, context.device_random).to(tensor.dtype)
     put = torch.tensor([bool(name) for name in names], device=tensor.device)
