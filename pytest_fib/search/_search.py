@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain
 from statistics import median_high
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -142,9 +142,35 @@ class _Checked(Generic[CheckResult]):
                 yield make_workload(definition, axes, workload.seed, workload.regime)
 
     def within(self, seconds: float, drawn: Iterable[Workload]) -> Iterator[Workload]:
-        """Workloads, until those before took as long; what comes before the first doesn't count."""
-        end = self._clock() + seconds
-        yield from takewhile(lambda workload: self._clock() < end, drawn)
+        """Workloads, until those before took as long; what comes before the first doesn't count.
+
+        First those that are expected to take least for what is along one axis, and none that would
+        take a tenth of the time. One whose axis is much longer than any before may take any.
+        """
+        end, left = self._clock() + seconds, [*drawn]
+        while left and self._clock() < end:
+            costs = [*map(self._cost_along(left[0].axes), left)]
+            cheapest = min(range(len(left)), key=costs.__getitem__)
+            is_unforeseen, expected = costs[cheapest]
+            if not is_unforeseen and expected > seconds / 10:
+                return
+            yield left.pop(cheapest)
+
+    def _cost_along(self, axes: Iterable[str]) -> Callable[[Workload], tuple[bool, float]]:
+        """Whether a workload has an axis that is much longer than any before, and how long it is.
+
+        If none is, the seconds that are expected of an axis.
+        """
+        of_each = {axis: self._along(axis, 1) for axis in axes}
+        longest = {axis: max(timed.axes[axis] for timed in self._timed) for axis in of_each}
+
+        def cost(workload: Workload) -> tuple[bool, float]:
+            sizes = workload.axes
+            if any(n > NEARLY_LONGEST * longest[axis] for axis, n in sizes.items()):
+                return True, max(sizes.values())
+            return False, max((n * of_each[axis] for axis, n in sizes.items()), default=0.0)
+
+        return cost
 
     def _too_large(self, axes: Mapping[str, int]) -> Callable[[int], bool] | None:
         """Which sizes make a check take long; None if it is expected to take little time.
@@ -162,7 +188,7 @@ class _Checked(Generic[CheckResult]):
 
         However few bytes there are.
         """
-        return n * self._each(lambda timed: timed.axes[axis], min, NOISE_SECONDS, NEARLY_LONGEST)
+        return n * self._each(lambda timed: timed.axes[axis], min, nearly=NEARLY_LONGEST)
 
     def _of_sequences(self, axes: Mapping[str, int]) -> float:
         """Seconds of a workload of more sequences than usual: by what one took of the most so far.

@@ -414,7 +414,7 @@ def test_other_axes_are_halved_before_the_one_that_is_large(define, look, clock)
     for seed in range(3):
         _, tried = look(definition, fails, seed=seed, clock=lambda: clock[0])
         large = [w.axes for w in tried if max(w.axes.values()) > 65_536]
-        assert {max(axes.values()) for axes in large} == {262_144}
+        assert {max(axes.values()) for axes in large} <= {131_072, 262_144}
         assert {max(axes, key=axes.get) for axes in large} == {"m", "n"}
         assert all(axes["m"] * axes["n"] * 2e-6 <= 6 for axes in large)
 
@@ -455,7 +455,7 @@ def test_there_are_no_more_sequences_than_usual_where_no_more_than_65536_fit(rag
     assert max(w.axes["nodes"] for w in tried) <= 4096
 
 
-@pytest.mark.parametrize(("seconds", "most"), [(1e-3, 4096), (4.5e-5, 131_072), (0.0, 262_144)])
+@pytest.mark.parametrize(("seconds", "most"), [(1e-3, 4096), (3.5e-5, 131_072), (0.0, 262_144)])
 def test_there_are_fewer_sequences_or_no_more_than_usual_where_each_takes_its_time(
     ragged, look, clock, seconds, most
 ):
@@ -509,6 +509,19 @@ def test_small_workloads_are_tried_for_a_few_seconds(define, look):
     clock = iter(range(100_000))
     _, tried = look(define(), examples=2, small=60, clock=lambda: next(clock) / 4)
     assert 2 < len(tried) < 8
+
+
+def test_small_workloads_that_go_through_a_long_axis_leave_time_for_others(define, look, clock):
+    """Of a hundred, a quarter would take a second each; none of these is tried."""
+
+    def fails(workload):
+        clock[0] += workload.axes["m"] * 1e-3
+        return False
+
+    definition = define({"m": "var", "n": "var"})
+    _, tried = look(definition, fails, examples=1, small=100, clock=lambda: clock[0])
+    assert len(tried) > 50
+    assert 100 < max(w.axes["m"] for w in tried) < 1000
 
 
 def test_nothing_smaller_is_looked_for_than_the_smallest(define, look):
