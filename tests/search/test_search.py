@@ -411,12 +411,13 @@ def test_other_axes_are_halved_before_the_one_that_is_large(define, look, clock)
 
     rows = {"x": {"shape": ["m", "n"], "dtype": "float32"}}
     definition = define({"m": "var", "n": "var"}, rows)
-    for seed in range(3):
+    large = []
+    for seed in range(5):
         _, tried = look(definition, fails, seed=seed, clock=lambda: clock[0])
-        large = [w.axes for w in tried if max(w.axes.values()) > 65_536]
-        assert {max(axes.values()) for axes in large} <= {131_072, 262_144}
-        assert {max(axes, key=axes.get) for axes in large} == {"m", "n"}
-        assert all(axes["m"] * axes["n"] * 2e-6 <= 6 for axes in large)
+        large += [w.axes for w in tried if max(w.axes.values()) > 65_536]
+    assert len(large) >= 7  # of ten
+    assert {max(axes, key=axes.get) for axes in large} == {"m", "n"}
+    assert all(axes["m"] * axes["n"] * 2e-6 <= 6 for axes in large)
 
 
 @pytest.fixture
