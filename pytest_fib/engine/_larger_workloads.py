@@ -302,9 +302,12 @@ def _with_tiles(
 
 def _parts(definition: Definition) -> set[int]:
     """Sizes that the definition may divide an axis into: its constants, and its reference's."""
-    nodes = ast.walk(ast.parse(definition.reference))
-    numbers = {node.value for node in nodes if isinstance(node, ast.Constant)}
-    return {*definition.const_axes.values(), *(n for n in numbers if type(n) is int and n)}
+    numbers = {
+        node.value
+        for node in ast.walk(ast.parse(definition.reference))
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value
+    }
+    return {*definition.const_axes.values(), *numbers}
 
 
 def _whole(size: int, tile: int) -> int:

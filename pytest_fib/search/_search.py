@@ -36,6 +36,8 @@ NOISE_SECONDS = 0.05
 #: Of workloads up to so many times smaller than the largest, the quickest says what a byte takes;
 #: of those whose axis is up to so many times smaller, what each place along it takes.
 NEARLY_LARGEST, NEARLY_LONGEST = 4, 16
+#: Small workloads are ranked again after so many parts of them.
+RANKED_AGAIN = 16
 #: One of so many draws, rounded up, follows from the seed of the run.
 DRAWS_TO_ONE_OF_THE_RUN = 5
 #: Bytes of small workloads, or so many times those of the smallest where that is more. A check of
@@ -145,16 +147,21 @@ class _Checked(Generic[CheckResult]):
         """Workloads, until those before took as long; what comes before the first doesn't count.
 
         First those that are expected to take least for what is along one axis, and none that would
-        take a tenth of the time. One whose axis is much longer than any before may take any.
+        take more than a tenth of the time. One whose axis is much longer than any before may take
+        any, so it comes last.
         """
         end, left = self._clock() + seconds, [*drawn]
-        while left and self._clock() < end:
-            costs = [*map(self._cost_along(left[0].axes), left)]
-            cheapest = min(range(len(left)), key=costs.__getitem__)
-            is_unforeseen, expected = costs[cheapest]
-            if not is_unforeseen and expected > seconds / 10:
-                return
-            yield left.pop(cheapest)
+        while left:
+            cost = self._cost_along(left[0].axes)
+            left.sort(key=cost)
+            few = len(left) // RANKED_AGAIN + 1
+            next_ones, left = left[:few], left[few:]
+            for workload in next_ones:
+                if self._clock() >= end:
+                    return
+                is_unforeseen, expected = cost(workload)
+                if is_unforeseen or expected <= seconds / 10:
+                    yield workload
 
     def _cost_along(self, axes: Iterable[str]) -> Callable[[Workload], tuple[bool, float]]:
         """Whether a workload has an axis that is much longer than any before, and how long it is.
@@ -168,7 +175,9 @@ class _Checked(Generic[CheckResult]):
             sizes = workload.axes
             if any(n > NEARLY_LONGEST * longest[axis] for axis, n in sizes.items()):
                 return True, max(sizes.values())
-            return False, max((n * of_each[axis] for axis, n in sizes.items()), default=0.0)
+            expected = max((n * of_each[axis] for axis, n in sizes.items()), default=0.0)
+            # The order of what is quick follows from the seed alone.
+            return False, expected if expected > NOISE_SECONDS else 0.0
 
         return cost
 

@@ -17,6 +17,7 @@ from pytest_fib.workloads import (
     Choice,
     Plan,
     in_domain,
+    is_open,
     make_workload,
     plan,
     regime_choices,
@@ -199,7 +200,9 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
         low = max(domain[0], min(how.least, choice.largest))
         # Of offsets there is one more than of what they are offsets of.
         more = int(axis in planned.offset_axes and low > 1)
-        bounds = Bounds(low, choice.largest, others, largest, only).less(more)
+        most = _most_summed(planned, choice)
+        high = choice.largest if most is None else max(low, min(choice.largest, most))
+        bounds = Bounds(low, high, others, largest, only).less(more)
         return more + draw_number(draw, axis + how.deck, sort, bounds)
     places = {pair: domain.index_below(n) for pair, n in others.items() if n in domain}
     place = None if largest is None else domain.index_below(largest)
@@ -245,14 +248,20 @@ def _largest(planned: Plan, choice: Choice) -> int | None:
     Unless that is the only axis. Of what is cheap, some more than is usual, but for sums that no
     kernel may hold then.
     """
+    if _most_summed(planned, choice) is not None:
+        return None
     if choice.affordable == len(choice.domain):
         return choice.largest
-    if choice.axis in planned.sums_of_bytes:
-        return None
     if len(planned.independent) == 1:
         return choice.largest
     beyond = choice.domain.nearest(min(choice.largest, LARGE_SIZE))
     return beyond if beyond > USUAL_SIZE else None
+
+
+def _most_summed(planned: Plan, choice: Choice) -> int | None:
+    """The most terms of a sum of products of bytes, where nobody asks for more; None of others."""
+    most = planned.sums_of_bytes.get(choice.axis)
+    return most if is_open(planned.definition, choice.axis) else None
 
 
 def _evened(planned: Plan, axes: dict[str, int]) -> dict[str, int]:

@@ -7,11 +7,13 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from itertools import chain
+from math import isfinite
 from typing import Any, TypeAlias
 
 Number: TypeAlias = "int | float"
 
-#: Results of powers and shifts have at most so many bits.
+#: Results have at most so many bits.
 MOST_BITS = 128
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -29,37 +31,54 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def folded(run: ast.FunctionDef, module: ast.Module) -> ast.FunctionDef:
-    """``run`` with a number for each name that has only that value, as in ``MOST = 1 << 15``.
+def with_constants(module: ast.Module) -> ast.Module:
+    """A module whose functions have numbers for names that it gives one, as in ``N = 1 << 15``.
 
-    And for what is calculated from numbers alone.
+    And for what is calculated from these.
     """
+    module = deepcopy(module)
+    functions = [each for each in module.body if isinstance(each, ast.FunctionDef)]
+    others = [each for each in module.body if not isinstance(each, ast.FunctionDef)]
+    declared = {
+        name for each in ast.walk(module) if isinstance(each, ast.Global) for name in each.names
+    }
+    known = _numbers(others, {})
+    for function in functions:
+        own = _bound(function).keys() | declared
+        _Folder({name: n for name, n in known.items() if name not in own}).visit(function)
+    return module
+
+
+def folded(run: ast.FunctionDef) -> ast.FunctionDef:
+    """A function with numbers for its own names that have only one, and for calculations."""
     run = deepcopy(run)
-    stored = Counter(
-        each.id
-        for each in ast.walk(run)
-        if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)
-    )
-    stored.update(each.arg for each in ast.walk(run) if isinstance(each, ast.arg))
-    known = {name: number for name, number in _numbers(module.body, {}).items() if not stored[name]}
-    own = _numbers(run.body, known)
-    known |= {name: number for name, number in own.items() if stored[name] == 1}
-    result = _Folder(known).visit(run)
+    result = _Folder(_numbers(run.body, _bound(run.args))).visit(run)
     assert isinstance(result, ast.FunctionDef)
     return result
 
 
-def _numbers(body: list[ast.stmt], known: Mapping[str, Number]) -> dict[str, Number]:
-    """The numbers that statements give names; none of what gets another value later."""
+def _bound(*nodes: ast.AST) -> Counter[str]:
+    """How often each name gets a value, in any way."""
+    bound: Counter[str] = Counter()
+    for each in chain.from_iterable(map(ast.walk, nodes)):
+        match each:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                bound[name] += 1
+            case ast.alias(name=name, asname=other):
+                bound[other or name.partition(".")[0]] += 1
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                bound[name] += 1
+    return bound
+
+
+def _numbers(body: list[ast.stmt], elsewhere: Mapping[str, int]) -> dict[str, Number]:
+    """The numbers that statements give names: to those that get a value once."""
+    times = _bound(*body)
     numbers: dict[str, Number] = {}
-    seen: set[str] = set()
     for name, value in _assigned(body):
-        number = number_of(_Folder({**known, **numbers}).visit(deepcopy(value)))
-        if name in seen or number is None:
-            numbers.pop(name, None)
-        else:
-            numbers[name] = number
-        seen.add(name)
+        if times[name] == 1 and name not in elsewhere:
+            number = number_of(_Folder(numbers).visit(deepcopy(value)))
+            numbers |= {} if number is None else {name: number}
     return numbers
 
 
@@ -97,7 +116,7 @@ class _Folder(ast.NodeTransformer):
         self._known = known
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        number = self._known.get(node.id)
+        number = self._known.get(node.id) if isinstance(node.ctx, ast.Load) else None
         return node if number is None else _literal(number, node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
@@ -112,7 +131,13 @@ class _Folder(ast.NodeTransformer):
             result = calculate(left, right)
         except (ArithmeticError, TypeError, ValueError):
             return node  # the reference's own error, which its run shows
-        return _literal(result, node) if isinstance(result, int | float) else node
+        return _literal(result, node) if _is_usual(result) else node
+
+
+def _is_usual(number: object) -> bool:
+    if isinstance(number, int):
+        return number.bit_length() <= MOST_BITS
+    return isinstance(number, float) and isfinite(number)
 
 
 def _literal(number: Number, of: ast.expr) -> ast.expr:

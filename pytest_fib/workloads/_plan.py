@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -139,20 +139,22 @@ class Plan:
         }
 
     @cached_property
-    def sums_of_bytes(self) -> set[str]:
-        """The axes along which products of two inputs of bytes are summed: no output has them.
+    def sums_of_bytes(self) -> dict[str, int]:
+        """How many products of two inputs of bytes are summed at most, by the axis along which.
 
-        Kernels sum in int32, which surely holds the sum of 131,071 such products.
+        That is as many as an int32 surely holds, in which kernels sum; no output has these axes.
         """
-        specs = self.definition.inputs.values()
-        of_bytes = (
-            set(spec.shape or ())
-            for spec in specs
-            if not spec.dtype.is_floating and spec.dtype.itemsize_bits <= BITS_OF_BYTES
-        )
-        times = Counter(axis for axes in of_bytes for axis in axes)
+        largest: dict[str, list[int]] = defaultdict(list)
+        for spec in self.definition.inputs.values():
+            if not spec.dtype.is_floating and spec.dtype.itemsize_bits <= BITS_OF_BYTES:
+                for axis in set(spec.shape or ()):
+                    largest[axis].append(max(abs(int(end)) for end in spec.dtype.ends))
         of_outputs = {a for spec in self.definition.outputs.values() for a in spec.shape or ()}
-        return {axis for axis, count in times.items() if count > 1} - of_outputs
+        return {
+            axis: (2**31 - 1) // prod(sorted(each)[-2:])
+            for axis, each in largest.items()
+            if len(each) > 1 and axis not in of_outputs
+        }
 
     @cached_property
     def outputs_of_bits(self) -> set[str]:

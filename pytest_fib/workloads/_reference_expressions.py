@@ -315,7 +315,7 @@ class Expressions:
             if more is None:
                 return None
         length = None if size is None else self.size(size)
-        return None if length is None else (str(length), more)
+        return (str(length), more) if length else None
 
     def along(self, node: ast.expr) -> str | None:
         """The axis along which an expression has all places, one after the other."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pytest_fib.workloads._folding import folded
+from pytest_fib.workloads._folding import folded, with_constants
 from pytest_fib.workloads._inlining import inlined_run
 from pytest_fib.workloads._reference_expressions import (
     DEPTH,
@@ -161,8 +161,8 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         module = ast.parse(reference)
     except SyntaxError:
         return uses  # it is seen where the reference is loaded
-    if run := inlined_run(module):
-        run = folded(run, module)
+    if run := inlined_run(with_constants(module)):
+        run = folded(run)
         arguments = [each.arg for each in run.args.args]
         _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
         uses.calculated, uses.bitwise, uses.angles, uses.summed = calculated_with(run)

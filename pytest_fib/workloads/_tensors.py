@@ -406,9 +406,10 @@ class FillContext(InputTensors):
 
     @property
     def all_alike(self) -> bool:
-        """Whether all integers of each input are one number, and all that is true or false true.
+        """Whether the integers of each input are one number, and all that is true or false true.
 
-        What counts them then counts as many as there may be.
+        What counts them then counts as many as there may be. That is of integers that are data and
+        of indices that may be equal, before the numbers that they are compared with are put there.
         """
         return self.shared_turn in ALIKE_TURNS
 

@@ -399,7 +399,7 @@ def _put_rows(tensor: torch.Tensor, names: Sequence[str], context: FillContext) 
 
     In two turns of all rows alike: what is counted over several is none then, or all.
     """
-    names = ("all",) if context.all_alike else ALIKE.get(context.turn, names)
+    names = ALIKE.get(context.turn, ("all",) if context.all_alike else names)
     rows = in_turn(tensor, [name or "none" for name in names], context.turn)
     ones = places(tensor, rows, context.device_random).to(tensor.dtype)
     put = torch.tensor([bool(name) for name in names], device=tensor.device)

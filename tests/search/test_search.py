@@ -390,15 +390,26 @@ def _of_output(definition, *shape):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "has_more"), [("int8", False), ("uint8", False), ("float8_e4m3fn", True)]
+    ("dtypes", "most"),
+    [
+        (("int8", "int8"), 131_071),
+        (("uint8", "int8"), 65_793),
+        (("uint8", "uint8"), 33_025),
+        (("float8_e4m3fn", "int8"), None),
+    ],
 )
-def test_of_products_of_bytes_no_more_are_summed_than_an_int32_holds(define, look, dtype, has_more):
-    inputs = {name: {"shape": [name, "k"], "dtype": dtype} for name in ("m", "n")}
+@pytest.mark.parametrize("budget", [1 << 28, 4 << 30])
+def test_of_products_of_bytes_no_more_are_summed_than_an_int32_holds(
+    define, look, dtypes, most, budget
+):
+    given = zip(("m", "n"), dtypes, strict=True)
+    inputs = {name: {"shape": [name, "k"], "dtype": dtype} for name, dtype in given}
     axes = dict.fromkeys(("m", "n", "k"), "var")
     definition = _of_output(define(axes, inputs), "m", "n")
     for seed in range(3):
-        _, tried = look(definition, seed=seed, run_seed=seed)
-        assert (max(w.axes["k"] for w in tried) > 65_536) is has_more
+        _, tried = look(definition, seed=seed, run_seed=seed, max_bytes=budget)
+        largest = max(w.axes["k"] for w in tried)
+        assert 10_000 < largest <= most if most else largest > 65_536
         assert max(w.axes["m"] for w in tried) > 65_536
 
 

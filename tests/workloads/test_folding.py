@@ -59,3 +59,8 @@ def test_a_constant_of_the_module_is_known(module, number):
 )
 def test_what_may_be_another_value_or_no_number_is_not(reference):
     assert limits(reference) == set()
+
+
+def test_a_function_has_the_modules_constants_not_those_of_its_caller():
+    helper = "LIMIT = 8\ndef above(x):\n    return x > LIMIT\n"
+    assert limits(f"{helper}def run(x):\n    LIMIT = 64\n    return above(x) | (LIMIT < 0)") == {8}
