@@ -11,6 +11,8 @@ from itertools import chain
 from math import isfinite
 from typing import Any, TypeAlias
 
+from pytest_fib.workloads._reference_expressions import constant
+
 Number: TypeAlias = "int | float"
 
 #: Results have at most so many bits.
@@ -77,7 +79,7 @@ def _numbers(body: list[ast.stmt], elsewhere: Mapping[str, int]) -> dict[str, Nu
     numbers: dict[str, Number] = {}
     for name, value in _assigned(body):
         if times[name] == 1 and name not in elsewhere:
-            number = number_of(_Folder(numbers).visit(deepcopy(value)))
+            number = _number_of(_Folder(numbers).visit(deepcopy(value)))
             numbers |= {} if number is None else {name: number}
     return numbers
 
@@ -100,15 +102,12 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
                 yield from _pairs(one, its_value)
 
 
-def number_of(node: ast.AST) -> Number | None:
+def _number_of(node: ast.expr) -> Number | None:
     """The number that a literal is, with its sign; None of anything else."""
-    match node:
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            number = number_of(operand)
-            return None if number is None else -number
-        case ast.Constant(value=int(value) | float(value)) if not isinstance(value, bool):
-            return value
-    return None
+    value = constant(node)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value
 
 
 class _Folder(ast.NodeTransformer):
@@ -121,7 +120,7 @@ class _Folder(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
-        left, right = number_of(node.left), number_of(node.right)
+        left, right = _number_of(node.left), _number_of(node.right)
         calculate = _ARITHMETIC.get(type(node.op))
         if calculate is None or left is None or right is None:
             return node

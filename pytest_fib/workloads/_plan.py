@@ -30,9 +30,8 @@ CACHED_PLANS = 256
 #: How many sequences are drawn at most where the definition bounds no axis, but for once in a
 #: search: references go through them one by one.
 MAX_SEQUENCES = 4096
-#: Bits of integers that sizes of axes may be too large for.
-SMALL_INTEGERS = 16
-BITS_OF_BYTES = 8
+#: Bits of integers that sizes of axes may be too large for, and of bytes.
+SMALL_INTEGERS, BITS_OF_BYTES = 16, 8
 #: How much is tried for a value of an axis near the one that is wanted.
 QUICK_TRIES = 1000
 #: The most of the rule that is suggested for an integer of more than 8 bits that nothing speaks of.
@@ -385,7 +384,7 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
 
 def _pasted(dtype: DType) -> str:
     """A rule to begin with: all bytes there are, or numbers that a reference may index with."""
-    least, most = dtype.ends if dtype.itemsize_bits <= 8 else (0, UNKNOWN_MAX)
+    least, most = dtype.ends if dtype.itemsize_bits <= BITS_OF_BYTES else (0, UNKNOWN_MAX)
     return f"{{kind: integers, min: {int(least)}, max: {int(most)}}}"
 
 

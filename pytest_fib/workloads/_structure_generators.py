@@ -184,16 +184,17 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
     if not rule.unique:
         _repeat_one(drawn, context.turn)
         _put_extremes(drawn, below, context.turn)
-        if context.all_alike:
-            drawn[:] = drawn[:1, :1]
-    if rule.pad is not None and (rule.unique or not context.all_alike):
+    are_alike = context.all_alike and not rule.unique
+    if are_alike:
+        drawn[:] = drawn[:1, :1]
+    elif rule.pad is not None:
         lengths = torch.randint(0, n + 1, (rows, 1), generator=host)
         lengths[torch.rand((rows, 1), generator=host) < 0.5] = n
         if rule.unique:
             lengths.clamp_max_(below)
         drawn = torch.where(torch.arange(n) < lengths, drawn, context.whole(rule.pad))
     tensor.copy_(drawn.reshape(tensor.shape))
-    if rule.unique or not context.all_alike:
+    if not are_alike:
         _put_sentinels(tensor, rule.sentinels, context)
 
 
