@@ -71,6 +71,12 @@ _DECIDED = {
 
 #: What underflows to zeros that were ranked before; below that, float64 results are graded.
 _EXPONENTIALS, _FAINT = _names("exp exp2 sigmoid _softmax"), 1e-290
+#: What was off may be this many times as far off as it was seen to be.
+BELIEVED = 2.0
+#: The logarithm of 2**256: far beyond float32's numbers, with float64's room for its products.
+OVERFLOWING = 256 * math.log(2)
+#: Scores of -1e4 and below are masks.
+LEAST_UNMASKED = -1e4
 #: What ``log1p`` is part of a logarithm of a sum of.
 _POWERS = _names("exp exp2")
 
@@ -123,6 +129,37 @@ class Operation:
         """The dimension it goes along, if it is one."""
         dim = self.argument("dim")
         return dim % max(self.args[0].dim(), 1) if isinstance(dim, int) else None
+
+
+@dataclass(frozen=True)
+class SoftmaxOfLogSum(Operation):
+    """Softmax, or its logarithm, as of kernels that compute what it is of a second time.
+
+    These keep ``log_sum``, the logarithm of the sum of exponentials of each row. Of large numbers,
+    two computations differ by so much that an exponential overflows.
+    """
+
+    log_sum: torch.Tensor
+
+    def plain(self) -> Any:
+        """The result; that of rows whose sum is not a finite number is as it is."""
+        result = super().plain()
+        logarithm = self.args[0].double() - self.log_sum
+        excess = (BELIEVED * logarithm).clamp_max(OVERFLOWING)
+        logarithm = torch.where(logarithm > 0, excess, logarithm)
+        again = logarithm if self.name == "_log_softmax" else logarithm.exp()
+        return torch.where(self.log_sum.isfinite(), again.to(result.dtype), result)
+
+
+def is_softmax(call: Operation) -> bool:
+    """Whether this is a softmax, or its logarithm, of any numbers."""
+    return call.name in _SOFTMAX and call.args[0].numel() > 0
+
+
+def log_sum_of_softmax(call: Operation) -> torch.Tensor:
+    """The logarithm of the sum of exponentials of each row of a softmax."""
+    value: torch.Tensor = call.args[0].double()
+    return value.logsumexp(call.dim or 0, keepdim=True)
 
 
 def _graded(call: Operation, result: torch.Tensor) -> torch.Tensor:
@@ -499,6 +536,17 @@ def _tanh_by_sigmoid(value: torch.Tensor) -> torch.Tensor:
     return (2 * (2 * value.float()).sigmoid() - 1).to(value.dtype)
 
 
+def _logaddexp_by_smaller(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """As of ring attention, ``one - logsigmoid(one - other)``, with the smaller one, in float32.
+
+    That is off by roundoffs of the smaller one. A mask is lost so, which no kernel may lose.
+    """
+    both = torch.stack([torch.minimum(one, other), torch.maximum(one, other)])
+    least, most = both.float()
+    by_smaller = least - torch.nn.functional.logsigmoid(least - most)
+    return torch.where(least > LEAST_UNMASKED, by_smaller.to(both.dtype), both.logsumexp(0))
+
+
 def _elu_by_exp(
     value: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1
 ) -> torch.Tensor:
@@ -518,6 +566,7 @@ _FORMULAS: Mapping[str, Callable[..., Any]] = {
     "log10": partial(_by_log2, 10.0),
     "tanh": _tanh_by_sigmoid,
     "elu": _elu_by_exp,
+    "logaddexp": _logaddexp_by_smaller,
     "_softmax": _softmax_of_logsumexp,
     "_log_softmax": _less_logsumexp,
     "var_mean": _variance_and_mean,

@@ -24,12 +24,14 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory
 from pytest_fib.sandbox._operations import (
+    BELIEVED,
     COMPARISONS,
     SHORT_ROW,
     UNDERFLOW,
     Computed,
     Decider,
     Operation,
+    SoftmaxOfLogSum,
     Together,
     added_from_the_end,
     added_in_turn,
@@ -38,6 +40,8 @@ from pytest_fib.sandbox._operations import (
     is_added,
     is_multiplied,
     is_quotient,
+    is_softmax,
+    log_sum_of_softmax,
     moved_result,
     multiplied_in_turn,
     simpler,
@@ -49,8 +53,6 @@ from pytest_fib.sandbox._ties import ANY, CERTAIN, Ties
 REASON_LIMIT = 200
 #: Why a run can't be compared with the first.
 ANOTHER_WAY = "it does not always make the same decisions"
-#: A decision's input may be this many times as far off as it was seen to be.
-BELIEVED = 2.0
 #: Operations that put numbers at places, or add them there.
 _SCATTERS = ("scatter", "scatter_add")
 #: How many different numbers are noise.
@@ -158,11 +160,13 @@ def _largest_of_row(values: torch.Tensor) -> torch.Tensor:
 
 
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the decisions of a run, in their order, and changes nothing."""
+    """Notes the decisions of a run and its softmaxes' sums, in their order, and changes nothing."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.decisions: list[Decision] = []
+        #: Of each softmax, the shape of what it is of, and the logarithms of its rows' sums.
+        self.log_sums: list[tuple[torch.Size, torch.Tensor]] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -184,6 +188,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def compute(self, call: Operation) -> Any:
         """The result of an operation that decides nothing."""
+        if is_softmax(call):
+            self.log_sums.append((call.args[0].shape, log_sum_of_softmax(call)))
         return call.run()
 
     def decide(self, decision: Decider) -> Any:
@@ -329,11 +335,27 @@ class Keeping(Replaying):  # type: ignore[no-untyped-call]
 
 
 class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
-    """Moves results at random, and lets decisions follow where they have errors."""
+    """Moves results at random, and lets decisions follow where they have errors.
+
+    A softmax has the first run's sum, so it may overflow where what it is of was moved far.
+    """
+
+    def __init__(self, first: Recording, seed: int) -> None:
+        super().__init__(first.decisions, seed)
+        self._log_sums = iter(first.log_sums)
 
     def compute(self, call: Operation) -> Any:
         """The result, moved where float32 can't hold it."""
-        return Sampling.compute(self, call)
+        return Sampling.compute(self, self._with_first_sum(call))
+
+    def _with_first_sum(self, call: Operation) -> Operation:
+        if not is_softmax(call):
+            return call
+        shape, log_sum = next(self._log_sums, (None, None))
+        if log_sum is None or shape != call.args[0].shape:  # where it went another way
+            self._log_sums = iter(())
+            return call
+        return SoftmaxOfLogSum(call.func, call.args, call.kwargs, log_sum)
 
 
 class Naive(Recording):  # type: ignore[no-untyped-call]

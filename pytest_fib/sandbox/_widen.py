@@ -192,8 +192,8 @@ def _run_varied(
     if lean is not None:
         return _run_leaning(function, inputs, lean, own=own)
     if moved is not None:
-        decisions = _LAST.decisions(function, inputs, own=own)
-        return run(function, _copies(inputs), mode=Moving(decisions, moved))
+        first = _LAST.first_run(function, inputs, own=own)
+        return run(function, _copies(inputs), mode=Moving(first, moved))
     return run(function, _copies(inputs), mode=Naive())
 
 
@@ -201,7 +201,7 @@ def _run_leaning(
     function: Callable[..., Any], inputs: Sequence[Any], lean: tuple[int, ...], *, own: bool
 ) -> Any:
     """A function's result with decisions that lean."""
-    decisions = _LAST.decisions(function, inputs, own=own)
+    decisions = _LAST.first_run(function, inputs, own=own).decisions
     if lean == _LEANING_ORDERS[-1]:  # the last of all
         _LAST.forget()
     if not any(decision.is_open for decision in decisions):
@@ -235,7 +235,7 @@ def _run_nudged(function: Callable[..., Any], inputs: Sequence[Any], nudge: int)
     _run(function, _copies(inputs), mode=exact)
     if moved.agrees(exact):
         return result
-    decisions = _LAST.decisions(function, inputs, own=False)
+    decisions = _LAST.first_run(function, inputs, own=False).decisions
     return _run(function, _copies(inputs), mode=Keeping(decisions), nudge=nudge)
 
 
@@ -271,39 +271,39 @@ def _call(
 
 
 class _Measured:
-    """The decisions of the last run, and how far their inputs may be off: several runs ask."""
+    """A recording of the last run, with how far decisions' inputs may be off: several runs ask."""
 
     def __init__(self) -> None:
         self._of: tuple[Callable[..., Any], bool, list[Any]] | None = None
-        self._decisions: list[Decision] = []
+        self._recording = Recording()
         #: Whether they put what ties in masks, once that is known.
         self.has_masks: bool | None = None
 
-    def decisions(
+    def first_run(
         self, function: Callable[..., Any], inputs: Sequence[Any], *, own: bool
-    ) -> list[Decision]:
-        """The decisions of a function on these inputs."""
+    ) -> Recording:
+        """What a function decides on these inputs, and the sums of its softmaxes."""
         known = self._of
         if known is None or known[:2] != (function, own) or not _all_same(known[2], inputs):
-            self._decisions, self.has_masks = _measured(function, inputs, own=own), None
+            self._recording, self.has_masks = _measured(function, inputs, own=own), None
             self._of = function, own, _copies(inputs)
-        return self._decisions
+        return self._recording
 
     def forget(self) -> None:
         """Free their memory."""
-        self._of, self._decisions, self.has_masks = None, [], None
+        self._of, self._recording, self.has_masks = None, Recording(), None
 
 
 _LAST = _Measured()
 
 
-def _measured(function: Callable[..., Any], inputs: Sequence[Any], *, own: bool) -> list[Decision]:
-    """The decisions of a run, whose inputs are off as they are in several others."""
+def _measured(function: Callable[..., Any], inputs: Sequence[Any], *, own: bool) -> Recording:
+    """A run whose decisions' inputs are off as they are in several others."""
     recording, run = Recording(), _call if own else _run
     run(function, _copies(inputs), mode=recording)
     decisions = recording.decisions
     if not decisions:
-        return decisions
+        return recording
     runs = [partial(run, function, mode=Sampling(decisions, seed)) for seed in _SAMPLES]
     if not own:
         unmoved = partial(Sampling, decisions, None)
@@ -315,7 +315,7 @@ def _measured(function: Callable[..., Any], inputs: Sequence[Any], *, own: bool)
         with suppress(OracleUnavailable):
             sample(_copies(inputs))
     _note_what_is_equal(run, function, inputs, decisions)
-    return decisions
+    return recording
 
 
 def _note_what_is_equal(

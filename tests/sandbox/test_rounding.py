@@ -370,6 +370,51 @@ def test_naive_softmax_subtracts_the_logarithm_of_its_sum():
     assert logarithms[0, :2].tolist() == [-1.0, -1.0]
 
 
+def test_naive_logarithms_of_two_exponentials_are_off_by_roundoffs_of_the_smaller_one():
+    """In float32, ``-100.1 - logsigmoid(-100.2)``; what is masked stays."""
+    one, other = torch.tensor([[-100.1, -1e30, -torch.inf]]), torch.tensor([[0.1], [-torch.inf]])
+    naive = run_widened(torch.logaddexp, [one, other], naive=True)
+    right = run_widened(torch.logaddexp, [one, other])
+    assert 2.0**-24 < float((naive - right)[0, 0].abs()) < 2.0**-16
+    assert torch.equal(naive[0, 1:], right[0, 1:])
+    assert torch.equal(naive[1], right[1])
+
+
+MOVES = [how["moved"] for how in chain.from_iterable(YARDSTICKS) if "moved" in how]
+
+
+def test_where_scores_are_too_large_for_float32_a_softmax_that_is_computed_again_overflows():
+    def run(q, k):
+        return (q @ k.T).softmax(-1), (q @ k.T).log_softmax(-1)
+
+    q, k = torch.randn(5, 64), torch.randn(7, 64)
+    for scale, overflows in ((1e10, True), (1.0, False)):
+        runs = [run_widened(run, [q * scale, k], moved=seed) for seed in MOVES]
+        weights, logarithms = (torch.stack(each).amax((0, 2)) for each in zip(*runs, strict=True))
+        assert ((weights > torch.finfo(torch.float32).max) == overflows).all()
+        assert weights.isfinite().all()  # for all that is computed of it
+        assert (logarithms <= 0.0).logical_not().all() == overflows
+
+
+def test_a_softmax_of_masked_rows_is_moved_as_it_is():
+    x = torch.tensor([[-torch.inf] * 3, [1.0, -torch.inf, 2.5], [torch.inf, 0.5, 0.25]])
+    for seed in MOVES:
+        moved, right = run_widened(lambda x: x.softmax(-1), [x], moved=seed), x.softmax(-1)
+        torch.testing.assert_close(moved.float(), right, rtol=1e-5, atol=0, equal_nan=True)
+
+
+def test_a_run_that_takes_softmax_of_another_shape_is_moved_as_it_is():
+    calls = []
+
+    def run(x):
+        calls.append(x)
+        return x[:, : 2 + len(calls)].softmax(-1)
+
+    x = torch.randn(5, 40)
+    moved = run_widened(run, [x], moved=1)
+    torch.testing.assert_close(moved.sum(-1), torch.ones(5).double(), rtol=1e-5, atol=0)
+
+
 def test_the_first_decision_and_the_others_lean_apart():
     """A scale that is rounded, and what it divides."""
 
@@ -429,10 +474,9 @@ def test_what_cancels_in_one_element_has_an_error_whatever_integers_are_summed_b
     def run(x):
         return (x[:, 0] - torch.logsumexp(x, 1)) * (x > 1).sum(1).clamp(min=1)
 
-    moves = [how["moved"] for how in chain.from_iterable(YARDSTICKS) if "moved" in how]
     for value in (-0.1357, 3.1, 100.0):
         x = torch.tensor([[value]], dtype=torch.bfloat16)
-        apart = [float(run_widened(run, [x], moved=seed).abs()) for seed in moves]
+        apart = [float(run_widened(run, [x], moved=seed).abs()) for seed in MOVES]
         assert max(apart) > 2.0**-24 * abs(value)
 
 
