@@ -190,6 +190,7 @@ def _fill(
         regime=regime,
         turn=_turn(name, inputs.definition, seed),
         shared_turn=seed % TURNS,
+        round_number=seed // TURNS,
         leads=_leads(name, planned, seed),
         host_random=torch.Generator().manual_seed(own_seed),
         device_random=torch.Generator(tensor.device).manual_seed(own_seed),
@@ -390,7 +391,7 @@ class FillContext(InputTensors):
 
     - ``turn``: which of its special cases it makes, from 0 to TURNS - 1. It goes up by one with
       each seed of a search, and starts elsewhere for each input; ``shared_turn`` is the same for
-      all inputs.
+      all inputs, and ``round_number`` goes up after TURNS of them.
     - ``leads``: whether this input may have the largest values of a workload.
     - ``host_random``, ``device_random``: random generators on the host, and on the tensor's device.
     - ``files``: where recorded tensors lie, by their paths.
@@ -399,6 +400,7 @@ class FillContext(InputTensors):
     regime: Mapping[str, str]
     turn: int
     shared_turn: int
+    round_number: int
     leads: bool
     host_random: torch.Generator
     device_random: torch.Generator

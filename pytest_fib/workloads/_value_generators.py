@@ -261,7 +261,8 @@ def _labels(tensor: torch.Tensor, rule: kinds.Labels, context: FillContext) -> N
     turn, bits = context.shared_turn, 8 * tensor.element_size()
     room = bits - 1 - most.bit_length()
     if turn % 2 and room > 0:
-        case = turn // 2 % len(LABEL_SHIFTS)
+        # By the round as well: all of a vector are equal in each third of these turns.
+        case = (turn // 2 + context.round_number) % len(LABEL_SHIFTS)
         shift = min(LABEL_SHIFTS[case](bits), room)
         if case < len(LABEL_SHIFTS) - 1:
             tensor.bitwise_left_shift_(shift)

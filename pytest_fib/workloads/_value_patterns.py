@@ -20,6 +20,8 @@ from pytest_fib.workloads._special_values import SPECIAL_VALUES
 PARTS = 8
 #: How close those of ``shifted`` are that are closer, as a share of where they are.
 CLOSE = 2.0**-9.5
+#: Where exponentials are more than float32 holds.
+FAR = 128.0
 
 
 class Limits(NamedTuple):
@@ -191,9 +193,9 @@ def _with_special_values(
 
 
 def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Rows that are zero, all ones, small, large, negative, normal, or that but for an outlier.
+    """Rows of one sort each: zero, all ones, small, large, negative, normal, with an outlier, far.
 
-    Of a vector, the parts of it.
+    Those that are far are close together where exponentials overflow. Of a vector, the parts of it.
     """
     _outlier(tensor, generator, limits)
     if not tensor.dim():
@@ -201,15 +203,16 @@ def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> 
     sort = torch.empty((*tensor.shape[:-1], 1), dtype=torch.long, device=tensor.device)
     if tensor.dim() == 1:
         sort = sort.repeat(PARTS)
-    sort.random_(0, 7, generator=generator)
+    sort.random_(0, 8, generator=generator)
     if tensor.dim() == 1:
         sort = sort.repeat_interleave(-(-len(tensor) // PARTS))[: len(tensor)]
     usual = torch.empty_like(tensor).normal_(generator=generator)
     usual = torch.where(sort == 6, usual.abs(), usual)
     tensor.copy_(torch.where(sort == 5, tensor, usual))
-    factors = [0.0, 0.0, max(1e-3, limits.tiny), limits.max**0.25, 1.0, 1.0, -1.0]
+    large = limits.max**0.25
+    factors = [0.0, 0.0, max(1e-3, limits.tiny), large, 1.0, 1.0, -1.0, 1.0]
     tensor.mul_(torch.tensor(factors, dtype=tensor.dtype, device=tensor.device)[sort])
-    tensor.add_(sort == 1)
+    tensor.add_(sort == 1).add_(sort == 7, alpha=min(FAR, large))
 
 
 #: By name. Where inputs are ``negative``, some others are ``positive``.

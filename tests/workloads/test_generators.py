@@ -576,6 +576,15 @@ def test_labels_are_equal_where_others_are_and_now_and_then_alike_in_their_low_b
         assert 2 <= sum(len(each.to(seen).unique()) == 1 for each in different) < TURNS // 2
 
 
+def test_of_a_vector_not_all_labels_that_are_alike_in_float32_are_equal():
+    base = define("labels", "int32").model_dump()
+    inputs = {"x": {"shape": ["n"], "dtype": "int32"}}
+    definition = Definition.model_validate({**base, "inputs": inputs})
+    made = [filled(definition, make_workload(definition, SIZES, s))["x"] for s in range(4 * TURNS)]
+    different = [x for x in made if len(x.unique()) > 2]
+    assert sum(len(x.float().unique()) == 1 for x in different) >= 3
+
+
 def test_of_many_numbers_the_ends_of_their_range_and_zero_are_drawn():
     rule = {"kind": "integers", "min": -(2**31), "max": 2**31 - 1}
     given = {**define("integers", "int32").model_dump(), "workloads": {"inputs": {"x": rule}}}

@@ -118,7 +118,8 @@ def test_mixed_rows_are_each_of_a_regime(define):
         largest > 1e8,
         (largest > 1) & (largest < 10) & (x > 0).any(-1),
         (x < 0).all(-1),
-        (largest >= 99) & (largest < 1000),
+        (largest >= 99) & (largest < 1000) & (x.amin(-1) < 99),
+        (x > 99).all(-1) & (x < 160).all(-1),
     ):
         assert 10 < int(some.sum()) < 100
 
