@@ -973,7 +973,7 @@ class _Order(_Extreme):
 
 
 def treats_alike(call: Operation) -> bool:
-    """Whether equal elements of the arguments, of softmax those in a row, have equal results."""
+    """Whether equal elements of the arguments, of softmax those of equal rows, are alike."""
     return call.name in (_ELEMENTWISE - _SCANS) | _SOFTMAX
 
 

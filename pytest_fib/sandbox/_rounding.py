@@ -47,7 +47,7 @@ from pytest_fib.sandbox._operations import (
     simpler,
     treats_alike,
 )
-from pytest_fib.sandbox._ties import ANY, CERTAIN, Ties
+from pytest_fib.sandbox._ties import ANY, CERTAIN, Reshaped, Ties
 
 #: How much of the reason why there is no float64 reference, in characters.
 REASON_LIMIT = 200
@@ -55,7 +55,8 @@ REASON_LIMIT = 200
 ANOTHER_WAY = "it does not always make the same decisions"
 #: Operations that put numbers at places, or add them there.
 _SCATTERS = ("scatter", "scatter_add")
-#: How many different numbers are noise.
+#: What bits are multiplied by that are mixed; and how many different numbers are noise.
+MIXING = 0x2545F4914F6CDD1D
 NOISES = 1 << 24
 
 
@@ -284,7 +285,8 @@ class Sampling(Replaying):  # type: ignore[no-untyped-call]
 class MovingAlike(Sampling):  # type: ignore[no-untyped-call]
     """Notes what stays equal where equal results of each element are moved alike.
 
-    An implementation computes what it computes of equal numbers alike. Sums it may not.
+    An implementation computes what it computes of equal numbers alike, and of equal rows each
+    softmax. Sums it may not; the same numbers in another order have another sum.
     """
 
     def decide(self, decision: Decider) -> Any:
@@ -297,14 +299,31 @@ class MovingAlike(Sampling):  # type: ignore[no-untyped-call]
     def compute(self, call: Operation) -> Any:
         """The result, moved by what it is, or if it is a sum, at random."""
         noise = _noise_of_value if treats_alike(call) else self._noise
+        if is_softmax(call):
+            noise = partial(_noise_of_value, of=_mixed_rows(call.args[0], call.dim or 0))
         return moved_result(call, noise, self._computed)
 
 
-def _noise_of_value(like: torch.Tensor) -> torch.Tensor:
-    """Numbers between -1 and 1 that follow from the bits of elements."""
-    bits = like.double().contiguous().view(torch.int64)
-    mixed = (bits ^ (bits >> 29)) * 0x2545F4914F6CDD1D
-    return ((mixed ^ (mixed >> 31)) % NOISES).to(like.dtype).div_(NOISES / 2).sub_(1.0)
+def _noise_of_value(like: torch.Tensor, of: torch.Tensor | int = 0) -> torch.Tensor:
+    """Numbers between -1 and 1 that follow from the bits of elements, and from integers ``of``."""
+    mixed = _mixed_bits(like) ^ of
+    return (mixed % NOISES).to(like.dtype).div_(NOISES / 2).sub_(1.0)
+
+
+def _mixed_bits(value: torch.Tensor) -> torch.Tensor:
+    """An integer for each element that follows from its bits, and looks random."""
+    bits = value.double().contiguous().view(torch.int64)
+    mixed = (bits ^ (bits >> 29)) * MIXING
+    return mixed ^ (mixed >> 31)
+
+
+def _mixed_rows(value: torch.Tensor, dim: int) -> torch.Tensor:
+    """An integer for each row along ``dim`` that follows from its elements and their order."""
+    if not value.dim():
+        return _mixed_bits(value)
+    along = [-1 if i == dim else 1 for i in range(value.dim())]
+    places = torch.arange(1, 2 * value.shape[dim], 2, device=value.device).view(along)
+    return (_mixed_bits(value) * places).sum(dim, keepdim=True)
 
 
 class Keeping(Replaying):  # type: ignore[no-untyped-call]
@@ -413,6 +432,7 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
         super().__init__(decisions)
         self.has_masks, self.operands = False, list[torch.Tensor]()
         self._tied: list[tuple[torch.Tensor, Ties]] = []
+        self._reshaped: list[Reshaped] = []
         self._least = iter(least or ())
         both = (ways[0], -1) if len(ways) == 1 else ways
         self._ways, self._next_ways = both, both if len(ways) == 1 else ways[::-1]
@@ -441,6 +461,9 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
         """The result; of integers that are tied, the least or the most that each may be."""
         if call.name in _SCATTERS and (placed := self._placed(call)) is not None:
             return call.args[0].copy_(placed) if call.in_place else placed
+        for each in self._reshaped:
+            if (counted := each.counted(call.name, call.argument)) is not None:
+                return call.args[0].copy_(counted) if call.in_place else counted
         function = partial(call.func, **call.kwargs)
         for value in () if call.in_place else tree_leaves(call.args):
             known = next((ties for tied, ties in self._tied if tied is value), None)
@@ -448,7 +471,16 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
             if ties is not None:
                 self._tied.append((ties.ends(), ties))
                 return self._tied[-1][0]
-        return call.run()
+        result = call.run()
+        self._follow_reshaped(call, result)
+        return result
+
+    def _follow_reshaped(self, call: Operation, result: Any) -> None:
+        """Note what has all integers that are tied, in another shape."""
+        first = call.args[0] if call.args else None
+        known = [ties.reshaped(call.name, result) for tied, ties in self._tied if tied is first]
+        known += [each.after(call.name, result) for each in self._reshaped if each.tensor is first]
+        self._reshaped += filter(None, known)
 
     def _placed(self, call: Operation) -> torch.Tensor | None:
         """What a scatter by integers that are tied makes of its first argument.

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 #: What gives some of the elements, each as it is; and what computes each element from one number.
 _SELECTED = frozenset({"slice", "narrow", "clone", "alias", "detach"})
 _COMPUTED = frozenset({"add", "sub", "mul", "floor_divide", "remainder", "fmod", "div", "_to_copy"})
+#: What gives all elements in another shape or order.
+_RESHAPED = frozenset({"view", "_unsafe_view", "reshape", "t", "transpose", "permute", "clone"})
+#: What adds to the places that indices are, and by which names it has the indices and the numbers.
+_COUNTING = {
+    "index_add": ("index", "source"),
+    "scatter_add": ("index", "src"),
+    "bincount": ("self", "weights"),
+}
 
 
 #: What of a group that ties is in a mask: all of it, or only what every honest order chooses.
@@ -85,6 +93,21 @@ class Ties:
         may_change = (looked_at > 0).gather(self.dim, self.group)
         return into.scatter(self.dim, self.values, torch.where(may_change, new, held))
 
+    def reshaped(self, name: str, result: torch.Tensor) -> Reshaped | None:
+        """What an operation makes of all elements, if it is known how often each may be there."""
+        others = [
+            [n for dim, n in enumerate(each.shape) if dim != self.dim]
+            for each in (self.places, self.group)
+        ]
+        if name not in _RESHAPED or others[0] != others[1]:
+            return None
+        looked_at, members = (
+            torch.zeros_like(self.group).scatter_add(self.dim, each, torch.ones_like(each))
+            for each in (self.places, self.group)
+        )
+        is_there = looked_at >= members if self.way < 0 else looked_at > 0
+        return Reshaped(result, self.values[is_there.gather(self.dim, self.group)])
+
     def masked(self, into: torch.Tensor, value: bool, way: int) -> torch.Tensor | None:
         """A mask with a value where the first elements of an honest order say.
 
@@ -124,6 +147,42 @@ class Ties:
         if values.is_floating_point() or values.dtype is torch.bool:
             return None
         return replace(self, values=values)
+
+
+@dataclass(frozen=True)
+class Reshaped:
+    """The integers of ``Ties`` in another shape, of which only how often each is there is followed.
+
+    ``tensor`` has them; ``there``, each as often as it is there at least, or at most.
+    """
+
+    tensor: torch.Tensor
+    there: torch.Tensor
+
+    def after(self, name: str, result: torch.Tensor) -> Reshaped | None:
+        """The same in another shape or dtype; None where it isn't that."""
+        keeps = name in _RESHAPED or (name == "_to_copy" and not result.is_floating_point())
+        return replace(self, tensor=result) if keeps else None
+
+    def counted(self, name: str, argument: Callable[[str], Any]) -> torch.Tensor | None:
+        """The result of an operation that counts them; None where that isn't known.
+
+        ``argument`` gives the operation's arguments by name.
+        """
+        if name not in _COUNTING or self.tensor.dim() != 1:
+            return None
+        index, numbers = map(argument, _COUNTING[name])
+        if index is not self.tensor:
+            return None
+        there = self.there.long()
+        if name == "bincount":
+            size = max(argument("minlength"), int(self.tensor.max()) + 1 if len(index) else 0)
+            counts = there.bincount(minlength=size)
+            return counts if numbers is None and len(counts) == size else None
+        into, number = argument("self"), numbers.reshape(-1)[:1] * (argument("alpha") or 1)
+        if into.dim() != 1 or into.is_floating_point() or not bool((numbers == numbers[:1]).all()):
+            return None
+        return into.index_add(0, there, number.expand(len(there))) if len(number) else None
 
 
 @dataclass(frozen=True)
@@ -184,6 +243,9 @@ class Ranks(Ties):
         return ends.movedim(-1, self.dim)
 
     def masked(self, into: torch.Tensor, value: bool, way: int) -> None:
+        """Not followed."""
+
+    def reshaped(self, name: str, result: torch.Tensor) -> None:
         """Not followed."""
 
     def scattered(

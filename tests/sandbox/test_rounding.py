@@ -163,6 +163,47 @@ def of_the_best_groups(x):
     return x.masked_fill(~keep.repeat_interleave(2), -math.inf).topk(2).indices
 
 
+COUNTS = {
+    "bincount": lambda ids, n: ids.flatten().bincount(minlength=n),
+    "bincount of a transpose": lambda ids, n: ids.T.reshape(-1).long().bincount(minlength=n),
+    "index_add": lambda ids, n: torch.zeros(n, dtype=torch.int32).index_add_(
+        0, ids.reshape(-1).int(), torch.ones(ids.numel(), dtype=torch.int32)
+    ),
+    "index_add of tens": lambda ids, n: (
+        torch.zeros(n, dtype=torch.int64).index_add(
+            0, ids.view(-1), torch.ones(ids.numel(), dtype=torch.int64), alpha=10
+        )
+        // 10
+    ),
+    "scatter_add": lambda ids, n: torch.zeros(n, dtype=torch.int64).scatter_add(
+        0, ids.view(-1), torch.ones_like(ids).view(-1)
+    ),
+}
+
+
+@pytest.mark.parametrize("count", COUNTS.values(), ids=COUNTS)
+def test_what_ties_is_counted_as_often_as_any_order_may_choose_it(count):
+    """Of the first row the greatest and two of three; of the second all that are 1."""
+    x = torch.tensor([[3.0, 1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0]])
+    counts = [
+        run_widened(lambda x: count(x.topk(3).indices, 5), [x], lean=(way, -1)).tolist()
+        for way in (-1, 1)
+    ]
+    assert counts == [[1, 1, 1, 1, 0], [1, 2, 2, 2, 0]]
+
+
+def test_numbers_that_differ_are_not_added_where_what_ties_says():
+    x, weights = torch.tensor([1.0, 1.0, 0.0]), torch.tensor([1, 2])
+    added = run_widened(
+        lambda x: torch.zeros(3, dtype=torch.int64).index_add(
+            0, x.topk(2).indices.view(-1), weights
+        ),
+        [x],
+        lean=(-1, -1),
+    )
+    assert int(added.sum()) == 3
+
+
 def test_where_groups_tie_each_element_of_any_may_be_in_an_order():
     x = torch.tensor([2.0, 1.0, 1.0, 2.0, 2.0, 1.0, 0.0, 3.0])
     run = partial(run_widened, of_the_best_groups, [x])
@@ -216,6 +257,23 @@ def test_a_stable_order_keeps_that_of_what_each_implementation_computes_alike(wa
 
     alike = run_widened(lambda x: order((x / 3 + 0.1).sigmoid()), [x], lean=(way, -1))
     assert alike.tolist() == [0, *[4, 4] * (way < 0), *[5, 5] * (way > 0), 1, 2, 3]
+
+
+@pytest.mark.parametrize("other", [[1.0, 0.5, 0.25], [1.0, 0.25, 0.5]])
+def test_softmax_of_a_row_in_another_order_may_be_greater_and_of_an_equal_row_may_not(other):
+    x = torch.tensor([[1.0, 0.25, 0.5], other])
+
+    def run(x):
+        return x.softmax(1)[:, 0].argsort(stable=True)
+
+    def along_the_other(x):
+        return x.mT.softmax(0)[0].argsort(stable=True)
+
+    may_be_greater = other != x[0].tolist()
+    for each in (run, along_the_other):
+        orders = [run_widened(each, [x], lean=(way, 1)).tolist() for way in (-1, 1)]
+        assert ([1, 0] in orders) == may_be_greater
+        assert [0, 1] in orders
 
 
 @pytest.mark.parametrize("divisor", [448.0, 6.0, 127.0, 240.0])
