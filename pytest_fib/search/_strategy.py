@@ -192,7 +192,7 @@ class _Sizes:
 def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     """A size of an axis, which may equal one that is known."""
     axis, domain = choice.axis, choice.domain
-    others = _sizes_beside(planned.definition, choice)
+    others = {**_sizes_that_lead_to_others(planned, choice), **_sizes_beside(planned, choice)}
     largest = _largest(planned, choice) if axis == how.lead else None
     sort: Sort = "size" if largest is None or not how.once else "largest"
     only = _odd_ones(choice) if axis in how.odd else None
@@ -228,18 +228,53 @@ def _has_odd(choice: Choice, beyond: int) -> bool:
     return any(_is_odd(beyond, domain[i]) for i in few)
 
 
-def _sizes_beside(definition: Definition, choice: Choice) -> dict[str, int]:
+def _sizes_beside(planned: Plan, choice: Choice) -> dict[str, int]:
     """Sizes of axes that are known: of those of the same tensors if these have others at all.
 
     There one may be taken for the other. By the names of both axes.
     """
-    known = {**definition.const_axes, **choice.known}
+    known = {**planned.definition.const_axes, **choice.known}
+    beside = _axes_beside(planned.definition, choice.axis) or {*known}
+    return {_pair(axis, choice.axis): known[axis] for axis in beside if axis in known}
+
+
+def _sizes_that_lead_to_others(planned: Plan, choice: Choice) -> dict[str, int]:
+    """Sizes by which an axis that follows, such as the double, equals one beside it.
+
+    By the names of both of these.
+    """
+    known = {**planned.definition.const_axes, **choice.known}
+    following = {*planned.order} - {*planned.independent, *known, choice.axis}
+    pairs = [
+        (axis, other)
+        for axis in sorted(following)
+        for other in sorted(_axes_beside(planned.definition, axis))
+        if other in known
+    ]
+    sizes = {_pair(*pair): _leading_to(planned, choice, pair[0], known[pair[1]]) for pair in pairs}
+    return {pair: size for pair, size in sizes.items() if size is not None}
+
+
+def _leading_to(planned: Plan, choice: Choice, axis: str, wanted: int) -> int | None:
+    """A size by which another axis has the wanted one; None if none is found in proportion."""
+    most = planned.followed(axis, choice, choice.largest)
+    about = round(choice.largest * wanted / most) if most else 0
+    for size in (about, about - 1, about + 1):
+        is_possible = size in choice.domain and size <= choice.largest
+        if is_possible and planned.followed(axis, choice, size) == wanted:
+            return size
+    return None
+
+
+def _axes_beside(definition: Definition, axis: str) -> set[str]:
+    """The other axes of the tensors that have an axis."""
     specs = (*definition.inputs.values(), *definition.outputs.values())
-    shapes = [spec.shape for spec in specs if spec.shape and choice.axis in spec.shape]
-    beside = {axis for shape in shapes for axis in shape} - {choice.axis} or {*known}
-    return {
-        " and ".join(sorted((axis, choice.axis))): known[axis] for axis in beside if axis in known
-    }
+    shapes = [spec.shape for spec in specs if spec.shape and axis in spec.shape]
+    return {each for shape in shapes for each in shape} - {axis}
+
+
+def _pair(one: str, other: str) -> str:
+    return " and ".join(sorted((one, other)))
 
 
 def _largest(planned: Plan, choice: Choice) -> int | None:

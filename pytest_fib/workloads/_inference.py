@@ -494,6 +494,15 @@ def _softmax_scale(subject: Subject) -> InputRule | None:
     return None if dim is None else _near(1 / sqrt(dim))(subject)
 
 
+def _some_factor(subject: Subject) -> InputRule:
+    """Up to 1; below that where the reference subtracts it from 1, which something may divide by.
+
+    As with moments, ``m / (1 - beta**step)``: a kernel in Python raises an error for 0.
+    """
+    from_one = re.search(rf"\b1(\.0*)?\s*-\s*{subject.name}\b", subject.definition.reference)
+    return kinds.Uniform(min=0.5, max=BELOW_ONE if from_one else 1.0)
+
+
 def _soft_cap(subject: Subject) -> InputRule:
     """Gemma 2 has 30 and 50. Below 1 nearly all scores would be at the cap, and alike."""
     return kinds.Uniform(min=1.0, max=50.0)
@@ -517,9 +526,11 @@ def _expert_offset(subject: Subject) -> InputRule | None:
 
 
 def _router_logits(subject: Subject) -> InputRule | None:
-    """Any values where the reference chooses nothing by them, as in a loss of a router."""
-    words = {*re.findall(r"\w+", subject.definition.reference)}
-    return None if subject.uses.calls and not words & CHOICES else kinds.RouterLogits()
+    """Any values where the reference chooses nothing by them, or says which of equal ones."""
+    reference = subject.definition.reference
+    chooses = not subject.uses.calls or {*re.findall(r"\w+", reference)} & CHOICES
+    is_stable = re.search(r"\bstable\s*=\s*True\b", reference)
+    return kinds.RouterLogits() if chooses and not is_stable else None
 
 
 def _routing_bias(subject: Subject) -> InputRule | None:
@@ -579,6 +590,8 @@ def _log_decays(subject: Subject) -> InputRule | None:
     return _LOG_OF_A_DECAY if subject.uses.calls & {"exp", "exp2"} else None
 
 
+#: The largest factor that is less than 1.
+BELOW_ONE = 1 - 2.0**-10
 #: Of rates from 1/16 to 16.
 _LOG_OF_A_RATE = kinds.Uniform(min=-2.77, max=2.77)
 #: On average that of numbers between 0 and 1.
@@ -607,7 +620,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
     Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
     Rule("what something is clamped to", ".*", _clamp_limit, "floating", scalar=True),
-    Rule("some factor", ".*", lambda s: kinds.Uniform(min=0.5, max=1.0), "floating", scalar=True),
+    Rule("some factor", ".*", _some_factor, "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),
     Rule("lengths that a constraint sums", ".*", _summands, "integer"),

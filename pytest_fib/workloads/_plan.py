@@ -278,6 +278,12 @@ class Plan:
             many = min(many, self.sequences(whole))
         return axes
 
+    def followed(self, axis: str, choice: Choice, size: int) -> int | None:
+        """The size of another axis where that of a choice is known; None where none is found."""
+        known = {**choice.known, choice.axis: size}
+        axes = self.solver.complete(known, tries=Tries(QUICK_TRIES))
+        return None if axes is None else axes[axis]
+
     def sequences(self, axes: Mapping[str, int]) -> int:
         """How many sequences there are, of those whose number is limited; 0 where none is."""
         return max((axes[axis] - 1 for axis in self.lengths), default=0)

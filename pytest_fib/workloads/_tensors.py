@@ -48,9 +48,14 @@ INPUT_TURNS = 5
 ALIKE_TURNS = (11, 23)
 #: Significant bits of scalars that tensors are compared with: as many as bfloat16 has.
 SCALAR_BITS = 8
+#: Integers of less than so many are all dealt; and steps from one to the next, prime to any such
+#: number.
+MOST_DEALT, STRIDES = 72, (73, 79, 83, 89, 97, 101)
 #: How many scalars that could be any number are near to an end of their range; and how near at
 #: most, as the binary logarithm of a share of the range: 1 / (1 - p) is too large for float16 then.
 NEAR_SHARE, NEAREST = 0.5, 20
+#: How often scalars are drawn that are to meet constraints.
+REDRAWN = 64
 _RENAMED = {"float4_e2m1": "float4_e2m1fn_x2"}
 #: Elements between the rows of a row-strided tensor: odd, so that hardly a row is aligned.
 ROW_GAP = 17
@@ -281,7 +286,37 @@ def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scala
         for name, spec in workload.inputs.items()
         if isinstance(spec, ScalarInput) and name in planned.scalars
     }
-    return planned.fitting(drawn, {**workload.axes, **given})
+    fitting = planned.fitting(drawn, {**workload.axes, **given})
+    return _meeting_constraints(planned, fitting, inputs, workload)
+
+
+def _meeting_constraints(
+    planned: Plan, scalars: dict[str, Scalar], inputs: InputTensors, workload: Workload
+) -> dict[str, Scalar]:
+    """Scalars of which floating ones are drawn again while they break a constraint on scalars.
+
+    What stays broken after ``REDRAWN`` times is for whoever checks the whole workload.
+    """
+    spoken_of = [each for each in planned.stated if each.tensors and each.tensors <= {*scalars}]
+    free = [name for name in scalars if _is_drawn(name, inputs, workload)]
+    for attempt in range(REDRAWN if free else 0):
+        known = {**inputs.sizes, **scalars}
+        broken = next((each for each in spoken_of if not each.holds(known)), None)
+        if broken is None:
+            break
+        for name in broken.tensors.intersection(free):
+            rule, source = (
+                inputs.rules[name],
+                random.Random(_seed(workload.seed, f"{name}/{attempt}")),
+            )
+            assert isinstance(rule, kinds.Uniform)
+            scalars[name] = source.uniform(inputs.number(rule.min), inputs.number(rule.max))
+    return scalars
+
+
+def _is_drawn(name: str, inputs: InputTensors, workload: Workload) -> bool:
+    """Whether a scalar is any number of a range, and the workload doesn't say which."""
+    return isinstance(inputs.rules[name], kinds.Uniform) and name not in workload.inputs
 
 
 def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
@@ -301,23 +336,46 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     # counted from 1; else often near to one of these.
     known = (low, high, 0, 1) if floating else (low, high, 0, 1, 2)
     special = sorted({n for n in known if low <= n <= high})
-    turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))
     whole = [n for n in (0, 1, 1, 1, 2) if low <= n <= high]
     number: float
     if floating and workload.regime.get("values") == "zeros_and_ones" and whole:
         # Squares of distances are whole numbers here: they may equal what they are compared with.
         number = source.choice(whole)
-    elif turn < len(special):
-        number = special[turn]
-    elif source.random() < NEAR_SHARE:
-        near = _near_an_end if floating else _small
-        number = near(low, high, source)
-    elif not floating and source.random() < NEAR_SHARE:
-        number = _whole_tiles(low, high, source)
+    elif not floating and 2 * len(special) < high - low < MOST_DEALT:
+        place = [*inputs.definition.inputs].index(name)
+        number = _dealt(int(low), int(high), special, workload.seed, place)
     else:
-        number = source.uniform(low, high) if floating else source.randint(int(low), int(high))
+        turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))
+        any_of = _any_float if floating else _any_integer
+        number = special[turn] if turn < len(special) else any_of(low, high, source)
     number *= inputs.number(rule.step) if isinstance(rule, kinds.Integers) else 1
     return float(number) if floating else int(number)
+
+
+def _any_float(low: float, high: float, source: random.Random) -> float:
+    """A number of a range, often near to one of its ends."""
+    is_near = source.random() < NEAR_SHARE
+    return _near_an_end(low, high, source) if is_near else source.uniform(low, high)
+
+
+def _any_integer(low: float, high: float, source: random.Random) -> float:
+    """An integer of a range, often small or what whole tiles hold."""
+    if source.random() < NEAR_SHARE:
+        return _small(low, high, source)
+    if source.random() < NEAR_SHARE:
+        return _whole_tiles(low, high, source)
+    return source.randint(int(low), int(high))
+
+
+def _dealt(low: int, high: int, special: Sequence[float], seed: int, place: int) -> float:
+    """An integer of a small range: a special one in one workload of four, else each in its turn.
+
+    So a search has all of them, and those at different places of a definition hardly the same.
+    """
+    count, turn = divmod(seed % TURNS**2 + place, 4)
+    if turn == 0:
+        return special[count % len(special)]
+    return low + (3 * count + turn) * STRIDES[place % len(STRIDES)] % (high - low + 1)
 
 
 def _near_an_end(low: float, high: float, source: random.Random) -> float:

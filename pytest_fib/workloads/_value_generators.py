@@ -515,7 +515,9 @@ def _angles(tensor: torch.Tensor, dim: int, base: float) -> torch.Tensor:
 def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, context: FillContext) -> None:
     """Now and then all rows rank the experts alike, so that a few experts get all tokens.
 
-    In float32, the n sigmoids of a row lie 1 / (2 n N) or more apart, where N is the least power of
+    In one workload of four all logits are negative.
+
+    In float32, the n sigmoids of a row lie 1 / (4 n N) or more apart, where N is the least power of
     two from n on; also when multiples of 1 / N, which bfloat16 holds exactly, are added to them as
     a bias. In 16 bits, the logits of up to 512 experts lie 1 / 32 or more apart.
     """
@@ -526,18 +528,24 @@ def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, context: Fill
     tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranked.argsort(dim=-1), context))
 
 
+def _are_negative(context: FillContext) -> bool:
+    return context.turn % 4 == 3
+
+
 def _scores_apart(ranks: torch.Tensor, context: FillContext) -> torch.Tensor:
     """Scores in units of 1 / N: a whole number, and a fraction that tells the experts apart."""
-    n = ranks.shape[-1]
+    n, most = ranks.shape[-1], 0.5 if _are_negative(context) else 1.0
     jitter = torch.rand(ranks.shape, dtype=torch.float64, generator=context.host_random)
-    return ((ranks + (torch.arange(n) + 0.25 + 0.5 * jitter) / n) / power_of_two(n)).logit()
+    scores = (ranks + (torch.arange(n) + 0.25 + 0.5 * jitter) / n) / power_of_two(n)
+    return (most * scores).logit()
 
 
 def _logits_apart(ranks: torch.Tensor, context: FillContext) -> torch.Tensor:
-    """Logits in equal steps from -8 to 8, the same ones in each row."""
+    """Logits in equal steps from -8 to 8, or to 0 if there are enough; the same in each row."""
     n = ranks.shape[-1]
     steps = max(512, power_of_two(n))
-    drawn = torch.randperm(steps, generator=context.host_random)[:n].sort().values
+    most = steps // 2 if _are_negative(context) and 2 * n <= steps else steps
+    drawn = torch.randperm(most, generator=context.host_random)[:n].sort().values
     return drawn[ranks] * (16 / steps) - 8
 
 

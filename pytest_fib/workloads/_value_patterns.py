@@ -20,6 +20,8 @@ from pytest_fib.workloads._special_values import SPECIAL_VALUES
 PARTS = 8
 #: How close those of ``shifted`` are that are closer, as a share of where they are.
 CLOSE = 2.0**-9.5
+#: How many of the least positive numbers some subnormal ones are of.
+FEW_LEAST = 4
 #: Where exponentials are more than float32 holds.
 FAR = 128.0
 
@@ -165,8 +167,13 @@ def _large(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> 
 
 
 def _subnormal(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
-    """Below the smallest normal number of the dtype."""
+    """Below the smallest normal number of the dtype; half of them are a few of the least there are.
+
+    Of float16 these have norms below an epsilon of 1e-6.
+    """
+    few = FEW_LEAST * torch.finfo(getattr(torch, limits.dtype)).eps
     tensor.uniform_(-1, 1, generator=generator).mul_(limits.tiny)
+    tensor.mul_(_for_half(tensor, generator, min(few, 1.0)))
 
 
 def _with_special_values(

@@ -157,6 +157,21 @@ def test_each_search_has_axes_of_one_tensor_that_are_equal(define, look):
         assert any(w.regime.get("values") != "zeros" for w in equal)
 
 
+def test_each_search_has_an_axis_that_equals_one_which_follows(define, look):
+    axes = {"m": "var", "half": "var", "n": "var", "k": "var"}
+    inputs = {
+        "x": {"shape": ["m", "k"], "dtype": "float32"},
+        "weight": {"shape": ["n", "k"], "dtype": "float32"},
+    }
+    given = define(axes, inputs).model_dump()
+    output = {"y": {"shape": ["m", "n"], "dtype": "float32"}}
+    more = {"outputs": output, "constraints": ["n == 2 * half"]}
+    definition = Definition.model_validate({**given, **more})
+    for seed in range(8):
+        _, tried = look(definition, seed=seed)
+        assert any(w.axes["m"] == w.axes["n"] > 2 for w in tried)
+
+
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize(
     ("shapes", "domain"),

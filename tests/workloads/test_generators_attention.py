@@ -102,6 +102,20 @@ def test_logits_of_16_bits_keep_those_apart_that_may_be_chosen(define, experts):
     assert (logits.float().topk(11, dim=-1).values.diff() <= -1 / 32).all()
 
 
+@pytest.mark.parametrize(("dtype", "apart"), [("float32", 0.2 / 256**2), ("bfloat16", 5e-6)])
+def test_all_logits_of_a_router_are_negative_now_and_then(define, dtype, apart):
+    definition = define(
+        axes={"tokens": "var", "experts": 256},
+        inputs={"logits": {"shape": ["tokens", "experts"], "dtype": dtype}},
+        rules={"logits": {"kind": "router_logits"}},
+    )
+    drawn = [made(definition, {"tokens": 20}, seed)["logits"].float() for seed in range(4)]
+    negative = [logits for logits in drawn if (logits < 0).all()]
+    assert len(negative) == 1
+    # Of 16 bits, sigmoids of -8 are 3e-4, and those of -8 + 1 / 32 are 1e-5 more.
+    assert negative[0].sigmoid().sort(-1).values.diff().min() > apart
+
+
 def test_what_generators_need_is_not_asked_of_inputs_that_are_there(prefill):
     """Three sequences can't be promised enough room in one page, but one token fits."""
     axes = {"len": 4, "total_q": 1, "pages": 1, "batch": 3}

@@ -41,6 +41,13 @@ def test_subnormal_values_are_subnormal_in_their_own_dtype(define, dtype):
     assert (x != 0).double().mean() > 0.5
 
 
+def test_half_of_the_rows_of_subnormal_values_have_a_norm_below_an_epsilon(define):
+    drawn = [made(define, "float16", s, values="subnormal", shape=(8, 48))["x"] for s in range(9)]
+    norms = torch.cat(drawn).double().norm(dim=-1)
+    assert 20 < int((norms < 1e-6).sum()) < 52
+    assert ((norms > 0) & (norms < 1e-6)).any()
+
+
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "float16"])
 def test_the_square_of_a_product_of_large_values_is_a_number_still(define, dtype):
     x, limits = made(define, dtype, values="large")["x"], torch.finfo(getattr(torch, dtype))

@@ -9,6 +9,7 @@ import torch
 
 from pytest_fib.data import ON_REQUEST, VALUE_PATTERNS, ScalarInput, Workload, load_definition_file
 from pytest_fib.workloads import (
+    BrokenConstraintError,
     bench_workloads,
     fill_inputs,
     in_domain,
@@ -262,6 +263,20 @@ def test_a_scalar_often_is_near_to_these(define, rule, dtype, near):
         assert sum(low <= value <= high for value in values) > 10
 
 
+def test_scalars_of_a_small_range_are_each_of_it_within_a_search(define):
+    """So a search has the one step at which a kernel goes wrong; and pairs are not all alike."""
+    names, rule = ("step", "other"), {"kind": "integers", "min": 1, "max": 64}
+    scalars = {name: {"shape": None, "dtype": "int32"} for name in names}
+    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, **scalars}
+    definition = define(inputs=inputs, rules=dict.fromkeys(names, rule))
+    made = [make_workload(definition, {"n": 1}, seed).inputs for seed in range(86)]
+    for name in names:
+        drawn = [each[name].value for each in made]
+        assert {*drawn} == {*range(1, 65)}
+        assert sum(each in (1, 2, 64) for each in drawn) >= 20
+    assert len({each["step"].value - each["other"].value for each in made}) > 20
+
+
 def test_a_scalar_that_may_be_a_length_often_is_that_of_whole_tiles_or_one_more_or_less(define):
     inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": "int32"}}
     definition = define(inputs=inputs, rules={"s": {"kind": "integers", "min": 9, "max": 4000}})
@@ -302,6 +317,37 @@ def test_scalars_and_axes_of_one_constraint_are_chosen_together(define, padding,
         found.add(padding)
     assert found <= possible
     assert len(found) >= min(len(possible), 3)
+
+
+def test_floating_scalars_meet_constraints_on_scalars(define):
+    names, rule = ("low", "high"), {"kind": "uniform", "min": 0.0, "max": 1.0}
+    scalars = {name: {"shape": None, "dtype": "float32"} for name in names}
+    definition = define(
+        inputs={"x": {"shape": ["n"], "dtype": "float32"}, **scalars},
+        rules=dict.fromkeys(names, rule),
+    )
+    definition = definition.model_copy(update={"constraints": ["low < high", "high < 1"]})
+    made = [make_workload(definition, {"n": 1}, seed) for seed in range(100)]
+    values = [[each.inputs[name].value for name in names] for each in made]
+    assert all(low < high < 1 for low, high in values)
+    assert sum(low == 0 for low, _ in values) > 5
+    for workload in made[:3]:  # what is given stays
+        assert scalar_inputs(definition, workload) == {
+            name: workload.inputs[name].value for name in names
+        }
+
+
+def test_scalars_that_can_meet_no_constraint_are_left_to_the_check_of_the_workload(define):
+    rule = {"kind": "uniform", "min": 0.5, "max": 1.0}
+    definition = define(
+        inputs={
+            "x": {"shape": ["n"], "dtype": "float32"},
+            "p": {"shape": None, "dtype": "float32"},
+        },
+        rules={"p": rule},
+    ).model_copy(update={"constraints": ["p < 0.25"]})
+    with pytest.raises(BrokenConstraintError, match=r"breaks 'p < 0\.25'.*uniform"):
+        make_inputs(definition, make_workload(definition, {"n": 1}), "cpu")
 
 
 def test_a_recorded_scalar_is_taken_as_it_is(define):
