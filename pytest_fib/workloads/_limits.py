@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 
 from pytest_fib.data import kinds
+from pytest_fib.workloads._places import one_of_each, row_count
 from pytest_fib.workloads._plan import HOLD_ANY
 
 if TYPE_CHECKING:
@@ -115,16 +116,25 @@ def _put_edges(
 
 
 def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: FillContext) -> None:
-    """Make some elements what they are compared with, and one at least, where they can be that."""
+    """Make some elements what they are compared with, and one at least, where they can be that.
+
+    In half of the workloads all of one row of eight are elements of another input: where the
+    difference of both is taken, it is 0 there.
+    """
     turn, generator = context.turn, context.device_random
     put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
     put.bernoulli_(SHARE, generator=generator)
     certain = turn % put.numel()
-    put.view(-1)[certain] = True
-    elements = tensor[put]
-    which = torch.empty_like(elements, dtype=torch.long)
+    which = torch.empty_like(put, dtype=torch.long)
     which.random_(0, len(sources), generator=generator)
-    which[put.view(-1)[:certain].sum()] = turn % len(sources)
+    if tensor.dim() and turn % 2 and isinstance(sources[turn % len(sources)], tuple):
+        rows, every = row_count(tensor), min(row_count(tensor), 8)
+        at = one_of_each(rows, turn // 2 % every, every, tensor.device)
+        put.view(-1, tensor.shape[-1])[at] = True
+        which.view(-1, tensor.shape[-1])[at] = turn % len(sources)
+    put.view(-1)[certain] = True
+    which.view(-1)[certain] = turn % len(sources)
+    elements, which = tensor[put], which[put]
     for number, source in enumerate(sources):
         values = _values_of(source, name, put, context)
         if isinstance(source, tuple) and not isinstance(source[1], torch.Tensor):

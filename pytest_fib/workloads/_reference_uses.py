@@ -117,7 +117,7 @@ class ReferenceUses:
     least: set[str] = field(default_factory=set)
     #: The numbers that inputs are compared with.
     limits: dict[str, set[float]] = field(default_factory=dict)
-    #: The floating inputs that others are compared with, either way.
+    #: The floating inputs that others are compared with, or subtracted from, either way.
     compared: dict[str, set[str]] = field(default_factory=dict)
     #: Tensors among whose elements others are searched, so that these never fall.
     searched: set[str] = field(default_factory=set)
@@ -434,8 +434,10 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
             self._uses.calls |= set() if called(node.right) in _LIMITS else {"div"}
             self._uses.divides |= self._expressions.has_tensor(node.right)
-        if isinstance(node.op, ast.Sub) and (name := self._neighbours(node.left, node.right)):
-            self._uses.offsets.add(name)
+        if isinstance(node.op, ast.Sub):
+            if name := self._neighbours(node.left, node.right):
+                self._uses.offsets.add(name)
+            self._note_compared(node.left, node.right)
         self._combined(node.op, node.left, node.right)
 
     def _neighbours(self, left: ast.expr, right: ast.expr) -> str | None:
@@ -495,10 +497,14 @@ class _Reader(ast.NodeVisitor):
                 if limit is not None:
                     self._limited_by(side, limit)
             self._note_edge(one, other)
-            names = self._compared(one), self._compared(other)
-            if None not in names and names[0] != names[1]:
-                for name, beside in (names, names[::-1]):
-                    self._uses.compared.setdefault(str(name), set()).add(str(beside))
+            self._note_compared(one, other)
+
+    def _note_compared(self, one: ast.expr, other: ast.expr) -> None:
+        """Note two floating inputs that are compared, or of which the difference is taken."""
+        names = self._compared(one), self._compared(other)
+        if None not in names and names[0] != names[1]:
+            for name, beside in (names, names[::-1]):
+                self._uses.compared.setdefault(str(name), set()).add(str(beside))
 
     def _note_edge(self, *sides: ast.expr) -> None:
         """Note two integers that are held against each other, or a sum of either and a number.

@@ -336,6 +336,7 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     # counted from 1; else often near to one of these.
     known = (low, high, 0, 1) if floating else (low, high, 0, 1, 2)
     special = sorted({n for n in known if low <= n <= high})
+    special += [-1, -1] * (not floating and low == -1 and high > 0)  # no limit, most likely
     whole = [n for n in (0, 1, 1, 1, 2) if low <= n <= high]
     number: float
     if floating and workload.regime.get("values") == "zeros_and_ones" and whole:

@@ -502,6 +502,16 @@ def test_what_the_reference_compares_inputs_with_each_other_by_is_now_and_then_e
     assert equal >= TURNS // 2
 
 
+@pytest.mark.parametrize(("shape", "beside"), [(["n", "k"], "y"), (["k"], "y[None]")])
+def test_all_of_a_row_is_now_and_then_what_is_subtracted_from_it(shape, beside):
+    inputs = {"x": (["n", "k"], "float16"), "y": (shape, "float16")}
+    rules = {"y": {"kind": "uniform", "min": -1, "max": 1}}
+    body = f"def run(x, y):\n    return (x.float() - {beside}).abs().amax(1)"
+    made = [(each["x"] == each["y"]).all(1) for each in _held(body, inputs, rules)]
+    assert sum(bool(each.any()) for each in made) >= TURNS // 3
+    assert not any(bool(each.all()) for each in made)
+
+
 EDGES = {
     "a sum": "(ids >= start) & (ids < start + 2000)",
     "a difference": "(ids - start < 2000) & (ids - start >= 0)",

@@ -246,6 +246,17 @@ def test_a_scalar_often_is_the_least_the_most_zero_or_one(define, rule, dtype, s
     assert len({*values} - special) > 15
 
 
+@pytest.mark.parametrize("most", [50, 4096])
+def test_an_integer_is_often_minus_one_where_that_is_the_least(define, most):
+    """As of a window, which is none then: tokens far apart matter there alone."""
+    rule = {"kind": "integers", "min": -1, "max": most}
+    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": "int32"}}
+    definition = define(inputs=inputs, rules={"s": rule})
+    values = [make_workload(definition, {"n": 1}, seed).inputs["s"].value for seed in range(96)]
+    assert 96 / 10 < values.count(-1) < 96 / 3
+    assert {0, 1, most} <= {*values}
+
+
 @pytest.mark.parametrize(
     ("rule", "dtype", "near"),
     [
