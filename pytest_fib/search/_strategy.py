@@ -22,6 +22,7 @@ from pytest_fib.workloads import (
     plan,
     regime_choices,
     special_at_end,
+    with_all_alike,
     without_plainest,
 )
 
@@ -49,6 +50,8 @@ LATE = 5
 ALONE = 4
 #: Odd sizes are larger than the first of these that such sizes fit beyond.
 ODD_BEYOND = (DECK_TILES[-1], DECK_TILES[0])
+#: Bytes of the workload in which there is much that is alike.
+MUCH_BYTES = 8 << 20
 #: Above the limits of grids, and of 16-bit indices.
 LARGE_SIZE = 4 * USUAL_SIZE
 
@@ -58,6 +61,7 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
     planned, choices = plan(definition), regime_choices(definition)
     alone = _zero_alone(planned, choices)
     cards = {what: _cards(plain, alone) for what, plain in choices.items()}
+    counted = _counted(planned)
 
     @st.composite
     def draw_workload(draw: DrawFn) -> Workload:
@@ -74,6 +78,9 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
         of_seeds = f"seed of {values}" if values in (*ON_REQUEST, "zeros") else "seed"
         draw_seed = partial(draw_number, draw, of_seeds, "any", Bounds(0, SEEDS - 1))
         draw_axes = partial(_draw_axes, draw, planned, max_bytes, values)
+        if counted and draw_number(draw, "much that is alike", "once", Bounds(0, 1)) == 1:
+            axes = _much_of(planned, counted, max_bytes)
+            return make_workload(definition, axes, with_all_alike(draw_seed()), {})
         if values in ON_REQUEST:  # whose place has a say in sizes
             seed = draw_seed()
             axes = draw_axes(_special_ends(planned, values, seed))
@@ -85,6 +92,31 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
         return make_workload(definition, axes, seed, without_plainest(drawn))
 
     return draw_workload()
+
+
+def _counted(planned: Plan) -> tuple[str, ...]:
+    """The var axes, the last first, of the first tensor of data that may be all alike, if any is.
+
+    What counts it then counts beyond what 16 bits hold, if there is so much of it.
+    """
+    for name, rule in planned.rules.items():
+        shape = planned.definition.inputs[name].shape or ()
+        axes = [axis for axis in shape if axis in planned.order]
+        if axes and isinstance(rule, kinds.Integers | kinds.Boolean | kinds.Labels | kinds.Indices):
+            return tuple(reversed(axes))
+    return ()
+
+
+def _much_of(planned: Plan, axes: tuple[str, ...], max_bytes: int) -> dict[str, int]:
+    """Sizes of which those of some axes are as large as is usual."""
+    order = sorted(planned.order, key=lambda axis: (*axes, axis).index(axis))
+    budgets = dict.fromkeys(order, min(max_bytes, MUCH_BYTES))
+
+    def pick(choice: Choice) -> int:
+        most = min(choice.largest, USUAL_SIZE) if choice.axis in axes else 0
+        return choice.domain.nearest(most)
+
+    return planned.choose(budgets, pick)
 
 
 def _cards(names: list[str], alone: int = 0) -> list[str]:

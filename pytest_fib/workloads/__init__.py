@@ -62,6 +62,7 @@ from pytest_fib.workloads._tensors import (
     scalar_inputs as scalar_inputs,
     special_at_end as special_at_end,
     why_broken as why_broken,
+    with_all_alike as with_all_alike,
 )
 from pytest_fib.workloads._workload_files import (
     RecordedWorkload as RecordedWorkload,

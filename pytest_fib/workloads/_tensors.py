@@ -479,6 +479,11 @@ class FillContext(InputTensors):
         return None if indptr is None else self.on_host(indptr).diff()
 
 
+def with_all_alike(seed: int) -> int:
+    """A seed near to this one by which all integers of each input are one number."""
+    return seed - seed % TURNS + ALIKE_TURNS[0]
+
+
 def _turn(name: str, definition: Definition, seed: int) -> int:
     """Which of several special cases an input is, from 0 to TURNS - 1: in turn, by the seed.
 

@@ -157,6 +157,16 @@ def test_each_search_has_axes_of_one_tensor_that_are_equal(define, look):
         assert any(w.regime.get("values") != "zeros" for w in equal)
 
 
+@pytest.mark.parametrize("rule", [{"kind": "integers", "max": 18}, {"kind": "boolean"}])
+def test_each_search_has_much_that_is_alike_where_something_may_be_counted(define, look, rule):
+    inputs = {"x": {"shape": ["m", "n"], "dtype": "int32"}}
+    definition = define({"m": "var", "n": "var"}, inputs, rules={"x": rule})
+    for seed in range(4):
+        _, tried = look(definition, seed=seed)
+        alike = [w for w in tried if len(filled(definition, w)["x"].unique()) == 1]
+        assert max(w.axes["m"] * w.axes["n"] for w in alike) > 65536
+
+
 def test_each_search_has_an_axis_that_equals_one_which_follows(define, look):
     axes = {"m": "var", "half": "var", "n": "var", "k": "var"}
     inputs = {
