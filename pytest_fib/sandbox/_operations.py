@@ -77,6 +77,12 @@ BELIEVED = 2.0
 OVERFLOWING = 256 * math.log(2)
 #: Scores of -1e4 and below are masks.
 LEAST_UNMASKED = -1e4
+#: What gives all elements of a tensor as they are, or but for a mask; and what gives some of them.
+SHOWING_ALL = _names("""
+    view _unsafe_view reshape t transpose permute expand unsqueeze squeeze clone detach alias
+    _to_copy nan_to_num masked_fill where
+""")
+SHOWING_SOME = _names("slice select index narrow split unbind index_select gather")
 #: What ``log1p`` is part of a logarithm of a sum of.
 _POWERS = _names("exp exp2")
 
@@ -135,20 +141,25 @@ class Operation:
 class SoftmaxOfLogSum(Operation):
     """Softmax, or its logarithm, as of kernels that compute what it is of a second time.
 
-    These keep ``log_sum``, the logarithm of the sum of exponentials of each row. Of large numbers,
-    two computations differ by so much that an exponential overflows.
+    These keep the logarithm of the sum of exponentials of each row. Of large numbers, two
+    computations differ by so much that an exponential overflows. ``excess`` is by how much the
+    numbers of this run are more than that of another one.
     """
 
-    log_sum: torch.Tensor
+    excess: torch.Tensor
+
+    @classmethod
+    def of(cls, call: Operation, log_sum: torch.Tensor) -> SoftmaxOfLogSum:
+        """The call of a run, with the logarithms of sums of another."""
+        excess = (BELIEVED * (call.args[0].double() - log_sum)).clamp_max(OVERFLOWING)
+        excess = torch.where(log_sum.isfinite(), excess, -math.inf)
+        return cls(call.func, call.args, call.kwargs, excess)
 
     def plain(self) -> Any:
-        """The result; that of rows whose sum is not a finite number is as it is."""
+        """The result, but for what is more than the sum is."""
         result = super().plain()
-        logarithm = self.args[0].double() - self.log_sum
-        excess = (BELIEVED * logarithm).clamp_max(OVERFLOWING)
-        logarithm = torch.where(logarithm > 0, excess, logarithm)
-        again = logarithm if self.name == "_log_softmax" else logarithm.exp()
-        return torch.where(self.log_sum.isfinite(), again.to(result.dtype), result)
+        again = self.excess if self.name == "_log_softmax" else self.excess.exp()
+        return torch.where(self.excess > 0, again.to(result.dtype), result)
 
 
 def is_softmax(call: Operation) -> bool:

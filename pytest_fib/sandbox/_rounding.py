@@ -27,6 +27,8 @@ from pytest_fib.sandbox._operations import (
     BELIEVED,
     COMPARISONS,
     SHORT_ROW,
+    SHOWING_ALL,
+    SHOWING_SOME,
     UNDERFLOW,
     Computed,
     Decider,
@@ -160,14 +162,27 @@ def _largest_of_row(values: torch.Tensor) -> torch.Tensor:
     return values.max()
 
 
+@dataclass
+class Softmax:
+    """A softmax of a run.
+
+    - ``shape``: that of what it is of; ``log_sum``: the logarithms of its rows' sums.
+    - ``uses``: how many operations compute something from its weights, as backward passes do.
+    """
+
+    shape: torch.Size
+    log_sum: torch.Tensor
+    uses: int = 0
+
+
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the decisions of a run and its softmaxes' sums, in their order, and changes nothing."""
+    """Notes the decisions of a run and its softmaxes, in their order, and changes nothing."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.decisions: list[Decision] = []
-        #: Of each softmax, the shape of what it is of, and the logarithms of its rows' sums.
-        self.log_sums: list[tuple[torch.Size, torch.Tensor]] = []
+        self.softmaxes: list[Softmax] = []
+        self._weights: MutableMapping[torch.Tensor, Softmax] = WeakIdKeyDictionary()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -189,9 +204,23 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def compute(self, call: Operation) -> Any:
         """The result of an operation that decides nothing."""
+        result = call.run()
         if is_softmax(call):
-            self.log_sums.append((call.args[0].shape, log_sum_of_softmax(call)))
-        return call.run()
+            softmax = Softmax(call.args[0].shape, log_sum_of_softmax(call))
+            self.softmaxes.append(softmax)
+            self._weights[result] = softmax
+        elif self._weights:
+            self._note_uses(call, result)
+        return result
+
+    def _note_uses(self, call: Operation, result: Any) -> None:
+        """Note what is computed from the weights of a softmax; what shows some of them is not."""
+        tensors = (x for x in tree_leaves((call.args, call.kwargs)) if isinstance(x, torch.Tensor))
+        for softmax in filter(None, map(self._weights.get, tensors)):
+            if call.name in SHOWING_ALL and isinstance(result, torch.Tensor):
+                self._weights[result] = softmax
+            else:
+                softmax.uses += call.name not in SHOWING_SOME
 
     def decide(self, decision: Decider) -> Any:
         """The result of one that does."""
@@ -356,12 +385,13 @@ class Keeping(Replaying):  # type: ignore[no-untyped-call]
 class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
     """Moves results at random, and lets decisions follow where they have errors.
 
-    A softmax has the first run's sum, so it may overflow where what it is of was moved far.
+    Where several operations use its weights, a softmax has the first run's sum, as in a backward
+    pass that keeps no weights. What it is of may have been moved above that, and it may overflow.
     """
 
     def __init__(self, first: Recording, seed: int) -> None:
         super().__init__(first.decisions, seed)
-        self._log_sums = iter(first.log_sums)
+        self._first = iter(first.softmaxes)
 
     def compute(self, call: Operation) -> Any:
         """The result, moved where float32 can't hold it."""
@@ -370,11 +400,11 @@ class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
     def _with_first_sum(self, call: Operation) -> Operation:
         if not is_softmax(call):
             return call
-        shape, log_sum = next(self._log_sums, (None, None))
-        if log_sum is None or shape != call.args[0].shape:  # where it went another way
-            self._log_sums = iter(())
+        first = next(self._first, None)
+        if first is None or first.shape != call.args[0].shape:  # where it went another way
+            self._first = iter(())
             return call
-        return SoftmaxOfLogSum(call.func, call.args, call.kwargs, log_sum)
+        return SoftmaxOfLogSum.of(call, first.log_sum) if first.uses > 1 else call
 
 
 class Naive(Recording):  # type: ignore[no-untyped-call]

@@ -442,16 +442,40 @@ MOVES = [how["moved"] for how in chain.from_iterable(YARDSTICKS) if "moved" in h
 
 
 def test_where_scores_are_too_large_for_float32_a_softmax_that_is_computed_again_overflows():
-    def run(q, k):
-        return (q @ k.T).softmax(-1), (q @ k.T).log_softmax(-1)
+    def backward(q, k):
+        weights = (q @ k.T).softmax(-1).nan_to_num()
+        return weights, weights * (weights.T @ q).sum(), weights.sum(0)
+
+    def forward(q, k):
+        weights = torch.where(q[:, :1] < 1e30, (q @ k.T).softmax(-1).float(), 0.0)
+        return weights, weights @ k, weights[:, 0] + weights[:, 1]
+
+    def logarithms(q, k):
+        logarithms = (q @ k.T).log_softmax(-1)
+        return logarithms, logarithms.exp() - logarithms.sum()
 
     q, k = torch.randn(5, 64), torch.randn(7, 64)
-    for scale, overflows in ((1e10, True), (1.0, False)):
-        runs = [run_widened(run, [q * scale, k], moved=seed) for seed in MOVES]
-        weights, logarithms = (torch.stack(each).amax((0, 2)) for each in zip(*runs, strict=True))
-        assert ((weights > torch.finfo(torch.float32).max) == overflows).all()
-        assert weights.isfinite().all()  # for all that is computed of it
-        assert (logarithms <= 0.0).logical_not().all() == overflows
+    for run, scale, overflows in (
+        (backward, 1e10, True),
+        (backward, 1.0, False),
+        (forward, 1e10, False),
+    ):
+        weights = [run_widened(run, [q * scale, k], moved=seed)[0] for seed in MOVES]
+        most = torch.stack(weights).amax((0, 2))
+        assert ((most > torch.finfo(torch.float32).max) == overflows).all()
+        assert most.isfinite().all()  # for all that is computed of it
+    of_large = [run_widened(logarithms, [q * 1e10, k], moved=seed)[0] for seed in MOVES]
+    assert (torch.stack(of_large).amax((0, 2)) > 100).all()
+
+
+def test_a_softmax_of_numbers_that_nobody_computes_does_not_overflow():
+    def run(x):
+        weights = x.softmax(-1)
+        return weights * (weights - weights.sum(0)) + weights
+
+    x = torch.randn(5, 64) * 1e10
+    for seed in MOVES:
+        assert run_widened(run, [x], moved=seed).amax() <= 1.00001
 
 
 def test_a_softmax_of_masked_rows_is_moved_as_it_is():
