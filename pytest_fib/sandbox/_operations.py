@@ -71,7 +71,8 @@ _DECIDED = {
 
 #: What underflows to zeros that were ranked before; below that, float64 results are graded.
 _EXPONENTIALS, _FAINT = _names("exp exp2 sigmoid _softmax"), 1e-290
-#: What was off may be this many times as far off as it was seen to be.
+#: What was off may be this many times as far off as it was seen to be. That is before what is
+#: computed of it, which need not be in proportion.
 BELIEVED = 2.0
 #: The logarithm of 2**256: far beyond float32's numbers, with float64's room for its products.
 OVERFLOWING = 256 * math.log(2)
@@ -151,7 +152,8 @@ class SoftmaxOfLogSum(Operation):
     @classmethod
     def of(cls, call: Operation, log_sum: torch.Tensor) -> SoftmaxOfLogSum:
         """The call of a run, with the logarithms of sums of another."""
-        excess = (BELIEVED * (call.args[0].double() - log_sum)).clamp_max(OVERFLOWING)
+        value = call.args[0].double()
+        excess = (BELIEVED * (value - log_sum)).clamp_max(OVERFLOWING)
         excess = torch.where(log_sum.isfinite(), excess, -math.inf)
         return cls(call.func, call.args, call.kwargs, excess)
 
@@ -162,15 +164,27 @@ class SoftmaxOfLogSum(Operation):
         return torch.where(self.excess > 0, again.to(result.dtype), result)
 
 
+def _is_swallowed(value: torch.Tensor, dim: int) -> torch.Tensor:
+    """Rows of numbers that are equal in float32; a single one is no such row."""
+    seen, narrow = value.isfinite(), value.float()
+    most = narrow.where(seen, -math.inf).amax(dim, keepdim=True)
+    least = narrow.where(seen, math.inf).amin(dim, keepdim=True)
+    return (most == least) & (seen.sum(dim, keepdim=True) > 1)
+
+
 def is_softmax(call: Operation) -> bool:
     """Whether this is a softmax, or its logarithm, of any numbers."""
     return call.name in _SOFTMAX and call.args[0].numel() > 0
 
 
 def log_sum_of_softmax(call: Operation) -> torch.Tensor:
-    """The logarithm of the sum of exponentials of each row of a softmax."""
-    value: torch.Tensor = call.args[0].double()
-    return value.logsumexp(call.dim or 0, keepdim=True)
+    """The logarithm of the sum of exponentials of each row of a softmax.
+
+    NaN of rows that a mask of -1e9, which was added, swallows: any way to compute these gives that.
+    """
+    value, dim = call.args[0].double(), call.dim or 0
+    log_sum: torch.Tensor = value.logsumexp(dim, keepdim=True)
+    return log_sum.masked_fill(_is_swallowed(value, dim), math.nan)
 
 
 def _graded(call: Operation, result: torch.Tensor) -> torch.Tensor:
@@ -494,7 +508,8 @@ def is_added(call: Operation) -> bool:
 
 def simpler(call: Operation) -> Callable[..., Any] | None:
     """An operation written in those that kernels have for it; None where it isn't known how."""
-    if call.name in _FORMULAS and is_wide(call.args[0]) and not call.in_place:
+    writes = call.in_place or "out" in call.kwargs
+    if call.name in _FORMULAS and is_wide(call.args[0]) and not writes:
         return _FORMULAS[call.name]
     reduces = call.argument("reduction") in (1, 2)
     adds = call.name in _SUMS - _ADDED or call.name in _DOTS or reduces
@@ -555,7 +570,8 @@ def _logaddexp_by_smaller(one: torch.Tensor, other: torch.Tensor) -> torch.Tenso
     both = torch.stack([torch.minimum(one, other), torch.maximum(one, other)])
     least, most = both.float()
     by_smaller = least - torch.nn.functional.logsigmoid(least - most)
-    return torch.where(least > LEAST_UNMASKED, by_smaller.to(both.dtype), both.logsumexp(0))
+    is_usual = (least > LEAST_UNMASKED) & most.isfinite()
+    return torch.where(is_usual, by_smaller.to(both.dtype), both.logsumexp(0))
 
 
 def _elu_by_exp(
@@ -984,7 +1000,7 @@ class _Order(_Extreme):
 
 
 def treats_alike(call: Operation) -> bool:
-    """Whether equal elements of the arguments, of softmax those of equal rows, are alike."""
+    """Whether equal elements have equal results; of a softmax, those in equal rows."""
     return call.name in (_ELEMENTWISE - _SCANS) | _SOFTMAX
 
 

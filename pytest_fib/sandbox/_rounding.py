@@ -451,6 +451,9 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
     Masks of what ties are made by one order; with a single way, by what is certain to be chosen.
     Then ``operands`` has what decisions were on. With these as ``least``, masks are of all that
     any order may choose, of which each element may be missing.
+
+    With ``counts``, what ties is counted as often as any order has it at least, or at most.
+    ``has_counted`` says whether anything was: such counts are no sizes, as their sum is another.
     """
 
     def __init__(
@@ -458,11 +461,14 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
         decisions: Sequence[Decision],
         ways: tuple[int, ...],
         least: Sequence[torch.Tensor] | None = None,
+        *,
+        counts: bool = True,
     ) -> None:
         super().__init__(decisions)
         self.has_masks, self.operands = False, list[torch.Tensor]()
         self._tied: list[tuple[torch.Tensor, Ties]] = []
         self._reshaped: list[Reshaped] = []
+        self._counts, self.has_counted = counts, False
         self._least = iter(least or ())
         both = (ways[0], -1) if len(ways) == 1 else ways
         self._ways, self._next_ways = both, both if len(ways) == 1 else ways[::-1]
@@ -491,8 +497,9 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
         """The result; of integers that are tied, the least or the most that each may be."""
         if call.name in _SCATTERS and (placed := self._placed(call)) is not None:
             return call.args[0].copy_(placed) if call.in_place else placed
-        for each in self._reshaped:
+        for each in self._reshaped if self._counts else ():
             if (counted := each.counted(call.name, call.argument)) is not None:
+                self.has_counted = True
                 return call.args[0].copy_(counted) if call.in_place else counted
         function = partial(call.func, **call.kwargs)
         for value in () if call.in_place else tree_leaves(call.args):
@@ -508,8 +515,10 @@ class Leaning(Replaying):  # type: ignore[no-untyped-call]
     def _follow_reshaped(self, call: Operation, result: Any) -> None:
         """Note what has all integers that are tied, in another shape."""
         first = call.args[0] if call.args else None
+        if not isinstance(result, torch.Tensor):
+            return
         known = [ties.reshaped(call.name, result) for tied, ties in self._tied if tied is first]
-        known += [each.after(call.name, result) for each in self._reshaped if each.tensor is first]
+        known += [each.after(call.name, result) for each in self._reshaped if each.is_in(first)]
         self._reshaped += filter(None, known)
 
     def _placed(self, call: Operation) -> torch.Tensor | None:

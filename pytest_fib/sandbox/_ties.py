@@ -83,10 +83,7 @@ class Ties:
         ends = ends.scatter_reduce(self.dim, self.places, put, reduce).gather(self.dim, self.group)
         held = into.gather(self.dim, self.values)
         put_there = held + ends if adds else ends
-        looked_at, members = (
-            torch.zeros_like(self.group).scatter_add(self.dim, each, torch.ones_like(each))
-            for each in (self.places, self.group)
-        )
+        looked_at, members = self._sizes()
         left = (looked_at < members).gather(self.dim, self.group)
         either = torch.minimum if self.way < 0 else torch.maximum
         new = torch.where(left, either(put_there, held), put_there)
@@ -101,12 +98,20 @@ class Ties:
         ]
         if name not in _RESHAPED or others[0] != others[1]:
             return None
+        if result.numel() != self.places.numel() or result.is_floating_point():
+            return None
+        looked_at, members = self._sizes()
+        is_there = looked_at >= members if self.way < 0 else looked_at > 0
+        there = self.values[is_there.gather(self.dim, self.group)]
+        return Reshaped(result, there, result._version)
+
+    def _sizes(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """How many elements of each group are looked at, and how many it has."""
         looked_at, members = (
             torch.zeros_like(self.group).scatter_add(self.dim, each, torch.ones_like(each))
             for each in (self.places, self.group)
         )
-        is_there = looked_at >= members if self.way < 0 else looked_at > 0
-        return Reshaped(result, self.values[is_there.gather(self.dim, self.group)])
+        return looked_at, members
 
     def masked(self, into: torch.Tensor, value: bool, way: int) -> torch.Tensor | None:
         """A mask with a value where the first elements of an honest order say.
@@ -153,16 +158,24 @@ class Ties:
 class Reshaped:
     """The integers of ``Ties`` in another shape, of which only how often each is there is followed.
 
-    ``tensor`` has them; ``there``, each as often as it is there at least, or at most.
+    ``tensor`` has them as long as it has that ``version``; ``there``, each as often as it is there
+    at least, or at most.
     """
 
     tensor: torch.Tensor
     there: torch.Tensor
+    version: int
+
+    def is_in(self, value: Any) -> bool:
+        """Whether a tensor has them, and was not changed since."""
+        return value is self.tensor and self.tensor._version == self.version
 
     def after(self, name: str, result: torch.Tensor) -> Reshaped | None:
         """The same in another shape or dtype; None where it isn't that."""
-        keeps = name in _RESHAPED or (name == "_to_copy" and not result.is_floating_point())
-        return replace(self, tensor=result) if keeps else None
+        keeps = name in _RESHAPED or name == "_to_copy"
+        if not keeps or result.is_floating_point() or result.numel() != self.tensor.numel():
+            return None
+        return replace(self, tensor=result, version=result._version)
 
     def counted(self, name: str, argument: Callable[[str], Any]) -> torch.Tensor | None:
         """The result of an operation that counts them; None where that isn't known.
@@ -172,17 +185,23 @@ class Reshaped:
         if name not in _COUNTING or self.tensor.dim() != 1:
             return None
         index, numbers = map(argument, _COUNTING[name])
-        if index is not self.tensor:
+        if not self.is_in(index) or not len(index):
             return None
         there = self.there.long()
         if name == "bincount":
-            size = max(argument("minlength"), int(self.tensor.max()) + 1 if len(index) else 0)
+            size = max(argument("minlength"), int(index.max()) + 1)
             counts = there.bincount(minlength=size)
             return counts if numbers is None and len(counts) == size else None
-        into, number = argument("self"), numbers.reshape(-1)[:1] * (argument("alpha") or 1)
-        if into.dim() != 1 or into.is_floating_point() or not bool((numbers == numbers[:1]).all()):
+        into, numbers = argument("self"), numbers.reshape(-1)
+        if into.dim() != 1 or into.is_floating_point() or into.dtype is torch.bool:
             return None
-        return into.index_add(0, there, number.expand(len(there))) if len(number) else None
+        fits = bool((there < len(into)).all())
+        if not fits or not bool((numbers == numbers[:1]).all()):
+            return None
+        alpha = argument("alpha")
+        each = (numbers[:1] * (1 if alpha is None else alpha)).to(into.dtype)
+        counted: torch.Tensor = into.index_add(0, there, each.expand(len(there)))
+        return counted
 
 
 @dataclass(frozen=True)

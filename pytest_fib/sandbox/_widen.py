@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from pytest_fib.sandbox._foreign_errors import one_line
 from pytest_fib.sandbox._rounding import (
@@ -216,10 +217,29 @@ def _run_leaning(
             raise OracleUnavailable("nothing that ties is in a mask")
         least = certain.operands
     leaning = Leaning(decisions, lean, least)
-    result = run(_copies(inputs), mode=leaning)
+    without_counts = Leaning(decisions, lean, least, counts=False)
+    result = _with_counts(lambda mode: run(_copies(inputs), mode=mode), leaning, without_counts)
     if lean == _LEANING[0]:
         _LAST.has_masks = leaning.has_masks
     return result
+
+
+def _with_counts(run: Callable[[Leaning], Any], leaning: Leaning, without_counts: Leaning) -> Any:
+    """What a run returns; without counts of what ties where the function takes these for sizes."""
+    try:
+        result = run(leaning)
+    except OracleUnavailable:
+        if not leaning.has_counted:
+            raise
+        return run(without_counts)
+    if not leaning.has_counted:
+        return result
+    uncounted = run(without_counts)
+    return result if _shapes(result) == _shapes(uncounted) else uncounted
+
+
+def _shapes(result: Any) -> list[Any]:
+    return [getattr(value, "shape", None) for value in tree_leaves(result)]
 
 
 def _run_nudged(function: Callable[..., Any], inputs: Sequence[Any], nudge: int) -> Any:

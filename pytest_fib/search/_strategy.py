@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -283,17 +283,20 @@ def _sizes_that_lead_to_others(planned: Plan, choice: Choice) -> dict[str, int]:
         for other in sorted(_axes_beside(planned.definition, axis))
         if other in known
     ]
-    sizes = {_pair(*pair): _leading_to(planned, choice, pair[0], known[pair[1]]) for pair in pairs}
+    axes_at = cache(partial(planned.following_sizes, choice))
+    sizes = {_pair(*pair): _leading_to(choice, pair[0], known[pair[1]], axes_at) for pair in pairs}
     return {pair: size for pair, size in sizes.items() if size is not None}
 
 
-def _leading_to(planned: Plan, choice: Choice, axis: str, wanted: int) -> int | None:
+def _leading_to(
+    choice: Choice, axis: str, wanted: int, axes_at: Callable[[int], Mapping[str, int]]
+) -> int | None:
     """A size by which another axis has the wanted one; None if none is found in proportion."""
-    most = planned.followed(axis, choice, choice.largest)
+    most = axes_at(choice.largest).get(axis)
     about = round(choice.largest * wanted / most) if most else 0
     for size in (about, about - 1, about + 1):
         is_possible = size in choice.domain and size <= choice.largest
-        if is_possible and planned.followed(axis, choice, size) == wanted:
+        if is_possible and axes_at(size).get(axis) == wanted:
             return size
     return None
 

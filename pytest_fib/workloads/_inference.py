@@ -499,7 +499,10 @@ def _some_factor(subject: Subject) -> InputRule:
 
     As with moments, ``m / (1 - beta**step)``: a kernel in Python raises an error for 0.
     """
-    from_one = re.search(rf"\b1(\.0*)?\s*-\s*{subject.name}\b", subject.definition.reference)
+    called = r"([\w.]+\()?\(?\s*"  # as in 1 - pow(beta, step)
+    from_one = re.search(
+        rf"(?<![\d.])1(\.0*)?\s*-\s*{called}{subject.name}\b", subject.definition.reference
+    )
     return kinds.Uniform(min=0.5, max=BELOW_ONE if from_one else 1.0)
 
 
@@ -526,11 +529,16 @@ def _expert_offset(subject: Subject) -> InputRule | None:
 
 
 def _router_logits(subject: Subject) -> InputRule | None:
-    """Any values where the reference chooses nothing by them, or says which of equal ones."""
+    """Any values where the reference chooses nothing by them, or says which of equal ones.
+
+    It does if all its choices are sorts that are said to be stable.
+    """
     reference = subject.definition.reference
-    chooses = not subject.uses.calls or {*re.findall(r"\w+", reference)} & CHOICES
-    is_stable = re.search(r"\bstable\s*=\s*True\b", reference)
-    return kinds.RouterLogits() if chooses and not is_stable else None
+    choices = [word for word in re.findall(r"\w+", reference) if word in CHOICES]
+    stable = re.findall(r"\bstable\s*=\s*True\b", reference)
+    are_stable = {*choices} <= {"sort", "argsort"} and len(stable) >= len(choices)
+    is_free = bool(subject.uses.calls) and are_stable  # of which no choice at all is one
+    return None if is_free else kinds.RouterLogits()
 
 
 def _routing_bias(subject: Subject) -> InputRule | None:
@@ -590,8 +598,8 @@ def _log_decays(subject: Subject) -> InputRule | None:
     return _LOG_OF_A_DECAY if subject.uses.calls & {"exp", "exp2"} else None
 
 
-#: The largest factor that is less than 1.
-BELOW_ONE = 1 - 2.0**-10
+#: The largest factor that is less than 1, in bfloat16 too.
+BELOW_ONE = 1 - 2.0**-8
 #: Of rates from 1/16 to 16.
 _LOG_OF_A_RATE = kinds.Uniform(min=-2.77, max=2.77)
 #: On average that of numbers between 0 and 1.

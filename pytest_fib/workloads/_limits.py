@@ -1,7 +1,7 @@
 """Puts what a reference compares elements with among them: only equals tell ``<`` from ``<=``.
 
-That is numbers, and elements of inputs that are filled before. Random elements hardly ever equal
-them.
+That is numbers, and elements of inputs that are filled before; or what is subtracted from them.
+Random elements hardly ever equal them.
 """
 
 from __future__ import annotations
@@ -125,21 +125,24 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
     put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
     put.bernoulli_(SHARE, generator=generator)
     certain = turn % put.numel()
-    which = torch.empty_like(put, dtype=torch.long)
-    which.random_(0, len(sources), generator=generator)
-    if tensor.dim() and turn % 2 and isinstance(sources[turn % len(sources)], tuple):
+    put.view(-1)[certain] = True
+    chosen = torch.zeros_like(put)
+    chosen.view(-1)[certain] = True
+    number = turn // 2 % len(sources)
+    if tensor.dim() and turn % 2 and isinstance(sources[number], tuple):
         rows, every = row_count(tensor), min(row_count(tensor), 8)
         at = one_of_each(rows, turn // 2 % every, every, tensor.device)
-        put.view(-1, tensor.shape[-1])[at] = True
-        which.view(-1, tensor.shape[-1])[at] = turn % len(sources)
-    put.view(-1)[certain] = True
-    which.view(-1)[certain] = turn % len(sources)
-    elements, which = tensor[put], which[put]
-    for number, source in enumerate(sources):
+        chosen.view(-1, tensor.shape[-1])[at] = True
+        put |= chosen
+    elements = tensor[put]
+    which = torch.empty_like(elements, dtype=torch.long)
+    which.random_(0, len(sources), generator=generator)
+    which[chosen[put]] = number
+    for place, source in enumerate(sources):
         values = _values_of(source, name, put, context)
         if isinstance(source, tuple) and not isinstance(source[1], torch.Tensor):
             values = values.to(tensor.dtype).double()  # what is next to it, if it isn't one of them
-        here = (which == number) & _may_be(values, tensor.dtype, context.rules[name], context)
+        here = (which == place) & _may_be(values, tensor.dtype, context.rules[name], context)
         elements = torch.where(here, values.to(tensor.dtype), elements)
     tensor[put] = elements
 

@@ -278,11 +278,10 @@ class Plan:
             many = min(many, self.sequences(whole))
         return axes
 
-    def followed(self, axis: str, choice: Choice, size: int) -> int | None:
-        """The size of another axis where that of a choice is known; None where none is found."""
+    def following_sizes(self, choice: Choice, size: int) -> Mapping[str, int]:
+        """The sizes of all axes where that of a choice is known; empty where none are found."""
         known = {**choice.known, choice.axis: size}
-        axes = self.solver.complete(known, tries=Tries(QUICK_TRIES))
-        return None if axes is None else axes[axis]
+        return self.solver.complete(known, tries=Tries(QUICK_TRIES)) or {}
 
     def sequences(self, axes: Mapping[str, int]) -> int:
         """How many sequences there are, of those whose number is limited; 0 where none is."""

@@ -48,8 +48,8 @@ INPUT_TURNS = 5
 ALIKE_TURNS = (11, 23)
 #: Significant bits of scalars that tensors are compared with: as many as bfloat16 has.
 SCALAR_BITS = 8
-#: Integers of less than so many are all dealt; and steps from one to the next, prime to any such
-#: number.
+#: Integers of less than so many are all dealt, if they are several times as many as special ones;
+#: and steps from one to the next, prime to any such number.
 MOST_DEALT, STRIDES = 72, (73, 79, 83, 89, 97, 101)
 #: How many scalars that could be any number are near to an end of their range; and how near at
 #: most, as the binary logarithm of a share of the range: 1 / (1 - p) is too large for float16 then.
@@ -278,9 +278,7 @@ def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scala
     planned = plan(definition)
     inputs = InputTensors(definition, planned.rules, sizes, {})
     drawn = {name: _scalar(name, inputs, workload) for name in scalars}
-    if workload.seed % 2 == 0:  # others show what rounds such a number
-        compared = [name for name in scalars if name in planned.uses.compared]
-        drawn |= {name: _of_few_bits(drawn[name]) for name in compared}
+    drawn = {n: _as_compared(drawn[n], n, planned, inputs, workload) for n in scalars}
     given = {
         name: int(spec.value)
         for name, spec in workload.inputs.items()
@@ -297,26 +295,43 @@ def _meeting_constraints(
 
     What stays broken after ``REDRAWN`` times is for whoever checks the whole workload.
     """
-    spoken_of = [each for each in planned.stated if each.tensors and each.tensors <= {*scalars}]
-    free = [name for name in scalars if _is_drawn(name, inputs, workload)]
-    for attempt in range(REDRAWN if free else 0):
+    ranges = {name: _range(name, inputs) for name in scalars if name not in workload.inputs}
+    free = {name: ends for name, ends in ranges.items() if ends is not None}
+    spoken_of = [
+        each for each in planned.stated if each.tensors <= {*scalars} and each.tensors & free.keys()
+    ]
+    for attempt in range(REDRAWN):
         known = {**inputs.sizes, **scalars}
         broken = next((each for each in spoken_of if not each.holds(known)), None)
         if broken is None:
             break
-        for name in broken.tensors.intersection(free):
-            rule, source = (
-                inputs.rules[name],
-                random.Random(_seed(workload.seed, f"{name}/{attempt}")),
-            )
-            assert isinstance(rule, kinds.Uniform)
-            scalars[name] = source.uniform(inputs.number(rule.min), inputs.number(rule.max))
+        for name in broken.tensors & free.keys():
+            source = random.Random(_seed(workload.seed, f"{name}/{attempt}"))
+            number = source.uniform(*free[name])
+            scalars[name] = _as_compared(number, name, planned, inputs, workload)
     return scalars
 
 
-def _is_drawn(name: str, inputs: InputTensors, workload: Workload) -> bool:
-    """Whether a scalar is any number of a range, and the workload doesn't say which."""
-    return isinstance(inputs.rules[name], kinds.Uniform) and name not in workload.inputs
+def _range(name: str, inputs: InputTensors) -> tuple[float, float] | None:
+    """The ends between which a floating scalar is any number; None of what is made otherwise."""
+    rule = inputs.rules[name]
+    if not isinstance(rule, kinds.Uniform):
+        return None
+    return inputs.number(rule.min), inputs.number(rule.max)
+
+
+def _as_compared(
+    number: Scalar, name: str, planned: Plan, inputs: InputTensors, workload: Workload
+) -> Scalar:
+    """A scalar that is drawn: in half of the workloads, one that elements may equal if compared.
+
+    In the others it shows what rounds such a number. One that is given stays.
+    """
+    is_compared = name in planned.uses.compared and isinstance(number, float)
+    if not is_compared or workload.seed % 2 or name in workload.inputs:
+        return number
+    low, high = _range(name, inputs) or (-math.inf, math.inf)
+    return min(max(_of_few_bits(number), low), high)
 
 
 def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
@@ -403,10 +418,8 @@ def _whole_tiles(low: float, high: float, source: random.Random) -> float:
     return min(max(tile * max(count, 1) + source.choice((0, 0, -1, 1)), low), high)
 
 
-def _of_few_bits(number: Scalar) -> Scalar:
+def _of_few_bits(number: float) -> float:
     """A number near to it that every floating dtype holds, so that elements may equal it."""
-    if not isinstance(number, float):
-        return number
     mantissa, exponent = math.frexp(number)
     return math.ldexp(round(mantissa * 2**SCALAR_BITS) / 2**SCALAR_BITS, exponent)
 

@@ -515,7 +515,7 @@ def _angles(tensor: torch.Tensor, dim: int, base: float) -> torch.Tensor:
 def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, context: FillContext) -> None:
     """Now and then all rows rank the experts alike, so that a few experts get all tokens.
 
-    In one workload of four all logits are negative.
+    In one workload of four all logits are negative, of 16 bits if they are up to 256.
 
     In float32, the n sigmoids of a row lie 1 / (4 n N) or more apart, where N is the least power of
     two from n on; also when multiples of 1 / N, which bfloat16 holds exactly, are added to them as

@@ -192,6 +192,59 @@ def test_what_ties_is_counted_as_often_as_any_order_may_choose_it(count):
     assert counts == [[1, 1, 1, 1, 0], [1, 2, 2, 2, 0]]
 
 
+def _changed(ids, how):
+    if how == "masked_fill_":
+        return ids.masked_fill_(ids > 1, 0)
+    if how == "sub_":
+        return ids.sub_(1).clamp_(min=0)
+    ids[ids > 1] = 0
+    return ids
+
+
+@pytest.mark.parametrize("how", ["masked_fill_", "sub_", "index_put_"])
+def test_what_was_changed_in_place_is_counted_as_it_is(how):
+    def run(x):
+        return _changed(x.topk(2).indices.view(-1), how).bincount(minlength=4)
+
+    x = torch.tensor([[3.0, 1.0, 1.0, 0.0], [0.0, 2.0, 0.0, 5.0]])
+    for way in (-1, 1):
+        assert int(run_widened(run, [x], lean=(way, -1)).sum()) == 4
+
+
+SIZED_BY_COUNTS = {
+    "split": lambda ids, counts: torch.cat(
+        [part * i for i, part in enumerate(torch.ones_like(ids).split(counts.tolist()))]
+    ),
+    "repeat_interleave": lambda ids, counts: torch.arange(4).repeat_interleave(counts),
+}
+
+
+@pytest.mark.parametrize("use", SIZED_BY_COUNTS.values(), ids=SIZED_BY_COUNTS)
+def test_counts_that_are_sizes_are_those_of_one_order(use):
+    def run(x):
+        ids = x.topk(2).indices.view(-1)
+        return use(ids, ids.bincount(minlength=4))
+
+    x = torch.tensor([[3.0, 1.0, 1.0, 1.0], [0.0, 2.0, 0.0, 5.0]])
+    for ways in product((-1, 1), repeat=2):
+        assert run_widened(run, [x], lean=ways).shape == (4,)
+
+
+def test_what_is_counted_by_unusual_arguments_is_counted_so():
+    def run(x):
+        ids = x.topk(2).indices.view(-1)
+        seen = torch.zeros(3, dtype=torch.bool).index_add(0, ids, torch.ones(2, dtype=torch.bool))
+        none = torch.zeros(3, dtype=torch.int64).index_add(0, ids, torch.ones_like(ids), alpha=0)
+        return seen, none, ids.view(torch.int32).bincount()
+
+    x = torch.tensor([1.0, 1.0, 0.0])
+    for way in (-1, 1):
+        seen, none, halves = run_widened(run, [x], lean=(way, 1))
+        assert seen.dtype is torch.bool
+        assert none.tolist() == [0, 0, 0]
+        assert int(halves.sum()) == 4
+
+
 def test_numbers_that_differ_are_not_added_where_what_ties_says():
     x, weights = torch.tensor([1.0, 1.0, 0.0]), torch.tensor([1, 2])
     added = run_widened(
@@ -436,6 +489,13 @@ def test_naive_logarithms_of_two_exponentials_are_off_by_roundoffs_of_the_smalle
     assert 2.0**-24 < float((naive - right)[0, 0].abs()) < 2.0**-16
     assert torch.equal(naive[0, 1:], right[0, 1:])
     assert torch.equal(naive[1], right[1])
+    infinite = torch.tensor([torch.inf])
+    assert torch.equal(run_widened(torch.logaddexp, [infinite] * 2, naive=True), infinite.double())
+
+    def into_another(x):
+        return torch.logaddexp(x, x, out=torch.empty_like(x))
+
+    assert run_widened(into_another, [one], naive=True).shape == one.shape
 
 
 MOVES = [how["moved"] for how in chain.from_iterable(YARDSTICKS) if "moved" in how]
@@ -476,6 +536,21 @@ def test_a_softmax_of_numbers_that_nobody_computes_does_not_overflow():
     x = torch.randn(5, 64) * 1e10
     for seed in MOVES:
         assert run_widened(run, [x], moved=seed).amax() <= 1.00001
+
+
+@pytest.mark.parametrize("mask", [-1e9, -1e30])
+def test_a_softmax_of_a_row_that_an_added_mask_swallows_does_not_overflow(mask):
+    def backward(q, k, mask, g):
+        weights = (q @ k.T + mask).softmax(-1)
+        return weights.T @ g, weights * (g @ k.T)
+
+    q, k, g = torch.randn(5, 64), torch.randn(7, 64), torch.randn(5, 64)
+    added = torch.zeros(5, 7)
+    added[2] = mask
+    right, _ = run_widened(backward, [q, k, added, g])
+    for seed in MOVES:
+        moved, _ = run_widened(backward, [q, k, added, g], moved=seed)
+        assert (moved - right).abs().amax() < 4 * right.abs().amax()
 
 
 def test_a_softmax_of_masked_rows_is_moved_as_it_is():

@@ -512,6 +512,14 @@ def test_all_of_a_row_is_now_and_then_what_is_subtracted_from_it(shape, beside):
     assert not any(bool(each.all()) for each in made)
 
 
+def test_rows_are_each_of_what_is_subtracted_in_turn():
+    inputs = {name: (["n", "k"], "float16") for name in "xyz"}
+    rules = {name: {"kind": "uniform", "min": -1, "max": 1} for name in "yz"}
+    made = _held("def run(x, y, z):\n    return (x - y) * (x - z)", inputs, rules)
+    for name in "yz":
+        assert sum(bool((each["x"] == each[name]).all(1).any()) for each in made) >= TURNS // 6
+
+
 EDGES = {
     "a sum": "(ids >= start) & (ids < start + 2000)",
     "a difference": "(ids - start < 2000) & (ids - start >= 0)",

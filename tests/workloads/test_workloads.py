@@ -348,6 +348,26 @@ def test_floating_scalars_meet_constraints_on_scalars(define):
         }
 
 
+def test_scalars_that_are_compared_and_drawn_again_are_those_that_kernels_get(define):
+    names, rule = ("low", "high"), {"kind": "uniform", "min": 0.0, "max": 1.0}
+    scalars = {name: {"shape": None, "dtype": "float32"} for name in names}
+    definition = define(
+        inputs={"x": {"shape": ["n"], "dtype": "float32"}, **scalars},
+        rules=dict.fromkeys(names, rule),
+    )
+    reference = "def run(x, low, high):\n    return (x > low) & (x < high)"
+    more = {"constraints": ["low < high"], "reference": reference}
+    definition = type(definition).model_validate({**definition.model_dump(), **more})
+    of_few_bits = 0
+    for seed in range(200):
+        workload = make_workload(definition, {"n": 1}, seed)
+        made = scalar_inputs(definition, workload)
+        assert made == {name: workload.inputs[name].value for name in names}
+        assert made["low"] < made["high"]
+        of_few_bits += all(value * 2**20 % 1 == 0 for value in made.values())
+    assert of_few_bits > 60
+
+
 def test_scalars_that_can_meet_no_constraint_are_left_to_the_check_of_the_workload(define):
     rule = {"kind": "uniform", "min": 0.5, "max": 1.0}
     definition = define(
