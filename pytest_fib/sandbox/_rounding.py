@@ -411,7 +411,8 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
     """Adds terms one after the other in float32, and multiplies by its reciprocals to divide.
 
     Running sums from the end are off as differences of others from the beginning are; softmax
-    subtracts the logarithm of its sum, and tanh and elu subtract 1.
+    subtracts the logarithm of its sum, logaddexp is computed from the smaller number, and tanh and
+    elu subtract 1.
     """
 
     def __init__(self) -> None:

@@ -149,11 +149,13 @@ def run_widened(
       coarsest 16-bit dtype among the inputs may make them, as matrix units round attention weights.
     - ``round_operands``: operands are rounded so, which shows where one of them decides a row.
     - ``moved``, a seed: the result of each operation is moved by some roundoffs of float32, and
-      that of a logarithm of a sum of exponentials by those of the sum; with the seed negated, the
+      that of a logarithm of a sum of exponentials by those of the sum; softmax of which several
+      operations use the weights has the sum of a run that wasn't moved; with the seed negated, the
       other way.
     - ``naive``: terms of sums are added one after the other in float32, and what divides is a
       product with a reciprocal; running sums of what is flipped are differences of those from the
-      beginning, softmax subtracts the logarithm of its sum, and tanh and elu subtract 1.
+      beginning, softmax subtracts the logarithm of its sum, logaddexp is computed from the smaller
+      number, and tanh and elu subtract 1.
     - ``lean``, -1 or 1 twice: what is rounded or compared is as low, or as high, as float32
       arithmetic may make it; the first such number, and all others. With -1 or 1 once, all
       go that way, and masks may or may not have each of what ties. See ``_rounding``.

@@ -38,10 +38,11 @@ is checked after a failure only.
 that cancels. The reference itself shows how large. It is run in its own dtypes; in float64 on
 inputs that are moved a little; in float64 with operands of matrix products rounded as matrix units
 round them; in float64 with the result of each operation moved by roundoffs of float32, that of a
-logarithm of a sum of exponentials by those of the sum and of the largest exponent; and with terms
-of sums added one after the other in float32, reciprocals for divisors, running sums from the
-end as differences, and softmax as ``exp(x - logsumexp)`` (``sandbox.YARDSTICKS``). Where one of
-these yardsticks uses up to a fraction ``f`` of the bounds in a row, the row's elements may use
+logarithm of a sum of exponentials by those of the sum and of the largest exponent, and softmax that
+is used several times by the sum of a run that wasn't moved; and with terms of sums added one after
+the other in float32, reciprocals for divisors, running sums from the end as differences, softmax as
+``exp(x - logsumexp)``, and ``logaddexp`` by the smaller number (``sandbox.YARDSTICKS``). Where one
+of these yardsticks uses up to a fraction ``f`` of the bounds in a row, the row's elements may use
 ``YARDSTICK * f``; likewise the row's root mean square and the bias. Where a row's elements are
 alike they share their roundings, and so its root mean square may be what one element is off by.
 Yardsticks only ever widen bounds, so they are run after a failure only. Errors of outputs that are

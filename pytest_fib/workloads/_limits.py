@@ -119,7 +119,7 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
     """Make some elements what they are compared with, and one at least, where they can be that.
 
     In half of the workloads all of one row of eight are elements of another input: where the
-    difference of both is taken, it is 0 there.
+    difference of both is taken, it is 0 there. Not where the definition leaves out zeros.
     """
     turn, generator = context.turn, context.device_random
     put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
@@ -129,7 +129,7 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
     chosen = torch.zeros_like(put)
     chosen.view(-1)[certain] = True
     number = turn // 2 % len(sources)
-    if tensor.dim() and turn % 2 and isinstance(sources[number], tuple):
+    if tensor.dim() and turn % 2 and isinstance(sources[number], tuple) and _may_be_zeros(context):
         rows, every = row_count(tensor), min(row_count(tensor), 8)
         at = one_of_each(rows, turn // 2 % every, every, tensor.device)
         chosen.view(-1, tensor.shape[-1])[at] = True
@@ -145,6 +145,12 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
         here = (which == place) & _may_be(values, tensor.dtype, context.rules[name], context)
         elements = torch.where(here, values.to(tensor.dtype), elements)
     tensor[put] = elements
+
+
+def _may_be_zeros(context: FillContext) -> bool:
+    section = context.definition.workloads
+    values = section.values if section else None
+    return not values or bool({"usual", "zeros"} & {*values})
 
 
 def _values_of(source: Source, name: str, put: torch.Tensor, context: FillContext) -> torch.Tensor:
