@@ -28,6 +28,8 @@ SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros
 SHAPES |= {"new_full", "new_ones", "new_tensor"}
 #: Functions that take of their first argument its shape alone.
 LIKE = {"empty_like", "full_like", "ones_like", "zeros_like"}
+#: Methods of lists that keep what they are given.
+COLLECTING = {"append", "extend"}
 _EITHER = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.MatMult)
 _THROUGH = (ast.UnaryOp, ast.Tuple, ast.List, ast.GeneratorExp, ast.ListComp)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -97,6 +99,8 @@ class _Follower(ast.NodeVisitor):
             self.angles |= self._held(node)
         elif name == "cumsum":
             self.summed |= self._held(node)
+        elif name in COLLECTING and node.args and isinstance(node.func, ast.Attribute):
+            self._note(node.func.value, node.args[0])
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         self.generic_visit(node)
@@ -184,9 +188,9 @@ def _ends(node: ast.AST, parent: ast.AST, arguments: Container[str]) -> bool:
             is_argument = isinstance(node, ast.Name) and node.id in arguments
             return not is_argument or (in_order and with_numbers)
         case ast.Attribute(attr=name):
-            return name in SHAPES
+            return name in SHAPES | COLLECTING
         case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
-            return name in LIKE and first is node
+            return name in LIKE | COLLECTING and first is node
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.For(iter=value):
             return value is node
     return isinstance(parent, ast.Return)

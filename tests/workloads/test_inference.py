@@ -705,6 +705,11 @@ def test_an_int8_that_is_calculated_with_is_any(result):
         ("int32", "return (which & 15).repeat_interleave(4, dim=0) * x"),
         (
             "uint8",
+            "planes = []\nfor b in range(8):\n    planes.append((which.int() >> b) & 1)\n"
+            "return torch.stack(planes, -1) * x",
+        ),
+        (
+            "uint8",
             "kept = (which[:, None] >> torch.arange(8) & 1).bool()\n"
             "return x.masked_fill(~kept, float('-inf')).softmax(-1)",
         ),
