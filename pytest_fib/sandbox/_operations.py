@@ -164,6 +164,26 @@ class SoftmaxOfLogSum(Operation):
         return torch.where(self.excess > 0, again.to(result.dtype), result)
 
 
+@dataclass(frozen=True)
+class ExponentialAgain(Operation):
+    """An exponential of what was not above 0 in another run, and is by its errors alone."""
+
+    def plain(self) -> Any:
+        """The result; of what is above 0, that of as much as it may be, and no infinity."""
+        value = self.args[0]
+        most = OVERFLOWING / (math.log(2) if self.name == "exp2" else 1.0)
+        excess = (BELIEVED * value).clamp_max(most)
+        return self.func(torch.where(value > 0, excess, value), **self.kwargs)
+
+
+def is_exponential(call: Operation) -> bool:
+    """Whether this is an exponential of any numbers in float64, and changes none in place."""
+    if call.name not in _POWERS or call.in_place:
+        return False
+    value: torch.Tensor = call.args[0]
+    return value.dtype is torch.float64 and value.numel() > 0
+
+
 def _is_swallowed(value: torch.Tensor, dim: int) -> torch.Tensor:
     """Rows of numbers that are equal in float32; a single one is no such row."""
     seen, narrow = value.isfinite(), value.float()

@@ -32,6 +32,7 @@ from pytest_fib.sandbox._operations import (
     UNDERFLOW,
     Computed,
     Decider,
+    ExponentialAgain,
     Operation,
     SoftmaxOfLogSum,
     Together,
@@ -40,6 +41,7 @@ from pytest_fib.sandbox._operations import (
     by_reciprocal,
     decider,
     is_added,
+    is_exponential,
     is_multiplied,
     is_quotient,
     is_softmax,
@@ -57,6 +59,8 @@ REASON_LIMIT = 200
 ANOTHER_WAY = "it does not always make the same decisions"
 #: Operations that put numbers at places, or add them there.
 _SCATTERS = ("scatter", "scatter_add")
+#: The largest weight, but for rounding.
+MOST_WEIGHT = 1 + 2.0**-20
 #: What bits are multiplied by that are mixed; and how many different numbers are noise.
 MIXING = 0x2545F4914F6CDD1D
 NOISES = 1 << 24
@@ -163,26 +167,50 @@ def _largest_of_row(values: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass
-class Softmax:
-    """A softmax of a run.
+class Weights:
+    """What a softmax of a run gave, or an exponential, which may be part of one.
 
-    - ``shape``: that of what it is of; ``log_sum``: the logarithms of its rows' sums.
-    - ``uses``: how many operations compute something from its weights, as backward passes do.
+    - ``name``, ``shape``: of the operation, and of what it is of.
+    - ``log_sum``: of a softmax, the logarithms of its rows' sums.
+    - ``most``: of an exponential, the largest.
+    - ``uses``: how many operations compute something from the weights.
     """
 
+    name: str
     shape: torch.Size
-    log_sum: torch.Tensor
+    log_sum: torch.Tensor | None = None
+    most: float = 0.0
     uses: int = 0
+
+    @classmethod
+    def of(cls, call: Operation, result: Any) -> Weights | None:
+        """Those of an operation; None of others."""
+        if is_softmax(call):
+            return cls(call.name, call.args[0].shape, log_sum_of_softmax(call))
+        if is_exponential(call):
+            return cls(call.name, call.args[0].shape, most=float(result.max()))
+        return None
+
+    def again(self, call: Operation) -> Operation:
+        """The operation of another run, if these may be computed a second time for several uses.
+
+        Backward passes use weights for several gradients. A forward pass uses a softmax once, and
+        an exponential twice: for what is weighted, and for the sum.
+        """
+        if self.log_sum is not None:
+            return SoftmaxOfLogSum.of(call, self.log_sum) if self.uses > 1 else call
+        are_weights = self.most <= MOST_WEIGHT and self.uses > 2
+        return ExponentialAgain(call.func, call.args, call.kwargs) if are_weights else call
 
 
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the decisions of a run and its softmaxes, in their order, and changes nothing."""
+    """Notes the decisions of a run and its weights, in their order, and changes nothing."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.decisions: list[Decision] = []
-        self.softmaxes: list[Softmax] = []
-        self._weights: MutableMapping[torch.Tensor, Softmax] = WeakIdKeyDictionary()
+        self.weights: list[Weights] = []
+        self._weights_in: MutableMapping[torch.Tensor, Weights] = WeakIdKeyDictionary()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -205,22 +233,21 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def compute(self, call: Operation) -> Any:
         """The result of an operation that decides nothing."""
         result = call.run()
-        if is_softmax(call):
-            softmax = Softmax(call.args[0].shape, log_sum_of_softmax(call))
-            self.softmaxes.append(softmax)
-            self._weights[result] = softmax
-        elif self._weights:
+        if self._weights_in:
             self._note_uses(call, result)
+        if (weights := Weights.of(call, result)) is not None:
+            self.weights.append(weights)
+            self._weights_in[result] = weights
         return result
 
     def _note_uses(self, call: Operation, result: Any) -> None:
-        """Note what is computed from the weights of a softmax; what shows some of them is not."""
+        """Note what is computed from weights; what shows some of them is not."""
         tensors = (x for x in tree_leaves((call.args, call.kwargs)) if isinstance(x, torch.Tensor))
-        for softmax in filter(None, map(self._weights.get, tensors)):
+        for weights in filter(None, map(self._weights_in.get, tensors)):
             if call.name in SHOWING_ALL and isinstance(result, torch.Tensor):
-                self._weights[result] = softmax
+                self._weights_in[result] = weights
             else:
-                softmax.uses += call.name not in SHOWING_SOME
+                weights.uses += call.name not in SHOWING_SOME
 
     def decide(self, decision: Decider) -> Any:
         """The result of one that does."""
@@ -391,20 +418,20 @@ class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
 
     def __init__(self, first: Recording, seed: int) -> None:
         super().__init__(first.decisions, seed)
-        self._first = iter(first.softmaxes)
+        self._first = iter(first.weights)
 
     def compute(self, call: Operation) -> Any:
         """The result, moved where float32 can't hold it."""
-        return Sampling.compute(self, self._with_first_sum(call))
+        return Sampling.compute(self, self._of_first_weights(call))
 
-    def _with_first_sum(self, call: Operation) -> Operation:
-        if not is_softmax(call):
+    def _of_first_weights(self, call: Operation) -> Operation:
+        if not (is_softmax(call) or is_exponential(call)):
             return call
         first = next(self._first, None)
-        if first is None or first.shape != call.args[0].shape:  # where it went another way
-            self._first = iter(())
+        if first is None or (first.name, first.shape) != (call.name, call.args[0].shape):
+            self._first = iter(())  # where it went another way
             return call
-        return SoftmaxOfLogSum.of(call, first.log_sum) if first.uses > 1 else call
+        return first.again(call)
 
 
 class Naive(Recording):  # type: ignore[no-untyped-call]

@@ -304,7 +304,7 @@ class _Measured:
     def first_run(
         self, function: Callable[..., Any], inputs: Sequence[Any], *, own: bool
     ) -> Recording:
-        """What a function decides on these inputs, and the sums of its softmaxes."""
+        """What a function decides on these inputs, and the weights that it computes."""
         known = self._of
         if known is None or known[:2] != (function, own) or not _all_same(known[2], inputs):
             self._recording, self.has_masks = _measured(function, inputs, own=own), None

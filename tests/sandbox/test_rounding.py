@@ -510,6 +510,11 @@ def test_where_scores_are_too_large_for_float32_a_softmax_that_is_computed_again
         weights = torch.where(q[:, :1] < 1e30, (q @ k.T).softmax(-1).float(), 0.0)
         return weights, weights @ k, weights[:, 0] + weights[:, 1]
 
+    def by_exponentials(q, k):
+        scores = q @ k.T
+        weights = (scores - scores.logsumexp(-1, keepdim=True)).exp()
+        return weights, weights * (weights.T @ q).sum(), weights * weights.sum(0)
+
     def logarithms(q, k):
         logarithms = (q @ k.T).log_softmax(-1)
         return logarithms, logarithms.exp() - logarithms.sum()
@@ -519,6 +524,8 @@ def test_where_scores_are_too_large_for_float32_a_softmax_that_is_computed_again
         (backward, 1e10, True),
         (backward, 1.0, False),
         (forward, 1e10, False),
+        (by_exponentials, 1e10, True),
+        (by_exponentials, 1.0, False),
     ):
         weights = [run_widened(run, [q * scale, k], moved=seed)[0] for seed in MOVES]
         most = torch.stack(weights).amax((0, 2))
