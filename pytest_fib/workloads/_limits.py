@@ -15,7 +15,7 @@ import torch
 
 from pytest_fib.data import kinds
 from pytest_fib.workloads._places import one_of_each, row_count
-from pytest_fib.workloads._plan import HOLD_ANY
+from pytest_fib.workloads._plan import HOLD_ANY, value_patterns
 
 if TYPE_CHECKING:
     from pytest_fib.data import InputRule
@@ -128,8 +128,8 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
     put.view(-1)[certain] = True
     chosen = torch.zeros_like(put)
     chosen.view(-1)[certain] = True
-    number = turn // 2 % len(sources)
-    if tensor.dim() and turn % 2 and isinstance(sources[number], tuple) and _may_be_zeros(context):
+    number, may_be_zeros = turn // 2 % len(sources), "zeros" in value_patterns(context.definition)
+    if tensor.dim() and turn % 2 and isinstance(sources[number], tuple) and may_be_zeros:
         rows, every = row_count(tensor), min(row_count(tensor), 8)
         at = one_of_each(rows, turn // 2 % every, every, tensor.device)
         chosen.view(-1, tensor.shape[-1])[at] = True
@@ -145,12 +145,6 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
         here = (which == place) & _may_be(values, tensor.dtype, context.rules[name], context)
         elements = torch.where(here, values.to(tensor.dtype), elements)
     tensor[put] = elements
-
-
-def _may_be_zeros(context: FillContext) -> bool:
-    section = context.definition.workloads
-    values = section.values if section else None
-    return not values or bool({"usual", "zeros"} & {*values})
 
 
 def _values_of(source: Source, name: str, put: torch.Tensor, context: FillContext) -> torch.Tensor:

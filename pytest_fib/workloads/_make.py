@@ -15,9 +15,7 @@ from pytest_fib.data import (
     INPUTS,
     LAYOUTS,
     LENGTHS,
-    ON_REQUEST,
     REGIMES,
-    VALUE_PATTERNS,
     Definition,
     InputSpec,
     RandomInput,
@@ -27,7 +25,7 @@ from pytest_fib.data import (
     first_problem,
     is_unnamed,
 )
-from pytest_fib.workloads._plan import Choice, Plan, plan
+from pytest_fib.workloads._plan import Choice, Plan, plan, value_patterns
 from pytest_fib.workloads._tensors import scalar_inputs
 
 #: Values that hide a size that is wrong: 0, or next to what else is added they count for nothing.
@@ -151,10 +149,7 @@ def regime_choices(definition: Definition) -> dict[str, list[str]]:
     following = plan(definition).following("values")
     drawn: dict[str, list[str]] = {}
     if following:
-        usual = [name for name in VALUE_PATTERNS if name not in ON_REQUEST]
-        listed = section.values if section and section.values else ["usual"]
-        named = [name for each in listed for name in (usual if each == "usual" else [each])]
-        drawn["values"] = list(dict.fromkeys(named))
+        drawn["values"] = value_patterns(definition)
     if len(following) > 1:
         drawn["inputs"] = list(INPUTS)
     if plan(definition).following("lengths"):

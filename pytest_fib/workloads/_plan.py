@@ -12,7 +12,16 @@ from itertools import chain
 from math import inf, prod
 from typing import Any
 
-from pytest_fib.data import Definition, DType, FixedValue, InputRule, Workload, kinds
+from pytest_fib.data import (
+    ON_REQUEST,
+    VALUE_PATTERNS,
+    Definition,
+    DType,
+    FixedValue,
+    InputRule,
+    Workload,
+    kinds,
+)
 from pytest_fib.workloads._axes import OPEN_MAXIMUM, Domain, is_open, listed_domain
 from pytest_fib.workloads._constraints import (
     Constraint,
@@ -335,6 +344,15 @@ def plan(definition: Definition) -> Plan:
         if len(_plans) > CACHED_PLANS:
             _plans.popitem(last=False)
     return cached
+
+
+def value_patterns(definition: Definition) -> list[str]:
+    """The value patterns that are drawn, in the order in which the definition lists them."""
+    section = definition.workloads
+    usual = [name for name in VALUE_PATTERNS if name not in ON_REQUEST]
+    listed = section.values if section and section.values else ["usual"]
+    named = [name for each in listed for name in (usual if each == "usual" else [each])]
+    return list(dict.fromkeys(named))
 
 
 def workload_bytes(definition: Definition, axes: Mapping[str, int]) -> int:

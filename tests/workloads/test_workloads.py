@@ -246,12 +246,17 @@ def test_a_scalar_often_is_the_least_the_most_zero_or_one(define, rule, dtype, s
     assert len({*values} - special) > 15
 
 
+def _with_scalars(define, dtype, rule, *names):
+    """Definition of a vector and of scalars that are made by one rule."""
+    scalars = {name: {"shape": None, "dtype": dtype} for name in names}
+    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, **scalars}
+    return define(inputs=inputs, rules=dict.fromkeys(names, rule))
+
+
 @pytest.mark.parametrize("most", [50, 4096])
 def test_an_integer_is_often_minus_one_where_that_is_the_least(define, most):
     """As of a window, which is none then: tokens far apart matter there alone."""
-    rule = {"kind": "integers", "min": -1, "max": most}
-    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, "s": {"shape": None, "dtype": "int32"}}
-    definition = define(inputs=inputs, rules={"s": rule})
+    definition = _with_scalars(define, "int32", {"kind": "integers", "min": -1, "max": most}, "s")
     values = [make_workload(definition, {"n": 1}, seed).inputs["s"].value for seed in range(96)]
     assert 96 / 10 < values.count(-1) < 96 / 3
     assert {0, 1, most} <= {*values}
@@ -277,9 +282,7 @@ def test_a_scalar_often_is_near_to_these(define, rule, dtype, near):
 def test_scalars_of_a_small_range_are_each_of_it_within_a_search(define):
     """So a search has the one step at which a kernel goes wrong; and pairs are not all alike."""
     names, rule = ("step", "other"), {"kind": "integers", "min": 1, "max": 64}
-    scalars = {name: {"shape": None, "dtype": "int32"} for name in names}
-    inputs = {"x": {"shape": ["n"], "dtype": "float32"}, **scalars}
-    definition = define(inputs=inputs, rules=dict.fromkeys(names, rule))
+    definition = _with_scalars(define, "int32", rule, *names)
     made = [make_workload(definition, {"n": 1}, seed).inputs for seed in range(86)]
     for name in names:
         drawn = [each[name].value for each in made]
@@ -332,11 +335,7 @@ def test_scalars_and_axes_of_one_constraint_are_chosen_together(define, padding,
 
 def test_floating_scalars_meet_constraints_on_scalars(define):
     names, rule = ("low", "high"), {"kind": "uniform", "min": 0.0, "max": 1.0}
-    scalars = {name: {"shape": None, "dtype": "float32"} for name in names}
-    definition = define(
-        inputs={"x": {"shape": ["n"], "dtype": "float32"}, **scalars},
-        rules=dict.fromkeys(names, rule),
-    )
+    definition = _with_scalars(define, "float32", rule, *names)
     definition = definition.model_copy(update={"constraints": ["low < high", "high < 1"]})
     made = [make_workload(definition, {"n": 1}, seed) for seed in range(100)]
     values = [[each.inputs[name].value for name in names] for each in made]
@@ -350,11 +349,7 @@ def test_floating_scalars_meet_constraints_on_scalars(define):
 
 def test_scalars_that_are_compared_and_drawn_again_are_those_that_kernels_get(define):
     names, rule = ("low", "high"), {"kind": "uniform", "min": 0.0, "max": 1.0}
-    scalars = {name: {"shape": None, "dtype": "float32"} for name in names}
-    definition = define(
-        inputs={"x": {"shape": ["n"], "dtype": "float32"}, **scalars},
-        rules=dict.fromkeys(names, rule),
-    )
+    definition = _with_scalars(define, "float32", rule, *names)
     reference = "def run(x, low, high):\n    return (x > low) & (x < high)"
     more = {"constraints": ["low < high"], "reference": reference}
     definition = type(definition).model_validate({**definition.model_dump(), **more})
@@ -370,13 +365,8 @@ def test_scalars_that_are_compared_and_drawn_again_are_those_that_kernels_get(de
 
 def test_scalars_that_can_meet_no_constraint_are_left_to_the_check_of_the_workload(define):
     rule = {"kind": "uniform", "min": 0.5, "max": 1.0}
-    definition = define(
-        inputs={
-            "x": {"shape": ["n"], "dtype": "float32"},
-            "p": {"shape": None, "dtype": "float32"},
-        },
-        rules={"p": rule},
-    ).model_copy(update={"constraints": ["p < 0.25"]})
+    definition = _with_scalars(define, "float32", rule, "p")
+    definition = definition.model_copy(update={"constraints": ["p < 0.25"]})
     with pytest.raises(BrokenConstraintError, match=r"breaks 'p < 0\.25'.*uniform"):
         make_inputs(definition, make_workload(definition, {"n": 1}), "cpu")
 
