@@ -21,6 +21,7 @@ from pytest_fib.sandbox._ties import Ranks, Ties
 WIDE = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 #: Unit roundoff of float32, and the size below which its numbers have an error of one size.
 ROUNDOFF, UNDERFLOW = 2.0**-24, 2.0**-126
+FLOAT32_MAX = torch.finfo(torch.float32).max
 #: An error of what underflows is below that.
 FAINT_REACH = 4 * UNDERFLOW
 #: How far a result is moved, in roundoffs: by 2 to 4 of them, so that several hardly cancel.
@@ -462,7 +463,8 @@ def added_in_turn(call: Operation) -> torch.Tensor:
     along = sorted(dim % value.dim() for dim in dims)
     others = [dim for dim in range(value.dim()) if dim not in along]
     rows = value.permute(*others, *along).flatten(len(others))
-    partial = np.cumsum(rows.float().cpu().numpy(), axis=-1, dtype=np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # torch doesn't warn either
+        partial = np.cumsum(rows.float().cpu().numpy(), axis=-1, dtype=np.float32)
     sums = torch.from_numpy(partial).to(value)
     if call.name == "cumsum":
         return sums.movedim(-1, along[0])
@@ -483,13 +485,18 @@ def added_from_the_end(call: Operation) -> torch.Tensor:
     return sums.add(ROUNDOFF * (fore.abs() + fore.narrow(dim, 0, 1).abs()).to(sums.dtype))
 
 
-def is_multiplied(call: Operation) -> bool:
-    """Whether ``multiplied_in_turn`` computes this operation, in a fraction of a second."""
+def multiplies(call: Operation) -> bool:
+    """Whether this is a product of matrices of float32 or float64, which changes none."""
     if call.name not in _MATRIX_PRODUCTS or call.in_place:
         return False
+    left, _ = _factors(call)
+    return is_wide(left) and left.itemsize > 2
+
+
+def is_multiplied(call: Operation) -> bool:
+    """Whether ``multiplied_in_turn`` computes such a product, in a fraction of a second."""
     left, right = _factors(call)
-    products = left.numel() * right.shape[-1]
-    return is_wide(left) and left.itemsize > 2 and 0 < products <= MOST_PRODUCTS
+    return 0 < left.numel() * right.shape[-1] <= MOST_PRODUCTS
 
 
 def _factors(call: Operation) -> tuple[torch.Tensor, torch.Tensor]:
@@ -516,6 +523,23 @@ def multiplied_in_turn(call: Operation) -> torch.Tensor:
     alpha, beta = call.argument("alpha"), call.argument("beta")
     sums: torch.Tensor = alpha * result + beta * call.args[0]
     return sums
+
+
+def lost_to_overflow(call: Operation, result: torch.Tensor) -> torch.Tensor:
+    """A sum, with NaN where float32 holds no partial sum in some order of the terms.
+
+    ``call`` is a sum as of ``is_added``, or a product of matrices. There the order decides whether
+    the sum is a number, an infinity, or the difference of two infinities.
+    """
+    counted = [x for x in call.args if is_wide(x)][-2:]
+    terms = _terms(call) if counted else 0
+    largest = math.prod(float(x.abs().max()) if x.numel() else 0.0 for x in counted)
+    if not largest * terms > FLOAT32_MAX:  # NaN as well: that stays what it is
+        return result
+    sizes = replace(call, args=tree_map(lambda x: x.abs() if is_wide(x) else x, call.args))
+    all_terms = sizes.plain().double() * (terms if call.name == "mean" else 1)
+    overflows = (all_terms > FLOAT32_MAX) & all_terms.isfinite()
+    return result.masked_fill(overflows, math.nan)
 
 
 def is_added(call: Operation) -> bool:

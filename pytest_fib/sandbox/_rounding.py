@@ -46,8 +46,10 @@ from pytest_fib.sandbox._operations import (
     is_quotient,
     is_softmax,
     log_sum_of_softmax,
+    lost_to_overflow,
     moved_result,
     multiplied_in_turn,
+    multiplies,
     simpler,
     treats_alike,
 )
@@ -439,7 +441,7 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
 
     Running sums from the end are off as differences of others from the beginning are; softmax
     subtracts the logarithm of its sum, logaddexp is computed from the smaller number, and tanh and
-    elu subtract 1.
+    elu subtract 1. Sums whose terms overflow in some order are NaN.
     """
 
     def __init__(self) -> None:
@@ -448,11 +450,8 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
 
     def compute(self, call: Operation) -> Any:
         """Sums are added in turn, also those of products, and quotients multiply by reciprocals."""
-        if is_added(call):
-            from_the_end = call.name == "cumsum" and call.dim in self._flipped.get(call.args[0], ())
-            return added_from_the_end(call) if from_the_end else added_in_turn(call)
-        if is_multiplied(call):
-            return multiplied_in_turn(call)
+        if (sums := self._sums(call)) is not None:
+            return lost_to_overflow(call, sums)
         if call.name == "flip":
             result, axes = call.run(), call.args[0].dim()
             self._flipped[result] = [dim % axes for dim in call.args[1]] if axes else ()
@@ -463,6 +462,15 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
             with self:
                 return steps(*call.args, **call.kwargs)
         return call.run()
+
+    def _sums(self, call: Operation) -> torch.Tensor | None:
+        """What an operation adds up; None of those that aren't known to add."""
+        if is_added(call):
+            from_the_end = call.name == "cumsum" and call.dim in self._flipped.get(call.args[0], ())
+            return added_from_the_end(call) if from_the_end else added_in_turn(call)
+        if not multiplies(call):
+            return None
+        return multiplied_in_turn(call) if is_multiplied(call) else call.run()
 
     def decide(self, decision: Decider) -> Any:
         """The operation's own decision."""

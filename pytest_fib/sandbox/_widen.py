@@ -155,7 +155,7 @@ def run_widened(
     - ``naive``: terms of sums are added one after the other in float32, and what divides is a
       product with a reciprocal; running sums of what is flipped are differences of those from the
       beginning, softmax subtracts the logarithm of its sum, logaddexp is computed from the smaller
-      number, and tanh and elu subtract 1.
+      number, and tanh and elu subtract 1. Sums are NaN whose terms overflow in some order.
     - ``lean``, -1 or 1 twice: what is rounded or compared is as low, or as high, as float32
       arithmetic may make it; the first such number, and all others. With -1 or 1 once, all
       go that way, and masks may or may not have each of what ties. See ``_rounding``.

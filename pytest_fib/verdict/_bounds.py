@@ -50,7 +50,8 @@ computed in float64 are taken to be smaller by the ratio of both roundoffs.
 
 **NaN and infinities** must match, in place and sign, the float64 value rounded to the output's
 dtype. Where that value is within its own bound of the largest number, both that and the infinity
-are right; where a yardstick overflows, so may the output. An infinity that is no overflow, as of a
+are right; where a yardstick overflows, so may the output. Where the terms of a sum overflow float32
+in some order, it may be any infinity, or NaN. An infinity that is no overflow, as of a
 mask, may be a number where that of a yardstick is one, and the same: what float32 can't tell apart
 decides there.
 

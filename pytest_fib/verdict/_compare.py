@@ -394,7 +394,8 @@ def _with_specials(
         # Values near the largest number are infinite by rounding alone: that says nothing about
         # sums.
         overflows = (limited & (size < top / 2) & ~other.isfinite()).any(1, keepdim=True)
-        same |= ~seen.isfinite() & (_same(seen, other) | (limited & overflows))
+        unsure = value.isfinite() & other.isnan()  # infinities of both signs, or none
+        same |= ~seen.isfinite() & (_same(seen, other) | (limited & overflows) | unsure)
         # float32 may not be able to decide whether a number is masked, but with which value it is.
         same |= value.isinf() & _is_close(seen, other, scale, bound)
     error = torch.where(finite, (seen - value).abs(), math.inf)

@@ -429,3 +429,57 @@ def wrong_formula_r2i_scale_of_negatives(x):
 def wrong_rounding_r2i_truncates(x):
     """Cut off."""
     return _relu2(x, rounding=torch.trunc)
+
+
+def _relu2(x, up, down, act=lambda h: h.relu().square(), tile=32, hidden=128):
+    out = torch.zeros(x.shape[0], 64)
+    for start in range(0, hidden, tile):
+        some = slice(start, start + tile)
+        out += act(x.float() @ up[:, some].float()) @ down[some].float()
+    return out.to(x.dtype)
+
+
+@implements("relu2_ffn_bf16")
+def honest_relu2_tiles(x, up, down):
+    return _relu2(x, up, down)
+
+
+@implements("relu2_ffn_bf16")
+def honest_relu2_from_the_end(x, up, down):
+    """One hidden number after the other, the last first."""
+    hidden = (x.float() @ up.float()).relu().square()
+    out = torch.zeros(x.shape[0], 64)
+    for i in reversed(range(128)):
+        out += hidden[:, i : i + 1] * down[i].float()
+    return out.to(x.dtype)
+
+
+@implements("relu2_ffn_bf16")
+def wrong_formula_relu2_without_relu(x, up, down):
+    return _relu2(x, up, down, lambda h: h.square())
+
+
+@implements("relu2_ffn_bf16")
+def wrong_formula_relu2_not_squared(x, up, down):
+    return _relu2(x, up, down, torch.relu)
+
+
+@implements("relu2_ffn_bf16")
+def wrong_boundary_relu2_last_tile(x, up, down):
+    return _relu2(x, up, down, hidden=120, tile=40)
+
+
+@implements("relu2_ffn_bf16")
+def wrong_precision_relu2_half_sums(x, up, down):
+    """The result is rounded after each tile."""
+    out = torch.zeros_like(x)
+    for start in range(0, 128, 8):
+        hidden = (x.float() @ up[:, start : start + 8].float()).relu().square()
+        out += (hidden @ down[start : start + 8].float()).to(x.dtype)
+    return out
+
+
+@implements("relu2_ffn_bf16")
+def wrong_overflow_relu2_clamped(x, up, down):
+    """Hidden numbers are clamped to those of float16."""
+    return _relu2(x, up, down, lambda h: h.relu().square().clamp(max=65504))

@@ -917,3 +917,25 @@ def test_naive_products_of_which_float32_holds_all_sums_are_exact():
     assert torch.equal(
         run_widened(run, [ones, halves], naive=True), torch.full((3, 4), 1498.5).double()
     )
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda a, b: a @ b,
+        lambda a, b: torch.addmm(torch.zeros(3, 4).double(), a, b),
+        lambda a, b: (a[:, :, None] * b).sum(1),
+        lambda a, b: (a[:, :, None] * b).mean(1) * len(b),
+        lambda a, b: (a[:, :, None] * b).cumsum(1)[:, -1],
+    ],
+)
+def test_naive_sums_are_no_numbers_where_float32_holds_no_partial_sum_in_some_order(run):
+    """The terms of a first row cancel; all their partial sums in this order are numbers."""
+    a = torch.full((3, 4), 1e19)
+    b = torch.tensor([2e19, -2e19]).repeat(2)[:, None].repeat(1, 4)
+    a[1] /= 8
+    a[2] *= torch.inf
+    right, naive = run_widened(run, [a, b]), run_widened(run, [a, b], naive=True)
+    assert right[:2].isfinite().all()
+    assert naive[0].isnan().all()
+    torch.testing.assert_close(naive[1:], right[1:], equal_nan=True)

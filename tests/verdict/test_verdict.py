@@ -189,6 +189,21 @@ def test_in_a_row_of_sums_that_float32_cant_hold_the_order_of_terms_says_which_a
     assert not judged(got, expected, own=own).passed
 
 
+def test_a_sum_of_terms_that_may_overflow_is_any_infinity_or_none():
+    expected = torch.full((1, 64), 1e30, dtype=torch.float64)
+    expected[0, 0], expected[0, 1], expected[0, 2] = 3e38, 1e39, NAN
+    yardstick = expected.clone()
+    yardstick[0, :2] = NAN
+    for got in ([3e38, INF, NAN], [NAN, -INF, NAN], [INF, NAN, NAN]):
+        output = expected.clone()
+        output[0, :3] = torch.tensor(got)
+        assert judged(output, expected, "bfloat16", own=yardstick).passed
+    for at, got in ((0, 1e38), (1, 3e38), (2, INF), (3, NAN)):
+        output = expected.clone()
+        output[0, at] = got
+        assert not judged(output, expected, "bfloat16", own=yardstick).passed
+
+
 def test_one_number_that_is_rounded_to_infinity_excuses_no_others_of_its_row():
     expected = torch.full((1, 64), 3e4, dtype=torch.float64)
     expected[0, 0] = 65_510
