@@ -431,7 +431,7 @@ def wrong_rounding_r2i_truncates(x):
     return _relu2(x, rounding=torch.trunc)
 
 
-def _relu2(x, up, down, act=lambda h: h.relu().square(), tile=32, hidden=128):
+def _relu2_layer(x, up, down, act=lambda h: h.relu().square(), tile=32, hidden=128):
     out = torch.zeros(x.shape[0], 64)
     for start in range(0, hidden, tile):
         some = slice(start, start + tile)
@@ -441,7 +441,7 @@ def _relu2(x, up, down, act=lambda h: h.relu().square(), tile=32, hidden=128):
 
 @implements("relu2_ffn_bf16")
 def honest_relu2_tiles(x, up, down):
-    return _relu2(x, up, down)
+    return _relu2_layer(x, up, down)
 
 
 @implements("relu2_ffn_bf16")
@@ -456,17 +456,17 @@ def honest_relu2_from_the_end(x, up, down):
 
 @implements("relu2_ffn_bf16")
 def wrong_formula_relu2_without_relu(x, up, down):
-    return _relu2(x, up, down, lambda h: h.square())
+    return _relu2_layer(x, up, down, lambda h: h.square())
 
 
 @implements("relu2_ffn_bf16")
 def wrong_formula_relu2_not_squared(x, up, down):
-    return _relu2(x, up, down, torch.relu)
+    return _relu2_layer(x, up, down, torch.relu)
 
 
 @implements("relu2_ffn_bf16")
 def wrong_boundary_relu2_last_tile(x, up, down):
-    return _relu2(x, up, down, hidden=120, tile=40)
+    return _relu2_layer(x, up, down, hidden=120, tile=40)
 
 
 @implements("relu2_ffn_bf16")
@@ -482,4 +482,4 @@ def wrong_precision_relu2_half_sums(x, up, down):
 @implements("relu2_ffn_bf16")
 def wrong_overflow_relu2_clamped(x, up, down):
     """Hidden numbers are clamped to those of float16."""
-    return _relu2(x, up, down, lambda h: h.relu().square().clamp(max=65504))
+    return _relu2_layer(x, up, down, lambda h: h.relu().square().clamp(max=65504))
