@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
 
@@ -32,6 +32,8 @@ POSITIONS = 8192
 PAGES = 2**20
 #: Steps of an optimiser.
 STEPS = 100_000
+#: The largest of labels that the reference asks for by number, unless it asks for larger ones.
+FEW_LABELS = 3
 #: How many times as long as an axis lengths are that the reference keeps within it.
 TIMES_AS_LONG = 4
 
@@ -290,7 +292,9 @@ def _token_ids(subject: Subject) -> InputRule | None:
     """Numbers of rows of a table, the first and the last among them."""
     rows = subject.axis("vocab_size", "vocabulary", "vocab", "num_embeddings")
     rows = rows or subject.dim(subject.input("embedding", "embedding_table", "table", "weight"), 0)
-    return None if rows is None else kinds.Positions(below=rows)
+    pad = subject.uses.pads.get(subject.name)
+    sentinels = None if pad is None else [pad]
+    return None if rows is None else kinds.Positions(below=rows, sentinels=sentinels)
 
 
 def _rotary(kind: type[kinds.Cos | kinds.Sin]) -> Callable[[Subject], InputRule | None]:
@@ -347,9 +351,13 @@ def _must_differ(subject: Subject, below: str | int) -> bool:
     return subject.name in subject.uses.placed and fits
 
 
-def _int8(subject: Subject) -> InputRule | None:
+def _bytes(subject: Subject) -> InputRule | None:
     """Any number: what is calculated with in floating point is no index."""
-    is_number = subject.spec.dtype is DType.INT8 and subject.name in subject.uses.numbers
+    uses, name = subject.uses, subject.name
+    if subject.spec.dtype is DType.UINT8:  # unless it is a flag
+        is_number = name in uses.numbers and max(uses.limits.get(name, ()), default=0) > 1
+        return kinds.Integers(min=0, max=255) if is_number else None
+    is_number = subject.spec.dtype is DType.INT8 and name in uses.numbers
     return kinds.Integers(min=-128, max=127) if is_number else None
 
 
@@ -358,10 +366,15 @@ def _differences(subject: Subject) -> InputRule | None:
 
 
 def _equated(subject: Subject) -> InputRule | None:
-    """A few, so that some are equal."""
-    uses = subject.uses
-    is_label = subject.name in uses.equated - uses.computed - uses.numbers
-    return kinds.Labels() if is_label and not subject.spec.is_scalar else None
+    """A few, so that some are equal; those among them that the reference asks for by number."""
+    uses, name = subject.uses, subject.name
+    if name not in uses.equated - uses.reckoned - uses.numbers or subject.spec.is_scalar:
+        return None
+    if name not in uses.computed:
+        return kinds.Labels()
+    asked_for = [int(number) for number in uses.limits.get(name, ())]
+    least, most = min(asked_for, default=0), max(asked_for, default=0)
+    return kinds.Integers(min=min(least, 0), max=max(most, FEW_LABELS))
 
 
 def _moved(subject: Subject) -> InputRule | None:
@@ -443,12 +456,54 @@ def _zero_points(subject: Subject) -> InputRule | None:
     return kinds.Integers(min=-128, max=127)
 
 
+def _whole_bias(subject: Subject) -> InputRule | None:
+    """As large as sums of a few products of bytes."""
+    if subject.name not in subject.uses.calculated:
+        return None
+    most = min(2**15, int(subject.spec.dtype.ends[1]))
+    subject.doubts.append(f"from -{most} to {most}")
+    return kinds.Integers(min=-most, max=most)
+
+
 def _lengths(subject: Subject) -> InputRule | None:
     axis = subject.uses.lengths.get(subject.name)
     if axis is None or subject.uses.beyond.get(subject.name) != axis:
         return _lengths_along(subject, axis)
     least = 0 if subject.uses.takes_nothing(subject.name) else 1
     return kinds.Integers(min=least, max=f"{TIMES_AS_LONG} * {axis}")
+
+
+def _compared(subject: Subject) -> InputRule | None:
+    """A number that elements of another input are compared with: one that these may be, or -1."""
+    for other, _, _ in sorted(subject.uses.edges.get(subject.name, ()), key=str):
+        spec = subject.definition.inputs[other]
+        stated = subject.definition.workloads and subject.definition.workloads.inputs.get(other)
+        beside = infer(replace(subject, name=other, spec=spec)) if stated is None else None
+        rule = stated or (beside and beside.rule)
+        if isinstance(rule, kinds.Indices | kinds.Positions) and not spec.is_scalar:
+            subject.doubts.append(f"as {other}, or -1")
+            return kinds.Integers(min=-1, max=f"{rule.below} - 1", ends=True)
+    return None
+
+
+def _window(subject: Subject) -> InputRule | None:
+    """As many tokens as a sequence has, or fewer; -1 where the reference asks for that."""
+    spec = subject.definition.inputs.get(subject.input("k", "key", "q", "query", "x") or "")
+    along = [axis for axis in (spec and spec.shape) or () if re.fullmatch(_TOKENS, axis)]
+    if not along:
+        return None
+    subject.doubts.append(f"up to {along[0]}")
+    least = subject.uses.pads.get(subject.name, 1)
+    return kinds.Integers(min=least, max=along[0], ends=True)
+
+
+def _apart(subject: Subject) -> InputRule | None:
+    """Positions that are only subtracted and compared: within a few lengths of each other."""
+    axis = (subject.spec.shape or ("",))[-1]
+    if not axis:
+        return None
+    subject.doubts.append(f"below {TIMES_AS_LONG} * {axis}")
+    return kinds.Positions(below=f"{TIMES_AS_LONG} * {axis}")
 
 
 def _searched(subject: Subject) -> InputRule | None:
@@ -598,6 +653,8 @@ def _log_decays(subject: Subject) -> InputRule | None:
     return _LOG_OF_A_DECAY if subject.uses.calls & {"exp", "exp2"} else None
 
 
+#: 1 less of that is a divisor of many references.
+_SHARE = kinds.Uniform(min=0.0, max=0.9375, ends=True)
 #: The largest factor that is less than 1, in bfloat16 too.
 BELOW_ONE = 1 - 2.0**-8
 #: Of rates from 1/16 to 16.
@@ -610,6 +667,13 @@ _LOG_OF_A_DECAY = kinds.Uniform(min=-2.0, max=0.0)
 CHOICES = {"topk", "argmax", "argsort", "sort", "max", "kthvalue", "multinomial"}
 
 _ATTENTION = r"(gqa|mla|dsa|gdn|attention).*"
+
+_ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
+
+#: Axes of the tokens of sequences.
+_TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[nst]|total_.*"
+#: Settings that are 0 where they are switched off.
+_SHARES = r"(.*_)?(drop(out)?|smoothing|weight_decay|momentum|dampening)(_(p|prob|rate))?|p_drop.*"
 
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
 
@@ -627,7 +691,12 @@ RULES: tuple[Rule, ...] = (
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
     Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
     Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
+    Rule("a zero point", _ZERO_POINTS, _zero_points, "integer", scalar=True),
+    Rule("a window of tokens", r"(.*_)?window(_.*)?", _window, "integer", scalar=True),
+    Rule("a number that others are compared with", ".*", _compared, "integer", scalar=True),
     Rule("what something is clamped to", ".*", _clamp_limit, "floating", scalar=True),
+    Rule("a share, which may be 0", _SHARES, lambda s: _SHARE, "floating", scalar=True),
+    Rule("around 1", r"temp(erature)?|tau", _near(1.0), "floating", scalar=True),
     Rule("some factor", ".*", _some_factor, "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),
@@ -665,6 +734,7 @@ RULES: tuple[Rule, ...] = (
     Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer"),
     Rule("in (0, 1]", r"(top|min)_p", _top_p, "floating"),
+    Rule("in [0, 1)", r"(.*_)?(uniforms?|rand)(_.*)?", lambda s: kinds.Uniform(), "floating"),
     Rule("rows that sum to 1", r"(?!.*log)(.*_)?prob(s|abilities)", _rows_of_one, "floating"),
     # Tables and scales.
     Rule("cosines and sines", "cos_sin_cache", lambda s: kinds.CosSinCache(), "floating"),
@@ -688,7 +758,7 @@ RULES: tuple[Rule, ...] = (
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
     Rule("sorted, as the reference searches in it", ".*", _searched, "not packed"),
-    Rule("numbers that the reference calculates with", ".*", _int8, "integer"),
+    Rule("numbers that the reference calculates with", ".*", _bytes, "integer"),
     Rule("labels, which the reference only compares", ".*", _equated, "integer"),
     Rule("numbers that the reference only moves", ".*", _moved, "integer"),
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
@@ -696,9 +766,11 @@ RULES: tuple[Rule, ...] = (
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
+    Rule("positions", r"(.*_)?(positions?|pos(_ids)?|position_ids)", _apart, "integer"),
     Rule("counts", r"(.*_)?(counts?|occurrences|num_.*|lens|lengths)", _counts, "integer"),
     Rule("numbers of pages", r"block_tables?|page_table", _page_numbers, "integer"),
-    Rule("zero points", r"(.*_)?(azp|zp|zero_points?|zeros?)", _zero_points, "integer"),
+    Rule("zero points", _ZERO_POINTS, _zero_points, "integer"),
+    Rule("a bias", r"(.*_)?bias", _whole_bias, "integer"),
     Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),

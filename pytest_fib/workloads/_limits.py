@@ -7,8 +7,8 @@ Random elements hardly ever equal them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from math import nan
+from collections.abc import Collection, Mapping, Sequence
+from math import inf, nan
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -16,6 +16,8 @@ import torch
 from pytest_fib.data import kinds
 from pytest_fib.workloads._places import one_of_each, row_count
 from pytest_fib.workloads._plan import HOLD_ANY, value_patterns
+from pytest_fib.workloads._special_values import cases_of
+from pytest_fib.workloads._value_patterns import put_special_values
 
 if TYPE_CHECKING:
     from pytest_fib.data import InputRule
@@ -29,6 +31,10 @@ SHARE = 0.125
 #: Of so many workloads, one is without them where values are normal; and one has integers that end
 #: at such a number.
 USUAL_TURNS, INTEGER_TURNS = 4, 3
+#: Of so many workloads, one has infinities or NaN where the reference asks for these.
+ASKED_TURNS = 3
+#: Where they may be all of a row.
+WHOLE_ROWS = {"all", "start", "end"}
 #: What puts elements in their order.
 SORTING = {"sort", "argsort", "msort", "topk", "kthvalue", "unique"}
 #: Value patterns whose elements may be any, those above 0, and those below 0.
@@ -47,7 +53,8 @@ def put_limits(
     ``before`` are the inputs that were filled before this one. Integers are clamped to a number now
     and then, so that it is their greatest or their least, or some are what they are compared with.
     Of floating numbers some become such numbers, or elements of another input that has the same
-    axes, or else any of it. Of zeros that are sorted, half are -0, which is none less than 0.
+    axes, or else any of it. Of zeros that are sorted, half are -0, which is none less than 0. Some
+    have the infinities and NaN that the reference asks for.
     """
     rule, numbers = context.rules[name], sorted(uses.limits.get(name, ()))
     if not tensor.numel():
@@ -67,6 +74,26 @@ def put_limits(
         sources: list[Source] = [*numbers, *((other, before[other]) for other in others)]
         if sources:
             _put(tensor, sources, name, context)
+    if name in uses.asked and isinstance(rule, kinds.Values):
+        _put_asked(tensor, uses.asked[name], name, context)
+
+
+def _put_asked(
+    tensor: torch.Tensor, asked: Collection[float], name: str, context: FillContext
+) -> None:
+    """Put infinities and NaN into an input in some workloads, where a reference asks for them.
+
+    A logarithm of a sum of exponentials is -inf, that of none, but no other of these. Of others no
+    row is all infinite: what a softmax makes of that may be NaN, or not.
+    """
+    turn, is_lse = context.turn // ASKED_TURNS, "lse" in name.split("_")
+    cases = [
+        case
+        for case in cases_of({*asked} & {-inf} if is_lse else asked)
+        if is_lse or not WHOLE_ROWS & {*case.values()}
+    ]
+    if cases and context.turn % ASKED_TURNS == 0 and tensor.element_size() > 1:
+        put_special_values(cases, turn, tensor, context.device_random)
 
 
 def _stays_as_it_is(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> bool:

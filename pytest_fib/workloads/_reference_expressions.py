@@ -6,7 +6,7 @@ Nothing is run. What can't be read is None, and counts as anything.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -292,6 +292,9 @@ class Expressions:
                 return number
             case ast.Name(id=name):
                 return self._variable(name).size
+            case ast.Call(func=ast.Name(id="len"), args=[tensor]):
+                source = self.source(tensor)
+                return source.axes[0] if source and source.axes else None
             case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=dim) | (
                 ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[dim])
             ):
@@ -374,9 +377,25 @@ class Expressions:
                 return (self._axes(value) or ())[::-1] or None
             case ast.Call(func=ast.Attribute(ast.Name(id="torch" | "F"), attr), args=[one, *_]):
                 return self._axes(one) if attr in _ELEMENTWISE else None
+            case ast.Call(func=ast.Attribute(value=value, attr="flatten"), args=ends):
+                return self._joined(self._axes(value), [constant(end) for end in ends])
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
                 return self._axes(value) if attr in _ELEMENTWISE | _SAME else None
         return None
+
+    def _joined(self, axes: Axes | None, ends: Sequence[object]) -> Axes | None:
+        """The axes of a tensor of which several, from the first to the last of ``ends``, are one.
+
+        That is as long as the product of these.
+        """
+        defaults: list[object] = [0, -1]
+        first, last = [*ends, *defaults[len(ends) :]]
+        if axes is None or not (isinstance(first, int) and isinstance(last, int)):
+            return None
+        first, last = first % max(len(axes), 1), last % max(len(axes), 1)
+        some = axes[first : last + 1]
+        whole = OTHER if {ONE, OTHER} & {*some} else " * ".join(some)
+        return (*axes[:first], whole, *axes[last + 1 :])
 
     def _axes_or_none(self, node: ast.expr) -> Axes | None:
         """The same, of a number none."""

@@ -10,10 +10,21 @@ import ast
 from collections.abc import Container
 
 #: Methods and functions that calculate with elements, or move them; nothing else depends on them.
-_CALCULATIONS = {"abs", "add", "all", "amax", "amin", "any", "argmax", "argmin", "argsort"}
+_CALCULATIONS = {"abs", "add", "all", "amax", "amin", "any", "cummax"}
 _CALCULATIONS |= {"bfloat16", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cat"}
 _CALCULATIONS |= {"clamp", "clip", "clone", "contiguous", "cumsum", "double", "einsum", "expand"}
-_CALCULATIONS |= {"expand_as", "flatten", "flip", "float", "half", "int", "long", "matmul", "max"}
+_CALCULATIONS |= {
+    "cummin",
+    "expand_as",
+    "flatten",
+    "flip",
+    "float",
+    "half",
+    "int",
+    "long",
+    "matmul",
+    "max",
+}
 _CALCULATIONS |= {"maximum", "mean", "min", "minimum", "mul", "pad", "permute", "prod", "reshape"}
 _CALCULATIONS |= {"roll", "round", "sort", "squeeze", "stack", "sub", "sum", "to", "transpose"}
 _CALCULATIONS |= {"type", "unbind", "unfold", "unsqueeze", "values", "view", "where", "T", "mT"}
@@ -21,7 +32,13 @@ _CALCULATIONS |= {"bmm", "chunk", "dot", "linear", "mm", "narrow", "split", "t",
 _CALCULATIONS |= {"log_softmax", "logical_and", "logical_not", "logical_or", "masked_fill"}
 _CALCULATIONS |= {"nan_to_num", "neg", "outer", "sigmoid", "softmax", "tanh"}
 _CALCULATIONS |= {"concat", "exp", "exp2", "gelu", "hstack", "moveaxis", "movedim", "ravel", "relu"}
+_CALCULATIONS |= {"ceil", "floor", "pow", "sign", "sqrt", "trunc"}
 _CALCULATIONS |= {"silu", "square", "swapaxes", "swapdims", "unflatten", "vstack"}
+#: Functions that say where elements are, whichever numbers these are; and those that say that too.
+_PLACES, _AND_PLACES = {"argmax", "argmin", "argsort"}, {"cummax", "cummin", "max", "min", "sort"}
+_AND_PLACES |= {"kthvalue", "median", "topk"}
+#: Functions that put any numbers in their order.
+_SORTS = {"argsort", "msort", "sort"}
 #: Methods that move elements to places that their arguments decide.
 _REPEATS = {"repeat", "repeat_interleave"}
 SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
@@ -43,14 +60,14 @@ _ROTATIONS = {"cos", "polar", "sin"}
 def calculated_with(run: ast.FunctionDef) -> tuple[set[str], set[str], set[str], set[str]]:
     """Four sets of arguments of a function: what it only calculates with, and more about these.
 
-    The others are those that it combines bit by bit, those that it takes sines or cosines of, and
-    those that it makes running sums of.
+    The others are those that it combines bit by bit or sorts, those that it takes sines or cosines
+    of, and those that it makes running sums of.
     """
     follower = _Follower(run)
     for _ in range(2):  # what a loop ends with is what it goes on with
         follower.visit(run)
     calculated = follower.seen - follower.steering
-    return calculated, follower.bitwise, follower.angles, follower.summed
+    return calculated, follower.any_bits, follower.angles, follower.summed
 
 
 class _Follower(ast.NodeVisitor):
@@ -68,7 +85,7 @@ class _Follower(ast.NodeVisitor):
         self._apart: set[str] = set()
         self.seen: set[str] = set()
         self.steering: set[str] = set()
-        self.bitwise: set[str] = set()
+        self.any_bits: set[str] = set()
         self.angles: set[str] = set()
         self.summed: set[str] = set()
 
@@ -94,11 +111,13 @@ class _Follower(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
-        name = node.func.attr.removesuffix("_") if isinstance(node.func, ast.Attribute) else ""
+        name = _called(node).removesuffix("_")
         if name in _ROTATIONS:
             self.angles |= self._held(node)
         elif name == "cumsum":
             self.summed |= self._held(node)
+        elif name in _SORTS:
+            self.any_bits |= set().union(*map(self._held, ast.iter_child_nodes(node)))
         elif name in COLLECTING and node.args and isinstance(node.func, ast.Attribute):
             self._note(node.func.value, node.args[0])
 
@@ -109,11 +128,13 @@ class _Follower(ast.NodeVisitor):
     def _take_apart(self, operation: ast.operator, *operands: ast.expr) -> None:
         if isinstance(operation, _LOGICAL):
             for operand in operands:
-                self.bitwise |= self._held(operand)
+                self.any_bits |= self._held(operand)
 
     def _note(self, target: ast.expr, value: ast.expr) -> None:
         """What any variable in a target is made of from now on, besides what it was."""
         held, some_bits = self._held(value), any(map(self._takes_bits, ast.walk(value)))
+        if isinstance(target, ast.Tuple) and _called(value) in _AND_PLACES:
+            target = target.elts[0]  # the other are places
         for each in ast.walk(target):
             if held and isinstance(each, ast.Name):
                 self._arguments_of[each.id] = self._arguments_of.get(each.id, set()) | held
@@ -125,8 +146,8 @@ class _Follower(ast.NodeVisitor):
 
     def _held(self, node: ast.AST) -> set[str]:
         """The arguments that an expression is calculated from; not those that it compares."""
-        is_shape = isinstance(node, ast.Attribute) and node.attr in SHAPES
-        if isinstance(node, ast.Compare) or is_shape:
+        is_shape = isinstance(node, ast.Attribute) and node.attr in SHAPES | {"indices"}
+        if isinstance(node, ast.Compare) or is_shape or _called(node) in _PLACES:
             return set()
         if isinstance(node, ast.Name):
             return self._arguments_of.get(node.id, set())
@@ -140,7 +161,9 @@ class _Follower(ast.NodeVisitor):
         while self._goes_on(node, parent) or (is_apart and _is_asked(parent)):
             is_apart = is_apart or isinstance(getattr(parent, "op", None), _LOGICAL)
             node, parent = parent, self._parents[parent]
-        return _ends(node, parent, self._arguments)
+        # Some bits of any number are an index into a table of as many entries.
+        is_index = isinstance(parent, ast.Subscript) and parent.slice is node
+        return (is_apart and is_index) or _ends(node, parent, self._arguments)
 
     def _goes_on(self, node: ast.AST, parent: ast.AST) -> bool:
         """Whether an expression is calculated of another, or moves it."""
@@ -157,6 +180,12 @@ class _Follower(ast.NodeVisitor):
                 repeats = name in _REPEATS and parent.func is node
                 return repeats or name.removesuffix("_") in _CALCULATIONS
         return isinstance(parent, _THROUGH)
+
+
+def _called(node: ast.AST) -> str:
+    """The name of a function of a module, or of a method; else nothing."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.attr if isinstance(function, ast.Attribute) else ""
 
 
 def views_bits(call: ast.AST) -> bool:
@@ -188,9 +217,9 @@ def _ends(node: ast.AST, parent: ast.AST, arguments: Container[str]) -> bool:
             is_argument = isinstance(node, ast.Name) and node.id in arguments
             return not is_argument or (in_order and with_numbers)
         case ast.Attribute(attr=name):
-            return name in SHAPES | COLLECTING
+            return name in SHAPES | COLLECTING | _PLACES | {"indices"}
         case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
-            return name in LIKE | COLLECTING and first is node
+            return name in LIKE | COLLECTING | _PLACES and first is node
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.For(iter=value):
             return value is node
     return isinstance(parent, ast.Return)

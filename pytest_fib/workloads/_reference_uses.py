@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 from pytest_fib.workloads._folding import folded, with_constants
@@ -57,6 +58,15 @@ _MENDS = {"nan_to_num"}
 #: Functions that compare elements with numbers, or with others.
 _COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne", "greater", "greater_equal", "less"}
 _COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsorted"}
+#: Functions that tell infinities and NaN from other numbers, and which of them.
+_TELLS = {"isinf": (-inf, inf), "isneginf": (-inf,), "isposinf": (inf,), "isnan": (nan,)}
+_TELLS["isfinite"] = (-inf, inf, nan)
+#: How infinities are written.
+_INFINITIES = {"float('-inf')": -inf, "float('inf')": inf}
+_INFINITIES |= {f"{module}.inf": inf for module in ("math", "torch", "np", "numpy")}
+_INFINITIES |= {f"-{word}": -inf for word, number in [*_INFINITIES.items()] if number == inf}
+#: Functions that tell which elements are equal.
+_TELLING_APART = {"unique", "unique_consecutive"}
 #: Functions that search among elements in order, and where these are among the arguments.
 _SEARCHED = {"searchsorted": 0, "bucketize": 1}
 #: What keeps numbers below others, or above, which are the argument of that place or name.
@@ -98,6 +108,8 @@ class ReferenceUses:
     #: Integers that are used; and those that are not only moved or equated.
     seen: set[str] = field(default_factory=set)
     computed: set[str] = field(default_factory=set)
+    #: Of those, what is done with more than to ask whether they equal a number.
+    reckoned: set[str] = field(default_factory=set)
     #: Inputs that are only calculated with, so that no place or size depends on them; combined bit
     #: by bit; that sines or cosines are taken of; and running sums.
     calculated: set[str] = field(default_factory=set)
@@ -117,6 +129,8 @@ class ReferenceUses:
     least: set[str] = field(default_factory=set)
     #: The numbers that inputs are compared with.
     limits: dict[str, set[float]] = field(default_factory=dict)
+    #: The infinities and NaN that the reference asks for whether inputs' elements are these.
+    asked: dict[str, set[float]] = field(default_factory=dict)
     #: The floating inputs that others are compared with, or subtracted from, either way.
     compared: dict[str, set[str]] = field(default_factory=dict)
     #: Tensors among whose elements others are searched, so that these never fall.
@@ -208,8 +222,23 @@ class _Reader(ast.NodeVisitor):
             for each in parts
             if not isinstance(each, ast.Slice) and not isinstance(constant(each), int)
         ]
+        if len(said) == 2 and (whole := self._whole_of(*said)) is not None:
+            said = [whole]
         if len(said) == 1:
             self._puts(said[0], value)
+
+    def _whole_of(self, quotient: ast.expr, rest: ast.expr) -> ast.expr | None:
+        """The number that a place in blocks is of, as in ``cache[slots // 16, slots % 16]``."""
+        both = [self._expressions.calculation(each) or each for each in (quotient, rest)]
+        match both:
+            case [
+                ast.BinOp(left=whole, op=ast.FloorDiv(), right=size),
+                ast.BinOp(left=same, op=ast.Mod(), right=same_size),
+            ]:
+                pairs = ((whole, same), (size, same_size))
+                alike = all(ast.unparse(one) == ast.unparse(other) for one, other in pairs)
+                return whole if alike else None
+        return None
 
     def _puts(self, index: ast.expr, value: ast.expr) -> None:
         name = self._expressions.integer(index)
@@ -273,6 +302,7 @@ class _Reader(ast.NodeVisitor):
         self._converted(name, arguments)
         self._clamped(name, arguments, node.keywords)
         self._decides(name, arguments, node.keywords)
+        self._asks(name, arguments)
         self._reads_bits(node, name, arguments)
         if name in _CLASSES:
             self._classes(name, arguments, node.keywords)
@@ -299,6 +329,14 @@ class _Reader(ast.NodeVisitor):
         limit = self._number(given[0]) if given else 0.5
         for number in () if limit is None else (limit, -limit):
             self._limited_by(arguments[0], number)
+
+    def _asks(self, name: str, arguments: list[ast.expr]) -> None:
+        """Note what a function tells apart: infinities and NaN, or integers that aren't equal."""
+        source = self._expressions.source(arguments[0]) if arguments else None
+        if source and name in _TELLS:
+            self._uses.asked.setdefault(source.input, set()).update(_TELLS[name])
+        elif source and name in _TELLING_APART and self._expressions.integer(arguments[0]):
+            self._uses.equated.add(source.input)
 
     def _reads_bits(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note the ends of a floating input whose bits are read: rounded up, they are infinite."""
@@ -395,7 +433,7 @@ class _Reader(ast.NodeVisitor):
             self._uses.numbers.add(index)
 
     def _picks_from(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
-        match index:
+        match self._expressions.calculation(index) or index:
             case ast.BinOp(left=whole, op=ast.FloorDiv(), right=ast.Constant(value=int(size))):
                 return self._picks_parts(tensor, dim, whole, size)
             case ast.BinOp(left=whole, op=ast.RShift(), right=ast.Constant(value=int(bits))):
@@ -481,6 +519,7 @@ class _Reader(ast.NodeVisitor):
         self._uses.limited |= self._expressions.floats(node.left)
         self._reaches(node.left, node.ops[0], node.comparators[0])
         self._uses.equated |= self._equated(node)
+        self._asks_for_infinity(node.left, node.comparators[0])
         self._note_limits(node.left, *node.comparators)
         name, number = self._expressions.integer(node.left), constant(node.comparators[0])
         if name is None or not isinstance(number, int):
@@ -489,6 +528,11 @@ class _Reader(ast.NodeVisitor):
             self._uses.pads[name] = number
         elif isinstance(node.ops[0], (ast.GtE, ast.Lt)) and number == 0:
             self._uses.pads[name] = -1
+
+    def _asks_for_infinity(self, side: ast.expr, other: ast.expr) -> None:
+        source, text = self._expressions.source(side), ast.unparse(other).replace('"', "'")
+        if source and (number := _INFINITIES.get(text)) is not None:
+            self._uses.asked.setdefault(source.input, set()).add(number)
 
     def _note_limits(self, *sides: ast.expr) -> None:
         """Note the numbers, and the inputs, that inputs are held against, each by its neighbour."""
@@ -604,8 +648,10 @@ class _Reader(ast.NodeVisitor):
             axis, other = self._expressions.along(right), left
             excludes = isinstance(operation, ast.Gt | ast.LtE)
         name = self._expressions.integer(other)
-        if axis is None or name is None or isinstance(operation, ast.Eq | ast.NotEq):
+        if axis is None or name is None:
             return
+        if isinstance(operation, ast.Eq | ast.NotEq):
+            excludes = False  # one of these places, or none
         if axis not in (self._inputs[name].shape or ()):
             noted: dict[str, str] | dict[str, str | int]
             noted = self._uses.lengths if excludes else self._uses.picks
@@ -630,6 +676,17 @@ class _Reader(ast.NodeVisitor):
             self._uses.seen.add(name)
             if not self._moves(node):
                 self._uses.computed.add(name)
+                self._uses.reckoned |= set() if self._is_asked_for(node) else {name}
+
+    def _is_asked_for(self, node: ast.AST) -> bool:
+        """Whether elements are only asked whether they equal a number."""
+        parent = self._parents[node]
+        return (
+            isinstance(parent, ast.Compare)
+            and parent.left is node
+            and all(isinstance(each, ast.Eq | ast.NotEq) for each in parent.ops)
+            and all(isinstance(constant(each), int) for each in parent.comparators)
+        )
 
     def _moves(self, node: ast.AST) -> bool:
         """Whether elements are only moved from where they are named to where they are kept."""
@@ -639,7 +696,8 @@ class _Reader(ast.NodeVisitor):
                 return attr in SHAPES or self._moves_by(parent)
             case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
                 moved = node is not first if attr == "where" else first is node and attr in MOVES
-                return (first is node and attr in LIKE) or (moved and self._moves(parent))
+                ends = first is node and attr in LIKE | _TELLING_APART
+                return ends or (moved and self._moves(parent))
             case ast.Compare():
                 return bool(self._equated(parent))
             case ast.Subscript(value=value):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf, nan
 
 #: Cases of where special values are in a row, by value pattern. Any four that follow each other
@@ -19,6 +19,13 @@ SPECIAL_VALUES: dict[str, Sequence[Mapping[float, str]]] = {
         {-inf: "all"}, {inf: "end"}, {inf: "last", -inf: "one"}, {-inf: "some"},
     ),
 }  # fmt: skip
+
+
+def cases_of(values: Collection[float]) -> list[Mapping[float, str]]:
+    """Cases of where some of NaN and the infinities are in a row, for which a reference asks."""
+    wanted = {str(value) for value in values}  # NaN isn't equal to itself
+    cases = [case for each in SPECIAL_VALUES.values() for case in each]
+    return [case for case in cases if {str(value) for value in case} <= wanted]
 
 
 def is_last_special(values: str, turn: int) -> bool:

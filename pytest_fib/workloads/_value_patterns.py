@@ -189,6 +189,16 @@ def _with_special_values(
     least the case whose turn it is, so that searches have all of them in small tensors too.
     """
     tensor.normal_(generator=generator)
+    put_special_values(cases, turn, tensor, generator)
+
+
+def put_special_values(
+    cases: Sequence[Mapping[float, str]],
+    turn: int,
+    tensor: torch.Tensor,
+    generator: torch.Generator,
+) -> None:
+    """Put special values into a tensor, as ``_with_special_values`` does."""
     rows = row_count(tensor)
     if not rows:
         return

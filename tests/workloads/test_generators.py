@@ -481,6 +481,44 @@ def test_of_what_the_bits_are_read_the_largest_numbers_are_among_them(bits, dtyp
     assert not any(bool((x["x"].abs() == largest).any()) for x in usual)
 
 
+ASKED = {
+    "torch.isinf(x)": {"-inf", "inf"},
+    "x.isneginf()": {"-inf"},
+    "~torch.isfinite(x)": {"-inf", "inf", "nan"},
+    "x.isnan()": {"nan"},
+    'x == float("-inf")': {"-inf"},
+    "x > -math.inf": {"-inf"},
+    "x == torch.inf": {"inf"},
+    "(x + y).isinf()": set(),
+    "x.abs() > 1e30": set(),
+}
+
+
+def _special(made):
+    return [{str(x) for x in each.flatten().tolist()} & {"-inf", "inf", "nan"} for each in made]
+
+
+@pytest.mark.parametrize("asks", ASKED)
+def test_infinities_and_nan_are_now_and_then_in_inputs_of_which_the_reference_asks_for_them(asks):
+    inputs = {"x": (["n", "k"], "float32"), "y": (["n", "k"], "float32")}
+    reference = f"import math, torch\ndef run(x, y):\n    return (({asks}) & (y > 0)).any(1)"
+    made = _held(reference, inputs)
+    found = _special([each["x"] for each in made])
+    assert set().union(*found) == ASKED[asks]
+    assert sum(map(bool, found)) == (TURNS // 3 if ASKED[asks] else 0)
+    assert not any(_special([each["y"] for each in made]))
+    rows = torch.cat([each["x"] for each in made])
+    assert not (rows.isinf() | rows.isnan()).all(1).any()
+
+
+def test_a_logarithm_of_a_sum_is_minus_infinity_where_there_is_none():
+    inputs = {"x": (["n", "k"], "float32"), "lse_b": (["n", "k"], "float32")}
+    reference = "import torch\ndef run(x, lse):\n    return torch.isfinite(lse).any(1)"
+    made = [each["lse_b"] for each in _held(reference, inputs)]
+    assert set().union(*_special(made)) == {"-inf"}
+    assert any(bool(each.isneginf().all(1).any()) for each in made)
+
+
 BESIDE = {
     "all": (["n", "k"], "x >= y"),
     "columns": (["k"], "x >= y"),

@@ -26,6 +26,7 @@ def near(usual):
     return {"kind": "uniform", "min": usual / 2, "max": usual * 2}
 
 
+SHARE = {"kind": "uniform", "min": 0.0, "max": 0.9375, "ends": True}
 #: An op_type, axes, the input and what else it needs beside it, the parameters, and constraints.
 CASES = [
     ("norm", "n", "running_var[n]:f32", {"kind": "uniform", "min": 0}),
@@ -63,6 +64,17 @@ CASES = [
     ),
     ("rope", "n", "is_neox:bool", {"kind": "boolean"}),
     ("moe", "n", "hidden_states_scale:f32", {"kind": "uniform", "min": 0.5, "max": 1.0}),
+    ("loss", "n", "label_smoothing:f32", SHARE),
+    ("op", "n", "dropout_p:f32", SHARE),
+    ("optimizer", "n", "weight_decay:f32", SHARE),
+    ("op", "n", "drop_path_scale:f32", {"kind": "uniform", "min": 0.5, "max": 1.0}),
+    ("loss", "n", "temperature:f32", near(1)),
+    (
+        "attention",
+        "kv_len h=2 d=8",
+        "window_size:i32 k[kv_len,h,d]:f16",
+        {"kind": "integers", "min": 1, "max": "kv_len", "ends": True},
+    ),
     # Page tables and sequences.
     ("gqa", PAGED, "kv_indptr[len_indptr]:i32", {"kind": "indptr", "total": "num_kv_indices"}),
     (
@@ -179,7 +191,10 @@ CASES = [
         "draft_token_ids[n,few]:i32",
         {"kind": "positions", "below": "vocab_size"},
     ),
+    ("attention", "n", "q_positions[n]:i32", {"kind": "positions", "below": "4 * n"}),
     # Routing and sampling.
+    ("sampling", "n", "uniform_samples[n]:f32", {"kind": "uniform"}),
+    ("op", "n", "random_features[n]:f32", {"kind": "values"}),
     (
         "moe",
         "n k=2 num_experts=8",
@@ -337,6 +352,7 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
+    referred |= {SCALAR_THAT_OTHERS_ARE_COMPARED_WITH, SCALAR_ZERO_POINT}
     referred |= {SCALAR_LIMIT, _says("torch.searchsorted(which, x)")}
     referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
     log_decay = _of_reference("x * log_decay.exp()[:, None]", "float32", name="log_decay")
@@ -348,6 +364,8 @@ def test_every_rule_decides_a_case(rule):
 SCALAR_THAT_PICKS = "a number along an axis that it picks of"
 SCALAR_EXPONENT = "a step, to whose power the reference raises"
 BELOW_ONE = 1 - 2**-8
+SCALAR_THAT_OTHERS_ARE_COMPARED_WITH = "a number that others are compared with"
+SCALAR_ZERO_POINT = "a zero point"
 SCALAR_LIMIT = "what something is clamped to"
 #: What a name says of an int32 tensor with which the reference only calculates.
 CALCULATED_BY_NAME = [
@@ -357,6 +375,7 @@ CALCULATED_BY_NAME = [
     ("azp", {"min": -128, "max": 127}),
     ("input_zero_point", {"min": -128, "max": 127}),
     ("block_table", {"min": 0, "max": 2**20 - 1}),
+    ("bias", {"min": -(2**15), "max": 2**15}),
 ]
 #: What the reference does with ``which``, and how that is made: one of [n], below the rows of
 #: ``table`` [rows, d] or ``x`` [n, d].
@@ -434,6 +453,21 @@ REFERENCES = [
     ("table.scatter(0, which[:, None], 1.0)",
      {"kind": "indices", "below": "rows", "unique": False}),
     ("x.masked_fill(x > 0, 0.0)[..., which]", {"kind": "indices", "below": "d", "unique": False}),
+    ("(torch.arange(table.shape[0]) == which[:, None]) @ table",
+     {"kind": "indices", "below": "rows", "unique": False}),
+    ("table.flatten()[which]", {"kind": "indices", "below": "rows * d", "unique": False}),
+    ("table.flatten(0, 1)[which]", {"kind": "indices", "below": "rows * d", "unique": False}),
+    ("table[None].flatten(0, 1)[which]", None),
+    ("table[which & 15]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("x[which.argsort(stable=True)]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("x[torch.sort(which).indices]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("x[which.max()]", None),
+    ("x[torch.unique(which, return_inverse=True)[1]]", {"kind": "labels"}),
+    ("x * ((which[:, None] == which) & (which != 0)[:, None]).any(1)[:, None]",
+     {"kind": "integers", "min": 0, "max": 3}),
+    ("x * ((which[:, None] == which) & (which != -7)[:, None]).any(1)[:, None]",
+     {"kind": "integers", "min": -7, "max": 3}),
+    ("x * ((which[:, None] == which) & (which > 0)[:, None]).any(1)[:, None]", None),
     ("torch.arange(which.cumsum(0)[-1])", None),
     ("x / which.cumsum(0)[:, None]", None),
     ("((which[:, None] >> torch.arange(8)) & 15) * x",
@@ -571,6 +605,14 @@ def test_a_reference_is_followed_through_its_variables(lines, kind):
     [
         ("out = table.clone()\nout[which] = x", {"below": "rows", "unique": True}),
         ("out = table.clone()\nout[which] += 1", {"below": "rows", "unique": False}),
+        ("out = table.clone()\nout[which // 8, which % 8] = x[:, 0]",
+         {"below": "rows * 8", "unique": True}),
+        ("out = table.clone()\nat = which // 8\nrest = which % 8\nout[at, rest] = x[:, 0]",
+         {"below": "rows * 8", "unique": True}),
+        ("out = table.clone()\nout[which // 8, which % 4] = x[:, 0]",
+         {"below": "rows * 8", "unique": False}),
+        ("out = table.clone()\nfor i in range(len(table)):\n    out[i] = x[which == i].sum(0)",
+         {"below": "rows", "unique": False}),
         ("out = table.clone()\nout[which] = 0", {"below": "rows", "unique": False}),
         ("out = table.clone()\nfor i in range(2):\n    out[which[i]] = x[i]",
          {"below": "rows", "unique": False}),
@@ -601,6 +643,42 @@ def test_a_scalar_that_picks_is_along_that_axis():
     rule = {"kind": "integers", "min": 0, "max": "d - 1", "ends": True}
     assert made.rules["one"] == rule_of(rule)
     assert made.inferred["one"].by.says == SCALAR_THAT_PICKS
+
+
+def _with_scalar(result, name):
+    definition = _of_reference(result).model_dump()
+    definition["inputs"][name] = {"shape": None, "dtype": "int64"}
+    definition["reference"] = definition["reference"].replace("which):", f"which, {name}):")
+    return plan(Definition.model_validate(definition))
+
+
+def test_a_scalar_that_others_are_compared_with_may_be_one_of_these_or_none():
+    made = _with_scalar("(which != one)[:, None] * table[which]", "one")
+    rule = {"kind": "integers", "min": -1, "max": "rows - 1", "ends": True}
+    assert made.rules["one"] == rule_of(rule)
+    assert made.inferred["one"].by.says == SCALAR_THAT_OTHERS_ARE_COMPARED_WITH
+    assert "one" in _with_scalar("x * (which > one)[:, None]", "one").unmade  # nor is which known
+
+
+def test_a_scalar_zero_point_is_one_of_bytes_where_it_is_calculated_with():
+    made = _with_scalar("table[which] - zero_point", "zero_point")
+    assert made.rules["zero_point"] == rule_of({"kind": "integers", "min": -128, "max": 127})
+    assert made.inferred["zero_point"].by.says == SCALAR_ZERO_POINT
+    assert "zero_point" in _with_scalar("table[which] // zero_point", "zero_point").unmade
+
+
+def test_a_window_is_none_where_the_reference_asks_for_that():
+    given = signature("attention", "n d=8", "k[n,d]:f16 window_left:i32", "y[n,d]:f16")
+    given["reference"] = "def run(k, window_left):\n    return k if window_left < 0 else k * 2\n"
+    rule = plan(Definition.model_validate(given)).rules["window_left"]
+    assert rule == rule_of({"kind": "integers", "min": -1, "max": "n", "ends": True})
+
+
+def test_tokens_may_be_padding_where_the_reference_asks_for_that():
+    given = signature("loss", "n vocab=99", "x[n,vocab]:f32 token_ids[n]:i64", "y[n]:f32")
+    given["reference"] = "def run(x, token_ids):\n    return x[:, 0] * (token_ids != -100)\n"
+    rule = plan(Definition.model_validate(given)).rules["token_ids"]
+    assert rule == rule_of({"kind": "positions", "below": "vocab", "sentinels": [-100]})
 
 
 def test_a_scalar_to_whose_power_the_reference_raises_is_a_step():
@@ -721,6 +799,8 @@ def test_an_int8_that_is_calculated_with_is_any(result):
             "return x.masked_fill(~allowed[:, None], 0.0)",
         ),
         ("uint8", "return x * (which > 3)"),
+        ("uint8", "return torch.where(which == 255, 0.0, which.float() - 127)[:, None] * x"),
+        ("uint8", "return (x * which.float() + 0.5).floor().sqrt()"),
         (
             "uint8",
             "m = torch.stack([which & 15, which >> 4], -1).view(-1).long()\n"
@@ -740,6 +820,7 @@ def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
     [
         ("uint8", "return x[(which + 1).long()]"),
         ("uint8", "return x // which"),
+        ("uint8", "return torch.where(which == 1, 0.0, which.float())"),
         ("uint8", "return 1 << which"),
         ("uint8", "return torch.where(which != 0, 1, 2)"),
         ("uint8", "return torch.where(which.bool(), 1, 2)"),
