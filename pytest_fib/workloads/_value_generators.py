@@ -164,6 +164,8 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
         _put_ends(tensor, context, low, high)
     else:
         _whole_numbers(tensor, context, low, high)
+        if context.turn == NOTHING_TURN and low <= 0 <= high:
+            tensor.zero_()  # as zero points that a kernel takes for none
     if (step := context.number(rule.step)) != 1:
         tensor.mul_(step)
 
@@ -573,6 +575,8 @@ NEAR_AN_END = 0.125
 LENGTH_BYTES = 4
 #: The most that small integers are, in turn.
 SMALL_NUMBERS = (3, 15, 255)
+#: The turn in which all integers of an input are 0, and those of others most likely not.
+NOTHING_TURN = 18
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
 #: Rows of which one may be without the ends.

@@ -619,6 +619,23 @@ def test_inputs_of_few_numbers_have_rows_that_are_alike():
     assert (made["x"] == made["other"]).all(-1).sum() >= 2
 
 
+def test_all_integers_of_one_input_are_now_and_then_zero():
+    base = define("integers", "int32").model_dump()
+    spec, rule = base["inputs"]["x"], {"kind": "integers", "min": -1000, "max": 1000}
+    inputs = {"x": spec, "other": spec}
+    data = {**base, "inputs": inputs, "workloads": {"inputs": dict.fromkeys(inputs, rule)}}
+    definition = Definition.model_validate(data)
+    made = [filled(definition, make_workload(definition, SIZES, seed)) for seed in range(TURNS)]
+    for name, other in (("x", "other"), ("other", "x")):
+        none = [bool(each[other].any()) for each in made if not each[name].any()]
+        assert none == [True]
+    positive = define("integers", "int32").model_dump()
+    positive["workloads"] = {"inputs": {"x": {"kind": "integers", "min": 1, "max": 1000}}}
+    definition = Definition.model_validate(positive)
+    made = [filled(definition, make_workload(definition, SIZES, seed)) for seed in range(TURNS)]
+    assert all(bool(each["x"].all()) for each in made)
+
+
 def test_labels_are_equal_where_others_are_and_now_and_then_alike_in_their_low_bits():
     base = define("labels", "int32").model_dump()
     inputs = dict.fromkeys(("x", "other"), base["inputs"]["x"])
