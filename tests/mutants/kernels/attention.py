@@ -458,9 +458,12 @@ def one_added_to_the_sum(q, k_cache, v_cache, kv_indptr, kv_indices, sm_scale):
 
 
 @implements("gqa_ragged_prefill_causal_h32_kv4_d128")
-@caught("constant")
+@caught()
 def masked_by_a_number(q, k, v, qo_indptr, kv_indptr, sm_scale):
-    """-30 is not small enough where logits are large and negative."""
+    """-30 is not small enough where logits are large and negative.
+
+    Where one row is so, its lse is the same for all heads; where several are, they differ.
+    """
 
     def masked(q, k):
         unseen = causal(q.shape[0], k.shape[0], q.device)
