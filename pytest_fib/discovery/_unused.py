@@ -44,8 +44,10 @@ def unused_sources(
     texts = {path: _text(path) for path in files if _may_use(path)}
     unused = [path for path in likely if not any(_uses(*user, path) for user in texts.items())]
     sentences = [_sentence(path, likely[path], definitions) for path in unused[:_SHOWN]]
-    if more := len(unused) - len(sentences):
-        sentences.append(f"{more} more sources among implementations name no definition")
+    if left := unused[_SHOWN:]:
+        place, more = f"{left[0]}:{likely[left[0]]}", len(left) - 1
+        whole = f"nor are {more} more: they name" if more else "as it names"
+        sentences.append(f"{place}: is not tested either, {whole} no definition")
     return sentences
 
 
