@@ -576,7 +576,7 @@ LENGTH_BYTES = 4
 #: The most that small integers are, in turn.
 SMALL_NUMBERS = (3, 15, 255)
 #: The turn in which all integers of an input are 0, and those of others most likely not.
-NOTHING_TURN = 18
+NOTHING_TURN = 20
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
 #: Rows of which one may be without the ends.
