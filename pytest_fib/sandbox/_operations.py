@@ -22,6 +22,8 @@ WIDE = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 #: Unit roundoff of float32, and the size below which its numbers have an error of one size.
 ROUNDOFF, UNDERFLOW = 2.0**-24, 2.0**-126
 FLOAT32_MAX = torch.finfo(torch.float32).max
+#: Numbers of bits of two factors of which float32 holds any product.
+FEW_BITS = ((12, 12), (8, 16))
 #: An error of what underflows is below that.
 FAINT_REACH = 4 * UNDERFLOW
 #: How far a result is moved, in roundoffs: by 2 to 4 of them, so that several hardly cancel.
@@ -57,7 +59,7 @@ SCALE_OF_PRODUCTS = 0.7
 #: A quotient that float32 holds may have been a product with a reciprocal, which it does not hold;
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = _names("div sqrt"), _names("reciprocal rsqrt")
-_PLAIN_SUMS = _names("add sub rsub")
+_PLAIN = _names("add sub rsub mul")
 #: The number with which an operation leaves its other operand as it is, and which may be that.
 _WITH_IDENTITY = {"mul": (1, (0, 1)), "div": (1, (1,)), "add": (0, (0, 1)), "sub": (0, (1,))}
 COMPARISONS = _names("gt ge lt le eq ne")
@@ -371,16 +373,26 @@ def _moved(
     adds: bool,
     offset: torch.Tensor | None,
 ) -> Any:
-    args, by = call.args, MOVED
+    args, by, exact = call.args, MOVED, None
     if adds:
         terms = _terms(call)
+        exact = call.run() if terms <= FEW_TERMS else None
         by = max(MOVED, 2 * math.sqrt(terms), EQUAL_SHARE * terms * _has_few_values(call))
         args = tree_map(lambda x: x + _step(x, by, noise(x)) if is_wide(x) else x, args)
     result = replace(call, args=tuple(args)).run()
-    for output in filter(is_wide, result if isinstance(result, (tuple, list)) else (result,)):
+    for place, output in enumerate(_all_of(result)):
+        if not is_wide(output):
+            continue
         keep = output == 0 if adds else _held(call, output, offset)
-        output.add_(torch.where(keep, 0.0, _step(output, by, noise(output), offset)))
+        step = _step(output, by, noise(output), offset)
+        if exact is not None:  # no luck makes the errors of one or two terms cancel with the sum's
+            step = step.abs().copysign(output - _all_of(exact)[place])
+        output.add_(torch.where(keep, 0.0, step))
     return result
+
+
+def _all_of(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, (tuple, list)) else (result,)
 
 
 def _versions(result: torch.Tensor, call: Operation) -> list[int]:
@@ -700,8 +712,8 @@ def _held(
     else:
         args = tree_map(lambda x: x.double() if is_wide(x) else x, call.args)
         held = call.func(*args, **call.kwargs) == output.double()
-    if call.name in _PLAIN_SUMS and not (call.in_place or call.kwargs):
-        held &= _is_exact_sum(call, output)
+    if call.name in _PLAIN and not (call.in_place or call.kwargs):
+        held &= (_is_exact_product if call.name == "mul" else _is_exact_sum)(call, output)
     if call.name in _QUOTIENT_OPERATIONS:
         held &= _is_exact_quotient(call, output) if call.name == "div" else _is_power_of_two(output)
     if call.name in _WITH_IDENTITY and not (call.in_place or call.kwargs):
@@ -720,6 +732,24 @@ def _is_exact_sum(call: Operation, output: torch.Tensor) -> torch.Tensor:
     one, other = {"sub": (one, -other), "rsub": (other, -one)}.get(call.name, (one, other))
     total = output.double()
     return (total - one == other) & (total - other == one)
+
+
+def _is_exact_product(call: Operation, output: torch.Tensor) -> torch.Tensor:
+    """Where the factors have so few bits that float32 holds any such product, or one has one bit.
+
+    Others are held by chance: in another formula for the same, they are not.
+    """
+    one, other = (torch.as_tensor(x, dtype=torch.float64, device=output.device) for x in call.args)
+    exact = _has_bits(one, 1) | _has_bits(other, 1)
+    for few, more in FEW_BITS:
+        exact |= _has_bits(one, few) & _has_bits(other, more)
+        exact |= _has_bits(one, more) & _has_bits(other, few)
+    return exact
+
+
+def _has_bits(value: torch.Tensor, count: int) -> torch.Tensor:
+    """Where a float64 number has so many significant bits at most; its first one isn't stored."""
+    return value.view(torch.int64) & ((1 << (53 - count)) - 1) == 0
 
 
 def _is_exact_quotient(call: Operation, output: torch.Tensor) -> torch.Tensor:

@@ -100,6 +100,7 @@ class Decision:
       even exact numbers decide. All others are exact.
     - ``error``: how far elements that are off may be off.
     - ``together``: of a stable order, what is equal however it is rounded.
+    - ``alike``: the elements of a comparison that are.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Decision:
     error: torch.Tensor
     off: torch.Tensor
     together: Together | None = None
+    alike: torch.Tensor | None = None
 
     @property
     def is_open(self) -> bool:
@@ -157,7 +159,9 @@ class Decision:
         self.together = decision.equal(self.together)
         if self.name in COMPARISONS:
             value, size = decision.operand()
-            self.off &= (self.value != 0) | (value != 0) | (size == self.size)
+            is_alike = (self.value == 0) & (value == 0) & (size != self.size)
+            self.alike = self.off & is_alike
+            self.off &= ~is_alike
 
 
 def _largest_of_row(values: torch.Tensor) -> torch.Tensor:
@@ -407,8 +411,12 @@ class Keeping(Replaying):  # type: ignore[no-untyped-call]
         result = call.run()
         if not decision.of_each:
             return result
-        kept = torch.where(first.off, decision.decided(result), first.result)
+        kept = torch.where(self.goes_on(first, decision), decision.decided(result), first.result)
         return decision.pinned(kept)
+
+    def goes_on(self, first: Decision, decision: Decider) -> torch.Tensor:
+        """The elements on which this run decides by itself."""
+        return first.off
 
 
 class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
@@ -425,6 +433,11 @@ class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
     def compute(self, call: Operation) -> Any:
         """The result, moved where float32 can't hold it."""
         return Sampling.compute(self, self._of_first_weights(call))
+
+    def goes_on(self, first: Decision, decision: Decider) -> torch.Tensor:
+        """Also those that have no errors, and that another decision has changed."""
+        changed = decision.operand()[0].double() != first.value
+        return first.off | (changed if first.alike is None else changed & ~first.alike)
 
     def _of_first_weights(self, call: Operation) -> Operation:
         if not (is_softmax(call) or is_exponential(call)):

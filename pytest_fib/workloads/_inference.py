@@ -673,7 +673,7 @@ _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 #: Axes of the tokens of sequences.
 _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[nst]|total_.*"
 #: Settings that are 0 where they are switched off.
-_SHARES = r"(.*_)?(drop(out)?|smoothing|weight_decay|momentum|dampening)(_(p|prob|rate))?|p_drop.*"
+_SHARES = r"(.*_)?(drop(out)?|smoothing|weight_decay)(_(p|prob|rate))?|p_drop.*"
 
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
 

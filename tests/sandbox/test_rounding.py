@@ -939,3 +939,43 @@ def test_naive_sums_are_no_numbers_where_float32_holds_no_partial_sum_in_some_or
     assert right[:2].isfinite().all()
     assert naive[0].isnan().all()
     torch.testing.assert_close(naive[1:], right[1:], equal_nan=True)
+
+
+def _moves(run, *inputs):
+    """How far the largest of several moved runs is off, relatively."""
+    right = run_widened(run, inputs)
+    moved = [run_widened(run, inputs, moved=seed) for seed in (1, -1, 2, -2)]
+    return max(float(((each - right) / right).abs().max()) for each in moved)
+
+
+@pytest.mark.parametrize(
+    ("value", "by", "is_moved"),
+    [
+        ((2**21 + 1) * 2.0**-26, 20, True),  # of 22 bits: the product just fits
+        ((2**21 + 1) * 2.0**-26, 4, False),
+        (4095.0, 2047, False),
+        (8195.0, 2047, True),
+        (65535.0, 255, False),
+        (0.0, 255, False),
+    ],
+)
+def test_a_product_is_exact_where_all_of_such_factors_are(value, by, is_moved):
+    assert value * by == torch.tensor(value * by).item()
+    off = _moves(lambda x: x * by + 1, torch.tensor([value]))
+    assert (2**-24 < off < 2**-20) if is_moved else off == 0
+
+
+def test_the_error_of_a_sum_of_one_term_is_never_less_than_that_of_the_term():
+    x = torch.tensor([[-6e9], [7e9], [-5e9]])
+    right = run_widened(lambda x: x.logsumexp(1), [x])
+    for seed in range(1, 20):
+        moved = run_widened(lambda x: x.logsumexp(1), [x], moved=seed)
+        assert float(((moved - right) / right).abs().min()) > 3.9 * 2**-24
+
+
+def test_what_is_decided_on_another_decision_follows_that():
+    """The quotient is just below 1, its floor an integer without an error."""
+    x = torch.tensor([2.9999998])
+    run = lambda x: torch.where((x / 3).floor() >= 1, 5.0, 2.0)  # noqa: E731
+    assert run_widened(run, [x]) == 2.0
+    assert {float(run_widened(run, [x], moved=seed)) for seed in range(1, 9)} == {2.0, 5.0}
