@@ -92,8 +92,10 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
         _with_few_values(wide, context.turn, low, high)
         _with_rows_at_ends(wide, context.turn, low, high)
         if low == 0:
-            least = 4 * torch.finfo(tensor.dtype).tiny  # which stays positive
-            _with_faint_rows(wide, context.shared_turn, max(FAINT, least))
+            faint = max(FAINT, 4 * torch.finfo(tensor.dtype).tiny)  # which stays positive
+            _with_faint_rows(wide, context.shared_turn, faint)
+            if context.regime.get("values") == "small" and context.turn % 2:
+                wide.mul_(faint)  # as of a state that began with such values
 
     _fill_floating(tensor, fill)
     _put_whole_numbers(tensor, context, low, high)

@@ -136,6 +136,18 @@ def test_uniform_values_lie_between_their_bounds():
     assert 1.9 < x.max() <= 2
 
 
+def test_uniform_numbers_from_zero_on_are_now_and_then_faint_where_others_are_small():
+    given = define("uniform", "float32").model_dump()
+    of = {"inputs": {"x": {"kind": "uniform"}}}
+    definition = Definition.model_validate({**given, "workloads": of})
+
+    def faint(values):
+        seeds = [make_workload(definition, SIZES, s, {"values": values}) for s in range(TURNS)]
+        return sum(float(filled(definition, each)["x"].max()) < 1e-8 for each in seeds)
+
+    assert (faint("small"), faint("wide")) == (TURNS // 2, 0)
+
+
 def test_some_rows_of_uniform_numbers_tie_and_some_are_near_to_zero_in_all_inputs():
     given = define("uniform", "float32").model_dump()
     given["inputs"]["other"] = given["inputs"]["x"]
