@@ -323,10 +323,13 @@ def _topk_ids(subject: Subject) -> InputRule | None:
     experts = all_of_them or subject.axis("num_local_experts")
     if experts is None:
         return None
-    if len(subject.spec.shape or ()) == 1:
-        return kinds.Indices(below=experts, unique=False)  # one for each token
-    packed = subject.name in subject.uses.shifted  # with their weights
-    return (kinds.Routing if packed else kinds.TopkIds)(experts=experts)
+    pad = subject.uses.pads.get(subject.name)
+    sentinels = None if pad is None else [pad]
+    if len(subject.spec.shape or ()) == 1:  # one for each token
+        return kinds.Indices(below=experts, unique=False, sentinels=sentinels)
+    if subject.name in subject.uses.shifted:  # with their weights
+        return kinds.Routing(experts=experts)
+    return kinds.TopkIds(experts=experts, sentinels=sentinels)
 
 
 def _picked(subject: Subject) -> InputRule | None:
@@ -357,8 +360,9 @@ def _bytes(subject: Subject) -> InputRule | None:
     if subject.spec.dtype is DType.UINT8:  # unless it is a flag
         is_number = name in uses.numbers and max(uses.limits.get(name, ()), default=0) > 1
         return kinds.Integers(min=0, max=255) if is_number else None
-    is_number = subject.spec.dtype is DType.INT8 and name in uses.numbers
-    return kinds.Integers(min=-128, max=127) if is_number else None
+    is_whole = subject.spec.dtype is DType.INT16 and name in uses.calculated
+    is_number = (is_whole or subject.spec.dtype is DType.INT8) and name in uses.numbers
+    return _any_number(subject) if is_number else None
 
 
 def _differences(subject: Subject) -> InputRule | None:
@@ -408,7 +412,7 @@ def _angles(subject: Subject) -> InputRule | None:
     return kinds.Positions(below=POSITIONS)
 
 
-def _any_number(subject: Subject) -> InputRule:
+def _any_number(subject: Subject) -> kinds.Integers:
     """All that the dtype has, of int64 half: generators draw from a range below 2**63."""
     least, most = subject.spec.dtype.ends
     return kinds.Integers(min=max(int(least), -(2**62)), max=min(int(most), 2**62 - 1))
@@ -427,7 +431,13 @@ def _exponent(subject: Subject) -> InputRule | None:
 
 
 def _counts(subject: Subject) -> InputRule | None:
-    """As many as a sequence has tokens, where nothing but numbers depends on them."""
+    """As many as a sequence has tokens, where nothing but numbers depends on them.
+
+    Or as a constraint says.
+    """
+    bounds = subject.bounds.get(subject.name)
+    if bounds and len(subject.spec.shape or ()) == 1:
+        return _lengths_along(subject, bounds[0])
     if subject.name not in subject.uses.calculated or subject.spec.is_scalar:
         return None
     subject.doubts.append(f"none is negative, or above {POSITIONS}")
@@ -454,6 +464,11 @@ def _zero_points(subject: Subject) -> InputRule | None:
         return None
     subject.doubts.append("of 8 bits")
     return kinds.Integers(min=-128, max=127)
+
+
+def _seed(subject: Subject) -> InputRule:
+    """Any that isn't negative: a kernel that takes half of its bits is wrong."""
+    return kinds.Integers(min=0, max=_any_number(subject).max, ends=True)
 
 
 def _whole_bias(subject: Subject) -> InputRule | None:
@@ -691,6 +706,7 @@ RULES: tuple[Rule, ...] = (
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
     Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
     Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
+    Rule("a seed", r"(.*_)?seed", _seed, "integer", scalar=True),
     Rule("a zero point", _ZERO_POINTS, _zero_points, "integer", scalar=True),
     Rule("a window of tokens", r"(.*_)?window(_.*)?", _window, "integer", scalar=True),
     Rule("a number that others are compared with", ".*", _compared, "integer", scalar=True),

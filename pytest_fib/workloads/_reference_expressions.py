@@ -23,7 +23,7 @@ DEPTH = 8
 #: Methods and functions that keep every element where it is, and those that keep some of them.
 _SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", "cpu"}
 _SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as"}
-_SOME |= {"item", "tolist", "unbind", "as_tensor", "reversed"}
+_SOME |= {"item", "tolist", "unbind", "unfold", "as_tensor", "reversed"}
 #: Methods after which an ``arange`` still has its places one after the other.
 _SHAPED = {"view", "reshape", "unsqueeze", "expand", "expand_as"}
 #: Those that change elements, or which is where, and keep the axes.
@@ -36,7 +36,7 @@ _ELEMENTWISE |= {"sigmoid", "silu", "softmax", "softplus", "sqrt", "square", "ta
 MOVES = {"clone", "contiguous", "to", "long", "int", "type", "cpu", "view", "reshape", "flatten"}
 MOVES |= {"unsqueeze", "squeeze", "expand", "expand_as", "gather", "index_select", "index_copy"}
 MOVES |= {"scatter", "take_along_dim", "repeat_interleave", "flip", "roll", "permute", "transpose"}
-MOVES |= {"masked_select", "stack", "cat", "unbind", "T", "mT"}
+MOVES |= {"masked_select", "stack", "cat", "unbind", "unfold", "T", "mT"}
 #: Functions, and methods with ``new_`` before them, that make tensors of sizes.
 _MADE = {"empty", "full", "ones", "zeros"}
 #: Methods that make floating numbers of integers.
@@ -187,7 +187,9 @@ class Expressions:
                 return self.source(value)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SOME:
                 return self._some(value)
-            case ast.Call(func=ast.Name(id="int" | "enumerate" | "list"), args=[value, *_]):
+            case ast.Call(
+                func=ast.Name(id="int" | "float" | "enumerate" | "list"), args=[value, *_]
+            ):
                 return self._some(value)
         return None
 
@@ -224,14 +226,17 @@ class Expressions:
         is_tensor = spec is not None and spec.dtype.is_floating and not spec.is_scalar
         return {source.input} if source and is_tensor else set()
 
-    def has_tensor(self, node: ast.expr) -> bool:
-        """Whether any tensor is in an expression."""
+    def has_tensor(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether any tensor is in an expression, or in what its variables are calculated from."""
         names = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
         variables = [self._variable(name) for name in names]
         tensors = {each.source.input for each in variables if each.source} - {
             name for name, spec in self._inputs.items() if spec.is_scalar
         }
-        return bool(tensors) or any(each.value is not None for each in variables)
+        values = [each.value for each in variables if each.value is not None]
+        return bool(tensors) or any(
+            depth == 0 or self.has_tensor(value, depth - 1) for value in values
+        )
 
     def may_be_one(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether an expression may hold one element of an input rather than all."""
@@ -325,6 +330,11 @@ class Expressions:
         match node:
             case ast.Name(id=name):
                 return self._variable(name).along
+            case ast.Subscript(value=value, slice=ast.Slice(lower=None, upper=end, step=None)) if (
+                end is not None and self._is_range(value)
+            ):
+                size_of = self.size(end)
+                return size_of if isinstance(size_of, str) else None
             case ast.Subscript(value=value):
                 return self.along(value)
             case ast.Call(func=ast.Attribute(attr="arange"), args=[*_, size]) | (
@@ -335,6 +345,11 @@ class Expressions:
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _SHAPED:
                 return self.along(value)
         return None
+
+    def _is_range(self, node: ast.expr) -> bool:
+        """Whether it is a range, or a variable that was assigned one."""
+        node = self.calculation(node) or node
+        return called(node) == "arange"
 
     def axis(self, tensor: ast.expr, dim: int, index: str) -> str | None:
         """The axis of a dimension that an input indexes: of an input, or else of all outputs."""

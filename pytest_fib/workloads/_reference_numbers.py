@@ -32,7 +32,8 @@ _CALCULATIONS |= {"bmm", "chunk", "dot", "linear", "mm", "narrow", "split", "t",
 _CALCULATIONS |= {"log_softmax", "logical_and", "logical_not", "logical_or", "masked_fill"}
 _CALCULATIONS |= {"nan_to_num", "neg", "outer", "sigmoid", "softmax", "tanh"}
 _CALCULATIONS |= {"concat", "exp", "exp2", "gelu", "hstack", "moveaxis", "movedim", "ravel", "relu"}
-_CALCULATIONS |= {"ceil", "floor", "pow", "sign", "sqrt", "trunc"}
+_CALCULATIONS |= {"ceil", "floor", "log", "log10", "log1p", "log2", "pow", "rsqrt", "sign", "sqrt"}
+_CALCULATIONS |= {"trunc"}
 _CALCULATIONS |= {"silu", "square", "swapaxes", "swapdims", "unflatten", "vstack"}
 #: Functions that say where elements are, whichever numbers these are; and those that say that too.
 _PLACES, _AND_PLACES = {"argmax", "argmin", "argsort"}, {"cummax", "cummin", "max", "min", "sort"}
@@ -135,7 +136,7 @@ class _Follower(ast.NodeVisitor):
         held, some_bits = self._held(value), any(map(self._takes_bits, ast.walk(value)))
         if isinstance(target, ast.Tuple) and _called(value) in _AND_PLACES:
             target = target.elts[0]  # the other are places
-        for each in ast.walk(target):
+        for each in ast.walk(target.value if isinstance(target, ast.Subscript) else target):
             if held and isinstance(each, ast.Name):
                 self._arguments_of[each.id] = self._arguments_of.get(each.id, set()) | held
                 self._apart |= {each.id} if some_bits else set()
@@ -221,5 +222,6 @@ def _ends(node: ast.AST, parent: ast.AST, arguments: Container[str]) -> bool:
         case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
             return name in LIKE | COLLECTING | _PLACES and first is node
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.For(iter=value):
-            return value is node
+            is_place = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+            return value is node or is_place
     return isinstance(parent, ast.Return)

@@ -97,7 +97,7 @@ class ReferenceUses:
     shifted: set[str] = field(default_factory=set)
     #: Integers that are compared with inputs, by ``==`` or ``!=``.
     equated: set[str] = field(default_factory=set)
-    #: Integers that numbers are raised to the power of.
+    #: Integers that numbers are raised to the power of, and single ones that are raised to one.
     exponents: set[str] = field(default_factory=set)
     #: Integers that something is subtracted from.
     counted: set[str] = field(default_factory=set)
@@ -395,8 +395,11 @@ class _Reader(ast.NodeVisitor):
                 self._not_negative(left, depth - 1)  # as shares of their mean or sum
             case ast.BinOp(left=left, right=right, op=ast.Mult() | ast.Div()):
                 sides = [side for side in (left, right) if self._expressions.has_tensor(side)]
-                if len(sides) == 1:
-                    self._not_negative(sides[0], depth - 1)
+                are_factors = isinstance(node.op, ast.Mult) and ast.unparse(left) != ast.unparse(
+                    right
+                )
+                for side in sides if are_factors or len(sides) == 1 else ():
+                    self._not_negative(side, depth - 1)
             case ast.Name() if calculation := self._expressions.calculation(node):
                 self._not_negative(calculation, depth - 1)
             case _:
@@ -464,9 +467,8 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.op, ast.Pow) and isinstance(constant(node.right), float):
             self._not_negative(node.left)
         if isinstance(node.op, ast.Pow) and not self._expressions.has_tensor(node.left):
-            self._uses.exponents |= (
-                {name} if (name := self._expressions.integer(node.right)) else set()
-            )
+            sides = [self._expressions.integer(side) for side in (node.left, node.right)]
+            self._uses.exponents |= {name for name in sides if name}
         if isinstance(node.op, ast.Sub) and (name := self._expressions.integer(node.left)):
             self._uses.counted.add(name)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
@@ -635,9 +637,13 @@ class _Reader(ast.NodeVisitor):
         return self._compared(inner, depth - 1) if depth else None
 
     def _equated(self, node: ast.Compare) -> set[str]:
-        """Integer inputs that are asked whether they equal each other, or themselves elsewhere."""
+        """Integer inputs that are asked whether they equal each other, or themselves elsewhere.
+
+        Or which of their own elements is greater.
+        """
         sides = [self._expressions.integer(each) for each in (node.left, *node.comparators)]
         alike = all(isinstance(each, ast.Eq | ast.NotEq) for each in node.ops)
+        alike |= len({*sides}) == 1
         return {name for name in sides if name} if alike and None not in sides else set()
 
     def _reaches(self, left: ast.expr, operation: ast.cmpop, right: ast.expr) -> None:

@@ -69,6 +69,13 @@ CASES = [
     ("optimizer", "n", "weight_decay:f32", SHARE),
     ("op", "n", "drop_path_scale:f32", {"kind": "uniform", "min": 0.5, "max": 1.0}),
     ("loss", "n", "temperature:f32", near(1)),
+    ("dropout", "n", "seed:i32", {"kind": "integers", "min": 0, "max": 2**31 - 1, "ends": True}),
+    (
+        "dropout",
+        "n",
+        "rng_seed:i64",
+        {"kind": "integers", "min": 0, "max": 2**62 - 1, "ends": True},
+    ),
     (
         "attention",
         "kv_len h=2 d=8",
@@ -468,6 +475,10 @@ REFERENCES = [
     ("x * ((which[:, None] == which) & (which != -7)[:, None]).any(1)[:, None]",
      {"kind": "integers", "min": -7, "max": 3}),
     ("x * ((which[:, None] == which) & (which > 0)[:, None]).any(1)[:, None]", None),
+    ("x * (which[:, None] > which).any(1)[:, None]", {"kind": "labels"}),
+    ("x * (which.unfold(0, 2, 1) == which[:2]).all(1)[:, None]", {"kind": "labels"}),
+    ("(torch.arange(9)[: x.shape[1]] < which[:, None]) * x",
+     {"kind": "seq_lens", "max": "d", "allow_empty": True}),
     ("torch.arange(which.cumsum(0)[-1])", None),
     ("x / which.cumsum(0)[:, None]", None),
     ("((which[:, None] >> torch.arange(8)) & 15) * x",
@@ -667,6 +678,42 @@ def test_a_scalar_zero_point_is_one_of_bytes_where_it_is_calculated_with():
     assert "zero_point" in _with_scalar("table[which] // zero_point", "zero_point").unmade
 
 
+def test_lengths_by_name_end_where_a_constraint_says():
+    made = plan(_packing("out = x * (torch.arange(4) + 1 <= lens[:, None])", "lens.max() <= seq"))
+    assert made.rules["lens"].max == "seq"
+    given = signature("op", "n seq", "x[n,seq]:f32 num_seen[n]:i32", "y[n]:f32")
+    given["constraints"] = ["num_seen.max().item() <= seq"]
+    given["reference"] = "def run(x, num_seen):\n    return x[:, 0] * num_seen\n"
+    rule = plan(Definition.model_validate(given)).rules["num_seen"]
+    assert rule == rule_of({"kind": "seq_lens", "max": "seq", "allow_empty": True})
+
+
+def test_experts_may_be_none_where_the_reference_asks_for_that():
+    for shape, kind in (("n", "indices"), ("n,k", "topk_ids")):
+        given = signature("moe", "n k=2 experts=8", f"expert_ids[{shape}]:i32", "y[n]:f32")
+        given["reference"] = "def run(expert_ids):\n    return expert_ids >= 0\n"
+        rule = plan(Definition.model_validate(given)).rules["expert_ids"]
+        assert (rule.kind, rule.sentinels) == (kind, [-1])
+
+
+@pytest.mark.parametrize(
+    ("under_root", "positive"),
+    [
+        ("beta * row + (1 - beta) * x.square().mean(1)", {"row"}),
+        ("row[:, None] * col", {"row", "col"}),
+        ("row * row", set()),
+    ],
+)
+def test_moments_under_a_root_are_not_negative(under_root, positive):
+    given = signature("optimizer", "n m", "x[n,m]:f32 row[n]:f32 col[m]:f32", "y[n]:f32")
+    given["reference"] = (
+        "def run(x, row, col):\n    beta = 1 - 3.0 ** -0.8\n"
+        f"    moment = {under_root}\n    return moment.sqrt()\n"
+    )
+    rules = plan(Definition.model_validate(given)).rules
+    assert {name for name, rule in rules.items() if rule.kind == "uniform"} == positive
+
+
 def test_a_window_is_none_where_the_reference_asks_for_that():
     given = signature("attention", "n d=8", "k[n,d]:f16 window_left:i32", "y[n,d]:f16")
     given["reference"] = "def run(k, window_left):\n    return k if window_left < 0 else k * 2\n"
@@ -690,6 +737,9 @@ def test_a_scalar_to_whose_power_the_reference_raises_is_a_step():
     squared = {**definition.model_dump(), "inputs": inputs}
     squared["reference"] = squared["reference"].replace("0.9**one", "x**one")
     assert plan(Definition.model_validate(squared)).unmade.keys() == {"one"}
+    raised = squared["reference"].replace("x**one", "float(one) ** -0.8")
+    made = plan(Definition.model_validate({**squared, "reference": raised}))
+    assert made.inferred["one"].by.says == SCALAR_EXPONENT
 
 
 @pytest.mark.parametrize(
@@ -801,6 +851,11 @@ def test_an_int8_that_is_calculated_with_is_any(result):
         ("uint8", "return x * (which > 3)"),
         ("uint8", "return torch.where(which == 255, 0.0, which.float() - 127)[:, None] * x"),
         ("uint8", "return (x * which.float() + 0.5).floor().sqrt()"),
+        ("int16", "return torch.log((which.float() / 32768).square() + 1e-6)"),
+        (
+            "uint8",
+            "for i, at in enumerate(range(3)):\n    x[at] = which.float()[i : i + 3]\nreturn x",
+        ),
         (
             "uint8",
             "m = torch.stack([which & 15, which >> 4], -1).view(-1).long()\n"
@@ -821,11 +876,11 @@ def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
         ("uint8", "return x[(which + 1).long()]"),
         ("uint8", "return x // which"),
         ("uint8", "return torch.where(which == 1, 0.0, which.float())"),
+        ("int16", "return x[(which.float() / 32768).long()]"),
         ("uint8", "return 1 << which"),
         ("uint8", "return torch.where(which != 0, 1, 2)"),
         ("uint8", "return torch.where(which.bool(), 1, 2)"),
         ("uint8", "flag = which.flip(0)\nreturn torch.where(flag.bool(), 1, 2)"),
-        ("uint8", "return x * (which > which.flip(0))"),
         ("uint8", "return which.view(torch.float8_e4m3fn).float() + 1"),
         ("int32", "return which + 1"),
         ("int32", "low = which & 3\nreturn torch.repeat_interleave(x, low)"),
