@@ -433,10 +433,11 @@ def _reach(
 def _used_by(yardstick: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
     """The share of the bounds that a yardstick uses.
 
-    NaN and infinities in it say nothing about the errors of finite numbers. In float64: where 0 is
-    expected, bounds may be so small that the share overflows float32.
+    NaN and infinities in it say nothing about the errors of finite numbers. In float64: it may be
+    of numbers that float32 can't hold, as that of exponentials which overflow, and where 0 is
+    expected, bounds may be so small that the share can't be held either.
     """
-    used = (yardstick.to(value.dtype) - value).abs_().double().div_(allowed)
+    used = (yardstick.double() - value).abs_().div_(allowed)
     return used.nan_to_num_(0.0, 0.0, 0.0)
 
 

@@ -204,6 +204,16 @@ def test_a_sum_of_terms_that_may_overflow_is_any_infinity_or_none():
         assert not judged(output, expected, "bfloat16", own=yardstick).passed
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_a_yardstick_beyond_what_float32_holds_widens_bounds(dtype):
+    expected = torch.zeros(1, 64, dtype=torch.float64)
+    got, far = expected.clone(), expected.clone()
+    got[0, 3], far[0, 5] = 50.0, 1e150
+    sides = {"y": got.to(getattr(torch, dtype))}, {"y": expected}
+    assert not judge_outputs(define(dtype), *sides, [{"y": expected}]).passed
+    assert judge_outputs(define(dtype), *sides, [{"y": expected}, {"y": far}]).passed
+
+
 def test_one_number_that_is_rounded_to_infinity_excuses_no_others_of_its_row():
     expected = torch.full((1, 64), 3e4, dtype=torch.float64)
     expected[0, 0] = 65_510
