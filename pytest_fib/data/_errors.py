@@ -141,7 +141,11 @@ def _located(error: ErrorDetails, model: type[BaseModel], data: Raw) -> tuple[Lo
     if error["type"] == "union_tag_not_found":
         return real, at(real, "missing key 'type'")
     if error["type"] == "extra_forbidden":
-        return real, at(real[:-1], unknown("key", loc[-1], _known_keys(model, loc[:-1])))
+        message = unknown("key", loc[-1], _known_keys(model, loc[:-1]))
+        # As of {description: sorted, no duplicates}, which YAML ends at the comma.
+        is_text = error["input"] is None and " " in str(loc[-1])
+        quoted = "; a text with a comma between { and } has to be in quotes" if is_text else ""
+        return real, at(real[:-1], f"{message}{quoted}")
     if error["type"] == "union_tag_invalid":
         real = (*real, error["ctx"]["discriminator"].strip("'"))
     return real, at(real, _sentence(error))

@@ -69,6 +69,12 @@ def problem(tmp_path, name, rule, dtype="int32", more=""):
             "16: workloads.inputs.x: unknown key 'zzz'; there are broadcast, memory_order, packed,"
             " sentinels, kind, below, unique, pad",
         ),
+        (
+            "kind: indices, below: 3, may repeat:",
+            "17: workloads.inputs.x: unknown key 'may repeat'; there are broadcast, memory_order,"
+            " packed, sentinels, kind, below, unique, pad; a text with a comma between { and } has"
+            " to be in quotes",
+        ),
         ("kind: indices, below: page", "16: workloads.inputs.x.below: unknown axis 'page'; did"),
         ("kind: indices, below: '2 *'", "16: workloads.inputs.x.below: should be a number or an"),
         ("kind: indices, below: true", "16: workloads.inputs.x.below: should be a number or an"),
