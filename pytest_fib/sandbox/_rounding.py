@@ -457,14 +457,17 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
     elu subtract 1. Sums whose terms overflow in some order are NaN.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, marks_overflow: bool = True) -> None:
         super().__init__()
         self._flipped: MutableMapping[torch.Tensor, Any] = WeakIdKeyDictionary()
+        self._marks_overflow, self.has_marked = marks_overflow, False
 
     def compute(self, call: Operation) -> Any:
         """Sums are added in turn, also those of products, and quotients multiply by reciprocals."""
         if (sums := self._sums(call)) is not None:
-            return lost_to_overflow(call, sums)
+            marked = lost_to_overflow(call, sums) if self._marks_overflow else sums
+            self.has_marked |= marked is not sums
+            return marked
         if call.name == "flip":
             result, axes = call.run(), call.args[0].dim()
             self._flipped[result] = [dim % axes for dim in call.args[1]] if axes else ()

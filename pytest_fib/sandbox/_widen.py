@@ -197,7 +197,14 @@ def _run_varied(
     if moved is not None:
         first = _LAST.first_run(function, inputs, own=own)
         return run(function, _copies(inputs), mode=Moving(first, moved))
-    return run(function, _copies(inputs), mode=Naive())
+    naive = Naive()
+    try:
+        return run(function, _copies(inputs), mode=naive)
+    except OracleUnavailable:
+        if not naive.has_marked:
+            raise
+        # The reference makes an index of a sum, say, which NaN can't be.
+        return run(function, _copies(inputs), mode=Naive(marks_overflow=False))
 
 
 def _run_leaning(

@@ -32,8 +32,8 @@ POSITIONS = 8192
 PAGES = 2**20
 #: Steps of an optimiser.
 STEPS = 100_000
-#: The largest of labels that the reference asks for by number, unless it asks for larger ones.
-FEW_LABELS = 3
+#: How many labels there are where the reference asks for some by number, besides these.
+FEW_LABELS = 4
 #: How many times as long as an axis lengths are that the reference keeps within it.
 TIMES_AS_LONG = 4
 
@@ -376,9 +376,9 @@ def _equated(subject: Subject) -> InputRule | None:
         return None
     if name not in uses.computed:
         return kinds.Labels()
-    asked_for = [int(number) for number in uses.limits.get(name, ())]
-    least, most = min(asked_for, default=0), max(asked_for, default=0)
-    return kinds.Integers(min=min(least, 0), max=max(most, FEW_LABELS))
+    asked_for = sorted(int(number) for number in uses.limits.get(name, ()))
+    others = [number for number in asked_for if not 0 <= number < FEW_LABELS]
+    return kinds.Positions(below=FEW_LABELS, sentinels=others or None)
 
 
 def _moved(subject: Subject) -> InputRule | None:
@@ -391,7 +391,7 @@ def _moved(subject: Subject) -> InputRule | None:
 def _calculated(subject: Subject) -> InputRule | None:
     """Integers that are only calculated with are no indices; wider than bytes, maybe counts."""
     uses = subject.uses
-    free = uses.calculated if subject.spec.dtype.itemsize_bits == 8 else uses.bitwise
+    free = uses.calculated if subject.spec.dtype.itemsize_bits == 8 else uses.any_bits
     return _any_number(subject) if subject.name in free & uses.calculated else None
 
 
@@ -412,7 +412,7 @@ def _angles(subject: Subject) -> InputRule | None:
     return kinds.Positions(below=POSITIONS)
 
 
-def _any_number(subject: Subject) -> kinds.Integers:
+def _any_number(subject: Subject) -> InputRule:
     """All that the dtype has, of int64 half: generators draw from a range below 2**63."""
     least, most = subject.spec.dtype.ends
     return kinds.Integers(min=max(int(least), -(2**62)), max=min(int(most), 2**62 - 1))
@@ -435,8 +435,9 @@ def _counts(subject: Subject) -> InputRule | None:
 
     Or as a constraint says.
     """
-    bounds = subject.bounds.get(subject.name)
-    if bounds and len(subject.spec.shape or ()) == 1:
+    bounds, name = subject.bounds.get(subject.name), re.escape(subject.name)
+    stated = [each for each in subject.definition.constraints if re.search(rf"\b{name}\b", each)]
+    if bounds and len(stated) == 1 and len(subject.spec.shape or ()) == 1:
         return _lengths_along(subject, bounds[0])
     if subject.name not in subject.uses.calculated or subject.spec.is_scalar:
         return None
@@ -467,8 +468,10 @@ def _zero_points(subject: Subject) -> InputRule | None:
 
 
 def _seed(subject: Subject) -> InputRule:
-    """Any that isn't negative: a kernel that takes half of its bits is wrong."""
-    return kinds.Integers(min=0, max=_any_number(subject).max, ends=True)
+    """No more than has room beside a factor of 32 bits, as in hashes of Python's integers."""
+    most = min(2**31 - 1, int(subject.spec.dtype.ends[1]))
+    subject.doubts.append(f"up to {most}")
+    return kinds.Integers(min=0, max=most, ends=True)
 
 
 def _whole_bias(subject: Subject) -> InputRule | None:
@@ -492,10 +495,13 @@ def _compared(subject: Subject) -> InputRule | None:
     """A number that elements of another input are compared with: one that these may be, or -1."""
     for other, _, _ in sorted(subject.uses.edges.get(subject.name, ()), key=str):
         spec = subject.definition.inputs[other]
+        if spec.is_scalar:  # which may be compared with this one
+            continue
         stated = subject.definition.workloads and subject.definition.workloads.inputs.get(other)
-        beside = infer(replace(subject, name=other, spec=spec)) if stated is None else None
+        its_own = replace(subject, name=other, spec=spec, doubts=[])
+        beside = infer(its_own) if stated is None else None
         rule = stated or (beside and beside.rule)
-        if isinstance(rule, kinds.Indices | kinds.Positions) and not spec.is_scalar:
+        if isinstance(rule, kinds.Indices | kinds.Positions):
             subject.doubts.append(f"as {other}, or -1")
             return kinds.Integers(min=-1, max=f"{rule.below} - 1", ends=True)
     return None
@@ -503,19 +509,21 @@ def _compared(subject: Subject) -> InputRule | None:
 
 def _window(subject: Subject) -> InputRule | None:
     """As many tokens as a sequence has, or fewer; -1 where the reference asks for that."""
-    spec = subject.definition.inputs.get(subject.input("k", "key", "q", "query", "x") or "")
+    spec = subject.definition.inputs.get(subject.input("k", "key", "q", "query") or "")
     along = [axis for axis in (spec and spec.shape) or () if re.fullmatch(_TOKENS, axis)]
     if not along:
         return None
     subject.doubts.append(f"up to {along[0]}")
-    least = subject.uses.pads.get(subject.name, 1)
+    is_switch = 0 in subject.uses.limits.get(subject.name, ())
+    least = subject.uses.pads.get(subject.name, 0 if is_switch else 1)
     return kinds.Integers(min=least, max=along[0], ends=True)
 
 
-def _apart(subject: Subject) -> InputRule | None:
+def _relative_positions(subject: Subject) -> InputRule | None:
     """Positions that are only subtracted and compared: within a few lengths of each other."""
     axis = (subject.spec.shape or ("",))[-1]
-    if not axis:
+    uses = subject.uses
+    if not axis or subject.name not in uses.calculated | uses.edges.keys():
         return None
     subject.doubts.append(f"below {TIMES_AS_LONG} * {axis}")
     return kinds.Positions(below=f"{TIMES_AS_LONG} * {axis}")
@@ -686,9 +694,9 @@ _ATTENTION = r"(gqa|mla|dsa|gdn|attention).*"
 _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 
 #: Axes of the tokens of sequences.
-_TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[nst]|total_.*"
+_TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total_.*"
 #: Settings that are 0 where they are switched off.
-_SHARES = r"(.*_)?(drop(out)?|smoothing|weight_decay)(_(p|prob|rate))?|p_drop.*"
+_SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay)(_(p|prob|rate))?|p_drop.*"
 
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
 
@@ -712,7 +720,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a number that others are compared with", ".*", _compared, "integer", scalar=True),
     Rule("what something is clamped to", ".*", _clamp_limit, "floating", scalar=True),
     Rule("a share, which may be 0", _SHARES, lambda s: _SHARE, "floating", scalar=True),
-    Rule("around 1", r"temp(erature)?|tau", _near(1.0), "floating", scalar=True),
+    Rule("around 1", r"temp(erature)?", _near(1.0), "floating", scalar=True),
     Rule("some factor", ".*", _some_factor, "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),
@@ -782,7 +790,9 @@ RULES: tuple[Rule, ...] = (
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
-    Rule("positions", r"(.*_)?(positions?|pos(_ids)?|position_ids)", _apart, "integer"),
+    Rule(
+        "positions", r"(.*_)?(positions?|pos(_ids)?|position_ids)", _relative_positions, "integer"
+    ),
     Rule("counts", r"(.*_)?(counts?|occurrences|num_.*|lens|lengths)", _counts, "integer"),
     Rule("numbers of pages", r"block_tables?|page_table", _page_numbers, "integer"),
     Rule("zero points", _ZERO_POINTS, _zero_points, "integer"),

@@ -74,7 +74,9 @@ def put_limits(
         sources: list[Source] = [*numbers, *((other, before[other]) for other in others)]
         if sources:
             _put(tensor, sources, name, context)
-    if name in uses.asked and isinstance(rule, kinds.Values):
+    stated = context.definition.workloads
+    is_stated = stated is not None and (stated.values or name in stated.inputs)
+    if name in uses.asked and isinstance(rule, kinds.Values) and not is_stated:
         _put_asked(tensor, uses.asked[name], name, context)
 
 

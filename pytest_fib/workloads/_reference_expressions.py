@@ -392,17 +392,14 @@ class Expressions:
                 return (self._axes(value) or ())[::-1] or None
             case ast.Call(func=ast.Attribute(ast.Name(id="torch" | "F"), attr), args=[one, *_]):
                 return self._axes(one) if attr in _ELEMENTWISE else None
-            case ast.Call(func=ast.Attribute(value=value, attr="flatten"), args=ends):
+            case ast.Call(func=ast.Attribute(value=value, attr="flatten"), args=ends, keywords=[]):
                 return self._joined(self._axes(value), [constant(end) for end in ends])
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
                 return self._axes(value) if attr in _ELEMENTWISE | _SAME else None
         return None
 
     def _joined(self, axes: Axes | None, ends: Sequence[object]) -> Axes | None:
-        """The axes of a tensor of which several, from the first to the last of ``ends``, are one.
-
-        That is as long as the product of these.
-        """
+        """The axes where those from the first to the last of ``ends`` are one, of their product."""
         defaults: list[object] = [0, -1]
         first, last = [*ends, *defaults[len(ends) :]]
         if axes is None or not (isinstance(first, int) and isinstance(last, int)):

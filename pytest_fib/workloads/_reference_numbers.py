@@ -13,18 +13,8 @@ from collections.abc import Container
 _CALCULATIONS = {"abs", "add", "all", "amax", "amin", "any", "cummax"}
 _CALCULATIONS |= {"bfloat16", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cat"}
 _CALCULATIONS |= {"clamp", "clip", "clone", "contiguous", "cumsum", "double", "einsum", "expand"}
-_CALCULATIONS |= {
-    "cummin",
-    "expand_as",
-    "flatten",
-    "flip",
-    "float",
-    "half",
-    "int",
-    "long",
-    "matmul",
-    "max",
-}
+_CALCULATIONS |= {"cummin", "expand_as", "flatten", "flip", "float", "half", "int", "long"}
+_CALCULATIONS |= {"matmul", "max"}
 _CALCULATIONS |= {"maximum", "mean", "min", "minimum", "mul", "pad", "permute", "prod", "reshape"}
 _CALCULATIONS |= {"roll", "round", "sort", "squeeze", "stack", "sub", "sum", "to", "transpose"}
 _CALCULATIONS |= {"type", "unbind", "unfold", "unsqueeze", "values", "view", "where", "T", "mT"}
@@ -36,8 +26,11 @@ _CALCULATIONS |= {"ceil", "floor", "log", "log10", "log1p", "log2", "pow", "rsqr
 _CALCULATIONS |= {"trunc"}
 _CALCULATIONS |= {"silu", "square", "swapaxes", "swapdims", "unflatten", "vstack"}
 #: Functions that say where elements are, whichever numbers these are; and those that say that too.
-_PLACES, _AND_PLACES = {"argmax", "argmin", "argsort"}, {"cummax", "cummin", "max", "min", "sort"}
-_AND_PLACES |= {"kthvalue", "median", "topk"}
+_INDICES_ONLY, _VALUES_AND_INDICES = (
+    {"argmax", "argmin", "argsort"},
+    {"cummax", "cummin", "max", "min", "sort"},
+)
+_VALUES_AND_INDICES |= {"kthvalue", "median", "topk"}
 #: Functions that put any numbers in their order.
 _SORTS = {"argsort", "msort", "sort"}
 #: Methods that move elements to places that their arguments decide.
@@ -134,7 +127,7 @@ class _Follower(ast.NodeVisitor):
     def _note(self, target: ast.expr, value: ast.expr) -> None:
         """What any variable in a target is made of from now on, besides what it was."""
         held, some_bits = self._held(value), any(map(self._takes_bits, ast.walk(value)))
-        if isinstance(target, ast.Tuple) and _called(value) in _AND_PLACES:
+        if isinstance(target, ast.Tuple) and _called(value) in _VALUES_AND_INDICES:
             target = target.elts[0]  # the other are places
         for each in ast.walk(target.value if isinstance(target, ast.Subscript) else target):
             if held and isinstance(each, ast.Name):
@@ -148,7 +141,7 @@ class _Follower(ast.NodeVisitor):
     def _held(self, node: ast.AST) -> set[str]:
         """The arguments that an expression is calculated from; not those that it compares."""
         is_shape = isinstance(node, ast.Attribute) and node.attr in SHAPES | {"indices"}
-        if isinstance(node, ast.Compare) or is_shape or _called(node) in _PLACES:
+        if isinstance(node, ast.Compare) or is_shape or _called(node) in _INDICES_ONLY:
             return set()
         if isinstance(node, ast.Name):
             return self._arguments_of.get(node.id, set())
@@ -159,12 +152,16 @@ class _Follower(ast.NodeVisitor):
     def _calculates(self, node: ast.AST) -> bool:
         """Whether what an expression is used for depends on its numbers alone."""
         parent, is_apart = self._parents[node], self._takes_bits(node)
+        is_masked = is_apart
         while self._goes_on(node, parent) or (is_apart and _is_asked(parent)):
-            is_apart = is_apart or isinstance(getattr(parent, "op", None), _LOGICAL)
+            operation = getattr(parent, "op", None)
+            is_apart = is_apart or isinstance(operation, _LOGICAL)
+            is_masked = is_masked or isinstance(operation, ast.BitAnd)
             node, parent = parent, self._parents[parent]
-        # Some bits of any number are an index into a table of as many entries.
-        is_index = isinstance(parent, ast.Subscript) and parent.slice is node
-        return (is_apart and is_index) or _ends(node, parent, self._arguments)
+        # Some bits of any number are an index into a table of as many entries, made for that.
+        if is_masked and isinstance(parent, ast.Subscript) and parent.slice is node:
+            return not self._held(parent.value)
+        return _ends(node, parent, self._arguments)
 
     def _goes_on(self, node: ast.AST, parent: ast.AST) -> bool:
         """Whether an expression is calculated of another, or moves it."""
@@ -218,9 +215,9 @@ def _ends(node: ast.AST, parent: ast.AST, arguments: Container[str]) -> bool:
             is_argument = isinstance(node, ast.Name) and node.id in arguments
             return not is_argument or (in_order and with_numbers)
         case ast.Attribute(attr=name):
-            return name in SHAPES | COLLECTING | _PLACES | {"indices"}
+            return name in SHAPES | COLLECTING | _INDICES_ONLY | {"indices"}
         case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
-            return name in LIKE | COLLECTING | _PLACES and first is node
+            return name in LIKE | COLLECTING | _INDICES_ONLY and first is node
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.For(iter=value):
             is_place = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
             return value is node or is_place

@@ -8,6 +8,7 @@ by is not zero, unless the reference looks for that.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -59,14 +60,16 @@ _MENDS = {"nan_to_num"}
 _COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne", "greater", "greater_equal", "less"}
 _COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsorted"}
 #: Functions that tell infinities and NaN from other numbers, and which of them.
-_TELLS = {"isinf": (-inf, inf), "isneginf": (-inf,), "isposinf": (inf,), "isnan": (nan,)}
-_TELLS["isfinite"] = (-inf, inf, nan)
+_NOT_FINITE = {"isinf": (-inf, inf), "isneginf": (-inf,), "isposinf": (inf,), "isnan": (nan,)}
+_NOT_FINITE["isfinite"] = (-inf, inf, nan)
 #: How infinities are written.
 _INFINITIES = {"float('-inf')": -inf, "float('inf')": inf}
 _INFINITIES |= {f"{module}.inf": inf for module in ("math", "torch", "np", "numpy")}
 _INFINITIES |= {f"-{word}": -inf for word, number in [*_INFINITIES.items()] if number == inf}
+#: Names of steps of an optimiser.
+_STEP = re.compile(r"t|(.*_)?steps?")
 #: Functions that tell which elements are equal.
-_TELLING_APART = {"unique", "unique_consecutive"}
+_UNIQUE = {"unique", "unique_consecutive"}
 #: Functions that search among elements in order, and where these are among the arguments.
 _SEARCHED = {"searchsorted": 0, "bucketize": 1}
 #: What keeps numbers below others, or above, which are the argument of that place or name.
@@ -111,9 +114,9 @@ class ReferenceUses:
     #: Of those, what is done with more than to ask whether they equal a number.
     reckoned: set[str] = field(default_factory=set)
     #: Inputs that are only calculated with, so that no place or size depends on them; combined bit
-    #: by bit; that sines or cosines are taken of; and running sums.
+    #: by bit, or sorted; that sines or cosines are taken of; and running sums.
     calculated: set[str] = field(default_factory=set)
-    bitwise: set[str] = field(default_factory=set)
+    any_bits: set[str] = field(default_factory=set)
     angles: set[str] = field(default_factory=set)
     summed: set[str] = field(default_factory=set)
     #: Floating tensors under a root or in a logarithm.
@@ -179,7 +182,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         run = folded(run)
         arguments = [each.arg for each in run.args.args]
         _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
-        uses.calculated, uses.bitwise, uses.angles, uses.summed = calculated_with(run)
+        uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
     return uses
 
 
@@ -302,7 +305,7 @@ class _Reader(ast.NodeVisitor):
         self._converted(name, arguments)
         self._clamped(name, arguments, node.keywords)
         self._decides(name, arguments, node.keywords)
-        self._asks(name, arguments)
+        self._asks(node, name, arguments)
         self._reads_bits(node, name, arguments)
         if name in _CLASSES:
             self._classes(name, arguments, node.keywords)
@@ -330,12 +333,21 @@ class _Reader(ast.NodeVisitor):
         for number in () if limit is None else (limit, -limit):
             self._limited_by(arguments[0], number)
 
-    def _asks(self, name: str, arguments: list[ast.expr]) -> None:
+    def _refuses(self, node: ast.AST) -> bool:
+        """Whether it is asked only for the reference to raise an error."""
+        parent = self._parents.get(node)
+        if isinstance(parent, ast.If) and parent.test is node:
+            return any(isinstance(each, ast.Raise) for each in parent.body)
+        if isinstance(parent, ast.Assert) or parent is None:
+            return parent is not None
+        return isinstance(parent, ast.expr) and self._refuses(parent)
+
+    def _asks(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note what a function tells apart: infinities and NaN, or integers that aren't equal."""
         source = self._expressions.source(arguments[0]) if arguments else None
-        if source and name in _TELLS:
-            self._uses.asked.setdefault(source.input, set()).update(_TELLS[name])
-        elif source and name in _TELLING_APART and self._expressions.integer(arguments[0]):
+        if source and name in _NOT_FINITE and not self._refuses(node):
+            self._uses.asked.setdefault(source.input, set()).update(_NOT_FINITE[name])
+        elif source and name in _UNIQUE and self._expressions.integer(arguments[0]):
             self._uses.equated.add(source.input)
 
     def _reads_bits(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
@@ -467,8 +479,7 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.op, ast.Pow) and isinstance(constant(node.right), float):
             self._not_negative(node.left)
         if isinstance(node.op, ast.Pow) and not self._expressions.has_tensor(node.left):
-            sides = [self._expressions.integer(side) for side in (node.left, node.right)]
-            self._uses.exponents |= {name for name in sides if name}
+            self._uses.exponents |= self._steps(node.left, node.right)
         if isinstance(node.op, ast.Sub) and (name := self._expressions.integer(node.left)):
             self._uses.counted.add(name)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
@@ -479,6 +490,13 @@ class _Reader(ast.NodeVisitor):
                 self._uses.offsets.add(name)
             self._note_compared(node.left, node.right)
         self._combined(node.op, node.left, node.right)
+
+    def _steps(self, base: ast.expr, exponent: ast.expr) -> set[str]:
+        """The integers of a power that are steps: of 2 and more they are numbers of bits."""
+        number, name = constant(base), self._expressions.integer(exponent)
+        steps = {name} if name and not (isinstance(number, int) and number > 1) else set()
+        name = self._expressions.integer(base)
+        return steps | ({name} if name and _STEP.fullmatch(name) else set())
 
     def _neighbours(self, left: ast.expr, right: ast.expr) -> str | None:
         """The integer input of which ``x[1:] - x[:-1]`` takes the differences."""
@@ -521,7 +539,8 @@ class _Reader(ast.NodeVisitor):
         self._uses.limited |= self._expressions.floats(node.left)
         self._reaches(node.left, node.ops[0], node.comparators[0])
         self._uses.equated |= self._equated(node)
-        self._asks_for_infinity(node.left, node.comparators[0])
+        if not self._refuses(node):
+            self._asks_for_infinity(node.left, node.comparators[0])
         self._note_limits(node.left, *node.comparators)
         name, number = self._expressions.integer(node.left), constant(node.comparators[0])
         if name is None or not isinstance(number, int):
@@ -702,7 +721,7 @@ class _Reader(ast.NodeVisitor):
                 return attr in SHAPES or self._moves_by(parent)
             case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
                 moved = node is not first if attr == "where" else first is node and attr in MOVES
-                ends = first is node and attr in LIKE | _TELLING_APART
+                ends = first is node and attr in LIKE | _UNIQUE
                 return ends or (moved and self._moves(parent))
             case ast.Compare():
                 return bool(self._equated(parent))

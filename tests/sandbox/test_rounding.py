@@ -941,6 +941,18 @@ def test_naive_sums_are_no_numbers_where_float32_holds_no_partial_sum_in_some_or
     torch.testing.assert_close(naive[1:], right[1:], equal_nan=True)
 
 
+def test_naive_sums_that_overflow_with_what_is_added_to_a_product_are_no_numbers():
+    a, b, bias = torch.full((2, 2), 6e18), torch.full((2, 3), 6e18), torch.full((3,), 3e38)
+    assert run_widened(torch.addmm, [bias, a, b], naive=True).isnan().all()
+    assert run_widened(torch.addmm, [bias / 2, a, b], naive=True).isfinite().all()
+
+
+def test_naive_sums_that_overflow_are_numbers_where_the_reference_makes_indices_of_them():
+    x = torch.tensor([3e38, 3e38, -3e38, 1.0])
+    run = lambda x: torch.arange(10.0)[x.sum().clamp(0, 9).long()]  # noqa: E731
+    assert run_widened(run, [x], naive=True) == 9
+
+
 def _moves(run, *inputs):
     """How far the largest of several moved runs is off, relatively."""
     right = run_widened(run, inputs)

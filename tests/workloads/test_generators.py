@@ -523,6 +523,25 @@ def test_infinities_and_nan_are_now_and_then_in_inputs_of_which_the_reference_as
     assert not (rows.isinf() | rows.isnan()).all(1).any()
 
 
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "assert torch.isfinite(x).all()",
+        "if x.isnan().any():\n        raise ValueError('NaN')",
+        "if not bool(torch.isfinite(x).all()):\n        raise ValueError('NaN')",
+    ],
+)
+def test_there_are_none_where_the_reference_refuses_them(asks):
+    reference = f"import torch\ndef run(x):\n    {asks}\n    return x.sum(1)"
+    assert not any(_special([x["x"] for x in _held(reference, {"x": (["n", "k"], "float32")})]))
+
+
+def test_there_are_none_where_the_definition_says_how_the_input_is_made():
+    inputs = {"x": (["n", "k"], "float32")}
+    made = _held("def run(x):\n    return x.isnan().any(1)", inputs, {"x": {"kind": "values"}})
+    assert not any(_special([each["x"] for each in made]))
+
+
 def test_a_logarithm_of_a_sum_is_minus_infinity_where_there_is_none():
     inputs = {"x": (["n", "k"], "float32"), "lse_b": (["n", "k"], "float32")}
     reference = "import torch\ndef run(x, lse):\n    return torch.isfinite(lse).any(1)"

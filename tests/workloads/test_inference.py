@@ -74,12 +74,12 @@ CASES = [
         "dropout",
         "n",
         "rng_seed:i64",
-        {"kind": "integers", "min": 0, "max": 2**62 - 1, "ends": True},
+        {"kind": "integers", "min": 0, "max": 2**31 - 1, "ends": True},
     ),
     (
         "attention",
-        "kv_len h=2 d=8",
-        "window_size:i32 k[kv_len,h,d]:f16",
+        "b kv_len h=2 d=8",
+        "window_size:i32 k[b,kv_len,h,d]:f16",
         {"kind": "integers", "min": 1, "max": "kv_len", "ends": True},
     ),
     # Page tables and sequences.
@@ -198,7 +198,6 @@ CASES = [
         "draft_token_ids[n,few]:i32",
         {"kind": "positions", "below": "vocab_size"},
     ),
-    ("attention", "n", "q_positions[n]:i32", {"kind": "positions", "below": "4 * n"}),
     # Routing and sampling.
     ("sampling", "n", "uniform_samples[n]:f32", {"kind": "uniform"}),
     ("op", "n", "random_features[n]:f32", {"kind": "values"}),
@@ -464,16 +463,19 @@ REFERENCES = [
      {"kind": "indices", "below": "rows", "unique": False}),
     ("table.flatten()[which]", {"kind": "indices", "below": "rows * d", "unique": False}),
     ("table.flatten(0, 1)[which]", {"kind": "indices", "below": "rows * d", "unique": False}),
+    ("table.flatten(end_dim=1)[which]", None),
     ("table[None].flatten(0, 1)[which]", None),
-    ("table[which & 15]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("torch.tensor([0.5, 1.5])[which & 1]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("torch.tensor([0.5, 1.5])[which ^ 1]", None),
+    ("table[which & 15]", None),
     ("x[which.argsort(stable=True)]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
     ("x[torch.sort(which).indices]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
     ("x[which.max()]", None),
     ("x[torch.unique(which, return_inverse=True)[1]]", {"kind": "labels"}),
     ("x * ((which[:, None] == which) & (which != 0)[:, None]).any(1)[:, None]",
-     {"kind": "integers", "min": 0, "max": 3}),
+     {"kind": "positions", "below": 4}),
     ("x * ((which[:, None] == which) & (which != -7)[:, None]).any(1)[:, None]",
-     {"kind": "integers", "min": -7, "max": 3}),
+     {"kind": "positions", "below": 4, "sentinels": [-7]}),
     ("x * ((which[:, None] == which) & (which > 0)[:, None]).any(1)[:, None]", None),
     ("x * (which[:, None] > which).any(1)[:, None]", {"kind": "labels"}),
     ("x * (which.unfold(0, 2, 1) == which[:2]).all(1)[:, None]", {"kind": "labels"}),
@@ -669,6 +671,9 @@ def test_a_scalar_that_others_are_compared_with_may_be_one_of_these_or_none():
     assert made.rules["one"] == rule_of(rule)
     assert made.inferred["one"].by.says == SCALAR_THAT_OTHERS_ARE_COMPARED_WITH
     assert "one" in _with_scalar("x * (which > one)[:, None]", "one").unmade  # nor is which known
+    both = signature("op", "n", "x[n]:f32 start:i32 end:i32", "y[n]:f32")
+    both["reference"] = "def run(x, start, end):\n    return x * 2 if start < end else x\n"
+    assert plan(Definition.model_validate(both)).unmade.keys() == {"start", "end"}
 
 
 def test_a_scalar_zero_point_is_one_of_bytes_where_it_is_calculated_with():
@@ -686,6 +691,26 @@ def test_lengths_by_name_end_where_a_constraint_says():
     given["reference"] = "def run(x, num_seen):\n    return x[:, 0] * num_seen\n"
     rule = plan(Definition.model_validate(given)).rules["num_seen"]
     assert rule == rule_of({"kind": "seq_lens", "max": "seq", "allow_empty": True})
+    given["constraints"] += ["num_seen.min().item() >= 2"]
+    rule = plan(Definition.model_validate(given)).rules["num_seen"]
+    assert rule == rule_of({"kind": "integers", "min": 0, "max": 8192})
+
+
+@pytest.mark.parametrize(
+    ("result", "is_known"), [("keys <= at[:, None]", True), ("x[at + 1]", False)]
+)
+def test_positions_by_name_are_only_compared_and_calculated_with(result, is_known):
+    given = signature("mask", "n m", "x[n]:f32 q_pos[n]:i32 k_pos[m]:i32", "y[n,m]:bool")
+    given["reference"] = f"def run(x, at, keys):\n    return {result}\n"
+    made = plan(Definition.model_validate(given))
+    assert ("q_pos" not in made.unmade) is is_known
+    if is_known:
+        assert made.rules["q_pos"] == rule_of({"kind": "positions", "below": "4 * n"})
+
+
+def test_a_number_of_bits_is_no_step():
+    assert "bits" in _with_scalar("table[which] * (2 ** bits - 1)", "bits").unmade
+    assert "dim" in _with_scalar("table[which] * dim ** -0.5", "dim").unmade
 
 
 def test_experts_may_be_none_where_the_reference_asks_for_that():
@@ -714,11 +739,15 @@ def test_moments_under_a_root_are_not_negative(under_root, positive):
     assert {name for name, rule in rules.items() if rule.kind == "uniform"} == positive
 
 
-def test_a_window_is_none_where_the_reference_asks_for_that():
-    given = signature("attention", "n d=8", "k[n,d]:f16 window_left:i32", "y[n,d]:f16")
-    given["reference"] = "def run(k, window_left):\n    return k if window_left < 0 else k * 2\n"
+@pytest.mark.parametrize(("asks", "least"), [("< 0", -1), ("> 0", 0), ("> 8", 1)])
+def test_a_window_is_none_where_the_reference_asks_for_that(asks, least):
+    given = signature("attention", "n s d=8", "k[n,s,d]:f16 window_left:i32", "y[n,s,d]:f16")
+    body = f"return k if window_left {asks} else k * 2"
+    given["reference"] = f"def run(k, window_left):\n    {body}\n"
     rule = plan(Definition.model_validate(given)).rules["window_left"]
-    assert rule == rule_of({"kind": "integers", "min": -1, "max": "n", "ends": True})
+    assert rule == rule_of({"kind": "integers", "min": least, "max": "s", "ends": True})
+    pooling = signature("pool", "n s", "x[n,s]:f32 window:i32", "y[n,s]:f32")
+    assert "window" in plan(Definition.model_validate(pooling)).unmade
 
 
 def test_tokens_may_be_padding_where_the_reference_asks_for_that():
@@ -737,9 +766,8 @@ def test_a_scalar_to_whose_power_the_reference_raises_is_a_step():
     squared = {**definition.model_dump(), "inputs": inputs}
     squared["reference"] = squared["reference"].replace("0.9**one", "x**one")
     assert plan(Definition.model_validate(squared)).unmade.keys() == {"one"}
-    raised = squared["reference"].replace("x**one", "float(one) ** -0.8")
-    made = plan(Definition.model_validate({**squared, "reference": raised}))
-    assert made.inferred["one"].by.says == SCALAR_EXPONENT
+    raised = _with_scalar("table[which] * float(step) ** -0.8", "step")
+    assert raised.inferred["step"].by.says == SCALAR_EXPONENT
 
 
 @pytest.mark.parametrize(
