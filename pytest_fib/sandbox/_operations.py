@@ -543,11 +543,11 @@ def lost_to_overflow(call: Operation, result: torch.Tensor) -> torch.Tensor:
     ``call`` is a sum as of ``is_added``, or a product of matrices. There the order decides whether
     the sum is a number, an infinity, or the difference of two infinities.
     """
+    terms = _terms(call)
     counted = [float(x.abs().max()) if x.numel() else 0.0 for x in call.args if is_wide(x)]
-    largest = math.prod(counted[-2:]) * _terms(call) if counted else 0.0
+    largest = math.prod(counted[-2:]) * terms
     if not largest + sum(counted[:-2]) > FLOAT32_MAX:  # NaN as well: that stays what it is
         return result
-    terms = _terms(call)
     sizes = replace(call, args=tree_map(lambda x: x.abs() if is_wide(x) else x, call.args))
     all_terms = sizes.plain().double() * (terms if call.name == "mean" else 1)
     overflows = (all_terms > FLOAT32_MAX) & all_terms.isfinite()

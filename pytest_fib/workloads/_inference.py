@@ -82,10 +82,10 @@ class Subject:
         spec = None if name is None else self.definition.inputs.get(name)
         return spec.shape[dim] if spec and spec.shape else None
 
-    def constrained(self, axis: str) -> bool:
-        """Whether a constraint speaks of the axis."""
-        pattern = rf"\b{re.escape(axis)}\b"
-        return any(re.search(pattern, text) for text in self.definition.constraints)
+    def constraints_on(self, name: str) -> list[str]:
+        """The constraints that speak of an axis or an input."""
+        pattern = rf"\b{re.escape(name)}\b"
+        return [text for text in self.definition.constraints if re.search(pattern, text)]
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _summands(subject: Subject) -> InputRule | None:
 def _parts(subject: Subject) -> str | None:
     """The number of sequences, where no constraint says how many there are."""
     (length,) = subject.spec.shape if subject.spec.shape and len(subject.spec.shape) == 1 else ("",)
-    if length not in subject.definition.var_axes or subject.constrained(length):
+    if length not in subject.definition.var_axes or subject.constraints_on(length):
         return None
     parts = subject.axis("batch_size", "num_seqs", "num_sequences")
     return None if parts == length else parts
@@ -292,9 +292,7 @@ def _token_ids(subject: Subject) -> InputRule | None:
     """Numbers of rows of a table, the first and the last among them."""
     rows = subject.axis("vocab_size", "vocabulary", "vocab", "num_embeddings")
     rows = rows or subject.dim(subject.input("embedding", "embedding_table", "table", "weight"), 0)
-    pad = subject.uses.pads.get(subject.name)
-    sentinels = None if pad is None else [pad]
-    return None if rows is None else kinds.Positions(below=rows, sentinels=sentinels)
+    return None if rows is None else kinds.Positions(below=rows, sentinels=_sentinels(subject))
 
 
 def _rotary(kind: type[kinds.Cos | kinds.Sin]) -> Callable[[Subject], InputRule | None]:
@@ -323,8 +321,7 @@ def _topk_ids(subject: Subject) -> InputRule | None:
     experts = all_of_them or subject.axis("num_local_experts")
     if experts is None:
         return None
-    pad = subject.uses.pads.get(subject.name)
-    sentinels = None if pad is None else [pad]
+    sentinels = _sentinels(subject)
     if len(subject.spec.shape or ()) == 1:  # one for each token
         return kinds.Indices(below=experts, unique=False, sentinels=sentinels)
     if subject.name in subject.uses.shifted:  # with their weights
@@ -332,16 +329,21 @@ def _topk_ids(subject: Subject) -> InputRule | None:
     return kinds.TopkIds(experts=experts, sentinels=sentinels)
 
 
+def _sentinels(subject: Subject) -> list[int] | None:
+    """The number below 0 that the reference compares it with: whatever is may be that."""
+    pad = subject.uses.pads.get(subject.name)
+    return None if pad is None else [pad]
+
+
 def _picked(subject: Subject) -> InputRule | None:
     axis = subject.uses.picks.get(subject.name)
     if axis is None:
         return None
-    pad = subject.uses.pads.get(subject.name)  # whatever is compared with it may be that
-    sentinels = None if pad is None else [pad]
+    sentinels = _sentinels(subject)
     more = subject.uses.spare.get(subject.name)
     below = axis if more is None else f"{axis} + {more}"
     if subject.spec.is_scalar:
-        return kinds.Integers(min=min(pad or 0, 0), max=f"{below} - 1", ends=True)
+        return kinds.Integers(min=min([0, *(sentinels or ())]), max=f"{below} - 1", ends=True)
     return kinds.Indices(below=below, unique=_must_differ(subject, below), sentinels=sentinels)
 
 
@@ -372,7 +374,7 @@ def _differences(subject: Subject) -> InputRule | None:
 def _equated(subject: Subject) -> InputRule | None:
     """A few, so that some are equal; those among them that the reference asks for by number."""
     uses, name = subject.uses, subject.name
-    if name not in uses.equated - uses.reckoned - uses.numbers or subject.spec.is_scalar:
+    if name not in uses.equated - uses.beyond_equality - uses.numbers or subject.spec.is_scalar:
         return None
     if name not in uses.computed:
         return kinds.Labels()
@@ -435,8 +437,7 @@ def _counts(subject: Subject) -> InputRule | None:
 
     Or as a constraint says.
     """
-    bounds, name = subject.bounds.get(subject.name), re.escape(subject.name)
-    stated = [each for each in subject.definition.constraints if re.search(rf"\b{name}\b", each)]
+    bounds, stated = subject.bounds.get(subject.name), subject.constraints_on(subject.name)
     if bounds and len(stated) == 1 and len(subject.spec.shape or ()) == 1:
         return _lengths_along(subject, bounds[0])
     if subject.name not in subject.uses.calculated or subject.spec.is_scalar:

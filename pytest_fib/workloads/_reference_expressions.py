@@ -331,7 +331,7 @@ class Expressions:
             case ast.Name(id=name):
                 return self._variable(name).along
             case ast.Subscript(value=value, slice=ast.Slice(lower=None, upper=end, step=None)) if (
-                end is not None and self._is_range(value)
+                end is not None and self._is_arange(value)
             ):
                 size_of = self.size(end)
                 return size_of if isinstance(size_of, str) else None
@@ -346,8 +346,8 @@ class Expressions:
                 return self.along(value)
         return None
 
-    def _is_range(self, node: ast.expr) -> bool:
-        """Whether it is a range, or a variable that was assigned one."""
+    def _is_arange(self, node: ast.expr) -> bool:
+        """Whether it is an ``arange``, or a variable that was assigned one."""
         node = self.calculation(node) or node
         return called(node) == "arange"
 
@@ -442,7 +442,7 @@ def parts_of(node: ast.Subscript) -> list[ast.expr]:
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
-def called(node: ast.expr) -> str | None:
+def called(node: ast.AST) -> str | None:
     """The name of a method, or of a function of a module."""
     function = node.func if isinstance(node, ast.Call) else None
     return function.attr if isinstance(function, ast.Attribute) else None

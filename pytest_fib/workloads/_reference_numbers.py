@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Container
 
+from pytest_fib.workloads._reference_expressions import called
+
 #: Methods and functions that calculate with elements, or move them; nothing else depends on them.
 _CALCULATIONS = {"abs", "add", "all", "amax", "amin", "any", "cummax"}
 _CALCULATIONS |= {"bfloat16", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cat"}
@@ -25,12 +27,10 @@ _CALCULATIONS |= {"concat", "exp", "exp2", "gelu", "hstack", "moveaxis", "movedi
 _CALCULATIONS |= {"ceil", "floor", "log", "log10", "log1p", "log2", "pow", "rsqrt", "sign", "sqrt"}
 _CALCULATIONS |= {"trunc"}
 _CALCULATIONS |= {"silu", "square", "swapaxes", "swapdims", "unflatten", "vstack"}
-#: Functions that say where elements are, whichever numbers these are; and those that say that too.
-_INDICES_ONLY, _VALUES_AND_INDICES = (
-    {"argmax", "argmin", "argsort"},
-    {"cummax", "cummin", "max", "min", "sort"},
-)
-_VALUES_AND_INDICES |= {"kthvalue", "median", "topk"}
+#: Functions that say where elements are, whichever numbers these are.
+_INDICES_ONLY = {"argmax", "argmin", "argsort"}
+#: Functions that return values, and where they are.
+_VALUES_AND_INDICES = {"cummax", "cummin", "kthvalue", "max", "median", "min", "sort", "topk"}
 #: Functions that put any numbers in their order.
 _SORTS = {"argsort", "msort", "sort"}
 #: Methods that move elements to places that their arguments decide.
@@ -105,7 +105,7 @@ class _Follower(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
-        name = _called(node).removesuffix("_")
+        name = (called(node) or "").removesuffix("_")
         if name in _ROTATIONS:
             self.angles |= self._held(node)
         elif name == "cumsum":
@@ -127,7 +127,7 @@ class _Follower(ast.NodeVisitor):
     def _note(self, target: ast.expr, value: ast.expr) -> None:
         """What any variable in a target is made of from now on, besides what it was."""
         held, some_bits = self._held(value), any(map(self._takes_bits, ast.walk(value)))
-        if isinstance(target, ast.Tuple) and _called(value) in _VALUES_AND_INDICES:
+        if isinstance(target, ast.Tuple) and called(value) in _VALUES_AND_INDICES:
             target = target.elts[0]  # the other are places
         for each in ast.walk(target.value if isinstance(target, ast.Subscript) else target):
             if held and isinstance(each, ast.Name):
@@ -141,7 +141,7 @@ class _Follower(ast.NodeVisitor):
     def _held(self, node: ast.AST) -> set[str]:
         """The arguments that an expression is calculated from; not those that it compares."""
         is_shape = isinstance(node, ast.Attribute) and node.attr in SHAPES | {"indices"}
-        if isinstance(node, ast.Compare) or is_shape or _called(node) in _INDICES_ONLY:
+        if isinstance(node, ast.Compare) or is_shape or called(node) in _INDICES_ONLY:
             return set()
         if isinstance(node, ast.Name):
             return self._arguments_of.get(node.id, set())
@@ -178,12 +178,6 @@ class _Follower(ast.NodeVisitor):
                 repeats = name in _REPEATS and parent.func is node
                 return repeats or name.removesuffix("_") in _CALCULATIONS
         return isinstance(parent, _THROUGH)
-
-
-def _called(node: ast.AST) -> str:
-    """The name of a function of a module, or of a method; else nothing."""
-    function = node.func if isinstance(node, ast.Call) else None
-    return function.attr if isinstance(function, ast.Attribute) else ""
 
 
 def views_bits(call: ast.AST) -> bool:

@@ -111,8 +111,8 @@ class ReferenceUses:
     #: Integers that are used; and those that are not only moved or equated.
     seen: set[str] = field(default_factory=set)
     computed: set[str] = field(default_factory=set)
-    #: Of those, what is done with more than to ask whether they equal a number.
-    reckoned: set[str] = field(default_factory=set)
+    #: Of those, the ones of which more is asked than whether they equal a number.
+    beyond_equality: set[str] = field(default_factory=set)
     #: Inputs that are only calculated with, so that no place or size depends on them; combined bit
     #: by bit, or sorted; that sines or cosines are taken of; and running sums.
     calculated: set[str] = field(default_factory=set)
@@ -701,7 +701,7 @@ class _Reader(ast.NodeVisitor):
             self._uses.seen.add(name)
             if not self._moves(node):
                 self._uses.computed.add(name)
-                self._uses.reckoned |= set() if self._is_asked_for(node) else {name}
+                self._uses.beyond_equality |= set() if self._is_asked_for(node) else {name}
 
     def _is_asked_for(self, node: ast.AST) -> bool:
         """Whether elements are only asked whether they equal a number."""
