@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -270,15 +271,46 @@ Sums = MutableMapping[torch.Tensor, Sum]
 class Computed:
     """What a run has computed that counts where it is used.
 
-    ``exponentials`` are results of exponential functions, with the versions that they had.
+    ``exponentials`` are results of exponential functions, with the versions that they had, and
+    ``products`` those of two factors, with these.
     """
 
     sums: Sums = field(default_factory=WeakIdKeyDictionary)
     exponentials: MutableMapping[torch.Tensor, int] = field(default_factory=WeakIdKeyDictionary)
+    products: MutableMapping[torch.Tensor, tuple[int, Sequence[Any]]] = field(
+        default_factory=WeakIdKeyDictionary
+    )
 
     def is_exponential(self, value: Any) -> bool:
         """Whether a tensor is what an exponential function gave, and was not changed since."""
         return is_wide(value) and self.exponentials.get(value) == value._version
+
+    def factors(self, value: Any) -> Sequence[Any]:
+        """What a tensor is the product of, if it is one and was not changed since."""
+        known = self.products.get(value) if is_wide(value) else None
+        return known[1] if known and known[0] == value._version else ()
+
+    def note(self, call: Operation, result: Any) -> None:
+        """Take in an operation's result."""
+        if call.in_place or not is_wide(result):
+            return
+        if call.name in _POWERS:
+            self.exponentials[result] = result._version
+        if call.name == "mul":
+            self.products[result] = result._version, call.args[:2]
+
+    def is_blend(self, call: Operation) -> bool:
+        """Whether this adds two products by weights that are 1 together.
+
+        Interpolation has several formulas. Of equal numbers, and with weights that are beside a
+        border, one is exact, and another is not.
+        """
+        if call.name == "lerp":
+            return not call.in_place
+        if call.name != "add" or call.in_place or call.kwargs:
+            return False
+        one, other = (self.factors(value) for value in call.args[:2])
+        return any(_are_shares(*pair) for pair in product(one, other))
 
 
 def moved_result(
@@ -294,8 +326,7 @@ def moved_result(
     of sums of exponentials for one, is moved as that sum is.
     """
     result = _moved_result(call, noise, computed)
-    if call.name in _POWERS and is_wide(result) and not call.in_place:
-        computed.exponentials[result] = result._version
+    computed.note(call, result)
     return result
 
 
@@ -317,13 +348,24 @@ def _moved_result(
             lambda value: _moved(replace(call, args=(value, *call.args[1:])), noise, adds, offset),
         )
         return result
+    is_blend = computed.is_blend(call)
     call = replace(call, args=tuple(_used(x, sums) for x in call.args))
+    if is_blend:
+        result = call.run()
+        return result.add_(_step(result, MOVED, noise(result)))
     if adds and _is_exact(call):
         return call.run()
     result = _moved(call, noise, adds, offset)
     if adds and is_wide(result):
         sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds, offset))
     return result
+
+
+def _are_shares(one: Any, other: Any) -> bool:
+    """Whether two weights are 1 together, all of them."""
+    if not is_wide(one) or not is_wide(other) or one.shape != other.shape:
+        return False
+    return bool(((one.double() + other - 1).abs() <= BELIEVED * MOVED * ROUNDOFF).all())
 
 
 def _offset(call: Operation, computed: Computed) -> torch.Tensor | None:

@@ -990,3 +990,17 @@ def test_what_is_decided_on_another_decision_follows_that():
     run = lambda x: torch.where((x / 3).floor() >= 1, 5.0, 2.0)  # noqa: E731
     assert run_widened(run, [x]) == 2.0
     assert {float(run_widened(run, [x], moved=seed)) for seed in range(1, 9)} == {2.0, 5.0}
+
+
+@pytest.mark.parametrize(
+    ("blend", "is_moved"),
+    [
+        (lambda a, b, w: a * (1 - w) + b * w, True),
+        (lambda a, b, w: torch.lerp(a, b, w), True),
+        (lambda a, b, w: a * (1 - w) + b * (0.5 * w), False),  # no shares
+    ],
+)
+def test_a_blend_is_not_exact_since_it_has_several_formulas(blend, is_moved):
+    """``a + (b - a) * w`` is 7.5 exactly of equal numbers; ``a * (1 - w) + b * w`` is not."""
+    off = _moves(blend, torch.tensor([7.5, 7.5]), torch.tensor([7.5, 8.0]), torch.tensor([0.5, 0]))
+    assert (2**-24 < off < 2**-20) if is_moved else off == 0
