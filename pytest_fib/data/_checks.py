@@ -281,13 +281,16 @@ def _bad_numbers(model: type[GeneratorKind], rule: Raw, dtype: Raw) -> Iterator[
     given = {name: field.default for name, field in model.model_fields.items()}
     numbers = {n: v for n, v in {**given, **rule}.items() if _is_number(v) and n in given}
     yield from _over_limits(model, numbers)
-    for parameter, _ in model.marked(Whole):
-        if (number := numbers.get(parameter, 0)) != int(number):
+    is_stepped = step is not None and not (_is_number(step) and step == int(step))
+    if is_stepped and _is_number(step) and known and not known.is_floating:
+        yield "step", f"{known.value} is a whole number, not {shown(step)}"
+    for parameter, mark in model.marked(Whole):
+        number = numbers.get(parameter, 0)
+        if number != int(number) and not (is_stepped and mark is Whole.UNLESS_STEPPED):
             yield parameter, f"should be a whole number, not {shown(number)}"
     if known is None:
         return
-    factor = step if _is_number(step) else 1
-    values = [(p, (numbers[p] + h.plus) * factor) for p, h in model.marked(Held) if p in numbers]
+    values = [(p, numbers[p] + h.plus) for p, h in model.marked(Held) if p in numbers]
     sentinels = [("sentinels", each) for each in _items(rule, "sentinels") if _is_number(each)]
     for parameter, value in (*values, *sentinels):
         if message := _outside(value, known):

@@ -51,6 +51,7 @@ class Whole(Enum):
     """That a parameter is a whole number; a mark in its annotation."""
 
     MARK = auto()
+    UNLESS_STEPPED = auto()  #: in a floating tensor, where ``step`` is no whole number
 
 
 @dataclass(frozen=True)
@@ -206,14 +207,14 @@ class Uniform(GeneratorKind, dtypes="floating", scalars=True, bulk=True, element
 
 
 class Integers(GeneratorKind, dtypes="not packed", scalars=True):
-    """Whole numbers from `min` to `max`, both included, times `step`; `ends` as for uniform.
+    """Numbers from `min` to `max` in steps of `step`, both included; `ends` as for uniform.
 
-    In a floating tensor `step` may be a fraction.
+    Whole numbers, unless `step` is a fraction, as it may be in a floating tensor.
     """
 
     kind: Literal["integers"] = "integers"
-    min: Annotated[Number, Held(), Whole.MARK] = 0
-    max: Annotated[Number, Held(), Whole.MARK, Limit(">=", "min")] = 1
+    min: Annotated[Number, Held(), Whole.UNLESS_STEPPED] = 0
+    max: Annotated[Number, Held(), Whole.UNLESS_STEPPED, Limit(">=", "min")] = 1
     step: Annotated[Number, Limit(">", 0)] = 1
     ends: Flag = False
 

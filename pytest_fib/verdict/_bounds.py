@@ -3,7 +3,11 @@
 **Elements.** Let ``y`` be the float64 value of an element, ``u`` the unit roundoff of the output's
 dtype, and ``s`` the root mean square of the row that the element lies in. The element may be off by
 
-    c * u * (|y| + s) + 2 * (the smallest number of the dtype).
+    c * u * (|y| + s) + 2 * (the smallest number that arithmetic keeps).
+
+That is the dtype's smallest number, a subnormal one; in float32 and bfloat16 it is the smallest
+normal number, as GPUs may take what is less for 0 (nvcc's ``-ftz=true``, which ``--use_fast_math``
+implies, and ``ex2.approx.ftz``, which is Triton's exponential).
 
 ``c * u * |y|`` is the rounding of the result. ``c * u * s`` is for intermediate rounding, which is
 in proportion to the terms of a sum, not to the sum: the backward error of a sum or product (Higham,
@@ -105,6 +109,8 @@ PRECISION = {
     torch.float8_e4m3fn: _Precision(2.0**-4, element=2, rows=0.4, bias=0.5),
     torch.float8_e5m2: _Precision(2.0**-3, element=2, rows=0.4, bias=0.5),
 }
+#: Dtypes with the exponents of float32, and below what its numbers may be taken for 0.
+_OF_FLOAT32, FLUSHED = (torch.float32, torch.bfloat16), torch.finfo(torch.float32).smallest_normal
 #: A fitted scale or offset must differ by this many standard errors, whatever its size: there are
 #: thousands of workloads, and elements are not quite independent.
 BIAS_SIGMAS = 8.0
@@ -163,7 +169,7 @@ def dtype_bound(dtype: torch.dtype, *, oracle: bool = True) -> Bound:
     return Bound(
         rtol=reach,
         scale=reach,
-        atol=sides * 2 * smallest(dtype),
+        atol=sides * 2 * (FLUSHED if dtype in _OF_FLOAT32 else smallest(dtype)),
         rows=precision.rows,
         bias=None if precision.bias is None else sides * precision.bias * precision.roundoff,
     )

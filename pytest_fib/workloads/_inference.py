@@ -626,8 +626,10 @@ def _routing_bias(subject: Subject) -> InputRule | None:
     if experts is None:
         return None
     n = subject.const(experts)
-    step = f"1 / {experts}" if n is None else 1 / power_of_two(n)
-    return kinds.Integers(min=-12, max=12, step=step)
+    if n is None:
+        return kinds.Integers(min=f"-12 / {experts}", max=f"12 / {experts}", step=f"1 / {experts}")
+    step = 1 / power_of_two(n)
+    return kinds.Integers(min=-12 * step, max=12 * step, step=step)
 
 
 def _packed(subject: Subject) -> InputRule | None:

@@ -137,8 +137,7 @@ def _put_edges(
     values[(context.turn + 1) % 3 :: 3] += 1
     may = values.isfinite()
     if isinstance(rule, kinds.Integers):
-        low, high, step = (context.number(each) for each in (rule.min, rule.max, rule.step))
-        may &= (values >= low * step) & (values <= high * step) & (values % step == 0)
+        may &= context.steps(rule).holds(values)
     elif isinstance(rule, kinds.Positions):
         may &= (values >= 0) & (values < context.whole(rule.below))
     tensor[put] = torch.where(may, values.nan_to_num(0.0).to(tensor.dtype), tensor[put])

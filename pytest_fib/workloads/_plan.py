@@ -549,19 +549,22 @@ def _scalars(
             continue
         if isinstance(rule, kinds.Integers):
             ends = {">=": rule.min, "<=": rule.max}
-            # Of a step that is an expression of axes, nothing is known yet.
-            step = rule.step if isinstance(rule.step, int) else 1
-            low, high = (None if isinstance(end, str) else step * int(end) for end in ends.values())
-            domains[name] = Domain(low or 0, OPEN_MAXIMUM if high is None else high, step)
-            texts = [
-                f"{name} {sign} {step} * ({end})"
-                for sign, end in ends.items()
-                if isinstance(end, str)
-            ]
+            low, high = (None if isinstance(end, str) else int(end) for end in ends.values())
+            domains[name] = _stepped(low or 0, OPEN_MAXIMUM if high is None else high, rule.step)
+            texts = [f"{name} {sign} {end}" for sign, end in ends.items() if isinstance(end, str)]
             bounds += [parse(text, definition) for text in texts]
         elif isinstance(rule, FixedValue):
             domains[name] = Domain(int(rule.value), int(rule.value))
     return domains, bounds
+
+
+def _stepped(low: int, high: int, step: float | str) -> Domain:
+    """From one number to another; of a step that is an expression of axes, nothing is known yet."""
+    if not isinstance(step, int) or step == 1:
+        return Domain(low, high)
+    if low % step:
+        return Domain(values=tuple(range(low, high + 1, step)))
+    return Domain(low, high, step)
 
 
 def _most_sequences(

@@ -54,6 +54,8 @@ MOST_DEALT, STRIDES = 72, (73, 79, 83, 89, 97, 101)
 #: How many scalars that could be any number are near to an end of their range; and how near at
 #: most, as the binary logarithm of a share of the range: 1 / (1 - p) is too large for float16 then.
 NEAR_SHARE, NEAREST = 0.5, 20
+#: By what share of a step numbers may miss one: a quotient such as 1 / 12 is rounded.
+STEP_ERROR = 2.0**-20
 #: How often scalars are drawn that are to meet constraints.
 REDRAWN = 64
 _RENAMED = {"float4_e2m1": "float4_e2m1fn_x2"}
@@ -346,7 +348,8 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     if isinstance(rule, kinds.Boolean):
         return source.random() < inputs.number(rule.p)
     assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
-    low, high = inputs.number(rule.min), inputs.number(rule.max)
+    steps = inputs.steps(rule) if isinstance(rule, kinds.Integers) else None
+    low, high = (inputs.number(rule.min), inputs.number(rule.max)) if steps is None else steps.ends
     # Half of the time 0, 1 or the least or the most it may be, or 2, which is the second of what is
     # counted from 1; else often near to one of these.
     known = (low, high, 0, 1) if floating else (low, high, 0, 1, 2)
@@ -362,9 +365,9 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
         number = _dealt(int(low), int(high), special, workload.seed, place)
     else:
         turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))
-        any_of = _any_float if floating else _any_integer
+        any_of = _any_float if steps is None else _any_integer
         number = special[turn] if turn < len(special) else any_of(low, high, source)
-    number *= inputs.number(rule.step) if isinstance(rule, kinds.Integers) else 1
+    number = number if steps is None else steps.number(number)
     return float(number) if floating else int(number)
 
 
@@ -425,6 +428,37 @@ def _of_few_bits(number: float) -> float:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """The numbers ``base + size * n`` for whole ``n`` between two ``ends``, both included.
+
+    ``base`` is 0 where these are multiples of ``size``.
+    """
+
+    ends: tuple[int, int]
+    size: float = 1
+    base: float = 0
+
+    @classmethod
+    def between(cls, low: float, high: float, size: float) -> Steps:
+        """From ``low`` on, up to ``high``: -1 and 1 in steps of 2."""
+        first = round(low / size)
+        base = low - first * size
+        if abs(base) <= STEP_ERROR * size:
+            base = 0
+        return cls((first, first + int((high - low) / size + STEP_ERROR)), size, base)
+
+    def number(self, n: float) -> float:
+        """The number of a step."""
+        return n * self.size + self.base
+
+    def holds(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Which numbers are steps."""
+        n = (numbers - self.base) / self.size
+        held: torch.Tensor = (n == n.round()) & (n >= self.ends[0]) & (n <= self.ends[1])
+        return held
+
+
+@dataclass(frozen=True)
 class InputTensors:
     """A workload: the rule of every input, the sizes of all axes, and tensors made so far."""
 
@@ -443,6 +477,10 @@ class InputTensors:
     def whole(self, value: float | str) -> int:
         """The same of a whole number."""
         return int(self.number(value))
+
+    def steps(self, rule: kinds.Integers) -> Steps:
+        """The numbers that a rule allows."""
+        return Steps.between(*(self.number(each) for each in (rule.min, rule.max, rule.step)))
 
     def axes(self, name: str) -> tuple[str, ...]:
         return tuple(self.definition.inputs[name].shape or ())

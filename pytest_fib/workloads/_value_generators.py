@@ -154,7 +154,20 @@ def _with_faint_rows(tensor: torch.Tensor, turn: int, faint: float) -> None:
 
 
 def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) -> None:
-    low, high = context.whole(rule.min), context.whole(rule.max)
+    steps = context.steps(rule)
+    if steps.size == 1 and not steps.base:
+        _fill_integers(tensor, rule, context, *steps.ends)
+        return
+    # There may be more steps than the dtype has whole numbers.
+    wide = torch.float64 if tensor.is_floating_point() else torch.int64
+    numbers = torch.empty_like(tensor, dtype=wide)
+    _fill_integers(numbers, rule, context, *steps.ends)
+    tensor.copy_(numbers.mul_(steps.size).add_(steps.base))
+
+
+def _fill_integers(
+    tensor: torch.Tensor, rule: kinds.Integers, context: FillContext, low: int, high: int
+) -> None:
     if rule.ends:
         tensor.random_(low, high + 1, generator=context.device_random)
         if high - low > FEW_NUMBERS:
@@ -168,8 +181,6 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
         _whole_numbers(tensor, context, low, high)
         if context.turn == NOTHING_TURN and low <= 0 <= high:
             tensor.zero_()  # as zero points that a kernel takes for none
-    if (step := context.number(rule.step)) != 1:
-        tensor.mul_(step)
 
 
 def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:

@@ -996,7 +996,7 @@ def test_what_is_decided_on_another_decision_follows_that():
     ("blend", "is_moved"),
     [
         (lambda a, b, w: a * (1 - w) + b * w, True),
-        (lambda a, b, w: torch.lerp(a, b, w), True),
+        (torch.lerp, True),
         (lambda a, b, w: a * (1 - w) + b * (0.5 * w), False),  # no shares
     ],
 )

@@ -855,7 +855,7 @@ def test_half_of_the_zeros_that_are_sorted_are_negative(sorting):
 
 
 def test_a_scalar_is_a_multiple_of_its_step():
-    rules = {"rounds": {"kind": "integers", "min": 1, "max": 5, "step": 4}}
+    rules = {"rounds": {"kind": "integers", "min": 4, "max": 20, "step": 4}}
     inputs = {"x": (["n", "k"], "float32"), "rounds": (None, "int32")}
     for constraints in ([], ["rounds % 4 == 0", "rounds >= 8"]):
         made = _held(
@@ -863,6 +863,36 @@ def test_a_scalar_is_a_multiple_of_its_step():
         )
         drawn = Counter(each["rounds"] for each in made)
         assert set(drawn) == ({8, 12, 16, 20} if constraints else {4, 8, 12, 16, 20})
+
+
+@pytest.mark.parametrize(
+    ("rule", "dtype", "numbers"),
+    [
+        ({"min": -1, "max": 1, "step": 2}, "int8", {-1, 1}),
+        ({"min": 3, "max": 11, "step": 3}, "int32", {3, 6, 9}),
+        ({"min": 1, "max": 8, "step": 3}, "int64", {1, 4, 7}),
+        ({"min": -0.25, "max": 0.25, "step": 0.25}, "float16", {-0.25, 0.0, 0.25}),
+        ({"min": "-2 / k", "max": "1 / k", "step": "1 / k"}, "float32", {-2, -1, 0, 1}),
+    ],
+)
+def test_integers_are_steps_from_their_minimum_to_their_maximum(rule, dtype, numbers):
+    rules = {"x": {"kind": "integers", **rule}}
+    inputs = {"x": (["n", "k"], dtype)}
+    drawn = set()
+    for made in _held("def run(x):\n    return x.sum(1)", inputs, rules):
+        by = made["x"].shape[1] if "k" in str(rule["step"]) else 1
+        drawn |= {round(number, 4) for number in (made["x"].double() * by).unique().tolist()}
+    assert drawn == numbers
+
+
+def test_a_scalar_is_a_step_beside_one_that_constraints_speak_of():
+    rules = {"rounds": {"kind": "integers", "min": 1, "max": 9, "step": 4}}
+    inputs = {"x": (["n", "k"], "float32"), "rounds": (None, "int32")}
+    for constraints in ([], ["rounds >= 2"]):
+        made = _held(
+            "def run(x, rounds):\n    return x.sum(1)", inputs, rules, constraints=constraints
+        )
+        assert {each["rounds"] for each in made} == ({5, 9} if constraints else {1, 5, 9})
 
 
 def test_some_rows_of_ends_have_none_of_them():

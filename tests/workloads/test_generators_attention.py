@@ -76,7 +76,12 @@ def test_no_rounding_decides_which_experts_are_chosen(define, experts, units):
         },
         rules={
             "logits": {"kind": "router_logits"},
-            "bias": {"kind": "integers", "min": -9, "max": 9, "step": f"1 / {units}"},
+            "bias": {
+                "kind": "integers",
+                "min": f"-9 / {units}",
+                "max": f"9 / {units}",
+                "step": f"1 / {units}",
+            },
         },
     )
     drawn = [made(definition, {"tokens": 200}, seed) for seed in range(4)]

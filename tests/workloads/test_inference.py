@@ -220,19 +220,19 @@ CASES = [
         "moe",
         "n e=8",
         "routing_bias[e]:bf16",
-        {"kind": "integers", "min": -12, "max": 12, "step": 1 / 8},
+        {"kind": "integers", "min": -1.5, "max": 1.5, "step": 1 / 8},
     ),
     (
         "moe",
         "n e=9",
         "routing_bias[e]:bf16",
-        {"kind": "integers", "min": -12, "max": 12, "step": 1 / 16},
+        {"kind": "integers", "min": -0.75, "max": 0.75, "step": 1 / 16},
     ),
     (
         "moe",
         "n e",
         "routing_bias[e]:bf16",
-        {"kind": "integers", "min": -12, "max": 12, "step": "1 / e"},
+        {"kind": "integers", "min": "-12 / e", "max": "12 / e", "step": "1 / e"},
     ),
     (
         "sampling",
