@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -62,6 +62,8 @@ _COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsor
 #: Functions that tell infinities and NaN from other numbers, and which of them.
 _NOT_FINITE = {"isinf": (-inf, inf), "isneginf": (-inf,), "isposinf": (inf,), "isnan": (nan,)}
 _NOT_FINITE["isfinite"] = (-inf, inf, nan)
+#: What gives floating elements on as they are.
+_GIVES = MOVES - {"to", "type", "view", "int", "long"}
 #: How infinities are written.
 _INFINITIES = {"float('-inf')": -inf, "float('inf')": inf}
 _INFINITIES |= {f"{module}.inf": inf for module in ("math", "torch", "np", "numpy")}
@@ -132,10 +134,13 @@ class ReferenceUses:
     least: set[str] = field(default_factory=set)
     #: The numbers that inputs are compared with.
     limits: dict[str, set[float]] = field(default_factory=dict)
-    #: The infinities and NaN that the reference asks for whether inputs' elements are these.
+    #: The infinities and NaN that the reference asks for whether inputs' elements are these; all
+    #: of them where it only moves elements, whatever these are.
     asked: dict[str, set[float]] = field(default_factory=dict)
     #: The floating inputs that others are compared with, or subtracted from, either way.
     compared: dict[str, set[str]] = field(default_factory=dict)
+    #: Lengths of what is one of several things that count, so that others may be left without it.
+    alternatives: set[str] = field(default_factory=set)
     #: Tensors among whose elements others are searched, so that these never fall.
     searched: set[str] = field(default_factory=set)
     #: What integers are compared with: another integer, a sign, and a number or the axis whose size
@@ -165,6 +170,7 @@ class ReferenceUses:
         """
         needs_some = self.calls & _OF_SOME or lengths in self.counted
         is_mended = self.calls & _MENDS or 0 in self.limits.get(lengths, ())
+        is_mended = is_mended or lengths in self.alternatives
         return lengths in self.seen and bool(is_mended or not needs_some)
 
 
@@ -181,7 +187,10 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
     if run := inlined_run(with_constants(module)):
         run = folded(run)
         arguments = [each.arg for each in run.args.args]
-        _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
+        reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
+        reader.visit(run)
+        for name in reader.only_moved():
+            uses.asked.setdefault(name, set()).update(_NOT_FINITE["isfinite"])
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
     return uses
 
@@ -209,6 +218,18 @@ class _Reader(ast.NodeVisitor):
         self._inputs, self._outputs, self._uses = inputs, outputs, uses
         self._expressions = Expressions(inputs, outputs, arguments)
         self._parents: dict[ast.AST, ast.AST] = {}
+        self._seen_floats, self._computed_floats = set[str](), set[str]()
+
+    def only_moved(self) -> set[str]:
+        """The floating tensors that outputs may be copies of, and of which nothing is computed.
+
+        Not tables, which have other axes than outputs: an element may be picked by a product.
+        """
+        kept = self._seen_floats - self._computed_floats
+        made = [(spec.shape, spec.dtype) for spec in self._outputs.values()]
+        return {
+            name for name in kept if (self._inputs[name].shape, self._inputs[name].dtype) in made
+        }
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)
@@ -491,6 +512,22 @@ class _Reader(ast.NodeVisitor):
             self._note_compared(node.left, node.right)
         self._combined(node.op, node.left, node.right)
 
+    def _included(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
+        """The lengths of which an expression says that what is within them counts."""
+        match node:
+            case ast.Compare(left=left, ops=[ast.Lt()], comparators=[length]):
+                name = self._expressions.integer(length)
+                return {name} if name and self._expressions.along(left) else set()
+            case ast.Compare(left=length, ops=[ast.Gt()], comparators=[right]):
+                name = self._expressions.integer(length)
+                return {name} if name and self._expressions.along(right) else set()
+            case ast.Subscript(value=value):
+                return self._included(value, depth)
+            case ast.BinOp(left=left, right=right, op=ast.BitAnd() | ast.BitOr()):
+                return self._included(left, depth) | self._included(right, depth)
+        held = self._expressions.calculation(node) if depth else None
+        return set() if held is None else self._included(held, depth - 1)
+
     def _steps(self, base: ast.expr, exponent: ast.expr) -> set[str]:
         """The integers of a power that are steps: of 2 and more they are numbers of bits."""
         number, name = constant(base), self._expressions.integer(exponent)
@@ -523,7 +560,7 @@ class _Reader(ast.NodeVisitor):
             self._combined(ast.Add(), node.value)
 
     def _combined(self, operation: ast.operator, *operands: ast.expr) -> None:
-        """Note which inputs are terms of a sum, and which are factors."""
+        """Note which inputs are terms of a sum, which are factors, and lengths of alternatives."""
         names = {
             source.input for operand in operands if (source := self._expressions.source(operand))
         }
@@ -531,6 +568,8 @@ class _Reader(ast.NodeVisitor):
             self._uses.added |= names
         elif isinstance(operation, ast.Mult):
             self._uses.factors |= names
+        elif isinstance(operation, ast.BitOr):
+            self._uses.alternatives |= set().union(*map(self._included, operands))
         elif isinstance(operation, ast.Div):
             self._not_zero(operands[-1])
 
@@ -702,6 +741,9 @@ class _Reader(ast.NodeVisitor):
             if not self._moves(node):
                 self._uses.computed.add(name)
                 self._uses.beyond_equality |= set() if self._is_asked_for(node) else {name}
+        elif names := self._expressions.floats(node):
+            self._seen_floats |= names
+            self._computed_floats |= set() if self._moves(node, _GIVES) else names
 
     def _is_asked_for(self, node: ast.AST) -> bool:
         """Whether elements are only asked whether they equal a number."""
@@ -713,38 +755,55 @@ class _Reader(ast.NodeVisitor):
             and all(isinstance(constant(each), int) for each in parent.comparators)
         )
 
-    def _moves(self, node: ast.AST) -> bool:
-        """Whether elements are only moved from where they are named to where they are kept."""
+    def _moves(self, node: ast.AST, moves: Collection[str] = MOVES) -> bool:
+        """Whether elements are only moved from where they are named to where they are kept.
+
+        ``moves`` are the functions and methods that do so.
+        """
         parent = self._parents[node]
         match parent:
             case ast.Attribute(attr=attr):
-                return attr in SHAPES or self._moves_by(parent)
+                return attr in SHAPES or self._moves_by(parent, moves)
             case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
-                moved = node is not first if attr == "where" else first is node and attr in MOVES
-                ends = first is node and attr in LIKE | _UNIQUE
-                return ends or (moved and self._moves(parent))
+                moved = first is node and attr in moves
+                if attr == "where":
+                    moved = node is not first and (moves is MOVES or self._chooses(parent))
+                ends = first is node and attr in {*LIKE, *_UNIQUE, *_NOT_FINITE}
+                return ends or (moved and self._moves(parent, moves))
             case ast.Compare():
                 return bool(self._equated(parent))
             case ast.Subscript(value=value):
-                return value is node and self._moves(parent)
+                return value is node and self._moves(parent, moves)
             case ast.Tuple() | ast.List():
-                return self._moves(parent)
+                return self._moves(parent, moves)
         return isinstance(parent, ast.Return) or self._is_kept(parent)
 
-    def _moves_by(self, method: ast.Attribute) -> bool:
+    def _chooses(self, where: ast.Call) -> bool:
+        """Whether it is among elements of inputs alone: a mask of zeros may be a product."""
+        return all(
+            self._expressions.has_tensor(each) and called(each) not in LIKE
+            for each in where.args[1:]
+        )
+
+    def _moves_by(self, method: ast.Attribute, moves: Collection[str]) -> bool:
         call = self._parents[method]
         is_called = isinstance(call, ast.Call) and call.func is method
         if method.attr == "view" and views_bits(call):
             return False
-        return method.attr.removesuffix("_") in MOVES and self._moves(call if is_called else method)
+        name = method.attr.removesuffix("_")
+        if name in _NOT_FINITE:
+            return True
+        return name in moves and self._moves(call if is_called else method, moves)
 
     def _is_kept(self, node: ast.AST) -> bool:
         """Whether it is put into a tensor, or gets a name under which it is known."""
         match node:
             case ast.Assign(targets=[ast.Subscript(), *_]):
                 return True
-            case ast.Assign(value=value):
+            case ast.Assign(targets=[target], value=value):
                 held = value.elts if isinstance(value, ast.Tuple) else [value]
+                if isinstance(target, ast.Tuple) and len(target.elts) != len(held):
+                    return False  # as of x.unbind(), whose parts aren't known
                 return all(self._expressions.source(each) is not None for each in held)
         return False
 

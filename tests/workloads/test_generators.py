@@ -417,7 +417,16 @@ def test_what_the_reference_compares_integers_with_is_now_and_then_the_most_or_t
     assert sum(x.min() < 4096 < x.max() for x in made) >= 12
 
 
-def _held(reference, inputs, rules=None, seeds=range(TURNS), sizes=SIZES, constraints=(), **regime):
+def _held(
+    reference,
+    inputs,
+    rules=None,
+    seeds=range(TURNS),
+    sizes=SIZES,
+    constraints=(),
+    output=("n",),
+    **regime,
+):
     """Inputs of several workloads of a reference, by seed."""
     specs = {name: {"shape": shape, "dtype": dtype} for name, (shape, dtype) in inputs.items()}
     definition = Definition.model_validate(
@@ -426,7 +435,7 @@ def _held(reference, inputs, rules=None, seeds=range(TURNS), sizes=SIZES, constr
             "op_type": "op",
             "axes": {"n": "var", "k": 16},
             "inputs": specs,
-            "outputs": {"out": {"shape": ["n"], "dtype": "float32"}},
+            "outputs": {"out": {"shape": list(output), "dtype": "float32"}},
             "reference": reference,
             "constraints": list(constraints),
             "workloads": {"inputs": rules or {}},
@@ -534,6 +543,33 @@ def test_infinities_and_nan_are_now_and_then_in_inputs_of_which_the_reference_as
 def test_there_are_none_where_the_reference_refuses_them(asks):
     reference = f"import torch\ndef run(x):\n    {asks}\n    return x.sum(1)"
     assert not any(_special([x["x"] for x in _held(reference, {"x": (["n", "k"], "float32")})]))
+
+
+MOVED = {
+    "y = x.clone()\n    y[which] = x[which.flip(0)]\n    return y": True,
+    "y = torch.empty_like(x)\n    y[which] = x\n    return y": True,
+    "return torch.where(z.isnan(), x.roll(1, 0), x)": True,
+    "return x.gather(0, which[:, None].expand(x.shape))": True,
+    "return torch.where(z > 0, x, 0.0)": False,  # which may be a product
+    "return torch.where(z > 0, x, torch.zeros_like(x))": False,
+    "y = x.clone()\n    y[which] = x[which] * 2\n    return y": False,
+    "a, b = x.chunk(2, 0)\n    return torch.cat((b, a))": False,
+    "return x[which][:, None, :].sum(1)": False,
+}
+
+
+@pytest.mark.parametrize("body", MOVED)
+def test_infinities_and_nan_are_in_inputs_that_outputs_are_copies_of(body):
+    inputs = {"x": (["n", "k"], "float32"), "z": (["n", "k"], "float32"), "which": (["n"], "int64")}
+    rules = {"which": {"kind": "permutation"}}
+    made = _held(
+        f"import torch\ndef run(x, z, which):\n    {body}",
+        inputs,
+        rules,
+        output=["n", "k"],
+    )
+    found = set().union(*_special([each["x"] for each in made]))
+    assert found == ({"-inf", "inf", "nan"} if MOVED[body] else set())
 
 
 def test_there_are_none_where_the_definition_says_how_the_input_is_made():
