@@ -128,15 +128,21 @@ class Constraint:
     def most_of(self) -> tuple[str, str] | None:
         """``(tensor, bound)`` where it reads ``tensor.max().item() <= bound``, else None.
 
-        The bound is a whole number made of axes.
+        The bound is a whole number made of axes, less what is added to the largest number.
         """
         match self.tree:
             case ast.Compare(left, [ast.LtE() | ast.Lt() as sign], [right]):
-                tensor, bound = _largest(left), right
+                largest, bound = left, right
             case ast.Compare(left, [ast.GtE() | ast.Gt() as sign], [right]):
-                tensor, bound = _largest(right), left
+                largest, bound = right, left
             case _:
                 return None
+        tensor = _largest(largest)
+        match largest:
+            case ast.BinOp(left=one, op=ast.Add(), right=other) if tensor is None:
+                tensor = _largest(one) or _largest(other)
+                more = other if _largest(one) else one
+                bound = ast.BinOp(bound, ast.Sub(), more)
         if tensor is None or _names(bound) & self.tensors or not is_whole(bound):
             return None
         one_less = " - 1" if isinstance(sign, ast.Lt | ast.Gt) else ""

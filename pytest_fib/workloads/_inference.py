@@ -159,6 +159,11 @@ def _top_p(subject: Subject) -> InputRule | None:
     return kinds.Uniform(min=0.1, ends=True) if len(subject.spec.shape or ()) < 2 else None
 
 
+def _min_p(subject: Subject) -> InputRule | None:
+    """One for each row, 0 where it is switched off."""
+    return kinds.Uniform(ends=True) if len(subject.spec.shape or ()) < 2 else None
+
+
 def _factors(subject: Subject) -> InputRule | None:
     """Positive; but any values where they are added, as in ``x * (1 + scale)``."""
     return None if subject.name in subject.uses.added else kinds.Scales()
@@ -367,6 +372,11 @@ def _bytes(subject: Subject) -> InputRule | None:
     return _any_number(subject) if is_number else None
 
 
+def _pixels(subject: Subject) -> InputRule | None:
+    is_number = subject.name in subject.uses.numbers and subject.spec.dtype is DType.UINT8
+    return kinds.Integers(min=0, max=255) if is_number else None
+
+
 def _differences(subject: Subject) -> InputRule | None:
     return _indptr(subject) if subject.name in subject.uses.offsets else None
 
@@ -461,11 +471,19 @@ def _page_numbers(subject: Subject) -> InputRule | None:
 
 
 def _zero_points(subject: Subject) -> InputRule | None:
-    """Of numbers of 8 bits, of whichever dtype they are."""
-    if subject.name not in subject.uses.calculated or subject.spec.dtype.itemsize_bits == 8:
+    """Of numbers of 8 bits, of whichever dtype they are: as other tensors, or of either kind."""
+    uses = subject.uses
+    is_used = subject.name in uses.calculated | uses.numbers
+    if not is_used or subject.spec.dtype.itemsize_bits == 8:
         return None
     subject.doubts.append("of 8 bits")
-    return kinds.Integers(min=-128, max=127)
+    definition = subject.definition
+    others = {spec.dtype for spec in (*definition.inputs.values(), *definition.outputs.values())}
+    least, most = -128, 255
+    if others & {DType.INT8, DType.UINT8}:
+        least = -128 if DType.INT8 in others else 0
+        most = 255 if DType.UINT8 in others else 127
+    return kinds.Integers(min=least, max=most)
 
 
 def _seed(subject: Subject) -> InputRule:
@@ -585,13 +603,26 @@ def _some_factor(subject: Subject) -> InputRule:
     return kinds.Uniform(min=0.5, max=BELOW_ONE if from_one else 1.0)
 
 
+def _signed(subject: Subject) -> InputRule:
+    return kinds.Uniform(min=-1.0, max=1.0)
+
+
 def _soft_cap(subject: Subject) -> InputRule:
-    """Gemma 2 has 30 and 50. Below 1 nearly all scores would be at the cap, and alike."""
-    return kinds.Uniform(min=1.0, max=50.0)
+    """Gemma 2 has 30 and 50. Below 1 nearly all scores would be at the cap, and alike.
+
+    Where the reference compares it with 0, that is none.
+    """
+    may_be_none = 0 in subject.uses.limits.get(subject.name, ())
+    return kinds.Uniform(min=0.0 if may_be_none else 1.0, max=50.0)
 
 
 def _clamp_limit(subject: Subject) -> InputRule | None:
     """What is clamped is now and then between limits, now and then beyond; these don't cross."""
+    if not subject.spec.dtype.is_floating:  # of numbers that are rounded to bytes
+        if subject.name in subject.uses.most:
+            return kinds.Integers(min=1, max=255, ends=True)
+        is_least = subject.name in subject.uses.least
+        return kinds.Integers(min=-128, max=0, ends=True) if is_least else None
     if subject.name in subject.uses.most:
         return kinds.Uniform(min=0.5, max=24.0)
     return kinds.Uniform(min=0.01, max=0.5) if subject.name in subject.uses.least else None
@@ -699,7 +730,7 @@ _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 #: Axes of the tokens of sequences.
 _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total_.*"
 #: Settings that are 0 where they are switched off.
-_SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay)(_(p|prob|rate))?|p_drop.*"
+_SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|rate))?|p_drop.*"
 
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
 
@@ -712,17 +743,19 @@ RULES: tuple[Rule, ...] = (
     Rule("a soft cap", r"(.*_)?soft_?cap(ping)?|logits?_cap", _soft_cap, "floating", scalar=True),
     Rule("first local expert", "local_expert_offset", _expert_offset, "integer", scalar=True),
     Rule("DeepSeek's", "routed_scaling_factor", _near(2.5), "floating", scalar=True),
-    Rule("in (0, 1]", r"(top|min)_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
+    Rule("in (0, 1]", "top_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
+    Rule("in [0, 1]", "min_p", lambda s: kinds.Uniform(ends=True), "floating", scalar=True),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer", scalar=True),
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
     Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
+    Rule("a window of tokens", r"(.*_)?window(_.*)?", _window, "integer", scalar=True),
     Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
     Rule("a seed", r"(.*_)?seed", _seed, "integer", scalar=True),
     Rule("a zero point", _ZERO_POINTS, _zero_points, "integer", scalar=True),
-    Rule("a window of tokens", r"(.*_)?window(_.*)?", _window, "integer", scalar=True),
     Rule("a number that others are compared with", ".*", _compared, "integer", scalar=True),
-    Rule("what something is clamped to", ".*", _clamp_limit, "floating", scalar=True),
+    Rule("what something is clamped to", ".*", _clamp_limit, "not packed", scalar=True),
     Rule("a share, which may be 0", _SHARES, lambda s: _SHARE, "floating", scalar=True),
+    Rule("of either sign", r"(.*_)?(offset|shift|bias)", _signed, "floating", scalar=True),
     Rule("around 1", r"temp(erature)?", _near(1.0), "floating", scalar=True),
     Rule("some factor", ".*", _some_factor, "floating", scalar=True),
     # Page tables and sequences.
@@ -760,7 +793,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
     Rule("in [1, vocabulary]", "top_k", _top_k, "integer"),
-    Rule("in (0, 1]", r"(top|min)_p", _top_p, "floating"),
+    Rule("in (0, 1]", "top_p", _top_p, "floating"),
+    Rule("in [0, 1]", "min_p", _min_p, "floating"),
     Rule("in [0, 1)", r"(.*_)?(uniforms?|rand)(_.*)?", lambda s: kinds.Uniform(), "floating"),
     Rule("rows that sum to 1", r"(?!.*log)(.*_)?prob(s|abilities)", _rows_of_one, "floating"),
     # Tables and scales.
@@ -785,6 +819,7 @@ RULES: tuple[Rule, ...] = (
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
     Rule("sorted, as the reference searches in it", ".*", _searched, "not packed"),
+    Rule("pixels", r"(.*_)?(images?|img|frames?|pixels?)", _pixels, "integer"),
     Rule("numbers that the reference calculates with", ".*", _bytes, "integer"),
     Rule("labels, which the reference only compares", ".*", _equated, "integer"),
     Rule("numbers that the reference only moves", ".*", _moved, "integer"),

@@ -15,7 +15,7 @@ import torch
 
 from pytest_fib.data import kinds
 from pytest_fib.workloads._places import one_of_each, row_count
-from pytest_fib.workloads._plan import HOLD_ANY, value_patterns
+from pytest_fib.workloads._plan import HOLD_ANY, special_values, value_patterns
 from pytest_fib.workloads._special_values import cases_of
 from pytest_fib.workloads._value_patterns import put_special_values
 
@@ -74,10 +74,8 @@ def put_limits(
         sources: list[Source] = [*numbers, *((other, before[other]) for other in others)]
         if sources:
             _put(tensor, sources, name, context)
-    stated = context.definition.workloads
-    is_stated = stated is not None and (stated.values or name in stated.inputs)
-    if name in uses.asked and isinstance(rule, kinds.Values) and not is_stated:
-        _put_asked(tensor, uses.asked[name], name, context)
+    if asked := special_values(name, context.definition, uses, rule):
+        _put_asked(tensor, asked, name, context)
 
 
 def _put_asked(

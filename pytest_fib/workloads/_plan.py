@@ -125,7 +125,9 @@ class Plan:
         for name, rule in self.rules.items():
             inference, what = self.inferred.get(name), self.unmade.get(name)
             source = f"inferred: {inference}" if inference else f"{rule}, as the definition says"
-            lines.append(f"{name}: unknown, {what}" if what else f"{name}: {source}")
+            asked = sorted(map(str, special_values(name, self.definition, self.uses, rule)))
+            beside = f"; {' and '.join(asked)} in one workload of three" if asked else ""
+            lines.append(f"{name}: unknown, {what}" if what else f"{name}: {source}{beside}")
         return lines
 
     @property
@@ -346,6 +348,18 @@ def plan(definition: Definition) -> Plan:
     return cached
 
 
+def special_values(
+    name: str, definition: Definition, uses: ReferenceUses, rule: InputRule
+) -> Collection[float]:
+    """The infinities and NaN that an input has for the reference's sake.
+
+    None where the definition says which values there are, or how the input is made.
+    """
+    stated = definition.workloads
+    is_stated = stated is not None and (stated.values or name in stated.inputs)
+    return uses.asked.get(name, ()) if isinstance(rule, kinds.Values) and not is_stated else ()
+
+
 def value_patterns(definition: Definition) -> list[str]:
     """The value patterns that are drawn, in the order in which the definition lists them."""
     section = definition.workloads
@@ -473,7 +487,7 @@ def _planned(definition: Definition) -> Plan:
     }
     constraints = (*stated, *chain.from_iterable(implied.values()))
     uses = ReferenceUses.of(definition)
-    scalars, of_scalars = _scalars(definition, stated, rules)
+    scalars, of_scalars = _scalars(definition, stated, rules, unmade)
     on_axes = tuple(each for each in constraints if each.tensors <= scalars.keys())
     order, independent = _axis_order(definition, on_axes, rules)
     domains = {axis: listed_domain(definition, axis) for axis in order}
@@ -535,7 +549,10 @@ def _is_size_from(definition: Definition, value: object, least: float | str) -> 
 
 
 def _scalars(
-    definition: Definition, stated: Iterable[Constraint], rules: Mapping[str, InputRule]
+    definition: Definition,
+    stated: Iterable[Constraint],
+    rules: Mapping[str, InputRule],
+    unmade: Collection[str],
 ) -> tuple[dict[str, Domain], list[Constraint]]:
     """Integer scalars that constraints speak of, with what they may be, and what else bounds them.
 
@@ -547,7 +564,9 @@ def _scalars(
         rule = rules[name]
         if not definition.inputs[name].is_scalar or definition.inputs[name].dtype.is_floating:
             continue
-        if isinstance(rule, kinds.Integers):
+        if name in unmade:
+            domains[name] = Domain(-OPEN_MAXIMUM, OPEN_MAXIMUM)
+        elif isinstance(rule, kinds.Integers):
             ends = {">=": rule.min, "<=": rule.max}
             low, high = (None if isinstance(end, str) else int(end) for end in ends.values())
             domains[name] = _stepped(low or 0, OPEN_MAXIMUM if high is None else high, rule.step)

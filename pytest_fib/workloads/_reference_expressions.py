@@ -326,7 +326,10 @@ class Expressions:
         return (str(length), more) if length else None
 
     def along(self, node: ast.expr) -> str | None:
-        """The axis along which an expression has all places, one after the other."""
+        """The axis along which an expression has all places, one after the other.
+
+        Or how many places there are, where that is a number.
+        """
         match node:
             case ast.Name(id=name):
                 return self._variable(name).along
@@ -337,11 +340,12 @@ class Expressions:
                 return size_of if isinstance(size_of, str) else None
             case ast.Subscript(value=value):
                 return self.along(value)
-            case ast.Call(func=ast.Attribute(attr="arange"), args=[*_, size]) | (
-                ast.Call(func=ast.Name(id="range"), args=[*_, size])
+            case ast.Call(func=ast.Attribute(attr="arange"), args=[*first, size]) | (
+                ast.Call(func=ast.Name(id="range"), args=[*first, size])
             ):
                 size_of = self.size(size)
-                return size_of if isinstance(size_of, str) else None
+                may_be_step = isinstance(size_of, int) and first
+                return None if size_of is None or may_be_step else str(size_of)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _SHAPED:
                 return self.along(value)
         return None

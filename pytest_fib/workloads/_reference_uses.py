@@ -129,7 +129,7 @@ class ReferenceUses:
     divisors: set[str] = field(default_factory=set)
     #: Floating tensors that are compared with something, or clamped.
     limited: set[str] = field(default_factory=set)
-    #: Floating scalars that something is clamped to, the most that it may be; and the least.
+    #: Scalars that something is clamped to, the most that it may be; and the least.
     most: set[str] = field(default_factory=set)
     least: set[str] = field(default_factory=set)
     #: The numbers that inputs are compared with.
@@ -394,10 +394,9 @@ class _Reader(ast.NodeVisitor):
             self._uses.beyond.setdefault(number, axis)
 
     def _scalars(self, nodes: Sequence[ast.expr]) -> set[str]:
-        """The inputs that are floating scalars among expressions."""
+        """The inputs that are scalars among expressions."""
         sources = [source.input for node in nodes if (source := self._expressions.source(node))]
-        specs = self._inputs
-        return {each for each in sources if specs[each].is_scalar and specs[each].dtype.is_floating}
+        return {each for each in sources if self._inputs[each].is_scalar}
 
     def _compute(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note which numbers a function is computed of."""
@@ -706,10 +705,10 @@ class _Reader(ast.NodeVisitor):
 
     def _reaches(self, left: ast.expr, operation: ast.cmpop, right: ast.expr) -> None:
         """Note what places along an axis are compared with: how many count, or the last one."""
-        axis, other = self._expressions.along(left), right
+        axis, other = self._along(left), right
         excludes = isinstance(operation, ast.Lt | ast.GtE)
         if axis is None:
-            axis, other = self._expressions.along(right), left
+            axis, other = self._along(right), left
             excludes = isinstance(operation, ast.Gt | ast.LtE)
         name = self._expressions.integer(other)
         if axis is None or name is None:
@@ -720,6 +719,14 @@ class _Reader(ast.NodeVisitor):
             noted: dict[str, str] | dict[str, str | int]
             noted = self._uses.lengths if excludes else self._uses.picks
             noted.setdefault(name, axis)
+
+    def _along(self, node: ast.expr) -> str | None:
+        """The axis along which an expression has places, or distances from these."""
+        node = self._expressions.calculation(node) or node
+        match node:
+            case ast.BinOp(left=places, op=ast.Add() | ast.Sub()):
+                return self._expressions.along(places)
+        return self._expressions.along(node)
 
     def visit_Return(self, node: ast.Return) -> None:
         self.generic_visit(node)

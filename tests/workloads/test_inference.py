@@ -56,6 +56,8 @@ CASES = [
     ("moe", "n num_local_experts=64", "local_expert_offset:i32", {"value": 0}),
     ("moe", "n", "routed_scaling_factor:f32", near(2.5)),
     ("sampling", "n", "top_p:f32", {"kind": "uniform", "min": 0.1}),
+    ("sampling", "n", "min_p:f32", {"kind": "uniform", "ends": True}),
+    ("norm", "n", "offset:f32", {"kind": "uniform", "min": -1.0}),
     (
         "sampling",
         "n vocab_size=99",
@@ -241,6 +243,7 @@ CASES = [
         {"kind": "integers", "min": 1, "max": "vocab_size", "ends": True},
     ),
     ("sampling", "n", "top_p[n]:f32", {"kind": "uniform", "min": 0.1, "ends": True}),
+    ("sampling", "n", "min_p[n]:f32", {"kind": "uniform", "ends": True}),
     ("sampling", "n v=99", "probs[n,v]:f32", {"kind": "probabilities"}),
     ("op", "n v=99", "draft_probs[n,v]:f32", {"kind": "probabilities"}),
     ("op", "n v=99", "log_probs[n,v]:f32", {"kind": "values"}),
@@ -359,7 +362,7 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
     referred |= {SCALAR_THAT_OTHERS_ARE_COMPARED_WITH, SCALAR_ZERO_POINT}
-    referred |= {SCALAR_LIMIT, _says("torch.searchsorted(which, x)")}
+    referred |= {PIXELS, SCALAR_LIMIT, _says("torch.searchsorted(which, x)")}
     referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
     log_decay = _of_reference("x * log_decay.exp()[:, None]", "float32", name="log_decay")
     referred.add(plan(log_decay).inferred["log_decay"].by.says)
@@ -372,14 +375,15 @@ SCALAR_EXPONENT = "a step, to whose power the reference raises"
 BELOW_ONE = 1 - 2**-8
 SCALAR_THAT_OTHERS_ARE_COMPARED_WITH = "a number that others are compared with"
 SCALAR_ZERO_POINT = "a zero point"
+PIXELS = "pixels"
 SCALAR_LIMIT = "what something is clamped to"
 #: What a name says of an int32 tensor with which the reference only calculates.
 CALCULATED_BY_NAME = [
     ("counts", {"min": 0, "max": 8192}),
     ("num_seen", {"min": 0, "max": 8192}),
     ("past_lens", {"min": 0, "max": 8192}),
-    ("azp", {"min": -128, "max": 127}),
-    ("input_zero_point", {"min": -128, "max": 127}),
+    ("azp", {"min": -128, "max": 255}),
+    ("input_zero_point", {"min": -128, "max": 255}),
     ("block_table", {"min": 0, "max": 2**20 - 1}),
     ("bias", {"min": -(2**15), "max": 2**15}),
 ]
@@ -418,6 +422,10 @@ REFERENCES = [
      {"kind": "seq_lens", "max": "d", "allow_empty": False}),
     ("(~(which[:, None] > torch.arange(x.shape[1])) | (x > 0)).float().amax(1)",
      {"kind": "seq_lens", "max": "d", "allow_empty": False}),
+    ("(which[:, None] > torch.arange(5)) * x[:, :5]",
+     {"kind": "seq_lens", "max": "5", "allow_empty": True}),
+    ("(which[:, None] > torch.arange(x.shape[1]) + 1) * x",
+     {"kind": "seq_lens", "max": "d", "allow_empty": True}),
     ("(which[:, None] > torch.arange(0, x.size(1))) * x",
      {"kind": "seq_lens", "max": "d", "allow_empty": True}),
     ("(which.clamp(max=x.shape[1])[:, None] > torch.arange(x.shape[1])) * x",
@@ -684,9 +692,71 @@ def test_a_scalar_that_others_are_compared_with_may_be_one_of_these_or_none():
 
 def test_a_scalar_zero_point_is_one_of_bytes_where_it_is_calculated_with():
     made = _with_scalar("table[which] - zero_point", "zero_point")
-    assert made.rules["zero_point"] == rule_of({"kind": "integers", "min": -128, "max": 127})
+    assert made.rules["zero_point"] == rule_of({"kind": "integers", "min": -128, "max": 255})
     assert made.inferred["zero_point"].by.says == SCALAR_ZERO_POINT
     assert "zero_point" in _with_scalar("table[which] // zero_point", "zero_point").unmade
+
+
+@pytest.mark.parametrize(
+    ("beside", "limits"), [("i8", (-128, 127)), ("u8", (0, 255)), ("f16", (-128, 255))]
+)
+def test_zero_points_are_of_the_bytes_that_there_are(beside, limits):
+    given = signature("op", "n", f"q[n]:{beside} zero_points[n]:i32", "y[n]:f32")
+    given["reference"] = "def run(q, zero_points):\n    return q.float() - zero_points.float()\n"
+    rule = plan(Definition.model_validate(given)).rules["zero_points"]
+    assert (rule.min, rule.max) == limits
+
+
+def test_images_are_bytes_where_they_become_floating_numbers():
+    given = signature("op", "n", "images[n]:u8", "y[n]:f32")
+    given["reference"] = "def run(images):\n    return images.float() * 2\n"
+    made = plan(Definition.model_validate(given))
+    assert made.rules["images"] == rule_of({"kind": "integers", "min": 0, "max": 255})
+    assert made.inferred["images"].by.says == PIXELS
+
+
+def test_numbers_are_clamped_to_integers_around_0_unless_these_cannot_meet_a_constraint():
+    given = signature("op", "n", "x[n]:f32 low:i32 high:i32", "y[n]:f32")
+    given["reference"] = "def run(x, low, high):\n    return x.round().clamp(low, high)\n"
+    given["constraints"] = ["low < high"]
+    rules = plan(Definition.model_validate(given)).rules
+    assert [(rules[name].min, rules[name].max) for name in ("low", "high")] == [(-128, 0), (1, 255)]
+
+
+def test_constraints_on_what_is_unknown_are_no_contradiction():
+    given = signature("op", "n", "x[n]:f32 first:i32 last:i32", "y[n]:f32")
+    given["reference"] = "def run(x, first, last):\n    return x * (first ^ last)\n"
+    given["constraints"] = ["first < last"]
+    assert "nothing says what first" in why_not_generated(Definition.model_validate(given))
+
+
+@pytest.mark.parametrize(("asks", "least"), [("if cap > 0:", 0.0), ("if True:", 1.0)])
+def test_a_soft_cap_may_be_0_where_the_reference_compares_it_with_that(asks, least):
+    given = signature("op", "n", "x[n]:f32 cap:f32", "y[n]:f32")
+    given["inputs"]["soft_cap"] = given["inputs"].pop("cap")
+    lines = (
+        "def run(x, cap):",
+        f"    {asks}",
+        "        return (x / cap).tanh() * cap",
+        "    return x",
+    )
+    given["reference"] = "\n".join(lines).replace("cap", "soft_cap")
+    assert plan(Definition.model_validate(given)).rules["soft_cap"].min == least
+
+
+@pytest.mark.parametrize(
+    ("compares", "rule"),
+    [
+        ("at[:, None] - at < reach", None),
+        ("at[:, None] - at <= reach", {"kind": "integers", "min": 0, "max": "n - 1", "ends": True}),
+    ],
+)
+def test_a_distance_of_places_is_one_along_their_axis(compares, rule):
+    given = signature("op", "n", "x[n]:f32 reach:i32", "y[n]:f32")
+    lines = ("import torch", "def run(x, reach):", "    at = torch.arange(len(x))")
+    given["reference"] = "\n".join((*lines, f"    return ({compares}).float() @ x"))
+    made = plan(Definition.model_validate(given))
+    assert ("reach" in made.unmade) if rule is None else made.rules["reach"] == rule_of(rule)
 
 
 def test_lengths_by_name_end_where_a_constraint_says():
@@ -697,6 +767,10 @@ def test_lengths_by_name_end_where_a_constraint_says():
     given["reference"] = "def run(x, num_seen):\n    return x[:, 0] * num_seen\n"
     rule = plan(Definition.model_validate(given)).rules["num_seen"]
     assert rule == rule_of({"kind": "seq_lens", "max": "seq", "allow_empty": True})
+    given["constraints"] = ["num_seen.max().item() + 3 < seq"]
+    rule = plan(Definition.model_validate(given)).rules["num_seen"]
+    assert rule == rule_of({"kind": "seq_lens", "max": "seq - 3 - 1", "allow_empty": True})
+    given["constraints"] = ["num_seen.max().item() <= seq"]
     given["constraints"] += ["num_seen.min().item() >= 2"]
     rule = plan(Definition.model_validate(given)).rules["num_seen"]
     assert rule == rule_of({"kind": "integers", "min": 0, "max": 8192})
