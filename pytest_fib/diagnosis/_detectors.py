@@ -167,13 +167,13 @@ def _wrapped(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]
     """Integers that are what fewer bits hold of the expected ones."""
     if output.got.is_floating_point() or not output.is_number:
         return
-    got, error = output.wrong_sample.got, output.wrong_sample.error
+    got, difference = output.wrong_sample.got, output.difference_at(output.wrong_sample.at)
     for width in WIDTHS:
         least = -(2.0 ** (width - 1)) if bool((got < 0).any()) else 0.0
         fits = bool(((got >= least) & (got < least + 2.0**width)).all())
-        if len(error) * width < LEAST_BITS or not fits or (len(error) > 1 and not vary(got)):
+        if len(got) * width < LEAST_BITS or not fits or (len(got) > 1 and not vary(got)):
             continue
-        if share(error.remainder(2.0**width) == 0) >= NEARLY_ALL:
+        if share(difference & (2**width - 1) == 0) >= NEARLY_ALL:
             yield "wrapped", f"wrapped around, as if of {width} bits{where(output)}"
             return
 

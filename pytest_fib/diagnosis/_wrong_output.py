@@ -241,10 +241,14 @@ class WrongOutput:
         got, expected = take(self.got, at), take(self.expected, at)
         error = got - expected
         if self.got.dtype is torch.int64:  # more digits than a float64 has
-            one, other = (x.reshape(-1)[at.to(x.device)] for x in (self.got, self.expected))
-            error = torch.where(error.abs() < 2.0**62, (one - other).to(at.device).double(), error)
+            error = torch.where(error.abs() < 2.0**62, self.difference_at(at).double(), error)
         bound = self.bound.to(at.device).expand(self.shape)[unraveled(at, self.shape)].double()
         return Sample(at, got, expected, bound.expand(at.shape), error)
+
+    def difference_at(self, at: torch.Tensor) -> torch.Tensor:
+        """What is written less what is expected, in int64, of integers; modulo 2**64."""
+        one, other = (x.reshape(-1)[at.to(x.device)].long() for x in (self.got, self.expected))
+        return (one - other).to(at.device)
 
     @cached_property
     def wrong_sample(self) -> Sample:

@@ -546,6 +546,15 @@ def test_integers_that_wrapped_around_say_how_wide_they_seem_to_be(judge):
         assert re.match(rf"y: wrapped around, as if of {width} bits", found.sentence)
 
 
+def test_integers_that_floats_would_wrap_around_to_have_not_wrapped_around(judge):
+    """2**62 - 1 has 32 ones at its end, and is 2**62 in float64."""
+    number = "(x[:, 0] * 1000).abs().long()"
+    far = define(
+        {"x": "float32[n, d]"}, {"y": "int64[n]"}, f"return {number} + (2**62 - 1) * ({number} % 2)"
+    )
+    assert "wrapped" not in diagnosis(judge, far, f"return {number}").sentence
+
+
 def test_an_input_of_one_number_is_not_said_to_be_copied(judge):
     runs = define({"x": "int32[n]"}, {"y": "int32[n]"}, "return x * 0", rules={"x": {"value": 7}})
     wrong = "return torch.where(torch.arange(len(x)) == 100, x, 0).int()"
