@@ -126,7 +126,7 @@ class Plan:
             inference, what = self.inferred.get(name), self.unmade.get(name)
             source = f"inferred: {inference}" if inference else f"{rule}, as the definition says"
             asked = sorted(map(str, special_values(name, self.definition, self.uses, rule)))
-            beside = f"; {' and '.join(asked)} in one workload of three" if asked else ""
+            beside = f"; in one workload of three also {', '.join(asked)}" if asked else ""
             lines.append(f"{name}: unknown, {what}" if what else f"{name}: {source}{beside}")
         return lines
 

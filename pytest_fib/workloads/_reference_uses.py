@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from math import inf, nan
+from math import inf
 from typing import TYPE_CHECKING
 
+from pytest_fib.workloads._copied_inputs import NOT_FINITE, copied_inputs
 from pytest_fib.workloads._folding import folded, with_constants
 from pytest_fib.workloads._inlining import inlined_run
 from pytest_fib.workloads._reference_expressions import (
@@ -59,11 +60,6 @@ _MENDS = {"nan_to_num"}
 #: Functions that compare elements with numbers, or with others.
 _COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne", "greater", "greater_equal", "less"}
 _COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsorted"}
-#: Functions that tell infinities and NaN from other numbers, and which of them.
-_NOT_FINITE = {"isinf": (-inf, inf), "isneginf": (-inf,), "isposinf": (inf,), "isnan": (nan,)}
-_NOT_FINITE["isfinite"] = (-inf, inf, nan)
-#: What gives floating elements on as they are.
-_GIVES = MOVES - {"to", "type", "view", "int", "long"}
 #: How infinities are written.
 _INFINITIES = {"float('-inf')": -inf, "float('inf')": inf}
 _INFINITIES |= {f"{module}.inf": inf for module in ("math", "torch", "np", "numpy")}
@@ -187,10 +183,9 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
     if run := inlined_run(with_constants(module)):
         run = folded(run)
         arguments = [each.arg for each in run.args.args]
-        reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
-        reader.visit(run)
-        for name in reader.only_moved():
-            uses.asked.setdefault(name, set()).update(_NOT_FINITE["isfinite"])
+        _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
+        for name in _copied(run, dict(inputs), dict(outputs)):
+            uses.asked.setdefault(name, set()).update(NOT_FINITE["isfinite"])
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
     return uses
 
@@ -218,18 +213,6 @@ class _Reader(ast.NodeVisitor):
         self._inputs, self._outputs, self._uses = inputs, outputs, uses
         self._expressions = Expressions(inputs, outputs, arguments)
         self._parents: dict[ast.AST, ast.AST] = {}
-        self._seen_floats, self._computed_floats = set[str](), set[str]()
-
-    def only_moved(self) -> set[str]:
-        """The floating tensors that outputs may be copies of, and of which nothing is computed.
-
-        Not tables, which have other axes than outputs: an element may be picked by a product.
-        """
-        kept = self._seen_floats - self._computed_floats
-        made = [(spec.shape, spec.dtype) for spec in self._outputs.values()]
-        return {
-            name for name in kept if (self._inputs[name].shape, self._inputs[name].dtype) in made
-        }
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)
@@ -366,8 +349,8 @@ class _Reader(ast.NodeVisitor):
     def _asks(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note what a function tells apart: infinities and NaN, or integers that aren't equal."""
         source = self._expressions.source(arguments[0]) if arguments else None
-        if source and name in _NOT_FINITE and not self._refuses(node):
-            self._uses.asked.setdefault(source.input, set()).update(_NOT_FINITE[name])
+        if source and name in NOT_FINITE and not self._refuses(node):
+            self._uses.asked.setdefault(source.input, set()).update(NOT_FINITE[name])
         elif source and name in _UNIQUE and self._expressions.integer(arguments[0]):
             self._uses.equated.add(source.input)
 
@@ -748,9 +731,6 @@ class _Reader(ast.NodeVisitor):
             if not self._moves(node):
                 self._uses.computed.add(name)
                 self._uses.beyond_equality |= set() if self._is_asked_for(node) else {name}
-        elif names := self._expressions.floats(node):
-            self._seen_floats |= names
-            self._computed_floats |= set() if self._moves(node, _GIVES) else names
 
     def _is_asked_for(self, node: ast.AST) -> bool:
         """Whether elements are only asked whether they equal a number."""
@@ -762,57 +742,57 @@ class _Reader(ast.NodeVisitor):
             and all(isinstance(constant(each), int) for each in parent.comparators)
         )
 
-    def _moves(self, node: ast.AST, moves: Collection[str] = MOVES) -> bool:
-        """Whether elements are only moved from where they are named to where they are kept.
-
-        ``moves`` are the functions and methods that do so.
-        """
+    def _moves(self, node: ast.AST) -> bool:
+        """Whether elements are only moved from where they are named to where they are kept."""
         parent = self._parents[node]
         match parent:
             case ast.Attribute(attr=attr):
-                return attr in SHAPES or self._moves_by(parent, moves)
+                return attr in SHAPES or self._moves_by(parent)
             case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
-                moved = first is node and attr in moves
-                if attr == "where":
-                    moved = node is not first and (moves is MOVES or self._chooses(parent))
-                ends = first is node and attr in {*LIKE, *_UNIQUE, *_NOT_FINITE}
-                return ends or (moved and self._moves(parent, moves))
+                moved = node is not first if attr == "where" else first is node and attr in MOVES
+                ends = first is node and attr in LIKE | _UNIQUE
+                return ends or (moved and self._moves(parent))
             case ast.Compare():
                 return bool(self._equated(parent))
             case ast.Subscript(value=value):
-                return value is node and self._moves(parent, moves)
+                return value is node and self._moves(parent)
             case ast.Tuple() | ast.List():
-                return self._moves(parent, moves)
+                return self._moves(parent)
         return isinstance(parent, ast.Return) or self._is_kept(parent)
 
-    def _chooses(self, where: ast.Call) -> bool:
-        """Whether it is among elements of inputs alone: a mask of zeros may be a product."""
-        return all(
-            self._expressions.has_tensor(each) and called(each) not in LIKE
-            for each in where.args[1:]
-        )
-
-    def _moves_by(self, method: ast.Attribute, moves: Collection[str]) -> bool:
+    def _moves_by(self, method: ast.Attribute) -> bool:
         call = self._parents[method]
         is_called = isinstance(call, ast.Call) and call.func is method
         if method.attr == "view" and views_bits(call):
             return False
-        name = method.attr.removesuffix("_")
-        if name in _NOT_FINITE:
-            return True
-        return name in moves and self._moves(call if is_called else method, moves)
+        return method.attr.removesuffix("_") in MOVES and self._moves(call if is_called else method)
 
     def _is_kept(self, node: ast.AST) -> bool:
         """Whether it is put into a tensor, or gets a name under which it is known."""
         match node:
             case ast.Assign(targets=[ast.Subscript(), *_]):
                 return True
-            case ast.Assign(targets=[target], value=value):
+            case ast.Assign(value=value):
                 held = value.elts if isinstance(value, ast.Tuple) else [value]
-                if isinstance(target, ast.Tuple) and len(target.elts) != len(held):
-                    return False  # as of x.unbind(), whose parts aren't known
                 return all(self._expressions.source(each) is not None for each in held)
         return False
+
+
+def _copied(
+    run: ast.FunctionDef, inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]
+) -> set[str]:
+    """The floating inputs that outputs of the same axes and dtype are copies of, or of a part.
+
+    Not tables, which have other axes: an element may be picked by a product.
+    """
+    made = [(spec.shape, spec.dtype) for spec in outputs.values()]
+    return {
+        name
+        for name in copied_inputs(run)
+        if (spec := inputs.get(name))
+        and spec.dtype.is_floating
+        and (spec.shape, spec.dtype) in made
+    }
 
 
 def _is_faint(node: ast.expr) -> bool:

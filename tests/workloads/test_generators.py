@@ -555,6 +555,13 @@ MOVED = {
     "y = x.clone()\n    y[which] = x[which] * 2\n    return y": False,
     "a, b = x.chunk(2, 0)\n    return torch.cat((b, a))": False,
     "return x[which][:, None, :].sum(1)": False,
+    "y = torch.zeros_like(x)\n    y[which] = x\n    return y * 2": False,
+    "y = torch.zeros_like(x)\n    y[which] = x\n    y += 1\n    return y": False,
+    "y = torch.cat((z[:1], x))[1:]\n    return y": True,
+    "y = torch.cat((z[:1], x))[1:]\n    return y + y.flip(0)": False,
+    "y = x.clone()\n    for i in which.tolist():\n        y[i] = x[0]\n    return y": True,
+    "y = x\n    for i in which.tolist():\n        z[i] = y[i] + 1\n    return y": False,
+    "if len(x) > 3:\n        x = x * 2\n    return x": False,
 }
 
 
