@@ -272,9 +272,14 @@ class Probabilities(GeneratorKind, dtypes="floating", dims="1+", bulk=True, foll
 
 
 class RouterLogits(GeneratorKind, dtypes="floating", dims="1+"):
-    """Logits of a router in which no rounding decides which experts are chosen."""
+    """Logits of a router in which no rounding decides which experts are chosen.
+
+    With `far`, in one workload of eight all are above 128, or below -128, in steps that softmax
+    tells apart; sigmoids there are all 1 or 0.
+    """
 
     kind: Literal["router_logits"] = "router_logits"
+    far: Flag = False
 
 
 class Scales(GeneratorKind, dtypes="floating", bulk=True, elementwise=True):

@@ -373,8 +373,10 @@ def _bytes(subject: Subject) -> InputRule | None:
 
 
 def _pixels(subject: Subject) -> InputRule | None:
-    is_number = subject.name in subject.uses.numbers and subject.spec.dtype is DType.UINT8
-    return kinds.Integers(min=0, max=255) if is_number else None
+    """All that bytes hold which become floating numbers, or 16 bits of sound."""
+    dtype = subject.spec.dtype
+    is_byte = subject.name in subject.uses.numbers and dtype is DType.UINT8
+    return _any_number(subject) if is_byte or dtype is DType.INT16 else None
 
 
 def _differences(subject: Subject) -> InputRule | None:
@@ -539,9 +541,12 @@ def _window(subject: Subject) -> InputRule | None:
 
 
 def _relative_positions(subject: Subject) -> InputRule | None:
-    """Positions that are only subtracted and compared: within a few lengths of each other."""
-    axis = (subject.spec.shape or ("",))[-1]
+    """Positions that are only subtracted and compared: within a few lengths of each other.
+
+    Those of the axis whose places they are held against, or of their own.
+    """
     uses = subject.uses
+    axis = uses.spans.get(subject.name) or (subject.spec.shape or ("",))[-1]
     if not axis or subject.name not in uses.calculated | uses.edges.keys():
         return None
     subject.doubts.append(f"below {TIMES_AS_LONG} * {axis}")
@@ -648,7 +653,9 @@ def _router_logits(subject: Subject) -> InputRule | None:
     stable = re.findall(r"\bstable\s*=\s*True\b", reference)
     are_stable = {*choices} <= {"sort", "argsort"} and len(stable) >= len(choices)
     is_free = bool(subject.uses.calls) and are_stable  # of which no choice at all is one
-    return None if is_free else kinds.RouterLogits()
+    calls = subject.uses.calls
+    is_far = "softmax" in calls and not calls & {"sigmoid", "logsigmoid", "exp"}
+    return None if is_free else kinds.RouterLogits(far=is_far)
 
 
 def _routing_bias(subject: Subject) -> InputRule | None:
@@ -725,6 +732,7 @@ CHOICES = {"topk", "argmax", "argsort", "sort", "max", "kthvalue", "multinomial"
 
 _ATTENTION = r"(gqa|mla|dsa|gdn|attention).*"
 
+_PIXELS, _SAMPLES = r"images?|img|frames?|pixels?", r"pcm|audio|waveforms?"
 _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 
 #: Axes of the tokens of sequences.
@@ -819,7 +827,7 @@ RULES: tuple[Rule, ...] = (
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
     Rule("sorted, as the reference searches in it", ".*", _searched, "not packed"),
-    Rule("pixels", r"(.*_)?(images?|img|frames?|pixels?)", _pixels, "integer"),
+    Rule("pixels or samples", rf"(.*_)?({_PIXELS}|{_SAMPLES})", _pixels, "integer"),
     Rule("numbers that the reference calculates with", ".*", _bytes, "integer"),
     Rule("labels, which the reference only compares", ".*", _equated, "integer"),
     Rule("numbers that the reference only moves", ".*", _moved, "integer"),

@@ -75,22 +75,27 @@ def put_limits(
         if sources:
             _put(tensor, sources, name, context)
     if asked := special_values(name, context.definition, uses, rule):
-        _put_asked(tensor, asked, name, context)
+        _put_asked(tensor, asked, name, context, may_be_rows=name in uses.replaced)
 
 
 def _put_asked(
-    tensor: torch.Tensor, asked: Collection[float], name: str, context: FillContext
+    tensor: torch.Tensor,
+    asked: Collection[float],
+    name: str,
+    context: FillContext,
+    *,
+    may_be_rows: bool,
 ) -> None:
     """Put infinities and NaN into an input in some workloads, where a reference asks for them.
 
     A logarithm of a sum of exponentials is -inf, that of none, but no other of these. Of others no
-    row is all infinite: what a softmax makes of that may be NaN, or not.
+    row is all infinite, unless it ``may_be_rows``: what a softmax makes of that may be NaN, or not.
     """
     turn, is_lse = context.turn // ASKED_TURNS, "lse" in name.split("_")
     cases = [
         case
         for case in cases_of({*asked} & {-inf} if is_lse else asked)
-        if is_lse or not WHOLE_ROWS & {*case.values()}
+        if is_lse or may_be_rows or not WHOLE_ROWS & {*case.values()}
     ]
     if cases and context.turn % ASKED_TURNS == 0 and tensor.element_size() > 1:
         put_special_values(cases, turn, tensor, context.device_random)

@@ -68,6 +68,10 @@ _INFINITIES |= {f"-{word}": -inf for word, number in [*_INFINITIES.items()] if n
 _STEP = re.compile(r"t|(.*_)?steps?")
 #: Functions that tell which elements are equal.
 _UNIQUE = {"unique", "unique_consecutive"}
+#: Functions that tell which elements are among others.
+_AMONG = {"isin"}
+#: Where a mask is among the arguments, and what is put where it is true, or false.
+_MASKED = {"masked_fill": (1, 2), "where": (0, 1, 2)}
 #: Functions that search among elements in order, and where these are among the arguments.
 _SEARCHED = {"searchsorted": 0, "bucketize": 1}
 #: What keeps numbers below others, or above, which are the argument of that place or name.
@@ -96,6 +100,11 @@ class ReferenceUses:
     offsets: set[str] = field(default_factory=set)
     #: Integers that are shifted to the right, so that several numbers are in one.
     shifted: set[str] = field(default_factory=set)
+    #: The axes whose places are subtracted from integers, or these from them.
+    spans: dict[str, str] = field(default_factory=dict)
+    #: Inputs for which a number is put where they are infinite or NaN, so that a row may be
+    #: all that.
+    replaced: set[str] = field(default_factory=set)
     #: Integers that are compared with inputs, by ``==`` or ``!=``.
     equated: set[str] = field(default_factory=set)
     #: Integers that numbers are raised to the power of, and single ones that are raised to one.
@@ -198,6 +207,15 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[int, ast.expr]]:
             yield from _terms(right, sign if isinstance(op, ast.Add) else -sign)
         case _:
             yield sign, node
+
+
+def _factors(node: ast.expr) -> Iterator[ast.expr]:
+    match node:
+        case ast.BinOp(left=left, right=right, op=ast.Mult()):
+            yield from _factors(left)
+            yield from _factors(right)
+        case _:
+            yield node
 
 
 class _Reader(ast.NodeVisitor):
@@ -353,6 +371,30 @@ class _Reader(ast.NodeVisitor):
             self._uses.asked.setdefault(source.input, set()).update(NOT_FINITE[name])
         elif source and name in _UNIQUE and self._expressions.integer(arguments[0]):
             self._uses.equated.add(source.input)
+        elif name in _AMONG:
+            found = [self._expressions.integer(each) for each in arguments[:2]]
+            self._uses.equated |= {each for each in found if each and None not in found}
+        elif name in _MASKED and len(arguments) > 2:
+            self._replaced(*(arguments[place] for place in _MASKED[name]))
+
+    def _replaced(self, mask: ast.expr, *values: ast.expr) -> None:
+        """Note the inputs for whose infinities or NaN a number is put."""
+        if any(isinstance(self._number(each), float | int) for each in values):
+            self._uses.replaced |= self._asked_in(mask)
+
+    def _asked_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
+        """The inputs that an expression asks whether they are infinite, or NaN."""
+        match node:
+            case ast.Compare(left=left, comparators=[right]) if _infinity(right) is not None:
+                source = self._expressions.source(left)
+                return {source.input} if source else set()
+            case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
+                return self._asked_in(inner, depth)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in NOT_FINITE:
+                source = self._expressions.source(node.args[0] if node.args else value)
+                return {source.input} if source else set()
+        held = self._expressions.calculation(node) if depth else None
+        return set() if held is None else self._asked_in(held, depth - 1)
 
     def _reads_bits(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note the ends of a floating input whose bits are read: rounded up, they are infinite."""
@@ -408,17 +450,23 @@ class _Reader(ast.NodeVisitor):
                 left=left, right=ast.Call(func=ast.Attribute(value=whole)), op=ast.Div()
             ) if ast.unparse(whole) == ast.unparse(left):
                 self._not_negative(left, depth - 1)  # as shares of their mean or sum
-            case ast.BinOp(left=left, right=right, op=ast.Mult() | ast.Div()):
-                sides = [side for side in (left, right) if self._expressions.has_tensor(side)]
-                are_factors = isinstance(node.op, ast.Mult) and ast.unparse(left) != ast.unparse(
-                    right
-                )
-                for side in sides if are_factors or len(sides) == 1 else ():
-                    self._not_negative(side, depth - 1)
+            case ast.BinOp(op=ast.Mult() | ast.Div()):
+                for factor in self._signed_factors(node):
+                    self._not_negative(factor, depth - 1)
             case ast.Name() if calculation := self._expressions.calculation(node):
                 self._not_negative(calculation, depth - 1)
             case _:
                 self._uses.positive |= self._expressions.floats(node)
+
+    def _signed_factors(self, node: ast.BinOp) -> Iterator[ast.expr]:
+        """The factors that decide a product's sign, or what alone decides that of a quotient."""
+        is_product = isinstance(node.op, ast.Mult)
+        sides = _factors(node) if is_product else iter((node.left, node.right))
+        tensors = [side for side in sides if self._expressions.has_tensor(side)]
+        texts = [ast.unparse(each) for each in tensors]
+        for tensor, text in zip(tensors, texts, strict=True):
+            if texts.count(text) % 2 if is_product else len(tensors) == 1:  # else it is a square
+                yield tensor
 
     def _not_zero(self, node: ast.expr) -> None:
         """Note the inputs that a divisor is, or is a product of."""
@@ -492,6 +540,7 @@ class _Reader(ast.NodeVisitor):
             if name := self._neighbours(node.left, node.right):
                 self._uses.offsets.add(name)
             self._note_compared(node.left, node.right)
+            self._note_span(node.left, node.right)
         self._combined(node.op, node.left, node.right)
 
     def _included(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
@@ -509,6 +558,12 @@ class _Reader(ast.NodeVisitor):
                 return self._included(left, depth) | self._included(right, depth)
         held = self._expressions.calculation(node) if depth else None
         return set() if held is None else self._included(held, depth - 1)
+
+    def _note_span(self, *sides: ast.expr) -> None:
+        for one, other in (sides, sides[::-1]):
+            name, axis = self._expressions.integer(one), self._expressions.along(other)
+            if name is not None and axis is not None:
+                self._uses.spans.setdefault(name, axis)
 
     def _steps(self, base: ast.expr, exponent: ast.expr) -> set[str]:
         """The integers of a power that are steps: of 2 and more they are numbers of bits."""
@@ -572,8 +627,8 @@ class _Reader(ast.NodeVisitor):
             self._uses.pads[name] = -1
 
     def _asks_for_infinity(self, side: ast.expr, other: ast.expr) -> None:
-        source, text = self._expressions.source(side), ast.unparse(other).replace('"', "'")
-        if source and (number := _INFINITIES.get(text)) is not None:
+        source, number = self._expressions.source(side), _infinity(other)
+        if source and number is not None:
             self._uses.asked.setdefault(source.input, set()).add(number)
 
     def _note_limits(self, *sides: ast.expr) -> None:
@@ -750,7 +805,7 @@ class _Reader(ast.NodeVisitor):
                 return attr in SHAPES or self._moves_by(parent)
             case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
                 moved = node is not first if attr == "where" else first is node and attr in MOVES
-                ends = first is node and attr in LIKE | _UNIQUE
+                ends = attr in _AMONG or (first is node and attr in LIKE | _UNIQUE)
                 return ends or (moved and self._moves(parent))
             case ast.Compare():
                 return bool(self._equated(parent))
@@ -793,6 +848,11 @@ def _copied(
         and spec.dtype.is_floating
         and (spec.shape, spec.dtype) in made
     }
+
+
+def _infinity(node: ast.expr) -> float | None:
+    """The infinity that an expression is, or None."""
+    return _INFINITIES.get(ast.unparse(node).replace('"', "'"))
 
 
 def _is_faint(node: ast.expr) -> bool:

@@ -14,7 +14,7 @@ import torch
 
 from pytest_fib.data import kinds
 from pytest_fib.workloads._places import in_turn, one_of_each, places
-from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, power_of_two
+from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, TURNS, power_of_two
 from pytest_fib.workloads._value_patterns import Limits, PatternFill, pattern_fill
 
 if TYPE_CHECKING:
@@ -189,6 +189,7 @@ def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: i
     if tensor.numel() == 1:
         _put_alone(tensor, context.turn, low, high)
     _put_whole_tiles(tensor, context, low, high)
+    _put_powers(tensor, context, low, high)
     _with_small_rows(tensor, context, low, high)
     goes_on = high - low > FEW_NUMBERS and context.turn % 2 == 0
     _with_equal_rows(_with_extremes_at_ends(tensor, context.turn), context.turn, goes_on=goes_on)
@@ -228,6 +229,22 @@ def _put_whole_tiles(tensor: torch.Tensor, context: FillContext, low: int, high:
     near = torch.tensor([0, 0, -1, 1])[torch.randint(0, 4, (len(tile),), generator=host)]
     numbers = (tile * count + near).clamp(low, high)
     tensor[some.to(tensor.device)] = numbers.to(tensor)
+
+
+def _put_powers(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
+    """Put powers of two of any size, or one more or less, into some elements of a wide range.
+
+    A logarithm rounds there, and a narrower number ends there.
+    """
+    if high < LEAST_POWERS:
+        return
+    host = context.host_random
+    some = torch.rand(tensor.shape, generator=host) < SHARE_OF_POWERS
+    count = int(some.sum())
+    power = 2 ** torch.randint(2, high.bit_length(), (count,), generator=host)
+    sign = torch.randint(0, 2, (count,), generator=host) * 2 - 1 if low < 0 else 1
+    near = torch.randint(-1, 2, (count,), generator=host)
+    tensor[some.to(tensor.device)] = (sign * power + near).clamp(low, high).to(tensor)
 
 
 def _with_small_rows(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
@@ -541,8 +558,14 @@ def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, context: Fill
     ranked = torch.rand(tensor.shape, generator=context.host_random)
     if torch.rand((), generator=context.host_random) < 0.25:
         ranked[:] = ranked[:1].clone()
-    few_bits = tensor.element_size() < 4
-    tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranked.argsort(dim=-1), context))
+    few_bits, ranks = tensor.element_size() < 4, ranked.argsort(dim=-1)
+    step = 1.0 if few_bits else FAR_STEP
+    if rule.far and context.turn % 8 == FAR_TURN and ranks.shape[-1] * step <= FAR_LOGIT:
+        last = step * (ranks.shape[-1] - 1)
+        above = FAR_LOGIT if context.turn < TURNS // 2 else -FAR_LOGIT - last
+        tensor.copy_(ranks * step + above)
+    else:
+        tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranks, context))
 
 
 def _are_negative(context: FillContext) -> bool:
@@ -586,6 +609,11 @@ SORTED_INTEGERS = 100
 FEW_VALUES, FAINT = 4, 2.0**-30
 #: How much of their range those take that are near one of its ends.
 NEAR_AN_END = 0.125
+#: The least range that has powers of two of many sizes; and how many elements are near to one.
+LEAST_POWERS, SHARE_OF_POWERS = 1 << 20, 1 / 16
+#: How far from 0 logits are that exponentials overflow of, or underflow; their steps in float32, of
+#: as many bits as there are; and the turn of eight in which they are so far.
+FAR_LOGIT, FAR_STEP, FAR_TURN = 128.0, 0.25, 5
 #: Integers that may be lengths have so many bytes, at least.
 LENGTH_BYTES = 4
 #: The most that small integers are, in turn.

@@ -375,7 +375,7 @@ SCALAR_EXPONENT = "a step, to whose power the reference raises"
 BELOW_ONE = 1 - 2**-8
 SCALAR_THAT_OTHERS_ARE_COMPARED_WITH = "a number that others are compared with"
 SCALAR_ZERO_POINT = "a zero point"
-PIXELS = "pixels"
+PIXELS = "pixels or samples"
 SCALAR_LIMIT = "what something is clamped to"
 #: What a name says of an int32 tensor with which the reference only calculates.
 CALCULATED_BY_NAME = [
