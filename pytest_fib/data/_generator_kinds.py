@@ -275,11 +275,13 @@ class RouterLogits(GeneratorKind, dtypes="floating", dims="1+"):
     """Logits of a router in which no rounding decides which experts are chosen.
 
     With `far`, in one workload of eight all are above 128, or below -128, in steps that softmax
-    tells apart; sigmoids there are all 1 or 0.
+    tells apart; sigmoids there are all 1 or 0. With `ties`, in one of eight the logits of some rows
+    are all 0, as those of padding are: any experts may be chosen there.
     """
 
     kind: Literal["router_logits"] = "router_logits"
     far: Flag = False
+    ties: Flag = False
 
 
 class Scales(GeneratorKind, dtypes="floating", bulk=True, elementwise=True):

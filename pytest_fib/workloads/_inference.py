@@ -655,7 +655,9 @@ def _router_logits(subject: Subject) -> InputRule | None:
     is_free = bool(subject.uses.calls) and are_stable  # of which no choice at all is one
     calls = subject.uses.calls
     is_far = "softmax" in calls and not calls & {"sigmoid", "logsigmoid", "exp"}
-    return None if is_free else kinds.RouterLogits(far=is_far)
+    tensors = [spec for spec in subject.definition.inputs.values() if spec.dtype.is_floating]
+    only_routes = all(spec is subject.spec or len(spec.shape or ()) < 2 for spec in tensors)
+    return None if is_free else kinds.RouterLogits(far=is_far, ties=only_routes)
 
 
 def _routing_bias(subject: Subject) -> InputRule | None:

@@ -566,6 +566,9 @@ def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, context: Fill
         tensor.copy_(ranks * step + above)
     else:
         tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranks, context))
+    if rule.ties and context.turn % 8 == TIES_TURN:
+        rows, at = _one_of_eight(tensor, context.turn // 8)
+        rows[at] = 0.0
 
 
 def _are_negative(context: FillContext) -> bool:
@@ -611,9 +614,9 @@ FEW_VALUES, FAINT = 4, 2.0**-30
 NEAR_AN_END = 0.125
 #: The least range that has powers of two of many sizes; and how many elements are near to one.
 LEAST_POWERS, SHARE_OF_POWERS = 1 << 20, 1 / 16
-#: How far from 0 logits are that exponentials overflow of, or underflow; their steps in float32, of
-#: as many bits as there are; and the turn of eight in which they are so far.
-FAR_LOGIT, FAR_STEP, FAR_TURN = 128.0, 0.25, 5
+#: How far from 0 logits are that exponentials overflow of, or underflow; their steps in float32;
+#: and the turns of eight in which they are so far, and in which those of some rows are equal.
+FAR_LOGIT, FAR_STEP, FAR_TURN, TIES_TURN = 128.0, 0.25, 5, 1
 #: Integers that may be lengths have so many bytes, at least.
 LENGTH_BYTES = 4
 #: The most that small integers are, in turn.

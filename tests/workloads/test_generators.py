@@ -579,6 +579,22 @@ def test_infinities_and_nan_are_in_inputs_that_outputs_are_copies_of(body):
     assert found == ({"-inf", "inf", "nan"} if MOVED[body] else set())
 
 
+@pytest.mark.parametrize(
+    ("body", "may_be"),
+    [
+        ("m = x == float('-inf')\n    p = x.softmax(-1).masked_fill(m, 0.0)", True),
+        ("m = torch.isneginf(x)\n    p = torch.where(~m, x.softmax(-1), 0.0)", True),
+        ("m = x == float('-inf')\n    p = x.masked_fill(m, float('-inf')).softmax(-1)", False),
+        ("m = x == float('-inf')\n    p = x.softmax(-1) * ~m", False),
+    ],
+)
+def test_whole_rows_are_infinite_where_the_reference_puts_numbers_for_them(body, may_be):
+    inputs = {"x": (["n", "k"], "float32")}
+    made = _held(f"import torch\ndef run(x):\n    {body}\n    return p.sum(1)", inputs)
+    assert any(bool(each["x"].isneginf().all(1).any()) for each in made) == may_be
+    assert any(bool(each["x"].isneginf().any()) for each in made)
+
+
 def test_there_are_none_where_the_definition_says_how_the_input_is_made():
     inputs = {"x": (["n", "k"], "float32")}
     made = _held("def run(x):\n    return x.isnan().any(1)", inputs, {"x": {"kind": "values"}})
@@ -895,6 +911,17 @@ def test_half_of_the_zeros_that_are_sorted_are_negative(sorting):
         assert 0.4 < minus < 0.6
     for made in _held("def run(x):\n    return x.sum(1)", {"x": (["n", "k"], "float16")}):
         assert not (made["x"].signbit() & (made["x"] == 0)).any()
+
+
+@pytest.mark.parametrize(("least", "most"), [(0, 2**40), (-(2**31), 2**31 - 1)])
+def test_integers_of_a_wide_range_are_beside_powers_of_two_now_and_then(least, most):
+    rules = {"x": {"kind": "integers", "min": least, "max": most}}
+    made = _held("def run(x):\n    return x.sum(1)", {"x": (["n", "k"], "int64")}, rules)
+    drawn = torch.cat([each["x"].flatten() for each in made]).unique().tolist()
+    signs = (1, -1) if least < 0 else (1,)
+    for power in range(8, most.bit_length() - 1):
+        beside = {sign * 2**power + by for sign in signs for by in (-1, 0, 1)}
+        assert beside & {*drawn}
 
 
 def test_a_scalar_is_a_multiple_of_its_step():

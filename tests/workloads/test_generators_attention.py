@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pytest_fib.workloads import fill_inputs, make_workload, plan
+from pytest_fib.workloads import TURNS, fill_inputs, make_workload, plan
 
 
 def made(definition, axes, seed=0, regime=None):
@@ -93,6 +93,37 @@ def test_no_rounding_decides_which_experts_are_chosen(define, experts, units):
     assert (inputs["bias"].float() * units).unique().tolist() == sorted(
         set((inputs["bias"].float() * units).round().tolist())
     )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "experts", "may_be"),
+    [("float32", 512, True), ("bfloat16", 128, True), ("bfloat16", 256, False)],
+)
+def test_logits_that_are_far_are_beyond_what_exponentials_hold(define, dtype, experts, may_be):
+    definition = define(
+        axes={"tokens": "var", "experts": experts},
+        inputs={"logits": {"shape": ["tokens", "experts"], "dtype": dtype}},
+        rules={"logits": {"kind": "router_logits", "far": True}},
+    )
+    drawn = [made(definition, {"tokens": 9}, seed)["logits"].float() for seed in range(TURNS)]
+    assert any(bool((x >= 128).all()) for x in drawn) == may_be
+    assert any(bool((x <= -128).all()) for x in drawn) == may_be
+    assert all(bool((x.sort(-1).values.diff() > 0).all()) for x in drawn)
+    assert sum(bool((x.abs() > 64).any()) for x in drawn) == (TURNS // 8 if may_be else 0)
+
+
+def test_logits_of_some_rows_are_equal_with_ties_alone(define):
+    inputs = {"logits": {"shape": ["tokens", "experts"], "dtype": "float32"}}
+    for ties in (False, True):
+        definition = define(
+            axes={"tokens": "var", "experts": 16},
+            inputs=inputs,
+            rules={"logits": {"kind": "router_logits", "ties": ties}},
+        )
+        drawn = [made(definition, {"tokens": 40}, seed)["logits"] for seed in range(TURNS)]
+        equal = [int((x == 0).all(-1).sum()) for x in drawn]
+        assert sum(map(bool, equal)) == (TURNS // 8 if ties else 0)
+        assert max(equal) == (5 if ties else 0)
 
 
 @pytest.mark.parametrize("experts", [16, 128, 384])

@@ -216,8 +216,8 @@ CASES = [
         {"kind": "topk_ids", "experts": "num_local_experts"},
     ),
     ("moe", "n k=2", "topk_weights[n,k]:f32", {"kind": "probabilities"}),
-    ("moe", "n e=8", "routing_logits[n,e]:bf16", {"kind": "router_logits"}),
-    ("moe", "n e=8", "gating_output[n,e]:f32", {"kind": "router_logits"}),
+    ("moe", "n e=8", "routing_logits[n,e]:bf16", {"kind": "router_logits", "ties": True}),
+    ("moe", "n e=8", "gating_output[n,e]:f32", {"kind": "router_logits", "ties": True}),
     (
         "moe",
         "n e=8",
@@ -742,6 +742,63 @@ def test_a_soft_cap_may_be_0_where_the_reference_compares_it_with_that(asks, lea
     )
     given["reference"] = "\n".join(lines).replace("cap", "soft_cap")
     assert plan(Definition.model_validate(given)).rules["soft_cap"].min == least
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reads", "far", "ties"),
+    [
+        ("router_logits[n,e]:f32", "x.softmax(-1)", True, True),
+        ("router_logits[n,e]:f32", "x.sigmoid() + x.softmax(-1)", False, True),
+        ("router_logits[n,e]:f32 bias[e]:f32", "x.sigmoid() + bias", False, True),
+        ("router_logits[n,e]:f32 hidden[n,e]:f32", "x.softmax(-1) * hidden", True, False),
+    ],
+)
+def test_logits_of_routers_may_be_far_or_tie_where_that_decides_nothing_else(
+    inputs, reads, far, ties
+):
+    given = signature("moe", "n e=8", inputs, "ids[n,e]:i64")
+    names = ", ".join(given["inputs"]).replace("router_logits", "x")
+    given["reference"] = f"def run({names}):\n    return ({reads}).topk(8).indices\n"
+    rule = plan(Definition.model_validate(given)).rules["router_logits"]
+    assert (rule.kind, rule.far, rule.ties) == ("router_logits", far, ties)
+
+
+def test_positions_are_of_the_places_that_they_are_held_against():
+    given = signature("op", "n slots", "x[n,slots]:f32 positions[n]:i32", "y[n]:f32")
+    lines = ("import torch", "def run(x, positions):", "    at = torch.arange(x.shape[1])")
+    back = "(positions[:, None] - at) % x.shape[1]"
+    given["reference"] = "\n".join((*lines, f"    return ({back} * x).sum(1)"))
+    made = plan(Definition.model_validate(given))
+    assert made.rules["positions"] == rule_of({"kind": "positions", "below": "4 * slots"})
+
+
+def test_keys_that_are_found_among_others_are_labels():
+    given = signature("op", "n m", "left[n]:i64 right[m]:i64 some[m]:bool", "y[n]:bool")
+    given["reference"] = (
+        "import torch\ndef run(left, right, some):\n    return torch.isin(left, right[some])\n"
+    )
+    rules = plan(Definition.model_validate(given)).rules
+    assert {rules["left"].kind, rules["right"].kind} == {"labels"}
+
+
+def test_16_bits_of_sound_are_any():
+    given = signature("op", "n", "pcm[n]:i32", "y[n]:f32")
+    given["inputs"]["pcm"]["dtype"] = "int16"
+    given["reference"] = (
+        "import torch\ndef run(pcm):\n    return torch.cat((pcm[:1], pcm)).float()[1:]\n"
+    )
+    rule = plan(Definition.model_validate(given)).rules["pcm"]
+    assert (rule.min, rule.max) == (-(2**15), 2**15 - 1)
+
+
+@pytest.mark.parametrize(
+    ("under", "kind"),
+    [("0.5 * g * g", "values"), ("(g * 2 * g / 3)", "values"), ("0.5 * g", "uniform")],
+)
+def test_a_square_under_a_root_may_be_of_any_number(under, kind):
+    given = signature("op", "n", "g[n]:f32", "y[n]:f32")
+    given["reference"] = f"import torch\ndef run(g):\n    return torch.sqrt({under})\n"
+    assert plan(Definition.model_validate(given)).rules["g"].kind == kind
 
 
 @pytest.mark.parametrize(
