@@ -45,7 +45,7 @@ def test_trace_stops_in_each_kernel(scale):
     )
 
 
-@pytest.mark.parametrize("option", ["--trace", "--pdb"])
+@pytest.mark.parametrize("option", ["--pdb", pytest.param("--trace", marks=pytest.mark.thorough)])
 def test_leaving_the_debugger_ends_the_run_and_is_no_failure_of_the_kernel(scale, option):
     body = "return x * factor" if option == "--trace" else "breakpoint()\nreturn x * factor"
     scale.implement("watched", f"x, factor\n{body}")

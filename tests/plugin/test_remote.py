@@ -137,12 +137,16 @@ def test_machines_are_connected_to_at_the_same_time(far):
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "1"), marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     ("torch", "why"),
     [
         ("raise ImportError('no libcudart\\nhere')", "ImportError: no libcudart here"),
-        ("raise AttributeError('numpy')", "AttributeError: numpy"),
+        pytest.param(
+            "raise AttributeError('numpy')",
+            "AttributeError: numpy",
+            marks=pytest.mark.thorough,
+        ),
         ("import os; os.abort()", "the process crashed"),
     ],
 )

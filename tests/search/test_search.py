@@ -161,7 +161,7 @@ def test_each_search_has_axes_of_one_tensor_that_are_equal(define, look):
 def test_each_search_has_much_that_is_alike_where_something_may_be_counted(define, look, rule):
     inputs = {"x": {"shape": ["m", "n"], "dtype": "int32"}}
     definition = define({"m": "var", "n": "var"}, inputs, rules={"x": rule})
-    for seed in range(4):
+    for seed in range(2):
         _, tried = look(definition, seed=seed)
         alike = [w for w in tried if len(filled(definition, w)["x"].unique()) == 1]
         assert max(w.axes["m"] * w.axes["n"] for w in alike) > 65536
