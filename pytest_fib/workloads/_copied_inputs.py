@@ -86,6 +86,8 @@ class _Reader:
         match node:
             case ast.Name(id=name):
                 return set(self._held.get(name, ()))
+            case ast.Call(func=ast.Name(id="len")):
+                return set()
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return set().union(*map(self._elements, parts))
             case ast.Subscript(value=value, slice=index):

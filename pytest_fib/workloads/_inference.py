@@ -318,7 +318,9 @@ def _rotary(kind: type[kinds.Cos | kinds.Sin]) -> Callable[[Subject], InputRule 
 
 def _top_k(subject: Subject) -> InputRule | None:
     vocabulary = subject.axis("vocab_size", "vocabulary", "vocab", "num_classes")
-    return None if vocabulary is None else kinds.Integers(min=1, max=vocabulary, ends=True)
+    uses, name = subject.uses, subject.name
+    least = uses.pads.get(name, 0 if 0 in uses.limits.get(name, ()) else 1)  # switched off
+    return None if vocabulary is None else kinds.Integers(min=least, max=vocabulary, ends=True)
 
 
 def _topk_ids(subject: Subject) -> InputRule | None:
@@ -427,9 +429,8 @@ def _angles(subject: Subject) -> InputRule | None:
 
 
 def _any_number(subject: Subject) -> InputRule:
-    """All that the dtype has, of int64 half: generators draw from a range below 2**63."""
     least, most = subject.spec.dtype.ends
-    return kinds.Integers(min=max(int(least), -(2**62)), max=min(int(most), 2**62 - 1))
+    return kinds.Integers(min=int(least), max=int(most))
 
 
 def _cut(subject: Subject) -> InputRule | None:
@@ -608,6 +609,13 @@ def _some_factor(subject: Subject) -> InputRule:
     return kinds.Uniform(min=0.5, max=BELOW_ONE if from_one else 1.0)
 
 
+def _momentum(subject: Subject) -> InputRule:
+    """A share that may be 0, but not Nesterov's, which optimisers refuse then."""
+    texts = (subject.definition.name, subject.definition.reference)
+    is_nesterov = any("nesterov" in text.lower() for text in texts)
+    return kinds.Uniform(min=0.5, max=0.9375, ends=True) if is_nesterov else _SHARE
+
+
 def _signed(subject: Subject) -> InputRule:
     return kinds.Uniform(min=-1.0, max=1.0)
 
@@ -766,6 +774,7 @@ RULES: tuple[Rule, ...] = (
     Rule("what something is clamped to", ".*", _clamp_limit, "not packed", scalar=True),
     Rule("a share, which may be 0", _SHARES, lambda s: _SHARE, "floating", scalar=True),
     Rule("of either sign", r"(.*_)?(offset|shift|bias)", _signed, "floating", scalar=True),
+    Rule("a momentum", r"(.*_)?momentum", _momentum, "floating", scalar=True),
     Rule("around 1", r"temp(erature)?", _near(1.0), "floating", scalar=True),
     Rule("some factor", ".*", _some_factor, "floating", scalar=True),
     # Page tables and sequences.

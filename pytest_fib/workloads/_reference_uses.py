@@ -64,6 +64,8 @@ _COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsor
 _INFINITIES = {"float('-inf')": -inf, "float('inf')": inf}
 _INFINITIES |= {f"{module}.inf": inf for module in ("math", "torch", "np", "numpy")}
 _INFINITIES |= {f"-{word}": -inf for word, number in [*_INFINITIES.items()] if number == inf}
+#: Names of what is looked up.
+_TABLE = re.compile(r"(.*_)?(weights?|tables?|embed\w*|bias|cos|sin|lut|codebook)(_.*)?")
 #: Names of steps of an optimiser.
 _STEP = re.compile(r"t|(.*_)?steps?")
 #: Functions that tell which elements are equal.
@@ -836,18 +838,23 @@ class _Reader(ast.NodeVisitor):
 def _copied(
     run: ast.FunctionDef, inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]
 ) -> set[str]:
-    """The floating inputs that outputs of the same axes and dtype are copies of, or of a part.
+    """The floating inputs of which outputs are copies, or rows of which are in outputs."""
+    names = copied_inputs(run) & inputs.keys()
+    specs = [*outputs.values()]
+    return {name for name in names if any(_may_be_in(name, inputs[name], each) for each in specs)}
 
-    Not tables, which have other axes: an element may be picked by a product.
+
+def _may_be_in(name: str, spec: TensorSpec, output: TensorSpec) -> bool:
+    """Whether an output may hold rows of an input as they are.
+
+    Not those of tables and weights, which are finite: they may be picked by a product.
     """
-    made = [(spec.shape, spec.dtype) for spec in outputs.values()]
-    return {
-        name
-        for name in copied_inputs(run)
-        if (spec := inputs.get(name))
-        and spec.dtype.is_floating
-        and (spec.shape, spec.dtype) in made
-    }
+    shape, others = spec.shape or (), output.shape or ()
+    if not spec.dtype.is_floating or spec.dtype is not output.dtype or not shape:
+        return False
+    return shape == others or (
+        len(shape) > 1 and shape[-1:] == others[-1:] and _TABLE.fullmatch(name) is None
+    )
 
 
 def _infinity(node: ast.expr) -> float | None:

@@ -441,6 +441,9 @@ class Steps:
     @classmethod
     def between(cls, low: float, high: float, size: float) -> Steps:
         """From ``low`` on, up to ``high``: -1 and 1 in steps of 2."""
+        if isinstance(low, int) and isinstance(high, int) and isinstance(size, int):
+            first, rest = divmod(low, size)  # of 64 bits, floating numbers have too few
+            return cls((first, (high - rest) // size), size, rest)
         first = round(low / size)
         base = low - first * size
         if abs(base) <= STEP_ERROR * size:

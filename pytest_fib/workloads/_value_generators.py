@@ -169,7 +169,7 @@ def _fill_integers(
     tensor: torch.Tensor, rule: kinds.Integers, context: FillContext, low: int, high: int
 ) -> None:
     if rule.ends:
-        tensor.random_(low, high + 1, generator=context.device_random)
+        _draw(tensor, low, high, context)
         if high - low > FEW_NUMBERS:
             small = _small_numbers(tensor, context.shared_turn, low, high, context)
             is_small = torch.empty_like(tensor, dtype=torch.bool)
@@ -183,9 +183,15 @@ def _fill_integers(
             tensor.zero_()  # as zero points that a kernel takes for none
 
 
+def _draw(tensor: torch.Tensor, low: int, high: int, context: FillContext) -> None:
+    """Any of the whole numbers between two, both included; up to the last that int64 has."""
+    end = None if high == MOST_OF_ALL else high + 1
+    tensor.random_(low, end, generator=context.device_random)
+
+
 def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
     """Any of them; rows of equal ones, of the same as other inputs have, of close ones, of ends."""
-    tensor.random_(low, high + 1, generator=context.device_random)
+    _draw(tensor, low, high, context)
     if tensor.numel() == 1:
         _put_alone(tensor, context.turn, low, high)
     _put_whole_tiles(tensor, context, low, high)
@@ -612,6 +618,8 @@ SORTED_INTEGERS = 100
 FEW_VALUES, FAINT = 4, 2.0**-30
 #: How much of their range those take that are near one of its ends.
 NEAR_AN_END = 0.125
+#: The largest number of int64.
+MOST_OF_ALL = 2**63 - 1
 #: The least range that has powers of two of many sizes; and how many elements are near to one.
 LEAST_POWERS, SHARE_OF_POWERS = 1 << 20, 1 / 16
 #: How far from 0 logits are that exponentials overflow of, or underflow; their steps in float32;

@@ -433,7 +433,7 @@ def _held(
         {
             "name": "op",
             "op_type": "op",
-            "axes": {"n": "var", "k": 16},
+            "axes": {"n": "var", "m": "var", "k": 16},
             "inputs": specs,
             "outputs": {"out": {"shape": list(output), "dtype": "float32"}},
             "reference": reference,
@@ -441,7 +441,7 @@ def _held(
             "workloads": {"inputs": rules or {}},
         }
     )
-    sizes = {"n": sizes["n"]}
+    sizes = {"n": sizes["n"], "m": 8}
     workloads = [make_workload(definition, sizes, seed, regime) for seed in seeds]
     return [filled(definition, each) for each in workloads]
 
@@ -555,6 +555,7 @@ MOVED = {
     "y = x.clone()\n    y[which] = x[which] * 2\n    return y": False,
     "a, b = x.chunk(2, 0)\n    return torch.cat((b, a))": False,
     "return x[which][:, None, :].sum(1)": False,
+    "return x[which[:1]].expand(len(x), -1).clone()": True,
     "y = torch.zeros_like(x)\n    y[which] = x\n    return y * 2": False,
     "y = torch.zeros_like(x)\n    y[which] = x\n    y += 1\n    return y": False,
     "y = torch.cat((z[:1], x))[1:]\n    return y": True,
@@ -922,6 +923,28 @@ def test_integers_of_a_wide_range_are_beside_powers_of_two_now_and_then(least, m
     for power in range(8, most.bit_length() - 1):
         beside = {sign * 2**power + by for sign in signs for by in (-1, 0, 1)}
         assert beside & {*drawn}
+
+
+def test_numbers_of_64_bits_are_all_there_are():
+    inputs = {"x": (["n", "k"], "int64")}
+    made = _held("def run(x):\n    return x.clone()", inputs)
+    assert min(int(each["x"].min()) for each in made) == -(2**63)
+    assert max(int(each["x"].max()) for each in made) == 2**63 - 1
+    exact = {"x": {"kind": "integers", "min": -(2**62) + 1, "max": 2**62 - 1}}
+    for each in _held("def run(x):\n    return x.sum(1)", inputs, exact):
+        assert -(2**62) < each["x"].min() <= each["x"].max() < 2**62
+
+
+def test_rows_of_a_table_are_finite_though_outputs_are_copies_of_them():
+    inputs = {name: (["m", "k"], "float32") for name in ("embedding", "hidden")}
+    inputs |= {"which": (["n"], "int64")}
+    made = _held(
+        "def run(embedding, hidden, which):\n    return embedding[which], hidden[which]",
+        inputs,
+        output=["n", "k"],
+    )
+    assert not any(_special([each["embedding"] for each in made]))
+    assert any(_special([each["hidden"] for each in made]))
 
 
 def test_a_scalar_is_a_multiple_of_its_step():

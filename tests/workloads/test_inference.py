@@ -58,6 +58,7 @@ CASES = [
     ("sampling", "n", "top_p:f32", {"kind": "uniform", "min": 0.1}),
     ("sampling", "n", "min_p:f32", {"kind": "uniform", "ends": True}),
     ("norm", "n", "offset:f32", {"kind": "uniform", "min": -1.0}),
+    ("optimizer", "n", "momentum:f32", SHARE),
     (
         "sampling",
         "n vocab_size=99",
@@ -461,11 +462,11 @@ REFERENCES = [
     ("x * (torch.arange(x.shape[1]) <= which[:, None])",
      {"kind": "indices", "below": "d", "unique": False}),
     ("x * (torch.arange(x.shape[0]) < which)[:, None]", None),  # which of them?
-    ("(x, which)", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
-    ("which.flip(0)[x.argsort(0)]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
-    ("torch.repeat_interleave(which, 2)", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("(x, which)", {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
+    ("which.flip(0)[x.argsort(0)]", {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
+    ("torch.repeat_interleave(which, 2)", {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
     ("(x, torch.where(x[:, 0] > 0, -100, torch.roll(which, -1)))",
-     {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+     {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
     ("x * (which[:, None] == which[None]).any(1)[:, None]", {"kind": "labels"}),
     ("(which.cumsum(0) - which, x)", {"kind": "integers", "min": 0, "max": 2**48 - 1}),
     ("table.index_copy(0, which, x)", {"kind": "indices", "below": "rows"}),
@@ -479,11 +480,11 @@ REFERENCES = [
     ("table.flatten(0, 1)[which]", {"kind": "indices", "below": "rows * d", "unique": False}),
     ("table.flatten(end_dim=1)[which]", None),
     ("table[None].flatten(0, 1)[which]", None),
-    ("torch.tensor([0.5, 1.5])[which & 1]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("torch.tensor([0.5, 1.5])[which & 1]", {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
     ("torch.tensor([0.5, 1.5])[which ^ 1]", None),
     ("table[which & 15]", None),
-    ("x[which.argsort(stable=True)]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
-    ("x[torch.sort(which).indices]", {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+    ("x[which.argsort(stable=True)]", {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
+    ("x[torch.sort(which).indices]", {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
     ("x[which.max()]", None),
     ("x[torch.unique(which, return_inverse=True)[1]]", {"kind": "labels"}),
     ("x * ((which[:, None] == which) & (which != 0)[:, None]).any(1)[:, None]",
@@ -498,7 +499,7 @@ REFERENCES = [
     ("torch.arange(which.cumsum(0)[-1])", None),
     ("x / which.cumsum(0)[:, None]", None),
     ("((which[:, None] >> torch.arange(8)) & 15) * x",
-     {"kind": "integers", "min": -2**62, "max": 2**62 - 1}),
+     {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
     ("torch.repeat_interleave(x, which[1:] - which[:-1])", {"kind": "indptr", "total": "rows"}),
     ("which.view(torch.float64) * x", None),
     ("which >> 2", None),
@@ -761,6 +762,24 @@ def test_logits_of_routers_may_be_far_or_tie_where_that_decides_nothing_else(
     given["reference"] = f"def run({names}):\n    return ({reads}).topk(8).indices\n"
     rule = plan(Definition.model_validate(given)).rules["router_logits"]
     assert (rule.kind, rule.far, rule.ties) == ("router_logits", far, ties)
+
+
+def test_a_momentum_of_nesterov_is_not_0():
+    given = signature("sgd", "n", "x[n]:f32 momentum:f32", "y[n]:f32")
+    given["reference"] = "def run(x, momentum):\n    nesterov = x * momentum\n    return nesterov\n"
+    assert plan(Definition.model_validate(given)).rules["momentum"].min > 0
+
+
+@pytest.mark.parametrize(
+    ("asks", "least"), [("k <= 0", 0), ("k < 0", -1), ("k == -1", -1), ("k > 3", 1)]
+)
+def test_a_top_k_may_be_what_switches_it_off(asks, least):
+    given = signature("sampling", "n vocab_size=99", "x[n]:f32 top_k[n]:i32", "y[n]:f32")
+    asked = asks.replace("k", "top_k")
+    given["reference"] = (
+        f"import torch\ndef run(x, top_k):\n    return torch.where({asked}, x, 0)\n"
+    )
+    assert plan(Definition.model_validate(given)).rules["top_k"].min == least
 
 
 def test_positions_are_of_the_places_that_they_are_held_against():
@@ -1031,7 +1050,7 @@ def test_an_int8_that_is_calculated_with_is_any(result):
 def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
     rule = plan(_with_body(lines, kind)).rules["which"]
     limits = torch.iinfo(getattr(torch, kind))
-    least, most = (limits.min, limits.max) if kind != "int64" else (-(2**62), 2**62 - 1)
+    least, most = limits.min, limits.max
     assert rule == rule_of({"kind": "integers", "min": least, "max": most})
 
 
