@@ -86,8 +86,6 @@ class _Reader:
         match node:
             case ast.Name(id=name):
                 return set(self._held.get(name, ()))
-            case ast.Call(func=ast.Name(id="len")):
-                return set()
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return set().union(*map(self._elements, parts))
             case ast.Subscript(value=value, slice=index):
@@ -95,14 +93,27 @@ class _Reader:
                 return self._elements(value)
             case ast.Attribute(value=value, attr=attr):
                 return self._elements_of_attribute(value, attr)
-            case ast.Call(func=ast.Attribute(value=value, attr=attr), args=arguments):
-                keywords = [each.value for each in node.keywords]
-                is_module = isinstance(value, ast.Name) and value.id not in self._held
-                given = [] if is_module or isinstance(value, ast.Attribute) else [value]
-                return self._result(attr.removesuffix("_"), [*given, *arguments], keywords)
+            case ast.Call():
+                return self._elements_of_call(node)
+        self._use_parts(node)
+        return set()
+
+    def _use_parts(self, node: ast.expr) -> None:
         for each in ast.iter_child_nodes(node):
             if isinstance(each, ast.expr):
                 self.used |= self._elements(each)
+
+    def _elements_of_call(self, node: ast.Call) -> set[str]:
+        match node.func:
+            case ast.Name(id="len"):
+                pass
+            case ast.Attribute(value=value, attr=attr):
+                keywords = [each.value for each in node.keywords]
+                is_module = isinstance(value, ast.Name) and value.id not in self._held
+                given = [] if is_module or isinstance(value, ast.Attribute) else [value]
+                return self._result(attr.removesuffix("_"), [*given, *node.args], keywords)
+            case _:
+                self._use_parts(node)
         return set()
 
     def _elements_of_attribute(self, value: ast.expr, attr: str) -> set[str]:
