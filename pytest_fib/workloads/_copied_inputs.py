@@ -71,15 +71,10 @@ class _Reader:
 
     def _use(self, node: ast.AST) -> None:
         """Note that something else is done with what an expression or a statement holds."""
-        for each in ast.iter_child_nodes(node):
-            if isinstance(each, ast.stmt):
-                self.read([each])
-            elif isinstance(each, ast.expr):
-                self.used |= self._elements(each)
-            else:
-                self._use(each)
         if isinstance(node, ast.expr):
             self.used |= self._elements(node)
+        else:
+            self._use_parts(node)
 
     def _elements(self, node: ast.expr) -> set[str]:
         """The inputs whose elements an expression may hold, as they are."""
@@ -98,10 +93,14 @@ class _Reader:
         self._use_parts(node)
         return set()
 
-    def _use_parts(self, node: ast.expr) -> None:
+    def _use_parts(self, node: ast.AST) -> None:
         for each in ast.iter_child_nodes(node):
-            if isinstance(each, ast.expr):
+            if isinstance(each, ast.stmt):
+                self.read([each])
+            elif isinstance(each, ast.expr):
                 self.used |= self._elements(each)
+            else:
+                self._use_parts(each)
 
     def _elements_of_call(self, node: ast.Call) -> set[str]:
         match node.func:
