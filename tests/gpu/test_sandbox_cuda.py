@@ -249,7 +249,8 @@ def test_a_kernel_that_writes_after_it_said_it_was_done_is_too_late(evaluate):
         """
     evaluation = evaluate(text, "destination")
     assert evaluation.status == "INCORRECT_NUMERICAL"
-    assert "never written" in evaluation.log.splitlines()[0]
+    first = evaluation.log.splitlines()[0]  # by which of its two calls it was late
+    assert "never written" in first or "gave other bits" in first
     assert evaluate(GOOD).status == "PASSED"
 
 
