@@ -41,6 +41,8 @@ CACHED_PLANS = 256
 MAX_SEQUENCES = 4096
 #: Bits of integers that sizes of axes may be too large for, and of bytes.
 SMALL_INTEGERS, BITS_OF_BYTES = 16, 8
+#: How many numbers of a scalar are listed, of which none is a multiple of their step.
+MOST_LISTED = 4096
 #: How much is tried for a value of an axis near the one that is wanted.
 QUICK_TRIES = 1000
 #: The most of the rule that is suggested for an integer of more than 8 bits that nothing speaks of.
@@ -578,12 +580,13 @@ def _scalars(
 
 
 def _stepped(low: int, high: int, step: float | str) -> Domain:
-    """From one number to another; of a step that is an expression of axes, nothing is known yet."""
-    if not isinstance(step, int) or step == 1:
+    """From one number to another in steps, where these are known, and multiples or not many."""
+    if not isinstance(step, int):  # an expression of axes
         return Domain(low, high)
-    if low % step:
-        return Domain(values=tuple(range(low, high + 1, step)))
-    return Domain(low, high, step)
+    if low % step == 0:
+        return Domain(low, high, step)
+    numbers = range(low, high + 1, step)
+    return Domain(values=tuple(numbers)) if len(numbers) <= MOST_LISTED else Domain(low, high)
 
 
 def _most_sequences(

@@ -986,6 +986,11 @@ def test_a_scalar_is_a_step_beside_one_that_constraints_speak_of():
             "def run(x, rounds):\n    return x.sum(1)", inputs, rules, constraints=constraints
         )
         assert {each["rounds"] for each in made} == ({5, 9} if constraints else {1, 5, 9})
+    rules["rounds"]["max"] = "64 * n"  # too many to list
+    made = _held(
+        "def run(x, rounds):\n    return x.sum(1)", inputs, rules, constraints=["rounds < 9"]
+    )
+    assert all(1 <= each["rounds"] < 9 for each in made)
 
 
 def test_some_rows_of_ends_have_none_of_them():
