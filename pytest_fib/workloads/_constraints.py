@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -155,6 +156,12 @@ class Constraint:
             if isinstance(side, ast.Name) and tensor is not None:
                 return tensor, side.id
         return None
+
+
+def constraints_on(name: str, definition: Definition) -> list[str]:
+    """The constraints of a definition that speak of an axis or an input."""
+    pattern = rf"\b{re.escape(name)}\b"
+    return [text for text in definition.constraints if re.search(pattern, text)]
 
 
 def parse_all(text: str, definition: Definition) -> list[Constraint]:

@@ -127,11 +127,11 @@ class _Reader:
         given = [self._elements(each) for each in arguments]
         if name in LIKE or name in NOT_FINITE:
             return set()
-        kept: list[set[str]] = []
-        if name == "where" and len(given) > 2 and all(given[-2:]):  # else a mask: may be a product
-            kept = given[-2:]
-        elif name in _GIVES and given:
-            kept = [given[0], given[-1]] if name in _PUTS else given[:1]
-        rest = [each for each in given if not any(each is one for one in kept)]
+        last, kept = len(given) - 1, set[int]()
+        if name == "where" and last > 1 and all(given[-2:]):  # else a mask: may be a product
+            kept = {last - 1, last}
+        elif name in _GIVES:
+            kept = {0, last} if name in _PUTS else {0}
+        rest = (elements for place, elements in enumerate(given) if place not in kept)
         self.used |= set().union(*rest, *map(self._elements, others))
-        return set().union(*kept)
+        return set().union(*(elements for place, elements in enumerate(given) if place in kept))

@@ -21,6 +21,7 @@ from pytest_fib.data import (
     TensorSpec,
     kinds,
 )
+from pytest_fib.workloads._constraints import constraints_on
 from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._sizes import power_of_two
 
@@ -81,11 +82,6 @@ class Subject:
         """The axis of one dimension of another input."""
         spec = None if name is None else self.definition.inputs.get(name)
         return spec.shape[dim] if spec and spec.shape else None
-
-    def constraints_on(self, name: str) -> list[str]:
-        """The constraints that speak of an axis or an input."""
-        pattern = rf"\b{re.escape(name)}\b"
-        return [text for text in self.definition.constraints if re.search(pattern, text)]
 
 
 @dataclass(frozen=True)
@@ -154,14 +150,9 @@ def _of_one(rule: InputRule) -> Callable[[Subject], InputRule | None]:
     return make
 
 
-def _top_p(subject: Subject) -> InputRule | None:
-    """One for each row."""
-    return kinds.Uniform(min=0.1, ends=True) if len(subject.spec.shape or ()) < 2 else None
-
-
-def _min_p(subject: Subject) -> InputRule | None:
-    """One for each row, 0 where it is switched off."""
-    return kinds.Uniform(ends=True) if len(subject.spec.shape or ()) < 2 else None
+def _of_rows(rule: InputRule) -> Callable[[Subject], InputRule | None]:
+    """For a tensor that has one element for each row."""
+    return lambda subject: rule if len(subject.spec.shape or ()) < 2 else None
 
 
 def _factors(subject: Subject) -> InputRule | None:
@@ -222,7 +213,7 @@ def _summands(subject: Subject) -> InputRule | None:
 def _parts(subject: Subject) -> str | None:
     """The number of sequences, where no constraint says how many there are."""
     (length,) = subject.spec.shape if subject.spec.shape and len(subject.spec.shape) == 1 else ("",)
-    if length not in subject.definition.var_axes or subject.constraints_on(length):
+    if length not in subject.definition.var_axes or constraints_on(length, subject.definition):
         return None
     parts = subject.axis("batch_size", "num_seqs", "num_sequences")
     return None if parts == length else parts
@@ -450,7 +441,10 @@ def _counts(subject: Subject) -> InputRule | None:
 
     Or as a constraint says.
     """
-    bounds, stated = subject.bounds.get(subject.name), subject.constraints_on(subject.name)
+    bounds, stated = (
+        subject.bounds.get(subject.name),
+        constraints_on(subject.name, subject.definition),
+    )
     if bounds and len(stated) == 1 and len(subject.spec.shape or ()) == 1:
         return _lengths_along(subject, bounds[0])
     if subject.name not in subject.uses.calculated or subject.spec.is_scalar:
@@ -763,7 +757,7 @@ RULES: tuple[Rule, ...] = (
     Rule("DeepSeek's", "routed_scaling_factor", _near(2.5), "floating", scalar=True),
     Rule("in (0, 1]", "top_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
     Rule("in [0, 1]", "min_p", lambda s: kinds.Uniform(ends=True), "floating", scalar=True),
-    Rule("in [1, vocabulary]", "top_k", _top_k, "integer", scalar=True),
+    Rule("up to the vocabulary", "top_k", _top_k, "integer", scalar=True),
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
     Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
     Rule("a window of tokens", r"(.*_)?window(_.*)?", _window, "integer", scalar=True),
@@ -811,9 +805,9 @@ RULES: tuple[Rule, ...] = (
         "moe.*",
     ),
     Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
-    Rule("in [1, vocabulary]", "top_k", _top_k, "integer"),
-    Rule("in (0, 1]", "top_p", _top_p, "floating"),
-    Rule("in [0, 1]", "min_p", _min_p, "floating"),
+    Rule("up to the vocabulary", "top_k", _top_k, "integer"),
+    Rule("in (0, 1]", "top_p", _of_rows(kinds.Uniform(min=0.1, ends=True)), "floating"),
+    Rule("in [0, 1]", "min_p", _of_rows(kinds.Uniform(ends=True)), "floating"),
     Rule("in [0, 1)", r"(.*_)?(uniforms?|rand)(_.*)?", lambda s: kinds.Uniform(), "floating"),
     Rule("rows that sum to 1", r"(?!.*log)(.*_)?prob(s|abilities)", _rows_of_one, "floating"),
     # Tables and scales.

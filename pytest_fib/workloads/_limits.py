@@ -6,7 +6,6 @@ Random elements hardly ever equal them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from math import inf, nan
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 
 from pytest_fib.data import kinds
+from pytest_fib.workloads._constraints import constraints_on
 from pytest_fib.workloads._places import one_of_each, row_count
 from pytest_fib.workloads._plan import HOLD_ANY, special_values, value_patterns
 from pytest_fib.workloads._special_values import cases_of
@@ -67,7 +67,11 @@ def put_limits(
     if isinstance(rule, kinds.Integers | kinds.Positions):
         _clamp(tensor, numbers, context.turn)
         edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
-        if edges and context.turn % INTEGER_TURNS == 1 and not _is_constrained(name, context):
+        if (
+            edges
+            and context.turn % INTEGER_TURNS == 1
+            and not constraints_on(name, context.definition)
+        ):
             _put_edges(tensor, edges, name, context, before)
     elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
         others = sorted(uses.compared.get(name, set()) & before.keys())
@@ -115,10 +119,6 @@ def _clamp(tensor: torch.Tensor, limits: Sequence[float], turn: int) -> None:
     limit, end = limits[turn // INTEGER_TURNS % count], turn // INTEGER_TURNS // count % 2
     if tensor.min() < limit < tensor.max():
         tensor.clamp_(**{("max", "min")[end]: int(limit)})
-
-
-def _is_constrained(name: str, context: FillContext) -> bool:
-    return any(re.search(rf"\b{name}\b", text) for text in context.definition.constraints)
 
 
 def _put_edges(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -369,8 +369,8 @@ class _Reader(ast.NodeVisitor):
     def _asks(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note what a function tells apart: infinities and NaN, or integers that aren't equal."""
         source = self._expressions.source(arguments[0]) if arguments else None
-        if source and name in NOT_FINITE and not self._refuses(node):
-            self._uses.asked.setdefault(source.input, set()).update(NOT_FINITE[name])
+        if name in NOT_FINITE:
+            self._note_asked(node)
         elif source and name in _UNIQUE and self._expressions.integer(arguments[0]):
             self._uses.equated.add(source.input)
         elif name in _AMONG:
@@ -384,17 +384,37 @@ class _Reader(ast.NodeVisitor):
         if any(isinstance(self._number(each), float | int) for each in values):
             self._uses.replaced |= self._asked_in(mask)
 
-    def _asked_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
-        """The inputs that an expression asks whether they are infinite, or NaN."""
+    def _note_asked(self, node: ast.expr) -> None:
+        """Note what an expression asks for, unless it is only for the reference to refuse it."""
+        name, values = self._asked_by(node)
+        if name and not self._refuses(node):
+            self._uses.asked.setdefault(name, set()).update(values)
+
+    def _asked_by(self, node: ast.expr) -> tuple[str | None, Collection[float]]:
+        """The input that an expression asks whether its elements are infinities or NaN; and which.
+
+        As ``torch.isinf(x)``, ``x.isnan()`` and ``x == -math.inf``.
+        """
+        values: Collection[float] = ()
         match node:
-            case ast.Compare(left=left, comparators=[right]) if _infinity(right) is not None:
-                source = self._expressions.source(left)
-                return {source.input} if source else set()
-            case ast.UnaryOp(operand=inner) | ast.Subscript(value=inner):
-                return self._asked_in(inner, depth)
-            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in NOT_FINITE:
-                source = self._expressions.source(node.args[0] if node.args else value)
-                return {source.input} if source else set()
+            case ast.Compare(left=elements, comparators=[right, *_]):
+                number = _INFINITIES.get(ast.unparse(right).replace('"', "'"))
+                values = () if number is None else (number,)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr), args=arguments):
+                elements = arguments[0] if arguments else value
+                values = NOT_FINITE.get(attr.removesuffix("_"), ())
+        source = self._expressions.source(elements) if values else None
+        return (source.input, values) if source else (None, ())
+
+    def _asked_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
+        """The inputs that a mask asks so."""
+        name, _ = self._asked_by(node)
+        if name:
+            return {name}
+        if isinstance(node, ast.UnaryOp):
+            return self._asked_in(node.operand, depth)
+        if isinstance(node, ast.Subscript):
+            return self._asked_in(node.value, depth)
         held = self._expressions.calculation(node) if depth else None
         return set() if held is None else self._asked_in(held, depth - 1)
 
@@ -617,8 +637,7 @@ class _Reader(ast.NodeVisitor):
         self._uses.limited |= self._expressions.floats(node.left)
         self._reaches(node.left, node.ops[0], node.comparators[0])
         self._uses.equated |= self._equated(node)
-        if not self._refuses(node):
-            self._asks_for_infinity(node.left, node.comparators[0])
+        self._note_asked(node)
         self._note_limits(node.left, *node.comparators)
         name, number = self._expressions.integer(node.left), constant(node.comparators[0])
         if name is None or not isinstance(number, int):
@@ -627,11 +646,6 @@ class _Reader(ast.NodeVisitor):
             self._uses.pads[name] = number
         elif isinstance(node.ops[0], (ast.GtE, ast.Lt)) and number == 0:
             self._uses.pads[name] = -1
-
-    def _asks_for_infinity(self, side: ast.expr, other: ast.expr) -> None:
-        source, number = self._expressions.source(side), _infinity(other)
-        if source and number is not None:
-            self._uses.asked.setdefault(source.input, set()).add(number)
 
     def _note_limits(self, *sides: ast.expr) -> None:
         """Note the numbers, and the inputs, that inputs are held against, each by its neighbour."""
@@ -855,11 +869,6 @@ def _may_be_in(name: str, spec: TensorSpec, output: TensorSpec) -> bool:
     return shape == others or (
         len(shape) > 1 and shape[-1:] == others[-1:] and _TABLE.fullmatch(name) is None
     )
-
-
-def _infinity(node: ast.expr) -> float | None:
-    """The infinity that an expression is, or None."""
-    return _INFINITIES.get(ast.unparse(node).replace('"', "'"))
 
 
 def _is_faint(node: ast.expr) -> bool:
